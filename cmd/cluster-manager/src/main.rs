@@ -1,0 +1,3 @@
+//! cluster-manager: wired in `lib.rs`.
+
+fn main() {}

@@ -1,0 +1,3 @@
+//! frr-agent: wired in `lib.rs`.
+
+fn main() {}

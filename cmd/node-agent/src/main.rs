@@ -1,0 +1,3 @@
+//! node-agent: wired in `lib.rs`.
+
+fn main() {}

@@ -1,0 +1,3 @@
+//! noverlay: wired in `lib.rs`.
+
+fn main() {}

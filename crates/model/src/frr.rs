@@ -1,0 +1,240 @@
+//! An FRRConfiguration as a plain value, and what a running FRR shows of itself.
+//! In: objects lifted by `api`, FRR's JSON lifted by `frr-edge`. Out: input of `frr` and of the planners.
+//! Invariant: prefixes and AS numbers are parsed; neighbor addresses keep their spelling, because frr-k8s tells peers apart by text.
+//! Not here: merging and rendering (`frr`), the object's YAML (`api`).
+
+use std::collections::BTreeMap;
+
+use crate::address::Prefix;
+use crate::asn::Asn;
+use crate::names::ObjectKey;
+use crate::selector::{LabelSelector, Labels};
+
+/// One `frrk8s.metallb.io/v1beta1` FRRConfiguration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FrrConfiguration {
+    /// Namespace and name.
+    pub key: ObjectKey,
+    /// `metadata.labels`.
+    pub labels: Labels,
+    /// `metadata.annotations`.
+    pub annotations: BTreeMap<String, String>,
+    /// `spec.nodeSelector`; empty selects every node.
+    pub node_selector: LabelSelector,
+    /// `spec.bgp.routers`, in the object's order.
+    pub routers: Vec<Router>,
+    /// `spec.bgp.bfdProfiles`.
+    pub bfd_profiles: Vec<BfdProfile>,
+    /// `spec.raw`, where text is set.
+    pub raw: Option<Raw>,
+}
+
+/// `spec.raw`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Raw {
+    /// Ascending; ties are broken by the object's name.
+    pub priority: i64,
+    /// Text that is put behind everything rendered.
+    pub config: String,
+}
+
+/// `spec.bgp.routers[]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Router {
+    /// `asn`.
+    pub asn: Asn,
+    /// `id`, the router id; not checked by anybody but FRR.
+    pub id: Option<String>,
+    /// `vrf`; empty is the default VRF.
+    pub vrf: String,
+    /// `neighbors`, in the object's order.
+    pub neighbors: Vec<Neighbor>,
+    /// `prefixes` to originate, as the object spells them but parsed.
+    pub prefixes: Vec<Prefix>,
+    /// `imports[].vrf`.
+    pub imports: Vec<String>,
+}
+
+/// How a neighbor is reached: exactly one of address and interface.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Peer {
+    /// `address`, an IP literal in the object's own spelling.
+    Address(String),
+    /// `interface`, unnumbered, both families.
+    Interface(String),
+}
+
+impl Peer {
+    /// The text that names the neighbor in frr.conf and in route-map names.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Address(text) | Self::Interface(text) => text,
+        }
+    }
+
+    /// The parsed address, if it is one.
+    #[must_use]
+    pub fn ip(&self) -> Option<std::net::IpAddr> {
+        match self {
+            Self::Address(text) => text.parse().ok(),
+            Self::Interface(_) => None,
+        }
+    }
+}
+
+/// The neighbor's AS: exactly one of `asn` and `dynamicASN`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RemoteAs {
+    /// `asn`, not zero.
+    Number(Asn),
+    /// `dynamicASN: internal`.
+    Internal,
+    /// `dynamicASN: external`.
+    External,
+}
+
+impl std::fmt::Display for RemoteAs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Number(asn) => asn.fmt(f),
+            Self::Internal => f.write_str("internal"),
+            Self::External => f.write_str("external"),
+        }
+    }
+}
+
+/// The session-level fields of a neighbor: every object that touches it on a node has to repeat them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Session {
+    /// `asn` or `dynamicASN`.
+    pub remote_as: RemoteAs,
+    /// `localASN`.
+    pub local_as: Option<Asn>,
+    /// `sourceaddress`: an IP or an interface name.
+    pub source: Option<String>,
+    /// `port`; absent is 179.
+    pub port: Option<u16>,
+    /// `password`, in clear text.
+    pub password: Option<String>,
+    /// Name of `passwordSecret`.
+    pub password_secret: Option<String>,
+    /// `holdTime` in seconds; 0 or at least 3. Both timers are set or neither.
+    pub hold_time: Option<u64>,
+    /// `keepaliveTime` in seconds, at most the hold time.
+    pub keepalive_time: Option<u64>,
+    /// `connectTime` in seconds, 1 to 65535.
+    pub connect_time: Option<u64>,
+    /// `ebgpMultiHop`.
+    pub ebgp_multi_hop: bool,
+    /// `bfdProfile`, defined in the same object.
+    pub bfd_profile: Option<String>,
+    /// `enableGracefulRestart`.
+    pub graceful_restart: bool,
+    /// `dualStackAddressFamily`.
+    pub dual_stack: bool,
+}
+
+impl Session {
+    /// A session with a remote AS and nothing else set.
+    #[must_use]
+    pub fn new(remote_as: RemoteAs) -> Self {
+        Self {
+            remote_as,
+            local_as: None,
+            source: None,
+            port: None,
+            password: None,
+            password_secret: None,
+            hold_time: None,
+            keepalive_time: None,
+            connect_time: None,
+            ebgp_multi_hop: false,
+            bfd_profile: None,
+            graceful_restart: false,
+            dual_stack: false,
+        }
+    }
+}
+
+/// `spec.bgp.routers[].neighbors[]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Neighbor {
+    /// `address` or `interface`.
+    pub peer: Peer,
+    /// Everything that describes the session.
+    pub session: Session,
+    /// `toAdvertise`.
+    pub advertise: Advertise,
+    /// `toReceive`.
+    pub receive: Receive,
+}
+
+/// `toAdvertise`: which of the router's prefixes the neighbor gets.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Advertise {
+    /// `allowed.mode: all`: every prefix of the same object and family.
+    pub all: bool,
+    /// `allowed.prefixes`, in mode `filtered`.
+    pub prefixes: Vec<Prefix>,
+    /// `nextHop.ipv4` and `nextHop.ipv6`.
+    pub next_hops: Vec<std::net::IpAddr>,
+    /// `withLocalPref`: a value and the prefixes that get it.
+    pub local_prefs: Vec<(u32, Vec<Prefix>)>,
+    /// `withCommunity`: a community (`a:b` or `large:a:b:c`) and the prefixes that get it.
+    pub communities: Vec<(String, Vec<Prefix>)>,
+}
+
+/// `toReceive`: which prefixes are taken from the neighbor; by default none.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Receive {
+    /// `allowed.mode: all`.
+    pub all: bool,
+    /// `allowed.prefixes`, in mode `filtered`.
+    pub prefixes: Vec<PrefixRange>,
+}
+
+/// A prefix with bounds of the length, as FRR's prefix lists have them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PrefixRange {
+    /// `prefix`.
+    pub prefix: Prefix,
+    /// `ge`, at least the prefix's own length; absent: no bound.
+    pub ge: Option<u8>,
+    /// `le`, at least `ge`; absent: no bound.
+    pub le: Option<u8>,
+}
+
+/// `spec.bgp.bfdProfiles[]`; what is absent is FRR's default.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BfdProfile {
+    /// `name`.
+    pub name: String,
+    /// `receiveInterval`, milliseconds, 10 to 60000.
+    pub receive_interval: Option<u32>,
+    /// `transmitInterval`, milliseconds, 10 to 60000.
+    pub transmit_interval: Option<u32>,
+    /// `detectMultiplier`, 2 to 255.
+    pub detect_multiplier: Option<u32>,
+    /// `echoInterval`, milliseconds, 10 to 60000.
+    pub echo_interval: Option<u32>,
+    /// `echoMode`.
+    pub echo_mode: bool,
+    /// `passiveMode`.
+    pub passive_mode: bool,
+    /// `minimumTtl`, 1 to 254, multihop only.
+    pub minimum_ttl: Option<u32>,
+}
+
+/// A BGP session as a running FRR reports it (`show bgp vrf all neighbors json`).
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SessionState {
+    /// Empty is the default VRF.
+    pub vrf: String,
+    /// The neighbor as FRR names it.
+    pub peer: String,
+    /// Idle, Connect, Active, OpenSent, OpenConfirm or Established.
+    pub bgp: String,
+    /// Up, Down, or `N/A` where no BFD runs.
+    pub bfd: String,
+}

@@ -1,0 +1,155 @@
+//! Names of nodes, networks, routers and objects, and the names derived from them.
+//! In: names as the API has them. Out: names of OVN rows and Linux devices (OVN-Kubernetes' rules).
+//! Invariant: every derived name has exactly one function here.
+//! Not here: whether a name exists anywhere.
+
+use std::fmt;
+
+macro_rules! name_type {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(String);
+
+        impl $name {
+            /// The name as text.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl From<&str> for $name {
+            fn from(text: &str) -> Self {
+                Self(text.to_owned())
+            }
+        }
+
+        impl From<String> for $name {
+            fn from(text: String) -> Self {
+                Self(text)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    };
+}
+
+name_type!(
+    /// `metadata.name` of a Node.
+    NodeName
+);
+name_type!(
+    /// Name of an OVN network: `default`, or `cluster_udn_<cudn>`.
+    NetworkName
+);
+name_type!(
+    /// `Logical_Router.name` in OVN_Northbound.
+    RouterName
+);
+
+/// Namespace and name of an object; the namespace is empty for cluster-scoped ones.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectKey {
+    /// `metadata.namespace`, or empty.
+    pub namespace: String,
+    /// `metadata.name`.
+    pub name: String,
+}
+
+impl ObjectKey {
+    /// A key from its two parts.
+    #[must_use]
+    pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
+        Self {
+            namespace: namespace.into(),
+            name: name.into(),
+        }
+    }
+}
+
+impl fmt::Display for ObjectKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.namespace.is_empty() {
+            f.write_str(&self.name)
+        } else {
+            write!(f, "{}/{}", self.namespace, self.name)
+        }
+    }
+}
+
+impl NetworkName {
+    /// The cluster default network, `default`.
+    #[must_use]
+    pub fn default_network() -> Self {
+        Self("default".to_owned())
+    }
+
+    /// True for the cluster default network.
+    #[must_use]
+    pub fn is_default(&self) -> bool {
+        self.0 == "default"
+    }
+
+    /// The scope prefix of row names: empty for the default network, else the name with `-` and `/` as `.` and a `_`.
+    #[must_use]
+    pub fn scope(&self) -> String {
+        if self.is_default() {
+            String::new()
+        } else {
+            format!("{}_", self.0.replace(['-', '/'], "."))
+        }
+    }
+
+    /// Name of the controller that owns indexed rows: `<net>-network-controller`.
+    #[must_use]
+    pub fn controller(&self) -> String {
+        format!("{}-network-controller", self.0)
+    }
+
+    /// The node's logical switch.
+    #[must_use]
+    pub fn switch(&self, node: &NodeName) -> String {
+        format!("{}{node}", self.scope())
+    }
+
+    /// The network's cluster router.
+    #[must_use]
+    pub fn cluster_router(&self) -> RouterName {
+        RouterName(format!("{}ovn_cluster_router", self.scope()))
+    }
+
+    /// The node's gateway router.
+    #[must_use]
+    pub fn gateway_router(&self, node: &NodeName) -> RouterName {
+        RouterName(format!("GR_{}{node}", self.scope()))
+    }
+
+    /// The join switch.
+    #[must_use]
+    pub fn join_switch(&self) -> String {
+        format!("{}join", self.scope())
+    }
+
+    /// The external switch of the node.
+    #[must_use]
+    pub fn external_switch(&self, node: &NodeName) -> String {
+        format!("ext_{}{node}", self.scope())
+    }
+
+    /// The management port's logical switch port.
+    #[must_use]
+    pub fn management_lsp(&self, node: &NodeName) -> String {
+        format!("k8s-{}{node}", self.scope())
+    }
+}
+
+/// The management port's device for a network id: `ovn-k8s-mp<N>`.
+#[must_use]
+pub fn management_device(network_id: u16) -> String {
+    format!("ovn-k8s-mp{network_id}")
+}

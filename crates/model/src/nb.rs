@@ -1,0 +1,203 @@
+//! Rows of OVN's Northbound database as plain values.
+//! In: what a planner wants, or what `ovn` lifted. Out: rows that `ovn` lowers into operations.
+//! Invariant: a row's key is its identity (names, or router and prefix); the columns given are the ones we answer for, others are left alone.
+//! Not here: uuids (the edge keeps them beside the rows) and JSON.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::net::IpAddr;
+
+use crate::address::Prefix;
+use crate::names::{NetworkName, RouterName};
+
+/// `external_ids` key that marks every row of ours; its value is the network.
+pub const OWNER: &str = "noverlay.io/owner";
+
+/// `external_ids` key and value of imported routes, the stamp that OVN-Kubernetes uses for them too.
+pub const ROUTE_IMPORT: (&str, &str) = ("k8s.ovn.org/owner-controller", "RouteImport");
+
+/// Tables of OVN_Northbound that we write, parents before children.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Table {
+    /// `Address_Set`.
+    AddressSet,
+    /// `Logical_Router`.
+    Router,
+    /// `Logical_Switch`.
+    Switch,
+    /// `Logical_Router_Port`, child of a router (`ports`).
+    RouterPort,
+    /// `Logical_Switch_Port`, child of a switch (`ports`).
+    SwitchPort,
+    /// `Logical_Router_Static_Route`, child of a router (`static_routes`).
+    StaticRoute,
+    /// `Logical_Router_Policy`, child of a router (`policies`).
+    Policy,
+    /// `NAT`, child of a router (`nat`).
+    Nat,
+}
+
+impl Table {
+    /// All of them, parents first.
+    pub const ALL: [Self; 8] = [
+        Self::AddressSet,
+        Self::Router,
+        Self::Switch,
+        Self::RouterPort,
+        Self::SwitchPort,
+        Self::StaticRoute,
+        Self::Policy,
+        Self::Nat,
+    ];
+
+    /// The table's name in the schema.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::AddressSet => "Address_Set",
+            Self::Router => "Logical_Router",
+            Self::Switch => "Logical_Switch",
+            Self::RouterPort => "Logical_Router_Port",
+            Self::SwitchPort => "Logical_Switch_Port",
+            Self::StaticRoute => "Logical_Router_Static_Route",
+            Self::Policy => "Logical_Router_Policy",
+            Self::Nat => "NAT",
+        }
+    }
+
+    /// For a child: the parent's table and the column that holds the strong reference.
+    #[must_use]
+    pub fn parent(self) -> Option<(Self, &'static str)> {
+        match self {
+            Self::AddressSet | Self::Router | Self::Switch => None,
+            Self::RouterPort => Some((Self::Router, "ports")),
+            Self::SwitchPort => Some((Self::Switch, "ports")),
+            Self::StaticRoute => Some((Self::Router, "static_routes")),
+            Self::Policy => Some((Self::Router, "policies")),
+            Self::Nat => Some((Self::Router, "nat")),
+        }
+    }
+}
+
+/// Identity of a row.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RowKey {
+    /// The table.
+    pub table: Table,
+    /// Name of the parent router or switch; empty for root rows.
+    pub parent: String,
+    /// The row's own name, or what tells it from its siblings.
+    pub id: String,
+}
+
+impl RowKey {
+    /// Key of a root row.
+    #[must_use]
+    pub fn root(table: Table, name: impl Into<String>) -> Self {
+        Self {
+            table,
+            parent: String::new(),
+            id: name.into(),
+        }
+    }
+
+    /// Key of a child row.
+    #[must_use]
+    pub fn child(table: Table, parent: impl Into<String>, id: impl Into<String>) -> Self {
+        Self {
+            table,
+            parent: parent.into(),
+            id: id.into(),
+        }
+    }
+}
+
+impl fmt::Display for RowKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.table.name(), self.id)?;
+        if !self.parent.is_empty() {
+            write!(f, " of {}", self.parent)?;
+        }
+        Ok(())
+    }
+}
+
+/// A column's value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Value {
+    /// A string that must be there.
+    Text(String),
+    /// An integer that must be there.
+    Number(i64),
+    /// A set of strings, exactly these; an optional string is a set of none or one.
+    Set(BTreeSet<String>),
+    /// Entries that a map must hold; other people's keys in it are left alone.
+    Entries(BTreeMap<String, String>),
+    /// A reference to a row of this plan (in a lifted row: to one that we know).
+    Ref(RowKey),
+}
+
+impl Value {
+    /// A set from texts.
+    #[must_use]
+    pub fn set<T: Into<String>>(items: impl IntoIterator<Item = T>) -> Self {
+        Self::Set(items.into_iter().map(Into::into).collect())
+    }
+
+    /// Map entries from pairs.
+    #[must_use]
+    pub fn entries<K: Into<String>, V: Into<String>>(
+        items: impl IntoIterator<Item = (K, V)>,
+    ) -> Self {
+        Self::Entries(
+            items
+                .into_iter()
+                .map(|(k, v)| (k.into(), v.into()))
+                .collect(),
+        )
+    }
+
+    /// Whether a column that holds `self` already satisfies `wanted`.
+    #[must_use]
+    pub fn satisfies(&self, wanted: &Self) -> bool {
+        match (self, wanted) {
+            (Self::Entries(have), Self::Entries(want)) => {
+                want.iter().all(|(k, v)| have.get(k) == Some(v))
+            }
+            (have, want) => have == want,
+        }
+    }
+}
+
+/// A row's columns. `external_ids` is one of them.
+pub type Columns = BTreeMap<&'static str, Value>;
+
+/// Whether a lifted row may stay as it is: every wanted column is there with its value.
+#[must_use]
+pub fn satisfies(have: &Columns, want: &Columns) -> bool {
+    want.iter()
+        .all(|(column, value)| have.get(column).is_some_and(|v| v.satisfies(value)))
+}
+
+/// Rows by identity, as a planner wants them.
+pub type Rows = BTreeMap<RowKey, Columns>;
+
+/// One imported route: a row of `Logical_Router_Static_Route` with the stamp [`ROUTE_IMPORT`].
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ImportedRoute {
+    /// `ip_prefix`.
+    pub prefix: Prefix,
+    /// `nexthop`, an address on the gateway's link (IPv6 link-local too).
+    pub nexthop: IpAddr,
+}
+
+/// The imported routes of one gateway router: key of one import pass.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ImportTarget {
+    /// The network that owns the rows.
+    pub network: NetworkName,
+    /// The gateway router.
+    pub router: RouterName,
+    /// `output_port` of each row: `rtoe-<GR>`.
+    pub output_port: String,
+}

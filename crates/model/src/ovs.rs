@@ -1,0 +1,91 @@
+//! What we make in and read from Open vSwitch.
+//! In: facts lifted from the Open_vSwitch database. Out: ports and flows as values.
+//! Invariant: two flows with the same table, priority and match are the same flow; text is ovs-ofctl's own syntax.
+//! Not here: how they are written (`host`, `ovn`).
+
+use std::fmt;
+
+use crate::address::Mac;
+
+/// Cookie of every flow on the external bridge; OVN-Kubernetes' own (facts: bridgeflows).
+pub const COOKIE: u64 = 0x0dee_ff105;
+
+/// What the conf database says of one port of a bridge.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PortFact {
+    /// `Interface.name`.
+    pub name: String,
+    /// `Interface.type`: empty, internal, patch, ...
+    pub kind: String,
+    /// `Interface.ofport` where it is positive.
+    pub ofport: Option<u32>,
+}
+
+/// What the conf database says of one bridge.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BridgeFact {
+    /// Its ports, by name.
+    pub ports: Vec<PortFact>,
+}
+
+/// An internal port that must exist on a bridge.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InternalPort {
+    /// `Bridge.name`.
+    pub bridge: String,
+    /// Port, interface and device name, at most 15 characters.
+    pub name: String,
+    /// `Interface.mac` (one) and the LSP's MAC.
+    pub mac: Mac,
+    /// `external_ids:iface-id`.
+    pub iface_id: String,
+    /// `Interface.mtu_request`, bytes.
+    pub mtu: u32,
+    /// `external_ids:noverlay.io/owner`: the network.
+    pub owner: String,
+}
+
+/// An OpenFlow flow.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Flow {
+    /// Table number.
+    pub table: u8,
+    /// Higher wins.
+    pub priority: u16,
+    /// Match fields in ovs-ofctl's syntax; empty matches everything.
+    pub matches: String,
+    /// Actions in ovs-ofctl's syntax.
+    pub actions: String,
+}
+
+impl Flow {
+    /// A flow.
+    #[must_use]
+    pub fn new(
+        table: u8,
+        priority: u16,
+        matches: impl Into<String>,
+        actions: impl Into<String>,
+    ) -> Self {
+        Self {
+            table,
+            priority,
+            matches: matches.into(),
+            actions: actions.into(),
+        }
+    }
+}
+
+impl fmt::Display for Flow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "cookie={COOKIE:#x},table={},priority={}",
+            self.table, self.priority
+        )?;
+        if !self.matches.is_empty() {
+            write!(f, ",{}", self.matches)?;
+        }
+        write!(f, ",actions={}", self.actions)
+    }
+}
