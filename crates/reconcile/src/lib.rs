@@ -1,0 +1,246 @@
+//! The one level-triggered loop: pokes in, passes out, for every daemon and every kind of subject.
+//! In: a [`Poker`] that any source may call, and [`Subjects`] that know how to bring one key to where it should be.
+//! Invariant: a key never passes twice at once; no poke is lost; churn on one key cannot starve another or delay itself beyond the settle time.
+//! Not here: what is right (planners), how it is written (edges).
+//!
+//! ```text
+//!  sources --poke(key)--> [set of dirty keys] --due?--> pass(key) --Settled--> quiet
+//!                              ^                            |-----Retry----> due again, delay doubles
+//!     sweep timer, Everything -'(universe)                  '----Blocked---> quiet until poked
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+
+/// What came of a pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// The sink holds what is wanted.
+    Settled,
+    /// The world failed us; the key stays due with a growing delay.
+    Retry,
+    /// Only a changed input can help; a poke or a sweep brings the next pass.
+    Blocked,
+}
+
+/// The things a loop looks after. The loop owns them: one writer per sink, no locks.
+pub trait Subjects {
+    /// Identity of one subject.
+    type Key: Ord + Clone;
+
+    /// Every key that is wanted or owned, or `None` where the world cannot be read yet (asked again soon).
+    fn universe(&mut self) -> impl Future<Output = Option<Vec<Self::Key>>>;
+
+    /// Brings one subject to where it should be. Must be idempotent; it is never cancelled half way.
+    fn pass(&mut self, key: &Self::Key) -> impl Future<Output = Verdict>;
+}
+
+/// The loop's times.
+#[derive(Debug, Clone, Copy)]
+pub struct Timing {
+    /// At least this long from one pass of a key to the next; a quiet key passes at once.
+    pub settle: Duration,
+    /// From one sweep of the universe to the next.
+    pub sweep: Duration,
+    /// Delay of the first retry; it doubles.
+    pub retry_first: Duration,
+    /// The longest delay of a retry.
+    pub retry_most: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self {
+            settle: Duration::from_millis(100),
+            sweep: Duration::from_secs(300),
+            retry_first: Duration::from_millis(200),
+            retry_most: Duration::from_secs(30),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Dirty<K> {
+    keys: BTreeSet<K>,
+    everything: bool,
+}
+
+#[derive(Debug)]
+struct Shared<K> {
+    dirty: Mutex<Dirty<K>>,
+    wake: Notify,
+}
+
+/// The handle that sources poke. It carries no state, only which key to look at; memory is bounded by the number of keys.
+#[derive(Debug)]
+pub struct Poker<K>(Arc<Shared<K>>);
+
+impl<K> Clone for Poker<K> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<K: Ord> Default for Poker<K> {
+    fn default() -> Self {
+        Self(Arc::new(Shared {
+            dirty: Mutex::new(Dirty {
+                keys: BTreeSet::new(),
+                everything: false,
+            }),
+            wake: Notify::new(),
+        }))
+    }
+}
+
+impl<K: Ord> Poker<K> {
+    /// A new handle; clone it for each source.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Look at this key.
+    pub fn poke(&self, key: K) {
+        self.with(|dirty| dirty.keys.insert(key));
+        self.0.wake.notify_one();
+    }
+
+    /// Look at everything: after a lost subscription, an overflow, a reconnect.
+    pub fn poke_everything(&self) {
+        self.with(|dirty| dirty.everything = true);
+        self.0.wake.notify_one();
+    }
+
+    fn take(&self) -> (BTreeSet<K>, bool) {
+        self.with(|dirty| {
+            (
+                std::mem::take(&mut dirty.keys),
+                std::mem::take(&mut dirty.everything),
+            )
+        })
+    }
+
+    fn with<T>(&self, f: impl FnOnce(&mut Dirty<K>) -> T) -> T {
+        f(&mut self.0.dirty.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+struct Agenda<K> {
+    due: BTreeMap<K, Instant>,
+    delays: BTreeMap<K, Duration>,
+    last: BTreeMap<K, Instant>,
+    sweep_at: Instant,
+    sweep_delay: Duration,
+}
+
+impl<K: Ord + Clone> Agenda<K> {
+    fn poked(&mut self, key: K, now: Instant, settle: Duration) {
+        let at = self
+            .last
+            .get(&key)
+            .map_or(now, |last| now.max(*last + settle));
+        let due = self.due.entry(key).or_insert(at);
+        *due = (*due).min(at);
+    }
+
+    fn next(&self) -> Instant {
+        self.due
+            .values()
+            .min()
+            .map_or(self.sweep_at, |at| (*at).min(self.sweep_at))
+    }
+
+    fn judged(&mut self, key: K, verdict: Verdict, now: Instant, timing: &Timing) {
+        self.last.insert(key.clone(), now);
+        if verdict == Verdict::Retry {
+            let delay = self
+                .delays
+                .get(&key)
+                .map_or(timing.retry_first, |d| (*d * 2).min(timing.retry_most));
+            self.delays.insert(key.clone(), delay);
+            let at = now + delay;
+            let due = self.due.entry(key).or_insert(at);
+            *due = (*due).min(at);
+        } else {
+            self.delays.remove(&key);
+        }
+    }
+}
+
+/// Runs until `stop` turns true (or its sender goes); a pass under way is finished first.
+///
+/// Starts with a sweep. A key that fails does not hold up its neighbours. A sweep that finds the world unreadable is
+/// tried again after `retry_first`, then with a doubling delay.
+pub async fn run<S: Subjects>(
+    mut subjects: S,
+    poker: Poker<S::Key>,
+    timing: Timing,
+    mut stop: watch::Receiver<bool>,
+) {
+    let mut agenda = Agenda {
+        due: BTreeMap::new(),
+        delays: BTreeMap::new(),
+        last: BTreeMap::new(),
+        sweep_at: Instant::now(),
+        sweep_delay: timing.retry_first,
+    };
+    loop {
+        if *stop.borrow() {
+            return;
+        }
+        let (keys, everything) = poker.take();
+        let now = Instant::now();
+        for key in keys {
+            agenda.poked(key, now, timing.settle);
+        }
+        if everything || agenda.sweep_at <= now {
+            sweep(&mut subjects, &mut agenda, &timing).await;
+        }
+        let now = Instant::now();
+        // The longest waiting first, so that a busy key cannot starve a quiet one.
+        let ready = agenda
+            .due
+            .iter()
+            .filter(|(_, at)| **at <= now)
+            .min_by_key(|(_, at)| **at)
+            .map(|(key, _)| key.clone());
+        if let Some(key) = ready {
+            agenda.due.remove(&key);
+            let verdict = subjects.pass(&key).await;
+            agenda.judged(key, verdict, Instant::now(), &timing);
+            continue;
+        }
+        tokio::select! {
+            () = poker.0.wake.notified() => {}
+            () = tokio::time::sleep_until(agenda.next()) => {}
+            changed = stop.changed() => if changed.is_err() { return; },
+        }
+    }
+}
+
+async fn sweep<S: Subjects>(subjects: &mut S, agenda: &mut Agenda<S::Key>, timing: &Timing) {
+    let universe = subjects.universe().await;
+    let now = Instant::now();
+    let Some(keys) = universe else {
+        agenda.sweep_at = now + agenda.sweep_delay;
+        agenda.sweep_delay = (agenda.sweep_delay * 2).min(timing.retry_most);
+        return;
+    };
+    agenda.sweep_at = now + timing.sweep;
+    agenda.sweep_delay = timing.retry_first;
+    let known: BTreeSet<S::Key> = keys.into_iter().collect();
+    agenda.last.retain(|key, _| known.contains(key));
+    agenda.delays.retain(|key, _| known.contains(key));
+    for key in known {
+        agenda.poked(key, now, timing.settle);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,158 @@
+//! The loop under paused time: no sleeping, no "eventually".
+
+use super::*;
+use std::collections::VecDeque;
+
+#[derive(Default)]
+struct Log {
+    passes: Vec<(&'static str, u128)>,
+    answers: BTreeMap<&'static str, VecDeque<Verdict>>,
+    universe: VecDeque<Option<Vec<&'static str>>>,
+    sweeps: usize,
+}
+
+struct Recorder(Arc<Mutex<Log>>, Instant, Duration);
+
+impl Subjects for Recorder {
+    type Key = &'static str;
+
+    async fn universe(&mut self) -> Option<Vec<&'static str>> {
+        let mut log = self.0.lock().unwrap();
+        log.sweeps += 1;
+        log.universe.pop_front().unwrap_or(Some(Vec::new()))
+    }
+
+    async fn pass(&mut self, key: &&'static str) -> Verdict {
+        tokio::time::sleep(self.2).await;
+        let mut log = self.0.lock().unwrap();
+        log.passes.push((key, self.1.elapsed().as_millis()));
+        log.answers
+            .get_mut(key)
+            .and_then(VecDeque::pop_front)
+            .unwrap_or(Verdict::Settled)
+    }
+}
+
+fn timing() -> Timing {
+    Timing {
+        settle: Duration::from_millis(100),
+        sweep: Duration::from_secs(1000),
+        retry_first: Duration::from_millis(200),
+        retry_most: Duration::from_secs(1),
+    }
+}
+
+struct Bench {
+    log: Arc<Mutex<Log>>,
+    poker: Poker<&'static str>,
+    stop: watch::Sender<bool>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+fn start(log: Log, pass_time: Duration) -> Bench {
+    let log = Arc::new(Mutex::new(log));
+    let poker = Poker::new();
+    let (stop, stopped) = watch::channel(false);
+    let recorder = Recorder(Arc::clone(&log), Instant::now(), pass_time);
+    let task = tokio::spawn(run(recorder, poker.clone(), timing(), stopped));
+    Bench {
+        log,
+        poker,
+        stop,
+        task,
+    }
+}
+
+async fn ms(n: u64) {
+    tokio::time::sleep(Duration::from_millis(n)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_poke_on_a_quiet_key_passes_at_once_and_a_storm_is_coalesced_to_the_settle_time() {
+    let b = start(Log::default(), Duration::ZERO);
+    ms(10).await;
+    for _ in 0..1000 {
+        b.poker.poke("a");
+        ms(1).await;
+    }
+    let passes = b.log.lock().unwrap().passes.clone();
+    assert_eq!(passes[0], ("a", 10));
+    assert!(passes.len() <= 11, "{passes:?}");
+    assert!(
+        passes.len() >= 10,
+        "churn must not starve the key: {passes:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn pokes_during_a_pass_give_exactly_one_more_pass() {
+    let b = start(Log::default(), Duration::from_millis(50));
+    b.poker.poke("a");
+    ms(20).await;
+    b.poker.poke("a");
+    b.poker.poke("a");
+    ms(1000).await;
+    assert_eq!(b.log.lock().unwrap().passes.len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failing_key_backs_off_and_does_not_hold_up_its_neighbour() {
+    let log = Log {
+        answers: BTreeMap::from([(
+            "a",
+            VecDeque::from([Verdict::Retry, Verdict::Retry, Verdict::Retry]),
+        )]),
+        ..Log::default()
+    };
+    let b = start(log, Duration::ZERO);
+    b.poker.poke("a");
+    ms(5).await;
+    b.poker.poke("b");
+    ms(5000).await;
+    let passes = b.log.lock().unwrap().passes.clone();
+    assert_eq!(
+        passes,
+        [("a", 0), ("b", 5), ("a", 200), ("a", 600), ("a", 1400)]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_blocked_key_waits_for_a_poke() {
+    let log = Log {
+        answers: BTreeMap::from([("a", VecDeque::from([Verdict::Blocked]))]),
+        ..Log::default()
+    };
+    let b = start(log, Duration::ZERO);
+    b.poker.poke("a");
+    ms(10_000).await;
+    assert_eq!(b.log.lock().unwrap().passes.len(), 1);
+    b.poker.poke("a");
+    ms(1).await;
+    assert_eq!(b.log.lock().unwrap().passes.len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn everything_means_the_universe_and_an_unreadable_world_is_asked_again() {
+    let log = Log {
+        universe: VecDeque::from([None, Some(vec!["x"]), Some(vec!["x", "y"])]),
+        ..Log::default()
+    };
+    let b = start(log, Duration::ZERO);
+    ms(300).await;
+    assert_eq!(b.log.lock().unwrap().passes, [("x", 200)]);
+    b.poker.poke_everything();
+    ms(150).await;
+    let log = b.log.lock().unwrap();
+    assert_eq!(log.sweeps, 3);
+    assert_eq!(log.passes, [("x", 200), ("x", 300), ("y", 300)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn stopping_finishes_the_pass_under_way() {
+    let b = start(Log::default(), Duration::from_millis(50));
+    b.poker.poke("a");
+    ms(10).await;
+    b.stop.send(true).unwrap();
+    b.task.await.unwrap();
+    assert_eq!(b.log.lock().unwrap().passes, [("a", 50)]);
+}

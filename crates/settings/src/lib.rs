@@ -1,0 +1,229 @@
+//! One configuration file into one immutable struct of model types.
+//! In: a file in TOML (name ends in `.toml`) or in the bare-word form of ovnkube.conf (any other name). Out: [`Settings`] and warnings.
+//! Invariant: a wrong value is an error that names file, section, key, value and what is allowed; an unknown key is a warning that names it.
+//! Not here: watching the file (the doors do), flags (the doors' own).
+
+mod bareword;
+mod read;
+mod reader;
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use model::address::ClusterSubnet;
+use model::{Asn, ObjectKey, Prefix};
+
+pub use read::{load, parse};
+
+/// Why a configuration file cannot be used. One line, with file, section, key, value and what is allowed.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingsError {
+    /// The file cannot be read.
+    #[error("cannot read configuration file {file}")]
+    Read {
+        /// Path of the file.
+        file: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The file's form is wrong.
+    #[error("{file}: {message}")]
+    Syntax {
+        /// Path of the file.
+        file: String,
+        /// Line and reason.
+        message: String,
+    },
+    /// One value is wrong.
+    #[error("{file}: [{section}] {key} = {value:?}: {message}")]
+    Value {
+        /// Path of the file.
+        file: String,
+        /// Section.
+        section: String,
+        /// Key.
+        key: String,
+        /// The value as it stands; empty where it is missing.
+        value: String,
+        /// What is wrong and what is allowed.
+        message: String,
+    },
+}
+
+/// Transport of the cluster default network. Source: `[default] transport`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transport {
+    /// `geneve`, the default.
+    Geneve,
+    /// `no-overlay`.
+    NoOverlay,
+}
+
+/// Who routes. Source: `[no-overlay] routing`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Routing {
+    /// `managed`: the internal fabric of `[bgp-managed]`.
+    Managed,
+    /// `unmanaged`: the admin's own RouteAdvertisements.
+    Unmanaged,
+}
+
+/// What happens to packets for a pod subnet without a route. Source: `[no-overlay] missing-route`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MissingRoute {
+    /// They are dropped at the gateway router (default when managed).
+    Discard,
+    /// They leave by the default route (default when unmanaged).
+    Forward,
+}
+
+/// `[no-overlay]`, there when the default network has that transport.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NoOverlay {
+    /// `outbound-snat`.
+    pub outbound_snat: bool,
+    /// `routing`.
+    pub routing: Routing,
+    /// `missing-route`.
+    pub missing_route: MissingRoute,
+}
+
+/// Shape of the managed fabric. Source: `[bgp-managed] topology`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Topology {
+    /// `full-mesh`: every node peers with every other.
+    FullMesh,
+}
+
+/// Session profile of the managed fabric. Source: `[bgp-managed] profile`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Profile {
+    /// `resilient`: hold time 9 s, keepalive 3 s, connect 2 s (default).
+    Resilient,
+    /// `compat`: bare sessions, as the design documents show them.
+    Compat,
+}
+
+/// `[bgp-managed]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Managed {
+    /// `topology`; required where a managed network exists.
+    pub topology: Option<Topology>,
+    /// `as-number`, default 64512.
+    pub asn: Asn,
+    /// `frr-namespace`, default `frr-k8s-system`.
+    pub frr_namespace: String,
+    /// `profile`.
+    pub profile: Profile,
+}
+
+/// `[gateway] mode`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GatewayMode {
+    /// `shared` (default).
+    Shared,
+    /// `local`.
+    Local,
+}
+
+/// What a learned default route does. Source: `[gateway] bgp-default`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BgpDefault {
+    /// It is not imported (default).
+    Ignore,
+    /// It is imported beside the configured one.
+    Replace,
+}
+
+/// `[gateway]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gateway {
+    /// `mode`.
+    pub mode: GatewayMode,
+    /// `interface`: the external bridge, default `br-ex`.
+    pub interface: String,
+    /// `next-hop`, a comma-separated list of addresses; may be empty.
+    pub next_hops: Vec<IpAddr>,
+    /// `v4-join-subnet` and `v6-join-subnet`, defaults 100.64.0.0/16 and fd98::/64.
+    pub join_subnets: Vec<Prefix>,
+    /// `v4-masquerade-subnet` and `v6-masquerade-subnet`, defaults 169.254.169.0/29 and fd69::/125.
+    pub masquerade_subnets: Vec<Prefix>,
+    /// `ephemeral-port-range` of SNAT rows, default 32768-60999.
+    pub ephemeral_port_range: (u16, u16),
+    /// `bgp-default`.
+    pub bgp_default: BgpDefault,
+}
+
+/// Who builds the OVN topology. Source: `[ovn] topology`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OvnTopology {
+    /// `adopt` (default): OVN-Kubernetes made the routers and switches.
+    Adopt,
+    /// `build`: the agent makes the whole layer-3 topology.
+    Build,
+}
+
+/// Who allocates networks, node ids and node subnets. Source: `[ovn] networks`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OvnNetworks {
+    /// `observe` (default with adopt): they are only read.
+    Observe,
+    /// `own` (default with build): the cluster-manager allocates them.
+    Own,
+}
+
+/// `[limits]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// `max-imported-routes` for each network, default 20000.
+    pub max_imported_routes: u32,
+    /// `stale-time`, default 120 s.
+    pub stale_time: Duration,
+}
+
+/// Everything a daemon is told by its file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// `[default] transport`.
+    pub transport: Transport,
+    /// `[default] cluster-subnets`, default 10.128.0.0/14/23.
+    pub cluster_subnets: Vec<ClusterSubnet>,
+    /// `[default] mtu` in bytes; unset with no-overlay: the smallest host MTU among the nodes.
+    pub mtu: Option<u32>,
+    /// `[default] cluster-default-nad`, default ovn-kubernetes/default.
+    pub default_nad: ObjectKey,
+    /// `[no-overlay]` where the transport is no-overlay.
+    pub no_overlay: Option<NoOverlay>,
+    /// `[bgp-managed]`.
+    pub managed: Managed,
+    /// `[gateway]`.
+    pub gateway: Gateway,
+    /// `[ovn] topology`.
+    pub ovn_topology: OvnTopology,
+    /// `[ovn] networks`.
+    pub ovn_networks: OvnNetworks,
+    /// `[ovnnorth] address`, default unix:/var/run/ovn/ovnnb_db.sock.
+    pub ovn_north: String,
+    /// `[ovs] rundir`, default /var/run/openvswitch.
+    pub ovs_rundir: PathBuf,
+    /// `[frr] vty-socket`: folder of FRR's vty sockets, default /var/run/frr.
+    pub frr_vty_socket: PathBuf,
+    /// `[frr] config-file`, default /etc/frr/frr.conf.
+    pub frr_config_file: PathBuf,
+    /// `[kubernetes] kubeconfig`; absent: in-cluster.
+    pub kubeconfig: Option<PathBuf>,
+    /// `[metrics] bind-address`.
+    pub metrics_address: SocketAddr,
+    /// `[limits]`.
+    pub limits: Limits,
+    /// `[logging] level`, default info.
+    pub log_level: String,
+    /// `[logging] format = text`; default is json.
+    pub log_text: bool,
+    /// Unknown sections and keys, and settings without effect: one sentence each.
+    pub warnings: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests;

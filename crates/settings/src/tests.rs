@@ -1,0 +1,211 @@
+//! The documents' own configurations, and every wrong value by name.
+
+use super::*;
+
+fn metrics() -> SocketAddr {
+    "127.0.0.1:9100".parse().unwrap()
+}
+
+fn toml(text: &str) -> Result<Settings, SettingsError> {
+    parse("noverlay.toml", text, metrics())
+}
+
+const DOCUMENT: &str = "[default]\ntransport = no-overlay\n\n[no-overlay]\noutbound-snat = enabled\nrouting = managed\n\n[bgp-managed]\ntopology = full-mesh\nas-number = 64514\n";
+
+#[test]
+fn the_documents_example_and_its_toml_twin_are_the_same_settings() {
+    let twin = DOCUMENT
+        .replace("no-overlay\n\n", "\"no-overlay\"\n\n")
+        .replace("= enabled", "= \"enabled\"")
+        .replace("= managed", "= \"managed\"")
+        .replace("= full-mesh", "= \"full-mesh\"");
+    let bare = parse("ovnkube.conf", DOCUMENT, metrics()).unwrap();
+    assert_eq!(bare, toml(&twin).unwrap());
+    assert_eq!(bare.managed.asn.get(), 64_514);
+    assert_eq!(bare.managed.frr_namespace, "frr-k8s-system");
+    let no_overlay = bare.no_overlay.unwrap();
+    assert!(no_overlay.outbound_snat);
+    assert_eq!(no_overlay.missing_route, MissingRoute::Discard);
+    assert!(bare.warnings.is_empty(), "{:?}", bare.warnings);
+}
+
+#[test]
+fn bare_words_know_comments_quotes_lists_and_continuation() {
+    let text = "; c\n[default] # x\ncluster-subnets = \"10.0.0.0/16/24\" ; first\ncluster-subnets = fd01::/48/64\nmtu = 14\\\n00\n[gateway]\ninterface = \"br x\"\n";
+    let s = parse("f.conf", text, metrics()).unwrap();
+    assert_eq!(s.cluster_subnets.len(), 2);
+    assert_eq!(s.mtu, Some(1400));
+    assert_eq!(s.gateway.interface, "br x");
+    for (wrong, line) in [
+        ("x=1", 1),
+        ("[a]\n[b", 2),
+        ("[a]\nx = \"1", 2),
+        ("[a]\nb c = 1", 2),
+        ("[a]\nx = \\q", 2),
+    ] {
+        let err = parse("f.conf", wrong, metrics()).unwrap_err().to_string();
+        assert!(
+            err.contains(&format!("line {line}")) && err.starts_with("f.conf"),
+            "{err}"
+        );
+    }
+}
+
+#[test]
+fn an_unknown_key_or_section_is_a_warning_that_names_it() {
+    let s = toml("[default]\nmtuu = 1\n[defualt]\nmtu = 1400\n").unwrap();
+    assert_eq!(s.warnings.len(), 2);
+    assert!(s.warnings[0].contains("mtuu") && s.warnings[0].contains("[default]"));
+    assert!(s.warnings[1].contains("[defualt]"));
+    let s = toml("[no-overlay]\nrouting = \"managed\"\n").unwrap();
+    assert!(
+        s.warnings[0].contains("will be ignored"),
+        "{:?}",
+        s.warnings
+    );
+}
+
+#[test]
+fn a_wrong_value_names_file_section_key_value_and_what_is_allowed() {
+    let no = |rest: &str| format!("[default]\ntransport = \"no-overlay\"\n{rest}");
+    let managed = "[no-overlay]\noutbound-snat = \"enabled\"\nrouting = \"managed\"\n";
+    for (text, needles) in [
+        (
+            "[default]\ntransport = \"vxlan\"\n".to_owned(),
+            vec![
+                "[default] transport",
+                "\"vxlan\"",
+                "\"geneve\" or \"no-overlay\"",
+            ],
+        ),
+        (
+            no(""),
+            vec![
+                "[no-overlay] outbound-snat",
+                "is required when transport=no-overlay",
+                "enabled",
+            ],
+        ),
+        (
+            no("[no-overlay]\noutbound-snat = \"enabled\"\n"),
+            vec!["[no-overlay] routing", "is required"],
+        ),
+        (
+            no("[no-overlay]\noutbound-snat = \"on\"\nrouting = \"managed\"\n"),
+            vec!["outbound-snat", "\"on\"", "\"enabled\" or \"disabled\""],
+        ),
+        (
+            no(managed),
+            vec![
+                "[bgp-managed] topology",
+                "topology is required when routing=managed",
+            ],
+        ),
+        (
+            no(&format!("{managed}[bgp-managed]\ntopology = \"star\"\n")),
+            vec!["topology", "\"star\"", "full-mesh"],
+        ),
+        (
+            "[bgp-managed]\nas-number = 23456\n".to_owned(),
+            vec!["[bgp-managed] as-number", "23456", "AS_TRANS"],
+        ),
+        (
+            "[bgp-managed]\nas-number = 0\n".to_owned(),
+            vec!["0 is reserved"],
+        ),
+        (
+            "[bgp-managed]\nas-number = 65535\n".to_owned(),
+            vec!["65535 is reserved"],
+        ),
+        (
+            "[bgp-managed]\nas-number = 4294967295\n".to_owned(),
+            vec!["4294967295 is reserved"],
+        ),
+        (
+            "[bgp-managed]\nas-number = 4294967296\n".to_owned(),
+            vec!["out of range"],
+        ),
+        (
+            "[bgp-managed]\nas-number = \"x\"\n".to_owned(),
+            vec!["as-number", "\"x\"", "1 to 4294967294"],
+        ),
+        (
+            "[bgp-managed]\nfrr-namespace = \"A_b\"\n".to_owned(),
+            vec!["frr-namespace", "A_b", "DNS label"],
+        ),
+        (
+            "[default]\ncluster-subnets = \"100.64.0.0/10/24\"\n".to_owned(),
+            vec![
+                "cluster-subnets",
+                "100.64.0.0/10/24",
+                "join subnet 100.64.0.0/16",
+            ],
+        ),
+        (
+            "[default]\ncluster-subnets = \"10.0.0.0/16/24,10.0.0.0/17/24\"\n".to_owned(),
+            vec!["overlaps the cluster subnet"],
+        ),
+        (
+            "[default]\ncluster-subnets = \"10.0.0.0/16/8\"\n".to_owned(),
+            vec!["10.0.0.0/16/8", "cluster subnet such as"],
+        ),
+        (
+            "[default]\nmtu = 70000\n".to_owned(),
+            vec!["mtu", "70000", "576 to 65535"],
+        ),
+        (
+            "[gateway]\nmode = \"both\"\n".to_owned(),
+            vec!["[gateway] mode", "both", "\"shared\" or \"local\""],
+        ),
+        (
+            "[gateway]\nv4-join-subnet = \"fd00::/64\"\n".to_owned(),
+            vec!["v4-join-subnet", "wrong family"],
+        ),
+        (
+            "[gateway]\nnext-hop = \"router\"\n".to_owned(),
+            vec!["next-hop", "router"],
+        ),
+        (
+            "[gateway]\nephemeral-port-range = \"9-1\"\n".to_owned(),
+            vec!["ephemeral-port-range", "9-1"],
+        ),
+        (
+            "[metrics]\nbind-address = \"nine\"\n".to_owned(),
+            vec!["[metrics] bind-address", "nine", "address:port"],
+        ),
+        (
+            "[ovn]\ntopology = \"build\"\nnetworks = \"observe\"\n".to_owned(),
+            vec!["[ovn] networks", "own"],
+        ),
+        (
+            no("[ovnkubernetesfeature]\nenable-route-advertisements = false\n"),
+            vec!["enable-route-advertisements must be true"],
+        ),
+        (
+            "[default]\ncluster-default-nad = \"x\"\n".to_owned(),
+            vec!["cluster-default-nad", "namespace/name"],
+        ),
+    ] {
+        let err = toml(&text).expect_err(&text).to_string();
+        assert!(
+            err.starts_with("noverlay.toml: ") && !err.contains('\n'),
+            "{err}"
+        );
+        for needle in needles {
+            assert!(err.contains(needle), "{err} lacks {needle}");
+        }
+    }
+}
+
+#[test]
+fn broken_toml_is_one_line_and_a_missing_file_is_named() {
+    let err = toml("[default]\nmtu = = 1\n").unwrap_err().to_string();
+    assert!(
+        err.starts_with("noverlay.toml: ") && !err.contains('\n'),
+        "{err}"
+    );
+    let err = load(std::path::Path::new("/nonexistent/x.toml"), metrics())
+        .unwrap_err()
+        .to_string();
+    assert!(err.contains("/nonexistent/x.toml"), "{err}");
+}

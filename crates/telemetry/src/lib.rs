@@ -1,0 +1,135 @@
+//! What a daemon says of itself: structured logs, metrics, health and readiness.
+//! In: events and numbers from the doors. Out: lines on standard error, and an HTTP server with `/metrics`, `/healthz`, `/readyz`.
+//! Invariant: `/readyz` is 200 only when every named condition is true; its body names the ones that are not.
+//! Not here: what to measure; each door registers its own metrics.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::IntoResponse;
+use axum::routing::get;
+use prometheus::{Registry, TextEncoder};
+use tracing_subscriber::EnvFilter;
+
+/// Sets up logging: one JSON object a line on standard error, level from `RUST_LOG` or `level`.
+/// `text` gives lines for people instead. A second call changes nothing.
+pub fn init_logging(level: &str, text: bool) {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
+    // A second subscriber in one process is refused; the first stays, which is what a test wants.
+    drop(if text {
+        builder.try_init()
+    } else {
+        builder.json().flatten_event(true).try_init()
+    });
+}
+
+/// Shows an error with all its causes: `a: b: c`.
+pub struct Chain<'a>(pub &'a (dyn Error + 'a));
+
+impl fmt::Display for Chain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)?;
+        let mut next = self.0.source();
+        while let Some(cause) = next {
+            write!(f, ": {cause}")?;
+            next = cause.source();
+        }
+        Ok(())
+    }
+}
+
+/// The conditions of `/readyz`, by name. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct Readiness(Arc<Mutex<BTreeMap<&'static str, bool>>>);
+
+impl Readiness {
+    /// Sets one condition; a condition that was never set does not count, so set all to false at start.
+    pub fn set(&self, name: &'static str, ready: bool) {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(name, ready);
+    }
+
+    /// Names of the conditions that are false; empty means ready (if there is a condition at all).
+    #[must_use]
+    pub fn missing(&self) -> Vec<&'static str> {
+        let map = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if map.is_empty() {
+            return vec!["start"];
+        }
+        map.iter()
+            .filter(|(_, ready)| !**ready)
+            .map(|(name, _)| *name)
+            .collect()
+    }
+}
+
+/// Why the metrics server cannot run.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// `[metrics] bind-address` cannot be bound.
+    #[error("cannot listen on {address} ([metrics] bind-address)")]
+    Bind {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The server ended.
+    #[error("metrics server ended")]
+    Serve(#[source] std::io::Error),
+}
+
+/// Serves `/metrics`, `/healthz` (200 while the process answers) and `/readyz` until the task is dropped.
+///
+/// # Errors
+/// When the address cannot be bound, or the listener fails later.
+pub async fn serve(
+    address: SocketAddr,
+    registry: Registry,
+    readiness: Readiness,
+) -> Result<(), ServeError> {
+    let listener = tokio::net::TcpListener::bind(address)
+        .await
+        .map_err(|source| ServeError::Bind { address, source })?;
+    let app = Router::new()
+        .route("/metrics", get(metrics).with_state(registry))
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/readyz", get(readyz).with_state(readiness));
+    axum::serve(listener, app).await.map_err(ServeError::Serve)
+}
+
+async fn metrics(State(registry): State<Registry>) -> impl IntoResponse {
+    match TextEncoder::new().encode_to_string(&registry.gather()) {
+        Ok(text) => (StatusCode::OK, text),
+        Err(err) => (
+            StatusCode::INTERNAL_SERVER_ERROR,
+            format!("{}\n", Chain(&err)),
+        ),
+    }
+}
+
+async fn readyz(State(readiness): State<Readiness>) -> impl IntoResponse {
+    let missing = readiness.missing();
+    if missing.is_empty() {
+        (StatusCode::OK, "ok\n".to_owned())
+    } else {
+        (
+            StatusCode::SERVICE_UNAVAILABLE,
+            format!("not ready: {}\n", missing.join(", ")),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests;
