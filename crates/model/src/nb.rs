@@ -122,6 +122,62 @@ impl fmt::Display for RowKey {
     }
 }
 
+/// `id` of a static route's key: the columns as they stand, `""` where unset.
+/// An unset `policy` means `dst-ip` (ovn-nb(5)), so both spellings give one id.
+#[must_use]
+pub fn route_id(policy: &str, prefix: &str, nexthop: &str, output_port: &str) -> String {
+    let policy = if policy == "dst-ip" { "" } else { policy };
+    format!("{policy}|{prefix}|{nexthop}|{output_port}")
+}
+
+/// `id` of a NAT row's key: `NAT.type` and `NAT.logical_ip`.
+#[must_use]
+pub fn nat_id(kind: &str, logical_ip: &str) -> String {
+    format!("{kind}|{logical_ip}")
+}
+
+/// `id` of a router policy's key: `Logical_Router_Policy.priority` and `match`.
+#[must_use]
+pub fn policy_id(priority: i64, matches: &str) -> String {
+    format!("{priority}|{matches}")
+}
+
+/// Router port towards a node switch: `rtos-<switch>`.
+#[must_use]
+pub fn rtos(switch: &str) -> String {
+    format!("rtos-{switch}")
+}
+
+/// Node switch port towards the cluster router: `stor-<switch>`.
+#[must_use]
+pub fn stor(switch: &str) -> String {
+    format!("stor-{switch}")
+}
+
+/// Router port towards the join switch: `rtoj-<router>`.
+#[must_use]
+pub fn rtoj(router: &RouterName) -> String {
+    format!("rtoj-{router}")
+}
+
+/// Join switch port towards a router: `jtor-<router>`.
+#[must_use]
+pub fn jtor(router: &RouterName) -> String {
+    format!("jtor-{router}")
+}
+
+/// Gateway router port towards the external switch: `rtoe-<GR>`.
+#[must_use]
+pub fn rtoe(gateway: &RouterName) -> String {
+    format!("rtoe-{gateway}")
+}
+
+/// External switch port towards the gateway router: `etor-<GR>`.
+#[must_use]
+pub fn etor(gateway: &RouterName) -> String {
+    format!("etor-{gateway}")
+}
+
 /// A column's value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Value {

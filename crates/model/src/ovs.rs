@@ -6,9 +6,29 @@
 use std::fmt;
 
 use crate::address::Mac;
+use crate::names::{NetworkName, NodeName};
 
 /// Cookie of every flow on the external bridge; OVN-Kubernetes' own (facts: bridgeflows).
 pub const COOKIE: u64 = 0x0dee_ff105;
+
+/// The integration bridge, which ovn-controller fills.
+pub const INTEGRATION_BRIDGE: &str = "br-int";
+
+/// Localnet port of a node's external switch: `<bridge>_<scope><node>`; also `interface-id` of l3-gateway-config.
+#[must_use]
+pub fn localnet_port(bridge: &str, network: &NetworkName, node: &NodeName) -> String {
+    format!("{bridge}_{}{node}", network.scope())
+}
+
+/// The patch port that ovn-controller makes on the external bridge for that localnet port.
+/// Often longer than 15 characters, so it cannot stand in a flow: take its `ofport`.
+#[must_use]
+pub fn patch_port(bridge: &str, network: &NetworkName, node: &NodeName) -> String {
+    format!(
+        "patch-{}-to-{INTEGRATION_BRIDGE}",
+        localnet_port(bridge, network, node)
+    )
+}
 
 /// What the conf database says of one port of a bridge.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,0 +1,424 @@
+//! FRRConfiguration into `model::frr`.
+//! In: one object. Out: the plain value, or every problem of the object at once.
+//! Invariant: every field is either carried over or named in a problem.
+//! Not here: rules between objects (`frr::merge`).
+
+use std::net::IpAddr;
+
+use model::frr as m;
+use model::selector::LabelSelector;
+use model::{Asn, ObjectKey, Prefix, Problem};
+
+use crate::frr_configuration as k;
+use crate::frr_configuration::{AllowMode, FRRConfiguration};
+use crate::{duration, selector};
+
+/// Collects problems of one object, each with the field's path.
+struct Collector {
+    subject: String,
+    problems: Vec<Problem>,
+}
+
+impl Collector {
+    fn add(&mut self, field: &str, message: impl std::fmt::Display) {
+        let text = format!("{} field {field}: {message}", self.subject);
+        self.problems
+            .push(Problem::new(self.subject.clone(), "ConversionFailed", text));
+    }
+
+    fn take<T, E: std::fmt::Display>(&mut self, field: &str, result: Result<T, E>) -> Option<T> {
+        result.map_err(|err| self.add(field, err)).ok()
+    }
+
+    fn prefixes(&mut self, field: &str, list: Option<&Vec<String>>) -> Vec<Prefix> {
+        list.into_iter()
+            .flatten()
+            .filter_map(|text| self.take(field, text.parse()))
+            .collect()
+    }
+
+    fn asn(&mut self, field: &str, number: i64) -> Option<Asn> {
+        self.take(field, Asn::try_from(number))
+    }
+
+    fn seconds(&mut self, field: &str, text: Option<&String>) -> Option<u64> {
+        text.and_then(|text| self.take(field, duration::seconds(text)))
+    }
+
+    fn number(&mut self, field: &str, value: Option<i32>) -> Option<u32> {
+        value.and_then(|n| {
+            self.take(
+                field,
+                u32::try_from(n).map_err(|_| format!("{n} is negative")),
+            )
+        })
+    }
+}
+
+impl TryFrom<&FRRConfiguration> for m::FrrConfiguration {
+    type Error = Vec<Problem>;
+
+    fn try_from(object: &FRRConfiguration) -> Result<Self, Self::Error> {
+        let meta = &object.metadata;
+        let key = ObjectKey::new(
+            meta.namespace.clone().unwrap_or_default(),
+            meta.name.clone().unwrap_or_default(),
+        );
+        let mut c = Collector {
+            subject: format!("FRRConfiguration/{key}"),
+            problems: Vec::new(),
+        };
+        let node_selector = match &object.spec.node_selector {
+            None => LabelSelector::default(),
+            Some(s) => c
+                .take("spec.nodeSelector", selector::lift(s))
+                .unwrap_or_default(),
+        };
+        let bgp = object.spec.bgp.clone().unwrap_or_default();
+        let routers = (bgp.routers.iter().flatten().enumerate())
+            .filter_map(|(at, r)| router(&mut c, &format!("spec.bgp.routers[{at}]"), r))
+            .collect();
+        let bfd_profiles = (bgp.bfd_profiles.iter().flatten().enumerate())
+            .map(|(at, p)| bfd_profile(&mut c, &format!("spec.bgp.bfdProfiles[{at}]"), p))
+            .collect();
+        let raw = object.spec.raw.as_ref().and_then(|raw| {
+            let config = raw.raw_config.clone().filter(|text| !text.is_empty())?;
+            Some(m::Raw {
+                priority: raw.priority.unwrap_or(0),
+                config,
+            })
+        });
+        if !c.problems.is_empty() {
+            return Err(c.problems);
+        }
+        Ok(Self {
+            key,
+            labels: meta.labels.clone().unwrap_or_default(),
+            annotations: meta.annotations.clone().unwrap_or_default(),
+            node_selector,
+            routers,
+            bfd_profiles,
+            raw,
+        })
+    }
+}
+
+fn router(c: &mut Collector, path: &str, r: &k::Router) -> Option<m::Router> {
+    if r.evpn.is_some() {
+        c.add(
+            &format!("{path}.evpn"),
+            "EVPN is not supported; remove the field",
+        );
+    }
+    let neighbors = (r.neighbors.iter().flatten().enumerate())
+        .filter_map(|(at, n)| neighbor(c, &format!("{path}.neighbors[{at}]"), n))
+        .collect();
+    let prefixes = c.prefixes(&format!("{path}.prefixes"), r.prefixes.as_ref());
+    Some(m::Router {
+        asn: c.asn(&format!("{path}.asn"), r.asn)?,
+        id: r.id.clone().filter(|id| !id.is_empty()),
+        vrf: r.vrf.clone().unwrap_or_default(),
+        neighbors,
+        prefixes,
+        imports: r
+            .imports
+            .iter()
+            .flatten()
+            .map(|i| i.vrf.clone().unwrap_or_default())
+            .collect(),
+    })
+}
+
+fn peer(c: &mut Collector, path: &str, n: &k::Neighbor) -> Option<m::Peer> {
+    let address = n.address.as_ref().filter(|t| !t.is_empty());
+    let interface = n.interface.as_ref().filter(|t| !t.is_empty());
+    match (address, interface) {
+        (Some(text), None) => {
+            c.take(
+                &format!("{path}.address"),
+                text.parse::<IpAddr>()
+                    .map_err(|_| format!("{text:?} is not an IP address")),
+            )?;
+            Some(m::Peer::Address(text.clone()))
+        }
+        (None, Some(name)) => Some(m::Peer::Interface(name.clone())),
+        (Some(a), Some(i)) => {
+            c.add(
+                path,
+                format!("address {a:?} and interface {i:?} are both set; exactly one is allowed"),
+            );
+            None
+        }
+        (None, None) => {
+            c.add(
+                path,
+                "neither address nor interface is set; exactly one is needed",
+            );
+            None
+        }
+    }
+}
+
+fn remote_as(c: &mut Collector, path: &str, n: &k::Neighbor) -> Option<m::RemoteAs> {
+    match (n.asn.filter(|a| *a != 0), n.dynamic_asn) {
+        (Some(number), None) => c
+            .asn(&format!("{path}.asn"), number)
+            .map(m::RemoteAs::Number),
+        (None, Some(k::DynamicAsn::Internal)) => Some(m::RemoteAs::Internal),
+        (None, Some(k::DynamicAsn::External)) => Some(m::RemoteAs::External),
+        (Some(number), Some(_)) => {
+            c.add(
+                path,
+                format!("asn {number} and dynamicASN are both set; exactly one is allowed"),
+            );
+            None
+        }
+        (None, None) => {
+            c.add(
+                path,
+                "neighbor without asn and without dynamicASN; exactly one is needed",
+            );
+            None
+        }
+    }
+}
+
+fn session(c: &mut Collector, path: &str, n: &k::Neighbor) -> Option<m::Session> {
+    let remote_as = remote_as(c, path, n);
+    let text = |t: &Option<String>| t.clone().filter(|t| !t.is_empty());
+    let password_secret = n
+        .password_secret
+        .as_ref()
+        .map(|s| s.name.clone())
+        .filter(|s| !s.is_empty());
+    if text(&n.password).is_some() && password_secret.is_some() {
+        c.add(
+            &format!("{path}.password"),
+            "password and passwordSecret are both set; at most one is allowed",
+        );
+    }
+    if n.address_families.iter().flatten().any(|f| f != "unicast") {
+        c.add(
+            &format!("{path}.addressFamilies"),
+            "only unicast is supported",
+        );
+    }
+    let local_as = n
+        .local_asn
+        .and_then(|number| c.asn(&format!("{path}.localASN"), number));
+    let port = n.port.and_then(|p| {
+        c.take(
+            &format!("{path}.port"),
+            u16::try_from(p).map_err(|_| format!("{p} is not a port (0 to 16384)")),
+        )
+    });
+    let hold_time = c.seconds(&format!("{path}.holdTime"), n.hold_time.as_ref());
+    let keepalive_time = c.seconds(&format!("{path}.keepaliveTime"), n.keepalive_time.as_ref());
+    let connect_time = c.seconds(&format!("{path}.connectTime"), n.connect_time.as_ref());
+    timers(c, path, n, hold_time, keepalive_time, connect_time);
+    Some(m::Session {
+        remote_as: remote_as?,
+        local_as,
+        source: text(&n.source_address),
+        port: port.filter(|p| *p != 0),
+        password: text(&n.password),
+        password_secret,
+        hold_time,
+        keepalive_time,
+        connect_time,
+        ebgp_multi_hop: n.ebgp_multi_hop.unwrap_or(false),
+        bfd_profile: text(&n.bfd_profile),
+        graceful_restart: n.enable_graceful_restart.unwrap_or(false),
+        dual_stack: n.dual_stack_address_family.unwrap_or(false),
+    })
+}
+
+fn timers(
+    c: &mut Collector,
+    path: &str,
+    n: &k::Neighbor,
+    hold: Option<u64>,
+    keepalive: Option<u64>,
+    connect: Option<u64>,
+) {
+    match (&n.hold_time, &n.keepalive_time) {
+        (Some(t), None) => c.add(
+            &format!("{path}.holdTime"),
+            format!("holdTime {t:?} is set without keepaliveTime; both or neither"),
+        ),
+        (None, Some(t)) => c.add(
+            &format!("{path}.keepaliveTime"),
+            format!("keepaliveTime {t:?} is set without holdTime; both or neither"),
+        ),
+        (None, None) | (Some(_), Some(_)) => {}
+    }
+    if let (Some(hold), Some(keepalive)) = (hold, keepalive) {
+        if hold != 0 && hold < 3 {
+            c.add(
+                &format!("{path}.holdTime"),
+                format!("{hold}s is too short; 0 or at least 3s is allowed"),
+            );
+        }
+        if keepalive > hold {
+            c.add(
+                &format!("{path}.keepaliveTime"),
+                format!(
+                    "{keepalive}s is longer than holdTime {hold}s; at most the hold time is allowed"
+                ),
+            );
+        }
+    }
+    if connect.is_some_and(|t| !(1..=65_535).contains(&t)) {
+        c.add(
+            &format!("{path}.connectTime"),
+            "out of range; 1s to 65535s is allowed",
+        );
+    }
+}
+
+fn neighbor(c: &mut Collector, path: &str, n: &k::Neighbor) -> Option<m::Neighbor> {
+    let peer = peer(c, path, n);
+    let session = session(c, path, n);
+    let advertise = advertise(c, &format!("{path}.toAdvertise"), n.to_advertise.as_ref());
+    let receive = receive(c, &format!("{path}.toReceive"), n.to_receive.as_ref());
+    Some(m::Neighbor {
+        peer: peer?,
+        session: session?,
+        advertise,
+        receive,
+    })
+}
+
+fn advertise(c: &mut Collector, path: &str, given: Option<&k::ToAdvertise>) -> m::Advertise {
+    let Some(given) = given else {
+        return m::Advertise::default();
+    };
+    let allowed = given.allowed.clone().unwrap_or_default();
+    let mut next_hops = Vec::new();
+    for (field, text) in given
+        .next_hop
+        .iter()
+        .flat_map(|n| [("ipv4", &n.ipv4), ("ipv6", &n.ipv6)])
+    {
+        let Some(text) = text.as_ref().filter(|t| !t.is_empty()) else {
+            continue;
+        };
+        let right = match text.parse::<IpAddr>() {
+            Ok(ip) if ip.is_ipv4() == (field == "ipv4") => Ok(ip),
+            _ => Err(format!("{text:?} is not an {field} address")),
+        };
+        next_hops.extend(c.take(&format!("{path}.nextHop.{field}"), right));
+    }
+    let local_prefs = (given.with_local_pref.iter().flatten())
+        .filter_map(|l| {
+            let value = c.number(
+                &format!("{path}.withLocalPref.localPref"),
+                Some(l.local_pref.unwrap_or(0)),
+            )?;
+            Some((
+                value,
+                c.prefixes(
+                    &format!("{path}.withLocalPref.prefixes"),
+                    l.prefixes.as_ref(),
+                ),
+            ))
+        })
+        .collect();
+    let communities = (given.with_community.iter().flatten())
+        .filter_map(|w| {
+            let text = w.community.clone().unwrap_or_default();
+            if !is_community(&text) {
+                c.add(
+                    &format!("{path}.withCommunity.community"),
+                    format!("{text:?} is neither a:b nor large:a:b:c"),
+                );
+                return None;
+            }
+            Some((
+                text,
+                c.prefixes(
+                    &format!("{path}.withCommunity.prefixes"),
+                    w.prefixes.as_ref(),
+                ),
+            ))
+        })
+        .collect();
+    m::Advertise {
+        all: allowed.mode == AllowMode::All,
+        prefixes: c.prefixes(
+            &format!("{path}.allowed.prefixes"),
+            allowed.prefixes.as_ref(),
+        ),
+        next_hops,
+        local_prefs,
+        communities,
+    }
+}
+
+fn is_community(text: &str) -> bool {
+    match text.strip_prefix("large:") {
+        Some(rest) => {
+            rest.split(':').count() == 3 && rest.split(':').all(|p| p.parse::<u32>().is_ok())
+        }
+        None => text.split(':').count() == 2 && text.split(':').all(|p| p.parse::<u16>().is_ok()),
+    }
+}
+
+fn receive(c: &mut Collector, path: &str, given: Option<&k::ToReceive>) -> m::Receive {
+    let allowed = given.and_then(|g| g.allowed.clone()).unwrap_or_default();
+    let prefixes = (allowed.prefixes.iter().flatten())
+        .filter_map(|p| range(c, &format!("{path}.allowed.prefixes"), p))
+        .collect();
+    m::Receive {
+        all: allowed.mode == AllowMode::All,
+        prefixes,
+    }
+}
+
+fn range(c: &mut Collector, path: &str, p: &k::PrefixSelector) -> Option<m::PrefixRange> {
+    let text = p.prefix.clone().unwrap_or_default();
+    let prefix: Prefix = c.take(&format!("{path}.prefix"), text.parse())?;
+    let mut bound = |name: &str, value: Option<i32>| match value.filter(|v| *v != 0) {
+        None => Some(None),
+        Some(v) => {
+            match u8::try_from(v)
+                .ok()
+                .filter(|v| *v >= prefix.bits() && *v <= 128)
+            {
+                Some(v) => Some(Some(v)),
+                None => {
+                    let from = prefix.bits();
+                    c.add(&format!("{path}.{name}"), format!("{name} {v} of prefix {prefix} is out of range; {from} to 128 is allowed"));
+                    None
+                }
+            }
+        }
+    };
+    let (ge, le) = (bound("ge", p.ge)?, bound("le", p.le)?);
+    if let (Some(ge), Some(le)) = (ge, le)
+        && ge > le
+    {
+        c.add(
+            path,
+            format!("ge {ge} of prefix {prefix} is more than le {le}"),
+        );
+        return None;
+    }
+    Some(m::PrefixRange { prefix, ge, le })
+}
+
+fn bfd_profile(c: &mut Collector, path: &str, p: &k::BfdProfile) -> m::BfdProfile {
+    m::BfdProfile {
+        name: p.name.clone(),
+        receive_interval: c.number(&format!("{path}.receiveInterval"), p.receive_interval),
+        transmit_interval: c.number(&format!("{path}.transmitInterval"), p.transmit_interval),
+        detect_multiplier: c.number(&format!("{path}.detectMultiplier"), p.detect_multiplier),
+        echo_interval: c.number(&format!("{path}.echoInterval"), p.echo_interval),
+        echo_mode: p.echo_mode.unwrap_or(false),
+        passive_mode: p.passive_mode.unwrap_or(false),
+        minimum_ttl: c.number(&format!("{path}.minimumTtl"), p.minimum_ttl),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,160 @@
+//! Node into `model::node`.
+//! In: a Node object. Out: facts; what is malformed stays beside them as a sentence.
+//! Invariant: a malformed annotation never makes a node look as if it had none.
+//! Not here: what follows for the node.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::Node as KubeNode;
+use model::node::{Fact, Node, annotation};
+use model::{InterfaceAddr, NetworkName, NodeName, Prefix};
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum OneOrMany {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl OneOrMany {
+    fn into_vec(self) -> Vec<String> {
+        match self {
+            Self::One(text) => vec![text],
+            Self::Many(list) => list,
+        }
+    }
+}
+
+/// Reads a Node.
+#[must_use]
+pub fn lift_node(object: &KubeNode) -> Node {
+    let name = object.metadata.name.clone().unwrap_or_default();
+    let annotations = object.metadata.annotations.clone().unwrap_or_default();
+    let addresses = object.status.as_ref().and_then(|s| s.addresses.as_ref());
+    let mut internal_ips = Vec::new();
+    let mut bad_addresses = Vec::new();
+    for address in addresses
+        .into_iter()
+        .flatten()
+        .filter(|a| a.type_ == "InternalIP")
+    {
+        match address.address.parse() {
+            Ok(ip) => internal_ips.push(ip),
+            Err(_) => bad_addresses.push(address.address.clone()),
+        }
+    }
+    let fact = |key: &'static str| Reader {
+        key,
+        text: annotations.get(key),
+    };
+    Node {
+        name: NodeName::from(name),
+        labels: object.metadata.labels.clone().unwrap_or_default(),
+        internal_ips,
+        bad_addresses,
+        node_id: fact(annotation::NODE_ID).read("a decimal number from 2 on", |t| {
+            t.parse().ok().filter(|n| *n >= 2)
+        }),
+        subnets: fact(annotation::NODE_SUBNETS)
+            .read("a JSON map of network to list of CIDR", subnets),
+        primary: fact(annotation::PRIMARY_IFADDR).read(
+            "JSON such as {\"ipv4\":\"172.18.0.2/16\"}",
+            |text| {
+                let map: BTreeMap<String, String> = serde_json::from_str(text).ok()?;
+                addresses_of(map.into_values().filter(|t| !t.is_empty()))
+            },
+        ),
+        host_cidrs: fact(annotation::HOST_CIDRS).read("a JSON list of CIDR", |text| {
+            addresses_of(serde_json::from_str::<Vec<String>>(text).ok()?.into_iter())
+        }),
+        host_mtu: fact(annotation::HOST_MTU).read("a number of bytes", |t| t.parse().ok()),
+    }
+}
+
+struct Reader<'a> {
+    key: &'a str,
+    text: Option<&'a String>,
+}
+
+impl Reader<'_> {
+    fn read<T>(&self, wanted: &str, parse: impl Fn(&str) -> Option<T>) -> Fact<T> {
+        match self.text {
+            None => Fact::Absent,
+            Some(text) => match parse(text) {
+                Some(value) => Fact::Known(value),
+                None => Fact::Malformed(format!(
+                    "annotation {} = {text:?} is not {wanted}",
+                    self.key
+                )),
+            },
+        }
+    }
+}
+
+fn subnets(text: &str) -> Option<BTreeMap<NetworkName, Vec<Prefix>>> {
+    let map: BTreeMap<String, OneOrMany> = serde_json::from_str(text).ok()?;
+    map.into_iter()
+        .map(|(network, list)| {
+            let list = list
+                .into_vec()
+                .iter()
+                .map(|t| t.parse().ok())
+                .collect::<Option<Vec<Prefix>>>()?;
+            Some((NetworkName::from(network), list))
+        })
+        .collect()
+}
+
+fn addresses_of(texts: impl Iterator<Item = String>) -> Option<Vec<InterfaceAddr>> {
+    texts.map(|t| t.parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(annotations: &[(&str, &str)]) -> Node {
+        let mut object = KubeNode::default();
+        object.metadata.name = Some("w1".to_owned());
+        object.metadata.annotations = Some(
+            annotations
+                .iter()
+                .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+                .collect(),
+        );
+        lift_node(&object)
+    }
+
+    #[test]
+    fn annotations_read_in_both_forms_and_malformed_ones_are_named() {
+        let n = node(&[
+            (
+                annotation::NODE_SUBNETS,
+                r#"{"default":["10.1.0.0/24"],"b":"10.2.0.0/24"}"#,
+            ),
+            (annotation::PRIMARY_IFADDR, r#"{"ipv4":"172.18.0.2/16"}"#),
+            (annotation::NODE_ID, "2"),
+        ]);
+        assert_eq!(n.subnets.known().unwrap().len(), 2);
+        assert_eq!(n.own_addresses().len(), 1);
+        assert_eq!(n.node_id, Fact::Known(2));
+        assert_eq!(n.host_mtu, Fact::Absent);
+        assert_eq!(n.hostname(), "w1");
+        for (key, text) in [
+            (annotation::NODE_SUBNETS, r#"{"default":["10.1.0.0"]}"#),
+            (annotation::NODE_SUBNETS, "10.1.0.0/24"),
+            (annotation::NODE_ID, "1"),
+            (annotation::NODE_ID, "x"),
+        ] {
+            let n = node(&[(key, text)]);
+            let wrong = [&n.subnets as &dyn std::fmt::Debug, &n.node_id]
+                .map(|f| format!("{f:?}"))
+                .join(" ");
+            assert!(
+                wrong.contains("Malformed") && wrong.contains(key),
+                "{wrong}"
+            );
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! `noverlay.io/v1alpha1` NodeRoutes: what one node really has, written by its agent.
+//! In and out: the object, named after the node. Invariant: written on change only; lists are bounded.
+//! Not here: the judgement over all nodes.
+
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Nothing is asked for: the object is a report.
+#[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[kube(
+    group = "noverlay.io",
+    version = "v1alpha1",
+    kind = "NodeRoutes",
+    plural = "noderoutes",
+    singular = "noderoutes",
+    status = "NodeRoutesStatus",
+    printcolumn = r#"{"name":"Expected","type":"integer","jsonPath":".status.networks[0].expected"}"#,
+    printcolumn = r#"{"name":"Kernel","type":"integer","jsonPath":".status.networks[0].inKernel"}"#,
+    printcolumn = r#"{"name":"OVN","type":"integer","jsonPath":".status.networks[0].inOvn"}"#
+)]
+pub struct NodeRoutesSpec {}
+
+/// The report.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeRoutesStatus {
+    /// One entry a network.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub networks: Vec<NetworkRoutes>,
+}
+
+/// One network on one node.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct NetworkRoutes {
+    /// Name of the network.
+    pub name: String,
+    /// Subnets of other nodes that have to be reachable.
+    pub expected: i32,
+    /// How many of them a kernel route covers.
+    pub in_kernel: i32,
+    /// How many of them a row of the gateway router covers.
+    pub in_ovn: i32,
+    /// BGP routes imported into the gateway router, all of them.
+    pub imported: i32,
+    /// Hash of the imported routes: equal on two reports means the same rows.
+    pub digest: String,
+    /// The first ten that are missing: node, subnet, and where it stops.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<String>,
+    /// Routes that are not imported, counted by reason.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skipped: Vec<SkippedRoutes>,
+}
+
+/// Routes that are not imported.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct SkippedRoutes {
+    /// Why.
+    pub reason: String,
+    /// How many.
+    pub count: i32,
+    /// The first three.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub examples: Vec<String>,
+}

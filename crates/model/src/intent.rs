@@ -1,0 +1,83 @@
+//! What users ask for: RouteAdvertisements as plain values.
+//! In: objects lifted by `api`. Out: input of `plan-cluster`.
+//! Invariant: only combinations that the schema allows; the rest is a `Problem` at the lift.
+//! Not here: which networks and nodes a selector finds.
+
+use crate::selector::LabelSelector;
+
+/// `spec.targetVRF`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TargetVrf {
+    /// Absent, empty or `default`.
+    Default,
+    /// `auto`: each network into its own VRF.
+    Auto,
+    /// A VRF by name.
+    Named(String),
+}
+
+/// Which networks an item of `spec.networkSelectors` means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NetworkSelector {
+    /// `DefaultNetwork`.
+    DefaultNetwork,
+    /// `ClusterUserDefinedNetworks` (or its singular), by labels.
+    ClusterUserDefinedNetworks(LabelSelector),
+}
+
+/// One `k8s.ovn.org/v1` RouteAdvertisements.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RouteAdvertisements {
+    /// `metadata.name`.
+    pub name: String,
+    /// `metadata.generation`: what conditions refer to.
+    pub generation: i64,
+    /// `spec.targetVRF`.
+    pub target_vrf: TargetVrf,
+    /// `spec.networkSelectors`.
+    pub networks: Vec<NetworkSelector>,
+    /// `spec.nodeSelector`.
+    pub node_selector: LabelSelector,
+    /// `spec.frrConfigurationSelector`.
+    pub frr_selector: LabelSelector,
+    /// `PodNetwork` is among `spec.advertisements`.
+    pub pod_network: bool,
+    /// `EgressIP` is among `spec.advertisements`.
+    pub egress_ip: bool,
+}
+
+impl RouteAdvertisements {
+    /// Whether it advertises the pods of the cluster default network.
+    #[must_use]
+    pub fn covers_default_network(&self) -> bool {
+        self.pod_network
+            && self
+                .networks
+                .iter()
+                .any(|n| matches!(n, NetworkSelector::DefaultNetwork))
+    }
+}
+
+/// Status of a condition.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Condition {
+    /// `type`.
+    pub kind: &'static str,
+    /// `status`.
+    pub status: bool,
+    /// `reason`, CamelCase.
+    pub reason: String,
+    /// `message`.
+    pub message: String,
+}
+
+/// An event to publish on an object.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Event {
+    /// `type` Warning (true) or Normal.
+    pub warning: bool,
+    /// `reason`, CamelCase.
+    pub reason: &'static str,
+    /// `note`.
+    pub message: String,
+}

@@ -1,0 +1,95 @@
+//! A Node object as the planners see it.
+//! In: a Node lifted by `api`. Out: facts, each with the problem that stands in its place where it cannot be read.
+//! Invariant: what is absent and what is malformed are told apart.
+//! Not here: what follows from it.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use crate::address::{InterfaceAddr, Prefix};
+use crate::names::{NetworkName, NodeName};
+use crate::selector::Labels;
+
+/// Names of node annotations (OVN-Kubernetes' own, and ours).
+pub mod annotation {
+    /// Decimal id, from 2 on; written by the cluster-manager.
+    pub const NODE_ID: &str = "k8s.ovn.org/node-id";
+    /// JSON map of network to list of CIDR; written by the cluster-manager.
+    pub const NODE_SUBNETS: &str = "k8s.ovn.org/node-subnets";
+    /// JSON of the primary addresses by family; written by the node-agent.
+    pub const PRIMARY_IFADDR: &str = "k8s.ovn.org/node-primary-ifaddr";
+    /// Sorted JSON list of the host's addresses; written by the node-agent.
+    pub const HOST_CIDRS: &str = "k8s.ovn.org/host-cidrs";
+    /// JSON of the gateway; written by the node-agent.
+    pub const L3_GATEWAY: &str = "k8s.ovn.org/l3-gateway-config";
+    /// The chassis' system-id; written by the node-agent.
+    pub const CHASSIS_ID: &str = "k8s.ovn.org/node-chassis-id";
+    /// Smallest MTU of the node's uplink, bytes; written by the node-agent.
+    pub const HOST_MTU: &str = "noverlay.io/host-mtu";
+}
+
+/// A value read from an annotation: absent, right, or malformed with a sentence that says how.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fact<T> {
+    /// The annotation is not there (yet).
+    Absent,
+    /// It reads well.
+    Known(T),
+    /// It does not: what it says and what is allowed.
+    Malformed(String),
+}
+
+impl<T> Fact<T> {
+    /// The value where it is known.
+    #[must_use]
+    pub fn known(&self) -> Option<&T> {
+        match self {
+            Self::Known(value) => Some(value),
+            Self::Absent | Self::Malformed(_) => None,
+        }
+    }
+}
+
+/// One Node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    /// `metadata.name`.
+    pub name: NodeName,
+    /// `metadata.labels`.
+    pub labels: Labels,
+    /// Addresses of type InternalIP, in order; those that are no addresses are in `bad_addresses`.
+    pub internal_ips: Vec<IpAddr>,
+    /// InternalIP entries that cannot be read.
+    pub bad_addresses: Vec<String>,
+    /// `k8s.ovn.org/node-id`.
+    pub node_id: Fact<u32>,
+    /// `k8s.ovn.org/node-subnets`.
+    pub subnets: Fact<BTreeMap<NetworkName, Vec<Prefix>>>,
+    /// `k8s.ovn.org/node-primary-ifaddr`.
+    pub primary: Fact<Vec<InterfaceAddr>>,
+    /// `k8s.ovn.org/host-cidrs`.
+    pub host_cidrs: Fact<Vec<InterfaceAddr>>,
+    /// `noverlay.io/host-mtu`, bytes.
+    pub host_mtu: Fact<u32>,
+}
+
+impl Node {
+    /// Value of label `kubernetes.io/hostname`, or the name where it is missing: what selects the node.
+    #[must_use]
+    pub fn hostname(&self) -> &str {
+        self.labels
+            .get("kubernetes.io/hostname")
+            .map_or(self.name.as_str(), String::as_str)
+    }
+
+    /// Every address that counts as the node itself: InternalIPs, primary addresses and host addresses.
+    #[must_use]
+    pub fn own_addresses(&self) -> std::collections::BTreeSet<IpAddr> {
+        let mut out: std::collections::BTreeSet<IpAddr> =
+            self.internal_ips.iter().copied().collect();
+        for fact in [&self.primary, &self.host_cidrs] {
+            out.extend(fact.known().into_iter().flatten().map(|a| a.ip));
+        }
+        out
+    }
+}

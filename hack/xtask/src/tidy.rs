@@ -1,0 +1,216 @@
+//! What a reviewer should not have to look for: arrows, headers, generated files.
+//! In: manifests and sources. Out: failures that name the file. Invariant: the tables below are the whole rule.
+//! Not here: sizes of files; they are judged.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use crate::top;
+
+/// Each package of ours, and the rooms it may depend on (design: arrows point down).
+const ARROWS: &[(&str, &[&str])] = &[
+    ("model", &[]),
+    ("rib", &["model"]),
+    ("frr", &["model"]),
+    ("plan-cluster", &["model", "frr"]),
+    ("plan-node", &["model", "rib"]),
+    ("api", &["model"]),
+    ("ovsdb", &[]),
+    ("ovn", &["model", "ovsdb"]),
+    ("netlink", &["model"]),
+    ("host", &["model"]),
+    ("kube-edge", &["model", "api"]),
+    ("frr-edge", &["model"]),
+    ("reconcile", &[]),
+    ("settings", &["model"]),
+    ("telemetry", &[]),
+    ("xtask", &["api"]),
+    ("lab", &["model", "api"]),
+];
+
+/// Doors and tests: any room.
+const OPEN: &[&str] = &[
+    "cluster-manager",
+    "node-agent",
+    "frr-agent",
+    "noverlay",
+    "ovsdb-tests",
+    "frr-tests",
+    "kube-tests",
+    "netns-tests",
+];
+
+/// What tests of a room may use beside its own arrows.
+const DEV_ARROWS: &[(&str, &[&str])] = &[
+    ("plan-cluster", &["api"]),
+    ("plan-node", &["api"]),
+    ("frr", &["api"]),
+];
+
+/// Foreign crates that decide nothing and are banned where decisions are made.
+const PURE: &[&str] = &["model", "rib", "frr", "plan-cluster", "plan-node"];
+const BANNED_IN_PURE: &[&str] = &[
+    "tokio",
+    "kube",
+    "k8s-openapi",
+    "tracing",
+    "serde",
+    "serde_json",
+    "rtnetlink",
+    "netlink-packet-route",
+    "netlink-sys",
+    "nix",
+];
+
+fn manifests() -> Vec<PathBuf> {
+    let mut out = vec![top().join("hack/xtask/Cargo.toml")];
+    for folder in ["crates", "cmd", "test"] {
+        for entry in std::fs::read_dir(top().join(folder)).unwrap() {
+            let path = entry.unwrap().path().join("Cargo.toml");
+            if path.exists() {
+                out.push(path);
+            }
+        }
+    }
+    out.sort();
+    out
+}
+
+struct Package {
+    name: String,
+    deps: BTreeSet<String>,
+    dev: BTreeSet<String>,
+}
+
+fn packages() -> Vec<Package> {
+    manifests()
+        .iter()
+        .map(|path| {
+            let table: toml::Table = std::fs::read_to_string(path).unwrap().parse().unwrap();
+            let keys = |section: &str| -> BTreeSet<String> {
+                table
+                    .get(section)
+                    .and_then(toml::Value::as_table)
+                    .map(|t| t.keys().cloned().collect())
+                    .unwrap_or_default()
+            };
+            Package {
+                name: table["package"]["name"].as_str().unwrap().to_owned(),
+                deps: keys("dependencies"),
+                dev: keys("dev-dependencies"),
+            }
+        })
+        .collect()
+}
+
+#[test]
+fn arrows_point_down() {
+    let arrows: BTreeMap<&str, &[&str]> = ARROWS.iter().copied().collect();
+    let dev: BTreeMap<&str, &[&str]> = DEV_ARROWS.iter().copied().collect();
+    let packages = packages();
+    let ours: BTreeSet<&str> = packages.iter().map(|p| p.name.as_str()).collect();
+    let mut wrong = Vec::new();
+    for package in &packages {
+        let name = package.name.as_str();
+        if OPEN.contains(&name) {
+            continue;
+        }
+        let Some(allowed) = arrows.get(name) else {
+            wrong.push(format!("{name} is in no table of hack/xtask/src/tidy.rs"));
+            continue;
+        };
+        for dep in package.deps.iter().filter(|d| ours.contains(d.as_str())) {
+            if !allowed.contains(&dep.as_str()) {
+                wrong.push(format!("{name} -> {dep} is not an allowed arrow"));
+            }
+        }
+        let more = dev.get(name).copied().unwrap_or_default();
+        for dep in package.dev.iter().filter(|d| ours.contains(d.as_str())) {
+            if !allowed.contains(&dep.as_str()) && !more.contains(&dep.as_str()) {
+                wrong.push(format!("{name} -> {dep} is not an allowed arrow for tests"));
+            }
+        }
+        if PURE.contains(&name) {
+            for dep in package
+                .deps
+                .iter()
+                .filter(|d| BANNED_IN_PURE.contains(&d.as_str()))
+            {
+                wrong.push(format!("{name} decides and may not use {dep}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+fn sources(folder: &Path, out: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            if !path.ends_with("target") {
+                sources(&path, out);
+            }
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            out.push(path);
+        }
+    }
+}
+
+#[test]
+fn every_source_file_says_what_it_is_for() {
+    let mut files = Vec::new();
+    for folder in ["crates", "cmd", "hack/xtask", "test"] {
+        sources(&top().join(folder), &mut files);
+    }
+    assert!(files.len() > 20);
+    for file in files {
+        let text = std::fs::read_to_string(&file).unwrap();
+        assert!(
+            text.starts_with("//!"),
+            "{} has no //! header",
+            file.display()
+        );
+        for mark in [concat!("TO", "DO"), concat!("FIX", "ME")] {
+            for line in text.lines().filter(|l| l.contains(mark)) {
+                assert!(
+                    line.contains(&format!("{mark}(")),
+                    "{}: a {mark} without area and reason: {line}",
+                    file.display()
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn every_package_stands_in_the_architecture() {
+    let text = std::fs::read_to_string(top().join("docs/ARCHITECTURE.md")).unwrap();
+    for package in packages() {
+        assert!(
+            text.contains(&format!("`{}`", package.name)),
+            "{} is missing in docs/ARCHITECTURE.md",
+            package.name
+        );
+    }
+}
+
+#[test]
+fn the_checked_in_crds_are_the_generated_ones() {
+    let folder = top().join("manifests/crds");
+    let mut seen = BTreeSet::new();
+    for (name, text) in api::crds::files().unwrap() {
+        let there = std::fs::read_to_string(folder.join(&name)).unwrap_or_default();
+        assert!(
+            there == text,
+            "manifests/crds/{name} has drifted: run `cargo run -p xtask -- crds`"
+        );
+        seen.insert(name);
+    }
+    for entry in std::fs::read_dir(&folder).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        assert!(
+            seen.contains(&name) || name == "kustomization.yaml",
+            "manifests/crds/{name} is generated by nothing"
+        );
+    }
+}
