@@ -9,7 +9,7 @@ use crate::address::Mac;
 use crate::names::{NetworkName, NodeName};
 
 /// Cookie of every flow on the external bridge; OVN-Kubernetes' own (facts: bridgeflows).
-pub const COOKIE: u64 = 0x0dee_ff105;
+pub const COOKIE: u64 = 0x0def_f105;
 
 /// The integration bridge, which ovn-controller fills.
 pub const INTEGRATION_BRIDGE: &str = "br-int";

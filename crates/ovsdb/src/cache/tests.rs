@@ -1,0 +1,264 @@
+//! Updates as the server sends them, and what the replica makes of them.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::notation::Datum;
+
+const A: &str = "aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa";
+const B: &str = "bbbbbbbb-bbbb-bbbb-bbbb-bbbbbbbbbbbb";
+
+fn mk_tables() -> Tables {
+    let column = |name: &str, kind: &str| (Box::from(name), serde_json::from_str(kind).unwrap());
+    let columns = [
+        column("name", "\"string\""),
+        column("tag", r#"{"key":"integer","min":0,"max":1}"#),
+        column("ports", r#"{"key":"integer","min":0,"max":"unlimited"}"#),
+        column(
+            "ids",
+            r#"{"key":"string","value":"string","min":0,"max":"unlimited"}"#,
+        ),
+    ];
+    Tables::new([
+        TableLayout::new("T", columns),
+        TableLayout::new("U", [column("x", "\"real\"")]),
+    ])
+}
+
+fn mk_replica(rows: &str) -> Replica {
+    let mut replica = Replica::new(mk_tables());
+    replica.apply(&format!(r#"{{"T":{{{rows}}}}}"#)).unwrap();
+    replica
+}
+
+fn row(replica: &Replica, uuid: &str) -> String {
+    let record = &replica.table("T").unwrap()[&uuid.parse().unwrap()];
+    record
+        .columns()
+        .map(|(name, value)| format!("{name}={}", serde_json::to_string(value).unwrap()))
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+fn modify(replica: &mut Replica, columns: &str) -> bool {
+    replica
+        .apply(&format!(r#"{{"T":{{"{A}":{{"modify":{{{columns}}}}}}}}}"#))
+        .unwrap()
+}
+
+#[test]
+fn omitted_columns_have_their_defaults() {
+    let replica = mk_replica(&format!(
+        r#""{A}":{{"initial":{{}}}},"{B}":{{"insert":{{"name":"b","tag":5}}}}"#
+    ));
+    assert_eq!(
+        row(&replica, A),
+        r#"ids=["map",[]] name="" ports=["set",[]] tag=["set",[]]"#
+    );
+    assert_eq!(
+        row(&replica, B),
+        r#"ids=["map",[]] name="b" ports=["set",[]] tag=5"#
+    );
+    assert_eq!(replica.generation(), 1);
+}
+
+#[test]
+fn a_modify_toggles_sets_and_maps_and_replaces_the_rest() {
+    let mut replica = mk_replica(&format!(
+        r#""{A}":{{"initial":{{"name":"a","tag":1,"ports":["set",[1,2]],"ids":["map",[["k","v"],["l","w"]]]}}}}"#
+    ));
+    for (columns, expected) in [
+        (
+            r#""name":"z""#,
+            r#"ids=["map",[["k","v"],["l","w"]]] name="z" ports=["set",[1,2]] tag=1"#,
+        ),
+        (
+            r#""tag":2"#,
+            r#"ids=["map",[["k","v"],["l","w"]]] name="z" ports=["set",[1,2]] tag=2"#,
+        ),
+        (
+            r#""tag":["set",[]]"#,
+            r#"ids=["map",[["k","v"],["l","w"]]] name="z" ports=["set",[1,2]] tag=["set",[]]"#,
+        ),
+        (
+            r#""ports":["set",[2,3]]"#,
+            r#"ids=["map",[["k","v"],["l","w"]]] name="z" ports=["set",[1,3]] tag=["set",[]]"#,
+        ),
+        (
+            r#""ports":3"#,
+            r#"ids=["map",[["k","v"],["l","w"]]] name="z" ports=1 tag=["set",[]]"#,
+        ),
+        (
+            r#""ports":1"#,
+            r#"ids=["map",[["k","v"],["l","w"]]] name="z" ports=["set",[]] tag=["set",[]]"#,
+        ),
+        (
+            r#""ids":["map",[["k","v"],["l","new"],["m","x"]]]"#,
+            r#"ids=["map",[["l","new"],["m","x"]]] name="z" ports=["set",[]] tag=["set",[]]"#,
+        ),
+    ] {
+        assert!(modify(&mut replica, columns));
+        assert_eq!(row(&replica, A), expected, "{columns}");
+    }
+    assert_eq!(replica.generation(), 8);
+}
+
+#[test]
+fn a_delete_takes_the_row() {
+    let mut replica = mk_replica(&format!(r#""{A}":{{"initial":{{}}}}"#));
+    replica
+        .apply(&format!(r#"{{"T":{{"{A}":{{"delete":null}}}}}}"#))
+        .unwrap();
+    assert!(replica.table("T").unwrap().is_empty());
+}
+
+#[test]
+fn an_update_that_does_not_fit_changes_nothing() {
+    let mut replica = mk_replica(&format!(r#""{A}":{{"initial":{{"name":"a"}}}}"#));
+    for text in [
+        format!(
+            r#"{{"T":{{"{A}":{{"modify":{{"name":"x"}}}},"{B}":{{"modify":{{"name":"x"}}}}}}}}"#
+        ),
+        format!(r#"{{"T":{{"{A}":{{"modify":{{"name":"x"}}}},"{B}":{{"delete":null}}}}}}"#),
+        format!(r#"{{"T":{{"{A}":{{"insert":{{"name":"x"}}}}}}}}"#),
+        format!(r#"{{"T":{{"{A}":{{"modify":{{"name":["set",[]]}}}}}}}}"#),
+        format!(r#"{{"T":{{"{A}":{{"modify":{{"name":7}}}}}}}}"#),
+        format!(r#"{{"T":{{"{A}":{{"modify":{{"ids":["set",[]]}}}}}}}}"#),
+        format!(r#"{{"T":{{"{A}":{{"modify":{{"other":"x"}}}}}}}}"#),
+        format!(r#"{{"T":{{"{A}":{{"modify":{{"name":"x"}},"delete":null}}}}}}"#),
+        format!(r#"{{"T":{{"{A}":{{}}}}}}"#),
+        format!(r#"{{"T":{{"{A}":{{"other":{{}}}}}}}}"#),
+        format!(r#"{{"V":{{"{A}":{{"delete":null}}}}}}"#),
+        r#"{"T":{"x":{"delete":null}}}"#.to_owned(),
+        r#"{"T":[]}"#.to_owned(),
+        "null".to_owned(),
+        "{} {}".to_owned(),
+    ] {
+        assert!(replica.apply(&text).is_err(), "{text}");
+        assert_eq!(replica.table("T").unwrap().len(), 1);
+        assert_eq!(replica.generation(), 1, "{text}");
+        assert!(row(&replica, A).contains("name=\"a\""), "{text}");
+    }
+}
+
+#[test]
+fn an_error_of_a_value_names_its_column() {
+    let mut replica = mk_replica("");
+    let error = replica
+        .apply(&format!(r#"{{"T":{{"{A}":{{"insert":{{"name":7}}}}}}}}"#))
+        .unwrap_err();
+    let CacheError::Decode(source) = error else {
+        panic!("{error}")
+    };
+    assert!(
+        source
+            .to_string()
+            .contains("column name: expected String, found integer"),
+        "{source}"
+    );
+}
+
+#[test]
+fn only_monitored_things_can_be_read() {
+    let replica = mk_replica(&format!(r#""{A}":{{"initial":{{"name":"a"}}}}"#));
+    assert!(matches!(replica.table("V"), Err(AccessError::Table { .. })));
+    let record = &replica.table("T").unwrap()[&A.parse().unwrap()];
+    assert_eq!(record.get::<&str>("name"), Ok("a"));
+    assert!(matches!(
+        record.get::<&str>("other"),
+        Err(AccessError::Column { .. })
+    ));
+    assert!(matches!(
+        record.get::<i64>("name"),
+        Err(AccessError::Value { .. })
+    ));
+}
+
+#[test]
+fn a_resync_counts_only_what_differs() {
+    let mut replica = mk_replica(&format!(
+        r#""{A}":{{"initial":{{"name":"a"}}}},"{B}":{{"initial":{{}}}}"#
+    ));
+    assert!(!replica.resync(mk_replica(&format!(
+        r#""{A}":{{"initial":{{"name":"a"}}}},"{B}":{{"initial":{{}}}}"#
+    ))));
+    assert_eq!(replica.generation(), 1, "the same dump is no change");
+    let c = "cccccccc-cccc-cccc-cccc-cccccccccccc";
+    assert!(replica.resync(mk_replica(&format!(
+        r#""{A}":{{"initial":{{"name":"z"}}}},"{c}":{{"initial":{{}}}}"#
+    ))));
+    let changed: BTreeSet<Uuid> = [A, B, c].map(|uuid| uuid.parse().unwrap()).into();
+    assert_eq!(
+        replica.changes_since(1),
+        Changes::Rows(BTreeMap::from([("T".into(), changed)]))
+    );
+    assert_eq!(replica.changes_since(2), Changes::Rows(BTreeMap::new()));
+}
+
+#[test]
+fn a_resync_with_other_columns_is_a_change_of_everything() {
+    let mut replica = mk_replica("");
+    assert!(replica.resync(Replica::new(Tables::new([TableLayout::new("T", [])]))));
+    assert_eq!(replica.changes_since(0), Changes::Everything);
+}
+
+#[test]
+fn changes_are_remembered_up_to_a_bound() {
+    let mut replica = mk_replica("");
+    let many: Vec<String> = (0..=REMEMBERED)
+        .map(|n| format!(r#""00000000-0000-0000-0000-{n:012x}":{{"initial":{{}}}}"#))
+        .collect();
+    replica
+        .apply(&format!(r#"{{"T":{{{}}}}}"#, many.join(",")))
+        .unwrap();
+    assert_eq!(replica.changes_since(0), Changes::Everything);
+    assert_eq!(replica.changes_since(1), Changes::Rows(BTreeMap::new()));
+    let first = "00000000-0000-0000-0000-000000000000";
+    for n in 0..=REMEMBERED {
+        replica
+            .apply(&format!(
+                r#"{{"T":{{"{first}":{{"modify":{{"tag":{n}}}}}}}}}"#
+            ))
+            .unwrap();
+    }
+    assert_eq!(replica.changes_since(1), Changes::Everything);
+    let one = Changes::Rows(BTreeMap::from([(
+        "T".into(),
+        BTreeSet::from([first.parse().unwrap()]),
+    )]));
+    assert_eq!(replica.changes_since(2), one);
+}
+
+proptest! {
+    #[test]
+    fn toggling_a_difference_leads_from_any_set_to_any_other(
+        old in proptest::collection::btree_set(0_i64..20, 0..12),
+        new in proptest::collection::btree_set(0_i64..20, 0..12),
+    ) {
+        let mut replica = mk_replica(&format!(r#""{A}":{{"initial":{{"ports":{}}}}}"#, json(&Datum::from(old.clone()))));
+        let difference: BTreeSet<i64> = old.symmetric_difference(&new).copied().collect();
+        modify(&mut replica, &format!(r#""ports":{}"#, json(&Datum::from(difference))));
+        let record = &replica.table("T").unwrap()[&A.parse().unwrap()];
+        prop_assert_eq!(record.get::<BTreeSet<i64>>("ports").unwrap(), new);
+    }
+
+    #[test]
+    fn toggling_a_difference_leads_from_any_map_to_any_other(
+        old in proptest::collection::btree_map("[a-e]", "[x-z]", 0..5),
+        new in proptest::collection::btree_map("[a-e]", "[x-z]", 0..5),
+    ) {
+        let mut replica = mk_replica(&format!(r#""{A}":{{"initial":{{"ids":{}}}}}"#, json(&Datum::from(old.clone()))));
+        let gone = old.iter().filter(|(key, _)| !new.contains_key(*key));
+        let come = new.iter().filter(|(key, value)| old.get(*key) != Some(value));
+        let difference = Datum::map(gone.chain(come).map(|(key, value)| (key, value)));
+        modify(&mut replica, &format!(r#""ids":{}"#, json(&difference)));
+        let record = &replica.table("T").unwrap()[&A.parse().unwrap()];
+        prop_assert_eq!(record.get::<BTreeMap<String, String>>("ids").unwrap(), new);
+    }
+}
+
+fn json(datum: &Datum) -> String {
+    serde_json::to_string(datum).unwrap()
+}

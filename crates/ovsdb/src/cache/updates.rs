@@ -1,0 +1,221 @@
+//! Decoding of `<table-updates2>` (ovsdb-server(7), Monitor_Cond and Update2), streamed into typed values.
+//!
+//! In: JSON text and the tables it may speak of. Out: one entry per row.
+//! Invariant: every value fits its column; an unknown table, column or kind of update is an error.
+//! Not here: applying them.
+//!
+//! ```text
+//!   { table: { uuid: { "initial"|"insert": {column: value} | "modify": {column: difference} | "delete": null } } }
+//! ```
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
+
+use super::layout::{TableLayout, Tables};
+use crate::notation::{ColumnType, Datum, Uuid, UuidText};
+
+/// The changed rows of one table.
+pub(super) struct TableUpdate {
+    pub(super) layout: Arc<TableLayout>,
+    pub(super) rows: Vec<(Uuid, RowUpdate)>,
+}
+
+/// What happened to a row.
+pub(super) enum RowUpdate {
+    /// It is there now, with these values at the layout's positions.
+    Whole(Box<[Datum]>),
+    /// These columns differ.
+    Modify(Vec<(usize, Datum)>),
+    /// It is gone.
+    Delete,
+}
+
+pub(super) fn decode(text: &str, tables: &Tables) -> Result<Vec<TableUpdate>, serde_json::Error> {
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    let updates = Object(TablesRule(tables)).deserialize(&mut deserializer)?;
+    deserializer.end()?;
+    Ok(updates)
+}
+
+/// How to read the members of one kind of object.
+trait Rule<'de>: Sized {
+    type Output;
+    const WHAT: &'static str;
+
+    fn read<A: MapAccess<'de>>(self, map: A) -> Result<Self::Output, A::Error>;
+}
+
+/// A seed and visitor for an object read by a rule.
+struct Object<R>(R);
+
+impl<'de, R: Rule<'de>> DeserializeSeed<'de> for Object<R> {
+    type Value = R::Output;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<R::Output, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de, R: Rule<'de>> Visitor<'de> for Object<R> {
+    type Value = R::Output;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(R::WHAT)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<R::Output, A::Error> {
+        self.0.read(map)
+    }
+}
+
+struct TablesRule<'a>(&'a Tables);
+
+impl<'de> Rule<'de> for TablesRule<'_> {
+    type Output = Vec<TableUpdate>;
+    const WHAT: &'static str = "table updates";
+
+    fn read<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Output, A::Error> {
+        let mut updates = Vec::new();
+        while let Some(name) = map.next_key::<String>()? {
+            let layout = self.0.get(&name);
+            let layout = layout.ok_or_else(|| {
+                A::Error::custom(format_args!("update of table {name}, not monitored"))
+            })?;
+            let rows = map.next_value_seed(Object(RowsRule(layout)))?;
+            updates.push(TableUpdate {
+                layout: Arc::clone(layout),
+                rows,
+            });
+        }
+        Ok(updates)
+    }
+}
+
+struct RowsRule<'a>(&'a TableLayout);
+
+impl<'de> Rule<'de> for RowsRule<'_> {
+    type Output = Vec<(Uuid, RowUpdate)>;
+    const WHAT: &'static str = "row updates by uuid";
+
+    fn read<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Output, A::Error> {
+        let mut rows = Vec::new();
+        while let Some(UuidText(uuid)) = map.next_key::<UuidText>()? {
+            rows.push((uuid, map.next_value_seed(Object(RowRule(self.0)))?));
+        }
+        Ok(rows)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Kind {
+    Initial,
+    Insert,
+    Modify,
+    Delete,
+}
+
+struct RowRule<'a>(&'a TableLayout);
+
+impl<'de> Rule<'de> for RowRule<'_> {
+    type Output = RowUpdate;
+    const WHAT: &'static str = "a row update";
+
+    fn read<A: MapAccess<'de>>(self, mut map: A) -> Result<RowUpdate, A::Error> {
+        let kind = map
+            .next_key::<Kind>()?
+            .ok_or_else(|| A::Error::custom("empty row update"))?;
+        let update = match kind {
+            Kind::Initial | Kind::Insert => {
+                let rule = ColumnsRule {
+                    layout: self.0,
+                    admit: ColumnType::admit,
+                };
+                let columns = map.next_value_seed(Object(rule))?;
+                let mut values = self.0.defaults();
+                for (at, value) in columns {
+                    if let Some(slot) = values.get_mut(at) {
+                        *slot = value;
+                    }
+                }
+                RowUpdate::Whole(values)
+            }
+            Kind::Modify => {
+                // A column that is no set or map carries its whole new value.
+                let admit = |kind: &ColumnType, value| {
+                    if kind.is_composite() {
+                        kind.admit_part(value)
+                    } else {
+                        kind.admit(value)
+                    }
+                };
+                RowUpdate::Modify(map.next_value_seed(Object(ColumnsRule {
+                    layout: self.0,
+                    admit,
+                }))?)
+            }
+            Kind::Delete => {
+                map.next_value::<IgnoredAny>()?;
+                RowUpdate::Delete
+            }
+        };
+        match map.next_key::<IgnoredAny>()? {
+            None => Ok(update),
+            Some(IgnoredAny) => Err(A::Error::custom("two updates of one row")),
+        }
+    }
+}
+
+struct ColumnsRule<'a, F> {
+    layout: &'a TableLayout,
+    admit: F,
+}
+
+impl<'de, F> Rule<'de> for ColumnsRule<'_, F>
+where
+    F: Fn(&ColumnType, Datum) -> Result<Datum, crate::notation::TypeError>,
+{
+    type Output = Vec<(usize, Datum)>;
+    const WHAT: &'static str = "columns of a row";
+
+    fn read<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Output, A::Error> {
+        let mut columns = Vec::new();
+        while let Some((at, kind)) = map.next_key_seed(ColumnKey(self.layout))? {
+            let value = map.next_value::<Datum>()?;
+            let value = (self.admit)(kind, value).map_err(|error| {
+                let name = self.layout.names().nth(at).unwrap_or_default();
+                A::Error::custom(format_args!("column {name}: {error}"))
+            })?;
+            columns.push((at, value));
+        }
+        Ok(columns)
+    }
+}
+
+/// Reads a column's name as its position and type.
+struct ColumnKey<'a>(&'a TableLayout);
+
+impl<'de, 'a> DeserializeSeed<'de> for ColumnKey<'a> {
+    type Value = (usize, &'a ColumnType);
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl<'a> Visitor<'_> for ColumnKey<'a> {
+    type Value = (usize, &'a ColumnType);
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a column's name")
+    }
+
+    fn visit_str<E: Error>(self, name: &str) -> Result<Self::Value, E> {
+        self.0
+            .column(name)
+            .ok_or_else(|| E::custom(format_args!("column {name}, not monitored")))
+    }
+}

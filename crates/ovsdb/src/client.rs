@@ -1,0 +1,195 @@
+//! The client: a task that keeps a session to one database, however often it has to start anew.
+//!
+//! In: a configuration, transactions. Out: a replica that stays readable throughout, the state of the connection, and
+//! the results of transactions.
+//! Invariant: connecting never fails for good; the replica is replaced only by a whole newer one; a transaction ends
+//! with exactly one result, also when its caller has gone.
+//! Not here: retries of transactions. Only the caller knows what its guards assumed.
+//!
+//! ```text
+//!   Disconnected --connected--> Connecting --initial dump applied--> Synced
+//!        ^                          |                                  |
+//!        '------ back-off ----------'------- loss, silence, schema ----'
+//! ```
+
+mod backoff;
+mod config;
+mod endpoint;
+mod error;
+mod follow;
+mod link;
+mod stream;
+mod tls;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use tokio::sync::{mpsc, oneshot, watch};
+
+pub use self::config::{ClientConfig, MonitorTable, TlsFiles};
+pub use self::endpoint::{Endpoint, EndpointError};
+pub use self::error::{LinkError, TlsError};
+use crate::cache::Replica;
+use crate::notation::{OpKind, Schema, TransactError, TransactReply, Transaction, Uuid};
+use crate::session::Request;
+
+/// How many transactions may wait for the task before callers wait themselves.
+const QUEUE: usize = 64;
+
+/// How the client stands with its database.
+#[derive(Debug, Clone)]
+pub struct Status {
+    /// The connection.
+    pub connection: Connection,
+    /// The replica's generation; moves whenever a row changed.
+    pub generation: u64,
+    /// How many sessions reached [`Connection::Synced`] so far.
+    pub sessions: u64,
+    /// Of a clustered database, whether this server leads; true for a standalone one, and where the server does not say.
+    pub leader: bool,
+}
+
+/// A stage of the connection.
+#[derive(Debug, Clone)]
+pub enum Connection {
+    /// There is no session.
+    Disconnected {
+        /// Since when (monotonic clock).
+        since: Instant,
+        /// Why; nothing before the first attempt has ended.
+        error: Option<Arc<LinkError>>,
+    },
+    /// There is a connection, the replica is not current.
+    Connecting,
+    /// The replica follows the server, transactions are accepted.
+    Synced,
+}
+
+impl Connection {
+    /// Whether the replica follows the server.
+    #[must_use]
+    pub const fn is_synced(&self) -> bool {
+        matches!(self, Self::Synced)
+    }
+}
+
+/// A handle on the client's task. Clones share it; the task ends when the last is dropped.
+#[derive(Debug, Clone)]
+pub struct Client {
+    shared: Arc<Shared>,
+    commands: mpsc::Sender<Command>,
+}
+
+/// What the task writes and the handles read.
+#[derive(Debug)]
+struct Shared {
+    status: watch::Sender<Status>,
+    view: Mutex<View>,
+}
+
+#[derive(Debug, Default)]
+struct View {
+    replica: Option<Replica>,
+    schema: Option<Arc<Schema>>,
+}
+
+impl Shared {
+    fn view<T>(&self, look: impl FnOnce(&mut View) -> T) -> T {
+        // A panic of another reader leaves the view whole: it is only ever changed by complete steps.
+        look(&mut self.view.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// A transaction on its way to the task.
+#[derive(Debug)]
+struct Command {
+    request: Request,
+    call: TransactCall,
+}
+
+/// What is kept of a transaction while it is in flight.
+#[derive(Debug)]
+struct TransactCall {
+    kinds: Vec<OpKind>,
+    reply: oneshot::Sender<Result<TransactReply, TransactError>>,
+}
+
+impl Client {
+    /// Starts the client's task on the current tokio runtime. An absent server is tried again and again.
+    ///
+    /// Panics outside of a tokio runtime.
+    #[must_use]
+    pub fn connect(config: ClientConfig) -> Self {
+        let connection = Connection::Disconnected {
+            since: clock(),
+            error: None,
+        };
+        let (status, _) = watch::channel(Status {
+            connection,
+            generation: 0,
+            sessions: 0,
+            leader: true,
+        });
+        let shared = Arc::new(Shared {
+            status,
+            view: Mutex::default(),
+        });
+        let (commands, queue) = mpsc::channel(QUEUE);
+        tokio::spawn(link::run(config, Arc::clone(&shared), queue));
+        Self { shared, commands }
+    }
+
+    /// Follows the state of the connection and the generation of the replica.
+    #[must_use]
+    pub fn watch(&self) -> watch::Receiver<Status> {
+        self.shared.status.subscribe()
+    }
+
+    /// Looks at the replica; nothing before the first synchronisation.
+    ///
+    /// The client's task waits meanwhile, so `look` takes out what it needs and returns; it must not block.
+    pub fn with_replica<T>(&self, look: impl FnOnce(&Replica) -> T) -> Option<T> {
+        self.shared.view(|view| view.replica.as_ref().map(look))
+    }
+
+    /// The schema of the last server that told one; nothing before.
+    #[must_use]
+    pub fn schema(&self) -> Option<Arc<Schema>> {
+        self.shared.view(|view| view.schema.clone())
+    }
+
+    /// Sends a transaction and waits for its result, at most for the configured call timeout.
+    ///
+    /// Cancelling the future stops the waiting only: a transaction that was handed over is carried out.
+    pub async fn transact(
+        &self,
+        transaction: &Transaction,
+    ) -> Result<TransactReply, TransactError> {
+        let request = Request::new("transact", transaction).map_err(TransactError::Encode)?;
+        let (reply, result) = oneshot::channel();
+        let call = TransactCall {
+            kinds: transaction.kinds(),
+            reply,
+        };
+        let sent = self.commands.send(Command { request, call }).await;
+        // The task only goes away with the runtime.
+        sent.map_err(|_| TransactError::NotConnected)?;
+        result.await.unwrap_or(Err(TransactError::MaybeApplied))
+    }
+}
+
+/// A random version 4 uuid, for rows whose identity nothing else determines.
+#[must_use]
+pub fn random_uuid() -> Uuid {
+    let mut bytes = [0; 16];
+    if tls::fill_random(&mut bytes).is_err() {
+        // Without the system's randomness: the per-process keys of the standard hasher, stepped at each use.
+        bytes = ((u128::from(backoff::noise()) << 64) | u128::from(backoff::noise())).to_be_bytes();
+    }
+    Uuid::version4(bytes)
+}
+
+/// The one place where the crate reads the clock.
+fn clock() -> Instant {
+    tokio::time::Instant::now().into_std()
+}

@@ -1,0 +1,216 @@
+//! The client's task: connect, talk until the session ends, wait, again.
+//!
+//! In: the configuration and transactions. Out: the shared status, and results.
+//! Invariant: writing never keeps from reading. The server stops reading while it has replies to write, so a client
+//! that waited for its own writes would wait for ever.
+//! Not here: what is said; see `follow`.
+//!
+//! ```text
+//!   commands --> Session --frames--> bounded queue --> writer task --> socket
+//!   socket ----> Session --events--> Follower
+//! ```
+
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Instant;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use super::backoff::{Backoff, noise};
+use super::config::ClientConfig;
+use super::error::LinkError;
+use super::follow::{Follower, Token, abandon};
+use super::stream::{self, Duplex};
+use super::{Command, Connection, Shared, clock};
+use crate::notation::TransactError;
+use crate::session::{Session, SessionConfig};
+
+/// Frames between the session and the writer; more wait in the session, and then callers wait.
+const WRITE_QUEUE: usize = 64;
+
+/// How much is read at once, bytes.
+const READ_SIZE: usize = 256 << 10;
+
+/// All handles are gone.
+struct Stopped;
+
+type Commands = mpsc::Receiver<Command>;
+
+/// Runs until every handle is dropped.
+pub(super) async fn run(config: ClientConfig, shared: Arc<Shared>, mut commands: Commands) {
+    let mut backoff = Backoff::new(config.max_backoff);
+    loop {
+        let sessions = shared.status.borrow().sessions;
+        let error = match attempt(&config, &shared, &mut commands).await {
+            Ok(error) => error,
+            Err(Stopped) => return,
+        };
+        if shared.status.borrow().sessions > sessions {
+            backoff.reset();
+        }
+        shared.status.send_modify(|status| {
+            let since = match &status.connection {
+                Connection::Disconnected { since, .. } => *since,
+                Connection::Connecting | Connection::Synced => clock(),
+            };
+            status.connection = Connection::Disconnected {
+                since,
+                error: Some(Arc::new(error)),
+            };
+        });
+        let delay = tokio::time::sleep(backoff.step(noise()));
+        if refuse_until(delay, &mut commands).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// One connection from its opening to its end.
+async fn attempt(
+    config: &ClientConfig,
+    shared: &Shared,
+    commands: &mut Commands,
+) -> Result<LinkError, Stopped> {
+    let stream = match refuse_until(stream::open(config), commands).await? {
+        Ok(stream) => stream,
+        Err(error) => return Ok(error),
+    };
+    shared
+        .status
+        .send_modify(|status| status.connection = Connection::Connecting);
+    let settings = SessionConfig {
+        probe_interval: config.probe_interval,
+        max_frame: config.max_frame,
+    };
+    let mut session = Session::new(settings, clock());
+    let mut follower = Follower::new(config, shared);
+    let outcome = converse(config, stream, commands, &mut session, &mut follower).await;
+    for (token, loss) in session.close() {
+        abandon(token, loss);
+    }
+    outcome
+}
+
+/// Waits for `what` and refuses transactions meanwhile.
+async fn refuse_until<T>(
+    what: impl Future<Output = T>,
+    commands: &mut Commands,
+) -> Result<T, Stopped> {
+    tokio::pin!(what);
+    loop {
+        tokio::select! {
+            done = &mut what => return Ok(done),
+            command = commands.recv() => refuse(command.ok_or(Stopped)?),
+        }
+    }
+}
+
+fn refuse(command: Command) {
+    // A caller that has gone does not need the result.
+    let _ = command.call.reply.send(Err(TransactError::NotConnected));
+}
+
+/// Talks until the session ends.
+async fn converse(
+    config: &ClientConfig,
+    stream: Box<dyn Duplex>,
+    commands: &mut Commands,
+    session: &mut Session<Token>,
+    follower: &mut Follower<'_>,
+) -> Result<LinkError, Stopped> {
+    let (mut reader, writer) = tokio::io::split(stream);
+    let (frames, queue) = mpsc::channel(WRITE_QUEUE);
+    let _writer = Writer(tokio::spawn(write(writer, queue)));
+    let mut buffer = Vec::with_capacity(READ_SIZE);
+    loop {
+        if let Some(error) = follower.take_failure() {
+            return Ok(error);
+        }
+        for (request, token) in follower.take_calls() {
+            session.call(clock(), request, None, token);
+        }
+        let outcome = tokio::select! {
+            slot = frames.reserve(), if session.outgoing_len() > 0 => match (slot, session.next_outgoing()) {
+                (Ok(slot), Some(frame)) => {
+                    slot.send(frame);
+                    Ok(())
+                }
+                (Ok(_), None) => Ok(()),
+                (Err(_), _) => Err(LinkError::Write),
+            },
+            read = read_some(&mut reader, &mut buffer) => take_in(read, &mut buffer, session, follower),
+            command = commands.recv(), if session.outgoing_len() < WRITE_QUEUE => {
+                let Command { request, call } = command.ok_or(Stopped)?;
+                if follower.is_synced() {
+                    session.call(clock(), request, Some(config.call_timeout), Token::Transact(call));
+                } else {
+                    refuse(Command { request, call });
+                }
+                Ok(())
+            }
+            () = sleep_until(session.next_deadline()) => {
+                // After a pause of the whole process both are due: hear what arrived before calling the server silent.
+                match tokio::time::timeout(std::time::Duration::ZERO, read_some(&mut reader, &mut buffer)).await {
+                    Ok(read) => take_in(read, &mut buffer, session, follower),
+                    Err(_) => session.on_timeout(clock(), |event| follower.on_event(event)).map_err(LinkError::Session),
+                }
+            }
+        };
+        if let Err(error) = outcome {
+            return Ok(error);
+        }
+    }
+}
+
+async fn read_some(
+    reader: &mut ReadHalf<Box<dyn Duplex>>,
+    buffer: &mut Vec<u8>,
+) -> std::io::Result<usize> {
+    buffer.reserve(READ_SIZE.saturating_sub(buffer.len()));
+    reader.read_buf(buffer).await
+}
+
+fn take_in(
+    read: std::io::Result<usize>,
+    buffer: &mut Vec<u8>,
+    session: &mut Session<Token>,
+    follower: &mut Follower<'_>,
+) -> Result<(), LinkError> {
+    if read.map_err(LinkError::Read)? == 0 {
+        return Err(LinkError::Closed);
+    }
+    let outcome = session.receive(clock(), buffer, |event| follower.on_event(event));
+    buffer.clear();
+    outcome.map_err(LinkError::Session)
+}
+
+async fn sleep_until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
+        None => pending().await,
+    }
+}
+
+/// The writer's task; it ends with the session.
+struct Writer(JoinHandle<()>);
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Writes frames until the queue closes or writing fails; the reader hears of the failure too, or finds the queue shut.
+async fn write(mut writer: WriteHalf<Box<dyn Duplex>>, mut queue: mpsc::Receiver<Vec<u8>>) {
+    while let Some(frame) = queue.recv().await {
+        if writer.write_all(&frame).await.is_err() {
+            return;
+        }
+        // TLS keeps records back until flushed; more frames at hand go out together.
+        if queue.is_empty() && writer.flush().await.is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! The managed BGP fabric: a base FRRConfiguration and a RouteAdvertisements for the default network.
+//! In: the world. Out: the two objects, or none where nothing is managed; problems of nodes that are left out.
+//! Invariant: the base object is a template that no node loads; what a node loads never names itself as neighbor.
+//! Not here: per-node objects (`advertise` makes them from the template).
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use model::address::Family;
+use model::frr::{
+    Advertise, FrrConfiguration, Neighbor, Peer, PrefixRange, Receive, RemoteAs, Router, Session,
+};
+use model::hash;
+use model::intent::{NetworkSelector, RouteAdvertisements, TargetVrf};
+use model::selector::{LabelSelector, Labels, Operator, Requirement};
+use model::{NetworkName, ObjectKey, Problem};
+
+use crate::world::{FabricSettings, World};
+use crate::{FABRIC_LABEL, MANAGED_BY};
+
+/// What the fabric needs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// The base FRRConfiguration.
+    pub base: Option<FrrConfiguration>,
+    /// The RouteAdvertisements of the default network.
+    pub advertisement: Option<RouteAdvertisements>,
+    /// Nodes that are left out, and why.
+    pub problems: Vec<Problem>,
+}
+
+/// Name of the base object.
+#[must_use]
+pub fn base_name() -> String {
+    format!("ovnk-managed-{}", hash::short("internal-fabric"))
+}
+
+/// Name of a network's RouteAdvertisements.
+#[must_use]
+pub fn advertisement_name(network: &NetworkName) -> String {
+    format!(
+        "ovnk-managed-{}",
+        hash::short(&format!("network/{network}"))
+    )
+}
+
+/// Labels of every object of the fabric.
+#[must_use]
+pub fn labels() -> Labels {
+    [FABRIC_LABEL, MANAGED_BY]
+        .map(|(k, v)| (k.to_owned(), v.to_owned()))
+        .into()
+}
+
+/// True for the fabric's template: its node selector matches nobody, the planner takes it as matching every node.
+#[must_use]
+pub fn is_template(source: &FrrConfiguration) -> bool {
+    source.labels.get(FABRIC_LABEL.0).map(String::as_str) == Some(FABRIC_LABEL.1)
+}
+
+/// The plan.
+#[must_use]
+pub fn plan(world: &World) -> Plan {
+    let Some(settings) = &world.fabric else {
+        return Plan::default();
+    };
+    let problems = world
+        .excluded_nodes()
+        .into_iter()
+        .map(|(node, why)| {
+            let text = format!("node {node} is left out of the managed BGP fabric: {why}");
+            Problem::new(format!("Node/{node}"), "NodeLeftOut", text)
+        })
+        .collect();
+    Plan {
+        base: Some(base(world, settings)),
+        advertisement: Some(advertisement()),
+        problems,
+    }
+}
+
+fn base(world: &World, settings: &FabricSettings) -> FrrConfiguration {
+    let families: Vec<Family> = world
+        .cluster_subnets
+        .iter()
+        .map(|c| c.cidr.family())
+        .collect();
+    let mut addresses: Vec<IpAddr> = world
+        .fit_nodes()
+        .iter()
+        .filter_map(|name| world.nodes.get(name))
+        .flat_map(|node| node.internal_ips.iter().copied())
+        .filter(|ip| families.contains(&Family::of(*ip)))
+        .collect();
+    addresses.sort_unstable();
+    addresses.dedup();
+    FrrConfiguration {
+        key: ObjectKey::new(&settings.namespace, base_name()),
+        labels: labels(),
+        annotations: BTreeMap::new(),
+        node_selector: LabelSelector {
+            match_labels: Labels::new(),
+            match_expressions: vec![Requirement {
+                key: "kubernetes.io/hostname".to_owned(),
+                operator: Operator::DoesNotExist,
+                values: Vec::new(),
+            }],
+        },
+        routers: vec![Router {
+            asn: settings.asn,
+            id: None,
+            vrf: String::new(),
+            neighbors: addresses
+                .into_iter()
+                .map(|ip| neighbor(ip, world, settings))
+                .collect(),
+            prefixes: Vec::new(),
+            imports: Vec::new(),
+        }],
+        bfd_profiles: Vec::new(),
+        raw: None,
+    }
+}
+
+fn neighbor(ip: IpAddr, world: &World, settings: &FabricSettings) -> Neighbor {
+    let mut session = Session::new(RemoteAs::Number(settings.asn));
+    if settings.resilient {
+        session.hold_time = Some(9);
+        session.keepalive_time = Some(3);
+        session.connect_time = Some(2);
+    }
+    Neighbor {
+        peer: Peer::Address(ip.to_string()),
+        session,
+        advertise: Advertise::default(),
+        receive: Receive {
+            all: false,
+            prefixes: pod_ranges(world, Some(Family::of(ip))),
+        },
+    }
+}
+
+/// What a router of the default VRF receives for the default network: each cluster subnet at exactly the host length.
+#[must_use]
+pub fn pod_ranges(world: &World, family: Option<Family>) -> Vec<PrefixRange> {
+    let mut out: Vec<PrefixRange> = world
+        .cluster_subnets
+        .iter()
+        .filter(|c| family.is_none_or(|f| c.cidr.family() == f))
+        .map(|c| PrefixRange {
+            prefix: c.cidr,
+            ge: Some(c.host_len),
+            le: Some(c.host_len),
+        })
+        .collect();
+    out.sort_by_key(|r| r.prefix.to_string());
+    out
+}
+
+fn advertisement() -> RouteAdvertisements {
+    RouteAdvertisements {
+        name: advertisement_name(&NetworkName::default_network()),
+        generation: 0,
+        target_vrf: TargetVrf::Default,
+        networks: vec![NetworkSelector::DefaultNetwork],
+        node_selector: LabelSelector::default(),
+        frr_selector: LabelSelector::label(FABRIC_LABEL.0, FABRIC_LABEL.1),
+        pod_network: true,
+        egress_ip: false,
+    }
+}
+
+#[cfg(test)]
+mod tests;

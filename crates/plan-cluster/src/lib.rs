@@ -1,0 +1,24 @@
+//! What the cluster should hold: allocations, the managed fabric, per-node FRRConfigurations, conditions, events.
+//! In: [`World`], a snapshot of the objects as model values. Out: plans, one module each.
+//! Invariant: total and deterministic; a bad node, network or source costs only itself; nothing that forwards is withdrawn because something is not there *yet*.
+//! Not here: objects' YAML (`api`), the API server (`kube-edge`), time.
+
+pub mod advertise;
+pub mod check;
+pub mod fabric;
+pub mod networks;
+#[cfg(test)]
+mod samples;
+pub mod verdicts;
+pub mod world;
+
+pub use world::World;
+
+/// Label and its value that mark the base FRRConfiguration of the managed fabric (design document of the no-overlay mode).
+pub const FABRIC_LABEL: (&str, &str) = ("k8s.ovn.org/managed-internal-fabric", "bgp");
+/// Label and annotation of generated FRRConfigurations; RouteAdvertisements names on NADs.
+pub const RA_KEY: &str = "k8s.ovn.org/route-advertisements";
+/// Label that tells our objects from other writers'.
+pub const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "noverlay");
+/// Names of generated FRRConfigurations begin so.
+pub const GENERATED_PREFIX: &str = "ovnk-generated-";

@@ -1,0 +1,70 @@
+//! Small worlds for the tests of the planners.
+//! In: names and texts. Out: worlds. Invariant: only tests use it. Not here: anything shipped.
+
+use std::collections::BTreeMap;
+
+use model::frr::FrrConfiguration;
+use model::node::{Fact, Node};
+use model::{Asn, NetworkName, NodeName};
+
+use crate::fabric;
+use crate::world::{FabricSettings, World};
+
+pub(crate) fn mk_node(name: &str, ip: &str, id: Option<u32>, subnet: Option<&str>) -> Node {
+    Node {
+        name: NodeName::from(name),
+        labels: [("kubernetes.io/hostname".to_owned(), name.to_owned())].into(),
+        internal_ips: vec![ip.parse().unwrap()],
+        bad_addresses: Vec::new(),
+        node_id: id.map_or(Fact::Absent, Fact::Known),
+        subnets: subnet.map_or(Fact::Absent, |s| {
+            Fact::Known(BTreeMap::from([(
+                NetworkName::default_network(),
+                vec![s.parse().unwrap()],
+            )]))
+        }),
+        primary: Fact::Absent,
+        host_cidrs: Fact::Absent,
+        host_mtu: Fact::Absent,
+    }
+}
+
+/// Nodes n1..n3 with ids and subnets, cluster subnet 10.128.0.0/16/24, managed fabric of AS 64512.
+pub(crate) fn mk_world() -> World {
+    let mut world = World {
+        cluster_subnets: vec!["10.128.0.0/16/24".parse().unwrap()],
+        join_subnets: vec!["100.64.0.0/16".parse().unwrap()],
+        no_overlay: true,
+        fabric: Some(FabricSettings {
+            asn: Asn::try_from(64_512).unwrap(),
+            namespace: "frr-k8s-system".to_owned(),
+            resilient: true,
+        }),
+        frr_namespace: "frr-k8s-system".to_owned(),
+        ..World::default()
+    };
+    for n in 1..=3_u32 {
+        let node = mk_node(
+            &format!("n{n}"),
+            &format!("172.30.0.{n}"),
+            Some(n + 1),
+            Some(&format!("10.128.{n}.0/24")),
+        );
+        world.nodes.insert(node.name.clone(), node);
+    }
+    world
+}
+
+/// The same with the fabric's own objects in place.
+pub(crate) fn mk_managed() -> World {
+    let mut world = mk_world();
+    let plan = fabric::plan(&world);
+    add(&mut world, plan.base.unwrap());
+    let ra = plan.advertisement.unwrap();
+    world.ras.insert(ra.name.clone(), Ok(ra));
+    world
+}
+
+pub(crate) fn add(world: &mut World, object: FrrConfiguration) {
+    world.frr.insert(object.key.clone(), Ok(object));
+}

@@ -1,0 +1,46 @@
+//! Which event follows which change.
+
+use super::*;
+use crate::samples::{mk_managed, mk_world};
+
+#[test]
+fn the_verdict_follows_the_advertisements() {
+    let none = BTreeMap::new();
+    assert_eq!(
+        default_network(&mk_world(), &none),
+        DefaultNetwork::NoRouteAdvertisements
+    );
+    let world = mk_managed();
+    let name = world.ras.keys().next().unwrap().clone();
+    assert_eq!(
+        default_network(&world, &none),
+        DefaultNetwork::NotAccepted(vec![name.clone()])
+    );
+    assert_eq!(
+        default_network(&world, &BTreeMap::from([(name, true)])),
+        DefaultNetwork::Ready
+    );
+    let mut overlay = mk_world();
+    overlay.no_overlay = false;
+    assert_eq!(default_network(&overlay, &none), DefaultNetwork::Overlay);
+}
+
+#[test]
+fn an_event_is_given_on_change_only_and_not_for_the_first_success() {
+    let (no, ready) = (DefaultNetwork::NoRouteAdvertisements, DefaultNetwork::Ready);
+    assert_eq!(event(None, &ready), None);
+    assert_eq!(event(Some(&ready), &ready), None);
+    assert_eq!(event(None, &no).unwrap().reason, "NoRouteAdvertisements");
+    assert_eq!(event(Some(&no), &no), None);
+    assert_eq!(
+        event(Some(&no), &ready).unwrap().reason,
+        "NoOverlayConfigurationReady"
+    );
+    let not = DefaultNetwork::NotAccepted(vec!["a".to_owned(), "b".to_owned()]);
+    assert!(
+        event(Some(&ready), &not)
+            .unwrap()
+            .message
+            .starts_with("RouteAdvertisements CR(s) a, b exist")
+    );
+}

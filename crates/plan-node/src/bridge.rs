@@ -1,0 +1,262 @@
+//! Flows of the external bridge, by which host and gateway routers share one address and MAC.
+//! In: ports, MAC and addresses of the bridge, and the networks behind it. Out: the whole table, to be put in as one bundle.
+//! Invariant: no NORMAL action and no learning, so nothing can flap between host and OVN; what OVN sends from any other
+//! source than a node address or a local pod is dropped.
+//! Not here: VLANs, a second uplink, services.
+//!
+//! ```text
+//!            uplink P
+//!   arp, host |  | 300 local pods (no conntrack)   50 node address -> ct, table 1: whose connection?
+//!    LOCAL H -+  +- T patch port of a network         ct_mark of a network -> T, else -> H
+//! ```
+//! A flow's text is in the spelling of `ovs-ofctl -O OpenFlow15 dump-flows`, so that both can be compared.
+
+use std::net::IpAddr;
+
+use model::address::{Family, Mac, Prefix};
+use model::ovs::Flow;
+
+/// Conntrack zone of the node address (OVN-Kubernetes: 64000).
+const ZONE: u16 = 64000;
+/// `ct_mark` of the host's connections (OVN-Kubernetes: 2).
+const HOST_MARK: u32 = 2;
+const ANY_GROUP: &str = "dl_dst=01:00:00:00:00:00/01:00:00:00:00:00";
+
+/// Who forwards between pods and the physical network. Source: `[gateway] mode`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GatewayMode {
+    /// The gateway router.
+    Shared,
+    /// The kernel.
+    Local,
+}
+
+/// A network behind the bridge.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BridgeNetwork {
+    /// Network id, 0 for the default network; gives the `ct_mark`.
+    pub network_id: u16,
+    /// Port number of the network's patch port; numbers only, its name is too long for a flow.
+    pub patch: u32,
+    /// The node's own pod subnets.
+    pub pod_subnets: Vec<Prefix>,
+}
+
+/// What the flows are made of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BridgeInput {
+    /// Port number of the uplink.
+    pub uplink: u32,
+    /// The networks whose patch port is there.
+    pub networks: Vec<BridgeNetwork>,
+    /// MAC of the bridge.
+    pub mac: Mac,
+    /// The node's addresses that host and gateway routers share.
+    pub addresses: Vec<IpAddr>,
+    /// Who forwards.
+    pub mode: GatewayMode,
+}
+
+/// The first stage, from the uplink's number alone: everything goes between host and uplink.
+/// BGP and the API server are reached by it before OVN is there.
+#[must_use]
+pub fn host_stage(uplink_port: u32) -> Vec<Flow> {
+    let mut flows = vec![
+        Flow::new(0, 10, format!("in_port={uplink_port}"), "LOCAL"),
+        Flow::new(0, 10, "in_port=LOCAL", output(uplink_port)),
+    ];
+    flows.sort();
+    flows
+}
+
+/// The whole table, sorted.
+#[must_use]
+pub fn full(input: &BridgeInput) -> Vec<Flow> {
+    let uplink = input.uplink;
+    let mac = input.mac;
+    let mut flows = vec![
+        // The rest for our MAC is the host's, and so is what goes to everybody.
+        Flow::new(0, 10, format!("in_port={uplink},dl_dst={mac}"), "LOCAL"),
+        Flow::new(0, 5, format!("in_port={uplink},{ANY_GROUP}"), "LOCAL"),
+        Flow::new(0, 10, "in_port=LOCAL", output(uplink)),
+        // Of the node address's traffic, what is no network's is the host's; sessions picked up after a restart too.
+        Flow::new(1, 0, "", "LOCAL"),
+    ];
+    for address in &input.addresses {
+        flows.extend(host_address(input, *address));
+    }
+    for network in &input.networks {
+        flows.extend(patch(input, network));
+        for subnet in &network.pod_subnets {
+            flows.extend(pods(input, network, *subnet));
+        }
+        for address in &input.addresses {
+            flows.extend(gateway_address(input, network, *address));
+        }
+    }
+    flows.sort();
+    flows.dedup();
+    flows
+}
+
+/// The host's share of an address.
+fn host_address(input: &BridgeInput, address: IpAddr) -> Vec<Flow> {
+    let BridgeInput { uplink, mac, .. } = input;
+    let (ip, source, destination) = words(Family::of(address));
+    let everybody = std::iter::once("LOCAL".to_owned())
+        .chain(input.networks.iter().map(|network| output(network.patch)))
+        .collect::<Vec<_>>()
+        .join(",");
+    let mut flows = vec![
+        Flow::new(
+            0,
+            100,
+            format!("{ip},in_port=LOCAL,{source}={address}"),
+            format!("{},{}", commit(HOST_MARK), output(*uplink)),
+        ),
+        Flow::new(
+            0,
+            50,
+            format!("{ip},in_port={uplink},dl_dst={mac},{destination}={address}"),
+            format!("ct(table=1,zone={ZONE})"),
+        ),
+        Flow::new(
+            1,
+            50,
+            format!("ct_state=+new+trk,{ip}"),
+            format!("{},LOCAL", commit(HOST_MARK)),
+        ),
+    ];
+    // The kernel answers for the address, once; answers of others feed host and gateway routers alike.
+    match address {
+        IpAddr::V4(_) => flows.extend([
+            Flow::new(
+                0,
+                30,
+                format!("arp,in_port={uplink},arp_tpa={address},arp_op=1"),
+                "LOCAL",
+            ),
+            Flow::new(0, 20, format!("arp,in_port={uplink}"), everybody),
+        ]),
+        // Neighbor discovery is IP, so its rows have to beat those for the address.
+        IpAddr::V6(_) => flows.extend([
+            Flow::new(
+                0,
+                130,
+                format!("icmp6,in_port={uplink},icmp_type=135,icmp_code=0,nd_target={address}"),
+                "LOCAL",
+            ),
+            Flow::new(
+                0,
+                120,
+                format!("icmp6,in_port={uplink},icmp_type=136"),
+                everybody,
+            ),
+        ]),
+    }
+    flows
+}
+
+/// A network's rows that no address is part of.
+fn patch(input: &BridgeInput, network: &BridgeNetwork) -> Vec<Flow> {
+    let patch = network.patch;
+    let mark = mark(network.network_id);
+    let mut flows = vec![
+        // Nothing else leaves OVN: wrong sources, join addresses.
+        Flow::new(0, 9, format!("in_port={patch}"), "drop"),
+    ];
+    for state in ["+est+trk", "+rel+trk"] {
+        flows.push(Flow::new(
+            1,
+            100,
+            format!("ct_state={state},ct_mark={mark:#x}"),
+            output(patch),
+        ));
+    }
+    if input.addresses.iter().any(IpAddr::is_ipv6) {
+        flows.push(Flow::new(
+            0,
+            120,
+            format!("icmp6,in_port={patch},dl_src={},icmp_type=135", input.mac),
+            output(input.uplink),
+        ));
+    }
+    flows
+}
+
+/// Pods of the node with their own addresses, without conntrack.
+fn pods(input: &BridgeInput, network: &BridgeNetwork, subnet: Prefix) -> [Flow; 2] {
+    let BridgeInput { uplink, mac, .. } = input;
+    let (ip, source, destination) = words(subnet.family());
+    let (inward, to, from) = match input.mode {
+        GatewayMode::Shared => (
+            format!("{ip},in_port={uplink},dl_dst={mac},{destination}={subnet}"),
+            output(network.patch),
+            network.patch.to_string(),
+        ),
+        GatewayMode::Local => (
+            format!("{ip},in_port={uplink},{destination}={subnet}"),
+            "LOCAL".to_owned(),
+            "LOCAL".to_owned(),
+        ),
+    };
+    [
+        Flow::new(0, 300, inward, to),
+        Flow::new(
+            0,
+            104,
+            format!("{ip},in_port={from},dl_src={mac},{source}={subnet}"),
+            output(*uplink),
+        ),
+    ]
+}
+
+/// A network's share of an address: what its gateway router translated, and its neighbor requests.
+fn gateway_address(input: &BridgeInput, network: &BridgeNetwork, address: IpAddr) -> Vec<Flow> {
+    let BridgeInput { uplink, mac, .. } = input;
+    let patch = network.patch;
+    let (ip, source, _) = words(Family::of(address));
+    let mut flows = vec![Flow::new(
+        0,
+        100,
+        format!("{ip},in_port={patch},dl_src={mac},{source}={address}"),
+        format!("{},{}", commit(mark(network.network_id)), output(*uplink)),
+    )];
+    if address.is_ipv4() {
+        // Not to the host, which would see its own address in use.
+        flows.push(Flow::new(
+            0,
+            20,
+            format!("arp,in_port={patch},dl_src={mac},arp_spa={address}"),
+            output(*uplink),
+        ));
+    }
+    flows
+}
+
+fn output(port: u32) -> String {
+    format!("output:{port}")
+}
+
+fn commit(mark: u32) -> String {
+    format!("ct(commit,zone={ZONE},exec(set_field:{mark:#x}->ct_mark))")
+}
+
+/// `ct_mark` of a network's connections (OVN-Kubernetes: 1 for the default network, else 3 + id).
+fn mark(network_id: u16) -> u32 {
+    match network_id {
+        0 => 1,
+        id => 3 + u32::from(id),
+    }
+}
+
+/// Protocol, source and destination in the words of ovs-fields(7).
+fn words(family: Family) -> (&'static str, &'static str, &'static str) {
+    match family {
+        Family::V4 => ("ip", "nw_src", "nw_dst"),
+        Family::V6 => ("ipv6", "ipv6_src", "ipv6_dst"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

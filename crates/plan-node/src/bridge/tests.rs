@@ -1,0 +1,126 @@
+//! The table that was proven by hand, row by row.
+
+use super::*;
+
+const MAC: &str = "0a:58:ac:1e:00:01";
+
+fn input(mode: GatewayMode) -> BridgeInput {
+    BridgeInput {
+        uplink: 1,
+        networks: vec![BridgeNetwork {
+            network_id: 0,
+            patch: 2,
+            pod_subnets: vec!["10.128.1.0/24".parse().unwrap()],
+        }],
+        mac: MAC.parse().unwrap(),
+        addresses: vec!["172.30.0.1".parse().unwrap()],
+        mode,
+    }
+}
+
+fn texts(flows: &[Flow]) -> Vec<String> {
+    flows
+        .iter()
+        .map(|flow| {
+            format!(
+                "{}/{} {} => {}",
+                flow.table, flow.priority, flow.matches, flow.actions
+            )
+        })
+        .collect()
+}
+
+fn action<'a>(flows: &'a [Flow], priority: u16, matches: &str) -> Option<&'a str> {
+    flows
+        .iter()
+        .find(|flow| flow.priority == priority && flow.matches == matches)
+        .map(|flow| flow.actions.as_str())
+}
+
+#[test]
+fn the_host_stage_needs_the_uplink_only() {
+    assert_eq!(
+        texts(&host_stage(1)),
+        ["0/10 in_port=1 => LOCAL", "0/10 in_port=LOCAL => output:1"]
+    );
+}
+
+#[test]
+fn the_shared_table_is_the_proven_one() {
+    let ct = "ct(commit,zone=64000,exec(set_field:";
+    assert_eq!(
+        texts(&full(&input(GatewayMode::Shared))),
+        [
+            "0/5 in_port=1,dl_dst=01:00:00:00:00:00/01:00:00:00:00:00 => LOCAL".to_owned(),
+            "0/9 in_port=2 => drop".to_owned(),
+            format!("0/10 in_port=1,dl_dst={MAC} => LOCAL"),
+            "0/10 in_port=LOCAL => output:1".to_owned(),
+            "0/20 arp,in_port=1 => LOCAL,output:2".to_owned(),
+            format!("0/20 arp,in_port=2,dl_src={MAC},arp_spa=172.30.0.1 => output:1"),
+            "0/30 arp,in_port=1,arp_tpa=172.30.0.1,arp_op=1 => LOCAL".to_owned(),
+            format!("0/50 ip,in_port=1,dl_dst={MAC},nw_dst=172.30.0.1 => ct(table=1,zone=64000)"),
+            format!(
+                "0/100 ip,in_port=2,dl_src={MAC},nw_src=172.30.0.1 => {ct}0x1->ct_mark)),output:1"
+            ),
+            format!("0/100 ip,in_port=LOCAL,nw_src=172.30.0.1 => {ct}0x2->ct_mark)),output:1"),
+            format!("0/104 ip,in_port=2,dl_src={MAC},nw_src=10.128.1.0/24 => output:1"),
+            format!("0/300 ip,in_port=1,dl_dst={MAC},nw_dst=10.128.1.0/24 => output:2"),
+            "1/0  => LOCAL".to_owned(),
+            format!("1/50 ct_state=+new+trk,ip => {ct}0x2->ct_mark)),LOCAL"),
+            "1/100 ct_state=+est+trk,ct_mark=0x1 => output:2".to_owned(),
+            "1/100 ct_state=+rel+trk,ct_mark=0x1 => output:2".to_owned(),
+        ]
+    );
+}
+
+#[test]
+fn in_local_mode_pods_go_through_the_host() {
+    let flows = full(&input(GatewayMode::Local));
+    assert_eq!(
+        action(&flows, 300, "ip,in_port=1,nw_dst=10.128.1.0/24"),
+        Some("LOCAL")
+    );
+    let outward = format!("ip,in_port=LOCAL,dl_src={MAC},nw_src=10.128.1.0/24");
+    assert_eq!(action(&flows, 104, &outward), Some("output:1"));
+}
+
+#[test]
+fn without_a_patch_port_all_is_the_hosts() {
+    let mut input = input(GatewayMode::Shared);
+    input.networks.clear();
+    let flows = full(&input);
+    assert_eq!(action(&flows, 20, "arp,in_port=1"), Some("LOCAL"));
+    assert!(flows.iter().all(|flow| !flow.actions.contains("output:2")));
+}
+
+#[test]
+fn each_network_has_its_own_mark_and_hears_neighbors() {
+    let mut input = input(GatewayMode::Shared);
+    input.networks.push(BridgeNetwork {
+        network_id: 1,
+        patch: 7,
+        pod_subnets: vec!["10.10.1.0/24".parse().unwrap()],
+    });
+    let flows = full(&input);
+    assert_eq!(
+        action(&flows, 20, "arp,in_port=1"),
+        Some("LOCAL,output:2,output:7")
+    );
+    assert_eq!(
+        action(&flows, 100, "ct_state=+est+trk,ct_mark=0x4"),
+        Some("output:7")
+    );
+}
+
+#[test]
+fn no_match_stands_twice_at_one_priority() {
+    let mut input = input(GatewayMode::Shared);
+    input.addresses.push("fd01::1".parse().unwrap());
+    input.addresses.push("172.30.0.9".parse().unwrap());
+    let flows = full(&input);
+    for pair in flows.windows(2) {
+        let key = |flow: &Flow| (flow.table, flow.priority, flow.matches.clone());
+        assert!(key(&pair[0]) < key(&pair[1]), "{} | {}", pair[0], pair[1]);
+    }
+    assert!(!flows.iter().any(|flow| flow.actions.contains("NORMAL")));
+}

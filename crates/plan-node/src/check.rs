@@ -1,0 +1,232 @@
+//! What must be true of every plan, whatever the snapshot was.
+//! In: a plan. Out: what is wrong with it; anything at all is a bug of a planner.
+//! Invariant: a plan without violations can be lowered into one transaction that cannot refer to nothing.
+//! Not here: whether the plan is the right one (tests and goldens).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use model::address::Family;
+use model::nb::{self, Columns, ImportTarget, ImportedRoute, OWNER, RowKey, Rows, Table, Value};
+
+/// A broken invariant.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Violation {
+    /// A child row whose parent is not in the plan.
+    #[error("{row}: its parent is not in the plan")]
+    NoParent {
+        /// The child.
+        row: RowKey,
+    },
+    /// A reference to a row that is not in the plan.
+    #[error("{row}: {column} refers to {target}, which is not in the plan")]
+    Dangling {
+        /// The row.
+        row: RowKey,
+        /// Its column.
+        column: &'static str,
+        /// What it refers to.
+        target: RowKey,
+    },
+    /// A row without our stamp, which nobody could delete again.
+    #[error("{row}: it does not bear its owner")]
+    NoOwner {
+        /// The row.
+        row: RowKey,
+    },
+    /// Two addresses of a row that have to be of one family.
+    #[error("{row}: {one} and {other} are of different families")]
+    MixedFamilies {
+        /// The row.
+        row: RowKey,
+        /// The one.
+        one: String,
+        /// The other.
+        other: String,
+    },
+    /// A next hop that is an address of the router itself.
+    #[error("{row}: the next hop {nexthop} is an address of the router itself")]
+    SelfNextHop {
+        /// The row.
+        row: RowKey,
+        /// The next hop.
+        nexthop: IpAddr,
+    },
+    /// A translated subnet that its own exemption set does not hold: pods would not see each other's addresses.
+    #[error("{row}: exemption set {set} does not hold {subnet}")]
+    NotExempt {
+        /// The NAT row.
+        row: RowKey,
+        /// The set.
+        set: RowKey,
+        /// The subnet.
+        subnet: String,
+    },
+}
+
+/// Checks Northbound rows.
+#[must_use]
+pub fn rows(rows: &Rows) -> Vec<Violation> {
+    let own = router_addresses(rows);
+    let nobody = BTreeSet::new();
+    let mut found = Vec::new();
+    for (key, columns) in rows {
+        form(rows, key, columns, &mut found);
+        match key.table {
+            Table::StaticRoute => {
+                let own = own.get(&key.parent).unwrap_or(&nobody);
+                let prefix = text(columns, "ip_prefix");
+                hop(key, prefix, text(columns, "nexthop"), own, &mut found);
+            }
+            Table::Policy => {
+                let own = own.get(&key.parent).unwrap_or(&nobody);
+                for nexthop in set(columns, "nexthops") {
+                    hop(key, nexthop, nexthop, own, &mut found);
+                }
+            }
+            Table::Nat => nat(rows, key, columns, &mut found),
+            Table::AddressSet
+            | Table::Router
+            | Table::Switch
+            | Table::RouterPort
+            | Table::SwitchPort => {}
+        }
+    }
+    found
+}
+
+/// Checks imported routes of a router; `own` are the node's addresses.
+#[must_use]
+pub fn imports(
+    target: &ImportTarget,
+    desired: &BTreeSet<ImportedRoute>,
+    own: &BTreeSet<IpAddr>,
+) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for route in desired {
+        let prefix = route.prefix.to_string();
+        let nexthop = route.nexthop.to_string();
+        let id = nb::route_id("", &prefix, &nexthop, &target.output_port);
+        let key = RowKey::child(Table::StaticRoute, target.router.as_str(), id);
+        hop(&key, &prefix, &nexthop, own, &mut found);
+    }
+    found
+}
+
+/// Parent, stamp and references.
+fn form(rows: &Rows, key: &RowKey, columns: &Columns, found: &mut Vec<Violation>) {
+    let parent = key
+        .table
+        .parent()
+        .map(|(table, _)| RowKey::root(table, key.parent.as_str()));
+    if parent.is_some_and(|parent| !rows.contains_key(&parent)) {
+        found.push(Violation::NoParent { row: key.clone() });
+    }
+    let owned = match columns.get("external_ids") {
+        Some(Value::Entries(ids)) => ids.contains_key(OWNER),
+        Some(Value::Text(_) | Value::Number(_) | Value::Set(_) | Value::Ref(_)) | None => false,
+    };
+    if !owned {
+        found.push(Violation::NoOwner { row: key.clone() });
+    }
+    for (&column, value) in columns {
+        if let Value::Ref(target) = value
+            && !rows.contains_key(target)
+        {
+            found.push(Violation::Dangling {
+                row: key.clone(),
+                column,
+                target: target.clone(),
+            });
+        }
+    }
+}
+
+/// A next hop is of the prefix's family and not the router's own; `discard` is neither.
+fn hop(
+    key: &RowKey,
+    prefix: &str,
+    nexthop: &str,
+    own: &BTreeSet<IpAddr>,
+    found: &mut Vec<Violation>,
+) {
+    families(key, prefix, nexthop, found);
+    if let Ok(nexthop) = nexthop.parse::<IpAddr>()
+        && own.contains(&nexthop)
+    {
+        found.push(Violation::SelfNextHop {
+            row: key.clone(),
+            nexthop,
+        });
+    }
+}
+
+fn nat(rows: &Rows, key: &RowKey, columns: &Columns, found: &mut Vec<Violation>) {
+    let subnet = text(columns, "logical_ip");
+    families(key, subnet, text(columns, "external_ip"), found);
+    let Some(Value::Ref(target)) = columns.get("exempted_ext_ips") else {
+        return;
+    };
+    let held = rows
+        .get(target)
+        .is_some_and(|columns| set(columns, "addresses").any(|address| address == subnet));
+    if !held {
+        found.push(Violation::NotExempt {
+            row: key.clone(),
+            set: target.clone(),
+            subnet: subnet.to_owned(),
+        });
+    }
+}
+
+fn families(key: &RowKey, one: &str, other: &str, found: &mut Vec<Violation>) {
+    if let (Some(a), Some(b)) = (family(one), family(other))
+        && a != b
+    {
+        found.push(Violation::MixedFamilies {
+            row: key.clone(),
+            one: one.to_owned(),
+            other: other.to_owned(),
+        });
+    }
+}
+
+/// Family of an address or prefix; `None` for words such as `discard`.
+fn family(text: &str) -> Option<Family> {
+    let address = text.split('/').next()?;
+    address.parse::<IpAddr>().ok().map(Family::of)
+}
+
+/// Addresses of each router's ports, by the router's name.
+fn router_addresses(rows: &Rows) -> BTreeMap<String, BTreeSet<IpAddr>> {
+    let mut routers: BTreeMap<String, BTreeSet<IpAddr>> = BTreeMap::new();
+    for (key, columns) in rows {
+        if key.table == Table::RouterPort {
+            let addresses = set(columns, "networks")
+                .filter_map(|network| network.split('/').next()?.parse::<IpAddr>().ok());
+            routers
+                .entry(key.parent.clone())
+                .or_default()
+                .extend(addresses);
+        }
+    }
+    routers
+}
+
+fn text<'a>(columns: &'a Columns, column: &str) -> &'a str {
+    match columns.get(column) {
+        Some(Value::Text(text)) => text,
+        Some(Value::Number(_) | Value::Set(_) | Value::Entries(_) | Value::Ref(_)) | None => "",
+    }
+}
+
+fn set<'a>(columns: &'a Columns, column: &str) -> impl Iterator<Item = &'a str> {
+    let items = match columns.get(column) {
+        Some(Value::Set(items)) => Some(items),
+        Some(Value::Text(_) | Value::Number(_) | Value::Entries(_) | Value::Ref(_)) | None => None,
+    };
+    items.into_iter().flatten().map(String::as_str)
+}
+
+#[cfg(test)]
+mod tests;

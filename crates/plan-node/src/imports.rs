@@ -1,0 +1,220 @@
+//! Which learned routes of the kernel become rows on the gateway router.
+//! In: best routes of the network's table, the gateway's link, the network, and prefixes that are taken. Out: rows wanted,
+//! and what was left out and why. Invariant: nothing is imported that would take local pods, the join subnet or another
+//! writer's row away; no next hop is an address of our own.
+//! Not here: reading routes (`netlink`, `rib`), limits, holding.
+//!
+//! Source: OVN-Kubernetes `go-controller/pkg/ovn/routeimport/route_import.go`, and beyond it: only paths over the gateway
+//! bridge, RFC 8950 next hops counted, other writers' rows respected.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use model::address::{Family, Prefix};
+use model::names::{NetworkName, NodeName, RouterName};
+use model::nb::{self, ImportTarget, ImportedRoute, Rows, Table, Value};
+use model::route::{KernelRoute, Leg, RouteKind};
+
+use crate::snapshot::NetworkView;
+
+/// Skipped: not a unicast route.
+pub const NOT_UNICAST: &str = "not_unicast";
+/// Skipped: a default route, and `[gateway] bgp-default = ignore`.
+pub const DEFAULT_ROUTE: &str = "default_route";
+/// Skipped: a subnet of the network itself, which has an overlay for it.
+pub const OVERLAY_SUBNET: &str = "overlay_subnet";
+/// Skipped: equal to or inside a subnet of this node's pods.
+pub const OWN_SUBNET: &str = "own_subnet";
+/// Skipped: equal to or inside the join subnet.
+pub const JOIN_SUBNET: &str = "join_subnet";
+/// Skipped: the gateway router has a row for the prefix that is not an imported one of ours.
+pub const PREFIX_TAKEN: &str = "prefix_taken";
+/// Skipped path: over a link that is not the gateway bridge.
+pub const OTHER_LINK: &str = "other_link";
+/// Skipped path: without a gateway.
+pub const NO_GATEWAY: &str = "no_gateway";
+/// Skipped path: prefix and next hop of different families (RFC 8950).
+pub const FAMILY_MISMATCH: &str = "family_mismatch";
+/// Skipped path: the next hop is an address of this node.
+pub const SELF_NEXT_HOP: &str = "self_next_hop";
+
+/// How many prefixes are named per reason.
+const NAMED: usize = 5;
+
+/// What happens to a learned default route. Source: `[gateway] bgp-default`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BgpDefault {
+    /// It is left out; the gateway's own next hops stay.
+    Ignore,
+    /// It is imported. Whoever plans the topology leaves `next_hops` out then, and the default out of `taken`.
+    Replace,
+}
+
+/// What an import is decided by, beside the routes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImportWorld {
+    /// Interface index of the gateway bridge; `None` while there is none: nothing is imported.
+    pub gateway_link: Option<u32>,
+    /// All subnets of the network.
+    pub cluster_subnets: Vec<Prefix>,
+    /// The node's own subnets of the network.
+    pub host_subnets: Vec<Prefix>,
+    /// Subnets of the join switch.
+    pub join_subnets: Vec<Prefix>,
+    /// Addresses of this node, never a next hop.
+    pub own_addresses: BTreeSet<IpAddr>,
+    /// False: the network has an overlay for its own subnets.
+    pub no_overlay: bool,
+    /// Prefixes of the gateway router's other rows: foreign ones and our topology's ([`topology_prefixes`]).
+    pub taken: BTreeSet<Prefix>,
+    /// What to do with a learned default route.
+    pub bgp_default: BgpDefault,
+}
+
+impl ImportWorld {
+    /// The world of a no-overlay network.
+    #[must_use]
+    pub fn of(
+        view: &NetworkView,
+        gateway_link: Option<u32>,
+        taken: BTreeSet<Prefix>,
+        bgp_default: BgpDefault,
+    ) -> Self {
+        let shared = view.gateway.addresses.iter().map(|address| address.ip);
+        Self {
+            gateway_link,
+            cluster_subnets: view.cluster_subnets.iter().map(|s| s.cidr).collect(),
+            host_subnets: view.host_subnets.clone(),
+            join_subnets: view.join_subnets.clone(),
+            own_addresses: view.host_addresses.iter().copied().chain(shared).collect(),
+            no_overlay: true,
+            taken,
+            bgp_default,
+        }
+    }
+}
+
+/// What was left out for one reason.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Skipped {
+    /// How many destinations; one of several paths left out counts too.
+    pub count: usize,
+    /// The first of them in the order of prefixes, at most five.
+    pub first: Vec<Prefix>,
+}
+
+/// What the gateway router should hold.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ImportPlan {
+    /// The rows, one per prefix and next hop.
+    pub desired: BTreeSet<ImportedRoute>,
+    /// By reason: one of the constants of this module.
+    pub skipped: BTreeMap<&'static str, Skipped>,
+}
+
+impl ImportPlan {
+    fn skip(&mut self, reason: &'static str, prefix: Prefix) {
+        let skipped = self.skipped.entry(reason).or_default();
+        skipped.count += 1;
+        if skipped.first.len() < NAMED {
+            skipped.first.push(prefix);
+        }
+    }
+}
+
+/// Decides over the best routes of the network's table (`rib::Rib::view`), in the order of prefixes.
+#[must_use]
+pub fn plan(routes: impl IntoIterator<Item = KernelRoute>, world: &ImportWorld) -> ImportPlan {
+    let mut plan = ImportPlan::default();
+    for route in routes {
+        if let Some(reason) = refuse(&route, world) {
+            plan.skip(reason, route.prefix);
+            continue;
+        }
+        let mut reasons = BTreeSet::new();
+        for leg in &route.legs {
+            match next_hop(route.prefix, leg, world) {
+                Ok(nexthop) => {
+                    plan.desired.insert(ImportedRoute {
+                        prefix: route.prefix,
+                        nexthop,
+                    });
+                }
+                Err(reason) => {
+                    reasons.insert(reason);
+                }
+            }
+        }
+        for reason in reasons {
+            plan.skip(reason, route.prefix);
+        }
+    }
+    plan
+}
+
+/// Why a destination is left out whatever its paths are.
+fn refuse(route: &KernelRoute, world: &ImportWorld) -> Option<&'static str> {
+    let prefix = route.prefix;
+    let inside = |subnets: &[Prefix]| subnets.iter().any(|subnet| subnet.contains(&prefix));
+    if route.kind != RouteKind::Unicast {
+        Some(NOT_UNICAST)
+    } else if prefix.is_default() && world.bgp_default == BgpDefault::Ignore {
+        Some(DEFAULT_ROUTE)
+    } else if inside(&world.host_subnets) {
+        Some(OWN_SUBNET)
+    } else if !world.no_overlay && inside(&world.cluster_subnets) {
+        Some(OVERLAY_SUBNET)
+    } else if inside(&world.join_subnets) {
+        Some(JOIN_SUBNET)
+    } else if world.taken.contains(&prefix) {
+        Some(PREFIX_TAKEN)
+    } else {
+        None
+    }
+}
+
+/// The next hop of a path, or why it cannot be used.
+fn next_hop(prefix: Prefix, leg: &Leg, world: &ImportWorld) -> Result<IpAddr, &'static str> {
+    if world.gateway_link != Some(leg.oif) {
+        return Err(OTHER_LINK);
+    }
+    let gateway = leg.gateway.ok_or(NO_GATEWAY)?;
+    if Family::of(gateway) != prefix.family() {
+        return Err(FAMILY_MISMATCH);
+    }
+    if world.own_addresses.contains(&gateway) {
+        return Err(SELF_NEXT_HOP);
+    }
+    Ok(gateway)
+}
+
+/// The rows' owner, router and output port.
+#[must_use]
+pub fn target(network: &NetworkName, node: &NodeName) -> ImportTarget {
+    let router = network.gateway_router(node);
+    ImportTarget {
+        network: network.clone(),
+        output_port: nb::rtoe(&router),
+        router,
+    }
+}
+
+/// Prefixes that a plan's own rows take on a router: local pods, default, discard routes.
+#[must_use]
+pub fn topology_prefixes(rows: &Rows, router: &RouterName) -> BTreeSet<Prefix> {
+    rows.iter()
+        .filter(|(key, _)| key.table == Table::StaticRoute && key.parent == router.as_str())
+        .filter_map(|(_, columns)| match columns.get("ip_prefix") {
+            Some(Value::Text(text)) => text
+                .parse::<Prefix>()
+                .ok()
+                .or_else(|| text.parse::<IpAddr>().ok().map(Prefix::host)),
+            Some(Value::Number(_) | Value::Set(_) | Value::Entries(_) | Value::Ref(_)) | None => {
+                None
+            }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,251 @@
+//! Every rule of the import, and that order does not matter.
+
+use super::*;
+use crate::{check, samples};
+use model::route::MAIN_TABLE;
+use proptest::prelude::*;
+use rib::Rib;
+
+const BRIDGE: u32 = 3;
+
+fn prefix(text: &str) -> Prefix {
+    text.parse().unwrap()
+}
+
+fn route(to: &str, legs: &[(&str, u32)]) -> KernelRoute {
+    KernelRoute {
+        table: MAIN_TABLE,
+        prefix: prefix(to),
+        metric: 20,
+        kind: RouteKind::Unicast,
+        legs: legs
+            .iter()
+            .map(|(gateway, oif)| Leg {
+                gateway: (!gateway.is_empty()).then(|| gateway.parse().unwrap()),
+                oif: *oif,
+            })
+            .collect(),
+    }
+}
+
+fn world() -> ImportWorld {
+    let view = samples::view(1);
+    let taken = topology_prefixes(&crate::plan(&view), &view.gateway_router());
+    ImportWorld::of(&view, Some(BRIDGE), taken, BgpDefault::Ignore)
+}
+
+fn checked(routes: Vec<KernelRoute>, world: &ImportWorld) -> ImportPlan {
+    let plan = plan(routes, world);
+    let view = samples::view(1);
+    assert_eq!(
+        check::imports(
+            &target(&view.network, &view.node),
+            &plan.desired,
+            &world.own_addresses
+        ),
+        []
+    );
+    plan
+}
+
+/// The one reason for which a single route is left out.
+fn refused(route: KernelRoute, world: &ImportWorld) -> &'static str {
+    let to = route.prefix;
+    let plan = checked(vec![route], world);
+    assert_eq!(plan.desired, BTreeSet::new());
+    assert_eq!(plan.skipped.len(), 1);
+    let (reason, skipped) = plan.skipped.first_key_value().unwrap();
+    assert_eq!(skipped.count, 1);
+    assert_eq!(skipped.first, [to]);
+    reason
+}
+
+fn rows(plan: &ImportPlan) -> Vec<String> {
+    plan.desired
+        .iter()
+        .map(|row| format!("{} via {}", row.prefix, row.nexthop))
+        .collect()
+}
+
+#[test]
+fn a_remote_subnet_over_the_gateway_bridge_is_imported() {
+    let plan = checked(
+        vec![route("10.128.2.0/24", &[("172.30.0.2", BRIDGE)])],
+        &world(),
+    );
+    assert_eq!(rows(&plan), ["10.128.2.0/24 via 172.30.0.2"]);
+    assert!(plan.skipped.is_empty());
+}
+
+#[test]
+fn equal_paths_are_one_row_each() {
+    let legs = [("172.30.0.2", BRIDGE), ("172.30.0.3", BRIDGE)];
+    let plan = checked(vec![route("192.0.2.0/24", &legs)], &world());
+    assert_eq!(
+        rows(&plan),
+        ["192.0.2.0/24 via 172.30.0.2", "192.0.2.0/24 via 172.30.0.3"]
+    );
+}
+
+#[test]
+fn of_several_paths_only_those_over_the_bridge_count_and_the_rest_is_told() {
+    let legs = [("172.30.0.2", BRIDGE), ("172.31.0.2", 9), ("172.32.0.2", 8)];
+    let plan = checked(vec![route("192.0.2.0/24", &legs)], &world());
+    assert_eq!(rows(&plan), ["192.0.2.0/24 via 172.30.0.2"]);
+    assert_eq!(plan.skipped[OTHER_LINK].count, 1);
+}
+
+#[test]
+fn each_rule_has_its_reason() {
+    let world = world();
+    let good = [("172.30.0.2", BRIDGE)];
+    let mut hole = route("192.0.2.0/24", &[]);
+    hole.kind = RouteKind::Other;
+    for (route, reason) in [
+        (hole, NOT_UNICAST),
+        (route("0.0.0.0/0", &good), DEFAULT_ROUTE),
+        (route("10.128.1.0/24", &good), OWN_SUBNET),
+        (route("10.128.1.5/32", &good), OWN_SUBNET),
+        (route("100.64.0.0/16", &good), JOIN_SUBNET),
+        (route("100.64.0.7/32", &good), JOIN_SUBNET),
+        (route("10.128.0.0/16", &good), PREFIX_TAKEN),
+        (route("192.0.2.0/24", &[("172.30.0.2", 9)]), OTHER_LINK),
+        (route("192.0.2.0/24", &[("", BRIDGE)]), NO_GATEWAY),
+        (
+            route("192.0.2.0/24", &[("fe80::2", BRIDGE)]),
+            FAMILY_MISMATCH,
+        ),
+        (
+            route("192.0.2.0/24", &[("172.30.0.1", BRIDGE)]),
+            SELF_NEXT_HOP,
+        ),
+    ] {
+        assert_eq!(refused(route, &world), reason);
+    }
+}
+
+#[test]
+fn a_route_that_covers_the_own_subnet_is_imported() {
+    let plan = checked(
+        vec![route("10.0.0.0/8", &[("172.30.0.2", BRIDGE)])],
+        &world(),
+    );
+    assert_eq!(rows(&plan), ["10.0.0.0/8 via 172.30.0.2"]);
+}
+
+#[test]
+fn a_foreign_row_keeps_its_prefix() {
+    let mut world = world();
+    world.taken.insert(prefix("192.0.2.0/24"));
+    let learned = route("192.0.2.0/24", &[("172.30.0.2", BRIDGE)]);
+    assert_eq!(refused(learned, &world), PREFIX_TAKEN);
+}
+
+#[test]
+fn a_default_route_is_imported_where_it_may_replace_ours() {
+    let mut view = samples::view(1);
+    view.gateway.next_hops.clear();
+    let taken = topology_prefixes(&crate::plan(&view), &view.gateway_router());
+    let world = ImportWorld::of(&view, Some(BRIDGE), taken, BgpDefault::Replace);
+    let plan = checked(
+        vec![route("0.0.0.0/0", &[("172.30.0.100", BRIDGE)])],
+        &world,
+    );
+    assert_eq!(rows(&plan), ["0.0.0.0/0 via 172.30.0.100"]);
+}
+
+#[test]
+fn an_overlay_network_keeps_its_own_subnets_for_the_overlay() {
+    let mut world = world();
+    world.no_overlay = false;
+    let remote = route("10.128.2.0/24", &[("172.30.0.2", BRIDGE)]);
+    assert_eq!(refused(remote, &world), OVERLAY_SUBNET);
+    let other = route("10.200.2.0/24", &[("172.30.0.2", BRIDGE)]);
+    assert_eq!(checked(vec![other], &world).desired.len(), 1);
+}
+
+#[test]
+fn without_the_bridge_nothing_is_imported() {
+    let mut world = world();
+    world.gateway_link = None;
+    let learned = route("10.128.2.0/24", &[("172.30.0.2", BRIDGE)]);
+    assert_eq!(refused(learned, &world), OTHER_LINK);
+}
+
+#[test]
+fn an_ipv6_link_local_next_hop_is_taken_as_it_is() {
+    let plan = checked(
+        vec![route("fd00:10:0:2::/64", &[("fe80::2", BRIDGE)])],
+        &world(),
+    );
+    assert_eq!(rows(&plan), ["fd00:10:0:2::/64 via fe80::2"]);
+}
+
+#[test]
+fn many_skipped_routes_are_counted_and_five_are_named() {
+    let routes = (0..20)
+        .map(|n| route(&format!("192.0.{n}.0/24"), &[("172.30.0.2", 9)]))
+        .collect();
+    let plan = checked(routes, &world());
+    let skipped = &plan.skipped[OTHER_LINK];
+    assert_eq!(skipped.count, 20);
+    assert_eq!(skipped.first.len(), 5);
+    assert_eq!(skipped.first[0], prefix("192.0.0.0/24"));
+}
+
+#[test]
+fn what_the_topology_holds_is_taken() {
+    let view = samples::view(1);
+    let taken = topology_prefixes(&crate::plan(&view), &view.gateway_router());
+    let expected = ["0.0.0.0/0", "10.128.0.0/16", "10.128.1.0/24"].map(prefix);
+    assert_eq!(taken, BTreeSet::from(expected));
+}
+
+#[test]
+fn the_target_is_the_gateway_router_and_its_outer_port() {
+    let target = target(&NetworkName::from("default"), &NodeName::from("n1"));
+    assert_eq!(target.router.as_str(), "GR_n1");
+    assert_eq!(target.output_port, "rtoe-GR_n1");
+}
+
+fn some_route() -> impl Strategy<Value = KernelRoute> {
+    (
+        prop::sample::select(vec![
+            "0.0.0.0/0",
+            "10.0.0.0/8",
+            "10.128.1.0/24",
+            "10.128.2.0/24",
+            "10.128.1.128/25",
+            "100.64.0.0/16",
+            "192.0.2.0/24",
+        ]),
+        prop::collection::btree_set(
+            (
+                prop::sample::select(vec!["172.30.0.1", "172.30.0.2", "fe80::2", ""]),
+                2_u32..5,
+            ),
+            0..3,
+        ),
+    )
+        .prop_map(|(to, legs)| route(to, &legs.into_iter().collect::<Vec<_>>()))
+}
+
+proptest! {
+    #[test]
+    fn the_order_of_a_dump_does_not_change_the_plan(
+        routes in prop::collection::vec(some_route(), 0..12)
+    ) {
+        let world = world();
+        let mut rib = Rib::default();
+        rib.set_links(BTreeMap::from([(2, true), (BRIDGE, true), (4, false)]));
+        rib.replace(routes.clone());
+        let one = checked(rib.view(MAIN_TABLE).collect(), &world);
+        rib.replace(routes.into_iter().rev().collect());
+        let two = checked(rib.view(MAIN_TABLE).collect(), &world);
+        prop_assert_eq!(&one, &two);
+        for row in &one.desired {
+            prop_assert!(!world.taken.contains(&row.prefix));
+            prop_assert!(!world.host_subnets.iter().any(|s| s.contains(&row.prefix)));
+        }
+    }
+}

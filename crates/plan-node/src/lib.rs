@@ -1,0 +1,44 @@
+//! What a node should hold for its networks: OVN rows, imported routes, bridge flows, kernel entries, annotations.
+//! In: snapshots (`NetworkView` and the inputs beside each planner). Out: plans as values of `model`.
+//! Invariant: every function is total, deterministic and without I/O; equal snapshots give equal plans.
+//! Not here: reading the world, comparing with it and changing it (the edges and the door).
+//!
+//! ```text
+//!  NetworkView --+-- topology --+-- plan() --> nb::Rows --- check
+//!                +-- snat ------+
+//!                +-- host ---------------> HostNetwork, InternalPort
+//!  kernel routes --- imports ------------> imported routes --- check
+//!  ports, MAC ------ bridge -------------> flows
+//!  other nodes ----- coverage -----------> what is reported
+//!  own gateway ----- annotations --------> what is published
+//! ```
+
+pub mod annotations;
+pub mod bridge;
+pub mod check;
+pub mod coverage;
+pub mod host;
+pub mod imports;
+mod sheet;
+pub mod snapshot;
+pub mod snat;
+pub mod topology;
+
+pub use imports::ImportPlan;
+pub use snapshot::{GatewayView, MissingRoute, NetworkView};
+
+use model::nb::Rows;
+
+/// All Northbound rows of a network on its node but pods' ports and imported routes: topology and address translation.
+/// One plan for one transaction, so that no translating rule is ever without its exemption set.
+#[must_use]
+pub fn plan(view: &NetworkView) -> Rows {
+    let mut rows = topology::plan(view);
+    rows.extend(snat::plan(view));
+    rows
+}
+
+#[cfg(test)]
+mod golden;
+#[cfg(test)]
+mod samples;

@@ -1,0 +1,372 @@
+//! The layer-3 topology of a no-overlay network on its node, shared gateway mode.
+//! In: `NetworkView`. Out: every Northbound row but pods' ports, address translation and imported routes.
+//! Invariant: no transit switch, no route to remote pods; what a node does not know yet (a family, a subnet) gives no row.
+//! Not here: `snat`, `imports`.
+//!
+//! ```text
+//!  pods, k8s-<node> -- node switch --stor/rtos-- cluster router --rtoj/jtor-- join --jtor/rtoj-- GR --rtoe/etor-- ext -- localnet
+//! ```
+//! Rows as OVN-Kubernetes makes them (its docs: design/topology; `go-controller/pkg/ovn/gateway.go`).
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use model::address::{Family, InterfaceAddr, Mac};
+use model::names::RouterName;
+use model::nb::{self, RowKey, Rows, Table, Value};
+use model::ovs;
+
+use crate::sheet::{Sheet, text, texts};
+use crate::snapshot::{MissingRoute, NetworkView, mac_of, of_family};
+
+/// Priority of the policy that keeps traffic to the own node's addresses on the node (OVN-Kubernetes: 1004).
+const HOST_POLICY_PRIORITY: i64 = 1004;
+
+/// `nexthop` of a route that drops (ovn-nb(5), Logical_Router_Static_Route).
+pub(crate) const DISCARD: &str = "discard";
+
+/// The rows of a network's topology.
+#[must_use]
+pub fn plan(view: &NetworkView) -> Rows {
+    let mut sheet = Sheet::new(&view.network);
+    roots(view, &mut sheet);
+    node_switch(view, &mut sheet);
+    join(view, &mut sheet);
+    external(view, &mut sheet);
+    cluster_routes(view, &mut sheet);
+    host_policies(view, &mut sheet);
+    gateway_routes(view, &mut sheet);
+    sheet.into_rows()
+}
+
+fn roots(view: &NetworkView, sheet: &mut Sheet<'_>) {
+    let cluster = view.cluster_router();
+    sheet.put(
+        RowKey::root(Table::Router, cluster.as_str()),
+        [("name", text(&cluster))],
+    );
+    gateway_router(view, sheet);
+    for switch in [
+        view.switch(),
+        view.network.join_switch(),
+        view.network.external_switch(&view.node),
+    ] {
+        sheet.put(
+            RowKey::root(Table::Switch, switch.as_str()),
+            [("name", text(&switch))],
+        );
+    }
+}
+
+fn gateway_router(view: &NetworkView, sheet: &mut Sheet<'_>) {
+    let router = view.gateway_router();
+    let mut options = vec![
+        ("chassis", view.gateway.chassis.as_str()),
+        ("always_learn_from_arp_request", "false"),
+        ("dynamic_neigh_routers", "false"),
+        ("mac_binding_age_threshold", "300"),
+        ("lb_force_snat_ip", "router_ip"),
+    ];
+    if view.network.is_default() {
+        options.push(("snat-ct-zone", "0"));
+    } else {
+        options.push(("disable_garp_rarp", "true"));
+    }
+    let addresses: Vec<String> = view
+        .gateway
+        .addresses
+        .iter()
+        .map(|address| address.ip.to_string())
+        .collect();
+    let mut ids = Vec::new();
+    if let Some(first) = addresses.first() {
+        ids.push(("physical_ip", first.clone()));
+        ids.push(("physical_ips", addresses.join(",")));
+    }
+    sheet.put(
+        RowKey::root(Table::Router, router.as_str()),
+        [
+            ("name", text(&router)),
+            ("options", Value::entries(options)),
+            ("external_ids", Value::entries(ids)),
+        ],
+    );
+}
+
+/// A router port and the switch port at its other end.
+struct Link<'a> {
+    router: &'a RouterName,
+    router_port: String,
+    switch: &'a str,
+    switch_port: String,
+    mac: Mac,
+    networks: &'a [InterfaceAddr],
+}
+
+fn link(sheet: &mut Sheet<'_>, link: Link<'_>) {
+    sheet.put(
+        RowKey::child(
+            Table::RouterPort,
+            link.router.as_str(),
+            link.router_port.as_str(),
+        ),
+        [
+            ("name", text(&link.router_port)),
+            ("mac", text(link.mac)),
+            ("networks", texts(link.networks)),
+        ],
+    );
+    sheet.put(
+        RowKey::child(Table::SwitchPort, link.switch, link.switch_port.as_str()),
+        [
+            ("name", text(&link.switch_port)),
+            ("type", text("router")),
+            ("addresses", texts(["router"])),
+            (
+                "options",
+                Value::entries([("router-port", link.router_port.as_str())]),
+            ),
+        ],
+    );
+}
+
+fn node_switch(view: &NetworkView, sheet: &mut Sheet<'_>) {
+    let switch = view.switch();
+    let gateways = view.subnet_gateways();
+    if let Some(mac) = mac_of(&gateways) {
+        link(
+            sheet,
+            Link {
+                router: &view.cluster_router(),
+                router_port: nb::rtos(&switch),
+                switch: &switch,
+                switch_port: nb::stor(&switch),
+                mac,
+                networks: &gateways,
+            },
+        );
+    }
+    let management = view.management();
+    if let Some(mac) = mac_of(&management) {
+        let ips: Vec<String> = management.iter().map(|a| a.ip.to_string()).collect();
+        let port = view.network.management_lsp(&view.node);
+        // No port security: this port also carries the node's own addresses.
+        sheet.put(
+            RowKey::child(Table::SwitchPort, switch, port.as_str()),
+            [
+                ("name", text(&port)),
+                ("addresses", texts([format!("{mac} {}", ips.join(" "))])),
+            ],
+        );
+    }
+}
+
+fn join(view: &NetworkView, sheet: &mut Sheet<'_>) {
+    let switch = view.network.join_switch();
+    for (router, networks) in [
+        (view.cluster_router(), view.cluster_join()),
+        (view.gateway_router(), view.gateway_join()),
+    ] {
+        if let Some(mac) = mac_of(&networks) {
+            link(
+                sheet,
+                Link {
+                    router: &router,
+                    router_port: nb::rtoj(&router),
+                    switch: &switch,
+                    switch_port: nb::jtor(&router),
+                    mac,
+                    networks: &networks,
+                },
+            );
+        }
+    }
+}
+
+fn external(view: &NetworkView, sheet: &mut Sheet<'_>) {
+    let switch = view.network.external_switch(&view.node);
+    let router = view.gateway_router();
+    if !view.gateway.addresses.is_empty() {
+        link(
+            sheet,
+            Link {
+                router: &router,
+                router_port: nb::rtoe(&router),
+                switch: &switch,
+                switch_port: nb::etor(&router),
+                mac: view.gateway.mac,
+                networks: &view.gateway.addresses,
+            },
+        );
+    }
+    let localnet = ovs::localnet_port(&view.gateway.bridge, &view.network, &view.node);
+    sheet.put(
+        RowKey::child(Table::SwitchPort, switch, localnet.as_str()),
+        [
+            ("name", text(&localnet)),
+            ("type", text("localnet")),
+            ("addresses", texts(["unknown"])),
+            (
+                "options",
+                Value::entries([("network_name", view.gateway.physical_network.as_str())]),
+            ),
+        ],
+    );
+}
+
+/// The columns of a static route; `""` leaves an optional one empty.
+struct Route<'a> {
+    policy: &'a str,
+    prefix: String,
+    nexthop: String,
+    output_port: &'a str,
+}
+
+fn route(sheet: &mut Sheet<'_>, router: &RouterName, route: Route<'_>) {
+    let id = nb::route_id(
+        route.policy,
+        &route.prefix,
+        &route.nexthop,
+        route.output_port,
+    );
+    sheet.put(
+        RowKey::child(Table::StaticRoute, router.as_str(), id),
+        [
+            ("policy", optional(route.policy)),
+            ("ip_prefix", text(route.prefix)),
+            ("nexthop", text(route.nexthop)),
+            ("output_port", optional(route.output_port)),
+        ],
+    );
+}
+
+fn optional(value: &str) -> Value {
+    texts(Some(value).filter(|value| !value.is_empty()))
+}
+
+/// Cluster router: the gateway router's join address, and local pods by their source.
+fn cluster_routes(view: &NetworkView, sheet: &mut Sheet<'_>) {
+    let router = view.cluster_router();
+    let gateways = view.gateway_join();
+    for gateway in &gateways {
+        route(
+            sheet,
+            &router,
+            Route {
+                policy: "",
+                prefix: gateway.ip.to_string(),
+                nexthop: gateway.ip.to_string(),
+                output_port: "",
+            },
+        );
+    }
+    for subnet in &view.host_subnets {
+        if let Some(gateway) = of_family(&gateways, subnet.family()) {
+            route(
+                sheet,
+                &router,
+                Route {
+                    policy: "src-ip",
+                    prefix: subnet.to_string(),
+                    nexthop: gateway.to_string(),
+                    output_port: "",
+                },
+            );
+        }
+    }
+}
+
+/// Pods reach their own node's addresses through the management port, with the pod's address.
+fn host_policies(view: &NetworkView, sheet: &mut Sheet<'_>) {
+    let router = view.cluster_router();
+    let switch = view.switch();
+    let management = view.management();
+    let shared = view.gateway.addresses.iter().map(|address| address.ip);
+    let addresses: BTreeSet<IpAddr> = view.host_addresses.iter().copied().chain(shared).collect();
+    for address in addresses {
+        let family = Family::of(address);
+        let inside = view
+            .cluster_subnets
+            .iter()
+            .any(|subnet| subnet.cidr.contains_ip(address));
+        let Some(nexthop) = of_family(&management, family).filter(|_| !inside) else {
+            continue;
+        };
+        let ip = match family {
+            Family::V4 => "ip4",
+            Family::V6 => "ip6",
+        };
+        let port = nb::rtos(&switch);
+        let matches = format!("inport == \"{port}\" && {ip}.dst == {address} /* {switch} */");
+        sheet.put(
+            RowKey::child(
+                Table::Policy,
+                router.as_str(),
+                nb::policy_id(HOST_POLICY_PRIORITY, &matches),
+            ),
+            [
+                ("priority", Value::Number(HOST_POLICY_PRIORITY)),
+                ("match", text(matches)),
+                ("action", text("reroute")),
+                ("nexthops", texts([nexthop])),
+            ],
+        );
+    }
+}
+
+/// Gateway router: back to local pods, out by the default routers, and nowhere for pods without a route.
+fn gateway_routes(view: &NetworkView, sheet: &mut Sheet<'_>) {
+    let router = view.gateway_router();
+    let inside = view.cluster_join();
+    for subnet in &view.host_subnets {
+        if let Some(nexthop) = of_family(&inside, subnet.family()) {
+            route(
+                sheet,
+                &router,
+                Route {
+                    policy: "",
+                    prefix: subnet.to_string(),
+                    nexthop: nexthop.to_string(),
+                    output_port: "",
+                },
+            );
+        }
+    }
+    let port = nb::rtoe(&router);
+    for nexthop in &view.gateway.next_hops {
+        if view.gateway.address(Family::of(*nexthop)).is_none() {
+            continue;
+        }
+        let everything = match Family::of(*nexthop) {
+            Family::V4 => "0.0.0.0/0",
+            Family::V6 => "::/0",
+        };
+        route(
+            sheet,
+            &router,
+            Route {
+                policy: "",
+                prefix: everything.to_owned(),
+                nexthop: nexthop.to_string(),
+                output_port: &port,
+            },
+        );
+    }
+    if view.missing_route == MissingRoute::Discard {
+        for subnet in &view.cluster_subnets {
+            route(
+                sheet,
+                &router,
+                Route {
+                    policy: "",
+                    prefix: subnet.cidr.to_string(),
+                    nexthop: DISCARD.to_owned(),
+                    output_port: "",
+                },
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
