@@ -1,0 +1,218 @@
+//! Commands and their arguments.
+//!
+//! In: the command line and three variables that `hack/lab` sets (where daemons, tools
+//! and manifests are). Out: what the command's room gives; `false` ends with status 1.
+
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::{Parser, Subcommand};
+use nix::sys::signal::Signal;
+
+use crate::process::{self, tail};
+use crate::state::{Lab, Places, text};
+use crate::up::{Steps, Wanted, own_folder, up};
+use crate::values::Values;
+use crate::{down, membership, proof, status, supervisor};
+
+#[derive(Parser)]
+#[command(name = "lab", about = "A cluster of real parts on one machine, and the proof that it works")]
+struct Arguments {
+    /// Keeps two labs apart.
+    #[arg(long, global = true, default_value = "lab")]
+    name: String,
+    #[command(subcommand)]
+    command: Cmd,
+}
+
+#[derive(Subcommand)]
+enum Cmd {
+    /// Set everything up and prove that it works; a running lab is kept.
+    Up {
+        /// Number of nodes, 1 to 24.
+        #[arg(long, default_value_t = 3)]
+        nodes: u32,
+        /// Draw other addresses, names and numbers from this.
+        #[arg(long)]
+        seed: Option<u64>,
+        /// Only set up.
+        #[arg(long)]
+        no_prove: bool,
+        /// Leave out one of our daemons.
+        #[arg(long, value_parser = crate::daemons::PROGRAMS)]
+        without: Option<String>,
+        /// Seconds to wait for the pods.
+        #[arg(long, default_value_t = 120)]
+        wait: u64,
+    },
+    /// Nodes, sessions, routes and pods as a table.
+    Status,
+    /// Prove the lines, all or some.
+    Prove {
+        /// Numbers of lines, for example 1,5.
+        #[arg(long, value_delimiter = ',')]
+        only: Vec<u8>,
+        /// Length of line 7's quiet time in seconds.
+        #[arg(long, default_value_t = 60)]
+        quiet: u64,
+    },
+    /// A node joins or leaves.
+    Node {
+        #[command(subcommand)]
+        change: Change,
+    },
+    /// kubectl as the cluster's admin.
+    Kubectl {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// Run a command in a node's namespace (also: underlay, outside, NODE-pod).
+    Exec {
+        node: String,
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+        command: Vec<String>,
+    },
+    /// Logs of a node (or of underlay): the end of each, or one whole.
+    Logs { node: String, daemon: Option<String> },
+    /// Stop, start, freeze or thaw one daemon: no death, but a failure to play with.
+    Daemon {
+        #[arg(value_parser = ["stop", "start", "freeze", "thaw"])]
+        action: String,
+        node: String,
+        daemon: String,
+    },
+    /// Take everything away.
+    Down,
+    #[command(hide = true)]
+    Supervise,
+}
+
+#[derive(Subcommand)]
+enum Change {
+    /// Add a node and wait until its pod reaches all others.
+    Add { node: String },
+    /// Delete the Node object and switch the node off.
+    Remove { node: String },
+}
+
+/// Runs the command of the command line.
+pub(crate) fn run() -> Result<bool> {
+    let Arguments { name, command } = Arguments::parse();
+    let steps = Steps::begin();
+    match command {
+        Cmd::Up { nodes, seed, no_prove, without, wait } => {
+            let _lock = lock(&name)?;
+            let values = seed.map_or_else(Values::demonstration, Values::drawn);
+            let wait = Duration::from_secs(wait);
+            let wanted = Wanted { name, values, nodes, without, places: places()?, wait };
+            let mut lab = up(&wanted, steps)?;
+            if no_prove {
+                return status::print(&lab);
+            }
+            proof::prove(&mut lab, &[], 60)
+        }
+        Cmd::Status => status::print(&Lab::running(&name)?),
+        Cmd::Prove { only, quiet } => {
+            let _lock = lock(&name)?;
+            proof::prove(&mut Lab::running(&name)?, &only, quiet)
+        }
+        Cmd::Node { change } => {
+            let _lock = lock(&name)?;
+            node(&mut Lab::running(&name)?, &change, steps)
+        }
+        Cmd::Kubectl { arguments } => kubectl(&Lab::running(&name)?, &arguments),
+        Cmd::Exec { node, command } => exec(&Lab::running(&name)?, &node, &command),
+        Cmd::Logs { node, daemon } => logs(&name, &node, daemon.as_deref()),
+        Cmd::Daemon { action, node, daemon } => {
+            tend(&Lab::running(&name)?, &action, &node, &daemon).map(|()| true)
+        }
+        Cmd::Down => {
+            let _lock = lock(&name)?;
+            down::down(&name)?;
+            steps.say(&format!("lab {name} is gone"));
+            Ok(true)
+        }
+        Cmd::Supervise => supervisor::watch(&name).map(|()| true),
+    }
+}
+
+/// Held while a lab is changed; gone with the process, however it ends.
+fn lock(name: &str) -> Result<UnixListener> {
+    let address = SocketAddr::from_abstract_name(format!("noverlay-lab-{name}"))?;
+    UnixListener::bind_addr(&address)
+        .with_context(|| format!("another command is at work on lab {name}"))
+}
+
+fn places() -> Result<Places> {
+    let variable = |key: &str| {
+        std::env::var_os(key).map(PathBuf::from).with_context(|| format!("{key} is not set: call hack/lab"))
+    };
+    let daemons = match std::env::var_os("NOVERLAY_BIN_DIR") {
+        Some(folder) => PathBuf::from(folder),
+        None => own_folder()?,
+    };
+    Ok(Places { daemons, tools: variable("NOVERLAY_TOOLS_DIR")?, manifests: variable("NOVERLAY_MANIFESTS")? })
+}
+
+fn node(lab: &mut Lab, change: &Change, steps: Steps) -> Result<bool> {
+    match change {
+        Change::Add { node } => membership::add(lab, node, steps).map(|_| true),
+        Change::Remove { node } => membership::remove(lab, node, steps).map(|()| true),
+    }
+}
+
+fn kubectl(lab: &Lab, arguments: &[String]) -> Result<bool> {
+    let underlay = lab.node_dir("underlay");
+    let program = text(&lab.places.tools.join("kubectl"));
+    let error = Command::new("ip")
+        .args(["netns", "exec", &lab.namespace("underlay"), &program])
+        .args(arguments)
+        .env("KUBECONFIG", underlay.join("admin.kubeconfig"))
+        .env("KUBECACHEDIR", underlay.join("kubectl-cache"))
+        .exec();
+    Err(error).context("kubectl")
+}
+
+fn exec(lab: &Lab, node: &str, command: &[String]) -> Result<bool> {
+    let rundir = lab.ovs_dir(node);
+    let error = Command::new("ip")
+        .args(["netns", "exec", &lab.namespace(node)])
+        .args(command)
+        .env("OVS_RUNDIR", &rundir)
+        .env("OVN_RUNDIR", &rundir)
+        .exec();
+    Err(error).context("ip netns exec")
+}
+
+fn logs(name: &str, node: &str, daemon: Option<&str>) -> Result<bool> {
+    let on_node = process::records(&Lab::folder(name)).into_iter().filter(|r| r.start.node == node);
+    let wanted: Vec<_> = on_node.filter(|r| daemon.is_none_or(|d| d == r.start.name)).collect();
+    if wanted.is_empty() {
+        bail!("no such daemon on {node}");
+    }
+    for record in wanted {
+        if daemon.is_some() {
+            print!("{}", std::fs::read_to_string(&record.start.log)?);
+        } else {
+            println!("{}:\n{}", record.start.log.display(), tail(&record.start.log, 15));
+        }
+    }
+    Ok(true)
+}
+
+fn tend(lab: &Lab, action: &str, node: &str, daemon: &str) -> Result<()> {
+    let record = process::record(lab, node, daemon)?;
+    match action {
+        "stop" => process::stop(lab, node, daemon, Signal::SIGKILL),
+        "freeze" => process::send(&record, Signal::SIGSTOP),
+        "thaw" => process::send(&record, Signal::SIGCONT),
+        _ if record.alive() => bail!("{daemon} of {node} is running"),
+        _ => process::start(lab, record.start, record.restarts).map(drop),
+    }
+}
+

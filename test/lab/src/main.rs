@@ -1,0 +1,40 @@
+//! The lab: a cluster of real parts on one machine, and the proof that it works.
+//!
+//! In: a command (`up`, `prove`, `node add`, ...). Out: network namespaces with OVS,
+//! OVN, FRR and our daemons, a real API server, and lines that say what holds. It
+//! links none of the product's code and believes nothing that the product says: it
+//! reads kernel, OVN, FRR and packets with foreign tools. `hack/lab` builds and calls it.
+#![expect(clippy::print_stdout, reason = "a program for people: what it finds goes to standard output")]
+
+mod apiserver;
+mod cli;
+mod daemons;
+mod down;
+mod look;
+mod membership;
+mod netns;
+mod node;
+mod objects;
+mod pods;
+mod process;
+mod proof;
+mod reach;
+mod run;
+mod state;
+mod status;
+mod supervisor;
+mod up;
+mod values;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match cli::run() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            println!("lab: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Nodes that join a running lab, and leave it.
+//!
+//! In: a running lab and a name. Out: the lab with one node more or less. Joining is
+//! what happens to a node in `up`; leaving is an admin who deletes the Node object and
+//! switches the machine off.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use crate::run::now;
+use crate::state::{Lab, Node, check_name};
+use crate::up::{Steps, attach};
+use crate::values::Values;
+use crate::{daemons, down, node, objects};
+
+/// How long a new node gets until it reaches all pods.
+const WAIT: Duration = Duration::from_secs(60);
+
+/// Adds a node and waits until its pod and all others reach each other; gives the
+/// seconds from the Node object on.
+pub(crate) fn add(lab: &mut Lab, name: &str, steps: Steps) -> Result<f64> {
+    check_name("node", name, 12)?;
+    if lab.nodes.iter().any(|node| node.name == name) {
+        bail!("there is a node {name} already");
+    }
+    let used: Vec<u32> = lab.nodes.iter().map(|node| node.index).collect();
+    let index = Values::free_index(&used).context("the underlay is full")?;
+    let node = Node { name: name.to_owned(), index };
+    lab.nodes.push(node.clone());
+    lab.save()?;
+    node::up(lab, &node)?;
+    steps.say(&format!("{name}: OVS, OVN and FRR run at {}", lab.address(&node)));
+    let start = now();
+    objects::create_nodes(lab, std::slice::from_ref(&node))?;
+    daemons::start_agents(lab, &node)?;
+    attach(lab, &[node], WAIT, steps)?;
+    Ok(start.elapsed().as_secs_f64())
+}
+
+/// Deletes the Node object and switches the node off.
+pub(crate) fn remove(lab: &mut Lab, name: &str, steps: Steps) -> Result<()> {
+    let node = lab.node(name)?.clone();
+    objects::delete_node(lab, name)?;
+    let port = crate::node::link::underlay_port(&node);
+    down::node(lab, &node)?;
+    // Goes with the namespace, but later than the name does.
+    let underlay = lab.namespace("underlay");
+    drop(crate::run::tool("ip").args(["-n", &underlay, "link", "del", &port]).output());
+    lab.nodes.retain(|other| other.name != name);
+    lab.save()?;
+    steps.say(&format!("{name}: Node object, daemons and namespaces are gone"));
+    Ok(())
+}
+

@@ -1,0 +1,65 @@
+//! FRR of one node: zebra, bgpd, bfdd and staticd, without configuration.
+//!
+//! In: a node with its address. Out: four daemons with their sockets in a folder that
+//! belongs to the user frr. bgpd listens. Its configuration is the product's.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use nix::unistd::{Group, User, chown};
+
+use crate::process::{self, Start};
+use crate::run::{Tool, each, tool, until};
+use crate::state::{Lab, Node, text};
+
+const PROGRAMS: &str = "/usr/lib/frr";
+
+/// Starts the four daemons and waits for their sockets.
+pub(super) fn up(lab: &Lab, node: &Node) -> Result<()> {
+    let dir = lab.frr_dir(&node.name);
+    std::fs::create_dir_all(&dir)?;
+    // An empty vtysh.conf keeps vtysh from complaining at every call.
+    std::fs::write(dir.join("vtysh.conf"), "")?;
+    let user = User::from_name("frr")?.context("no user frr: is FRR installed?")?;
+    let group = Group::from_name("frr")?.context("no group frr")?;
+    chown(&dir, Some(user.uid), Some(group.gid))?;
+    chown(&dir.join("vtysh.conf"), Some(user.uid), Some(group.gid))?;
+    process::start(lab, daemon(lab, node, "zebra"), 0)?;
+    let rest = ["bgpd", "bfdd", "staticd"];
+    for started in each(&rest, |name| process::start(lab, daemon(lab, node, name), 0)) {
+        started?;
+    }
+    let sockets = ["zebra.vty", "bgpd.vty", "bfdd.vty", "staticd.vty"];
+    until(Duration::from_secs(5), Duration::from_millis(10), || {
+        sockets.iter().all(|socket| dir.join(socket).exists()).then_some(())
+    })
+    .context("not all of FRR's daemons opened their socket within 5 s")
+}
+
+fn daemon(lab: &Lab, node: &Node, name: &str) -> Start {
+    let dir = lab.frr_dir(&node.name);
+    let file = |name: String| text(&dir.join(name));
+    let pidfile = dir.join(format!("{name}.pid"));
+    let log = dir.join(format!("{name}.log"));
+    let mut argv = vec![format!("{PROGRAMS}/{name}")];
+    argv.extend(["-d", "-u", "frr", "-g", "frr", "-P", "0"].map(str::to_owned));
+    argv.extend(["--vty_socket".to_owned(), text(&dir)]);
+    argv.extend(["-i".to_owned(), text(&pidfile)]);
+    argv.extend(["-z".to_owned(), file("zserv.api".to_owned())]);
+    argv.extend(["--log".to_owned(), format!("file:{}", text(&log))]);
+    match name {
+        "bfdd" => argv.extend(["--bfdctl".to_owned(), file("bfdd.sock".to_owned())]),
+        "bgpd" => argv.extend(["-p".to_owned(), "179".to_owned()]),
+        _ => {}
+    }
+    Start { node: node.name.clone(), name: name.to_owned(), argv, env: Vec::new(), log, pidfile: Some(pidfile) }
+}
+
+/// `vtysh` of a node, with commands.
+pub(crate) fn vtysh(lab: &Lab, node: &str, commands: &[&str]) -> Tool {
+    let mut vtysh = tool("vtysh").args(["--vty_socket", &text(&lab.frr_dir(node))]);
+    for command in commands {
+        vtysh = vtysh.args(["-c", command]);
+    }
+    vtysh.inside(&lab.namespace(node))
+}

@@ -1,0 +1,95 @@
+//! Namespaces and links of the underlay, the outside host and the nodes.
+//!
+//! In: values. Out: interfaces with addresses, kernel settings, offloads off, and the
+//! packet filter that the userspace datapath needs. The kernel's own copy of what
+//! arrives on a port of OVS is dropped, or it would answer everything a second time.
+
+use anyhow::Result;
+
+use crate::netns;
+use crate::run::tool;
+use crate::state::{Lab, Node};
+use crate::values::mac;
+
+/// Interface of a node that leads to the underlay; a port of br-ex.
+pub(crate) const UPLINK: &str = "eth0";
+/// The underlay's bridge.
+pub(crate) const BRIDGE: &str = "br0";
+
+/// Makes the underlay and the outside host.
+pub(crate) fn up_underlay(lab: &Lab) -> Result<()> {
+    let (underlay, outside) = (lab.namespace("underlay"), lab.namespace("outside"));
+    netns::add(&underlay)?;
+    netns::add(&outside)?;
+    let (api, prefix) = (lab.values.api_address(), lab.values.underlay.prefix_len());
+    batch(
+        &underlay,
+        &format!(
+            "link add {BRIDGE} type bridge forward_delay 0
+             addr add {api}/{prefix} dev {BRIDGE}
+             link set {BRIDGE} up
+             link add up0 type veth peer name {UPLINK} netns {outside}
+             link set up0 master {BRIDGE} up"
+        ),
+    )?;
+    let address = lab.values.outside_address();
+    batch(&outside, &format!("addr add {address}/{prefix} dev {UPLINK}\nlink set {UPLINK} up"))?;
+    no_offload(&underlay, "up0")?;
+    no_offload(&outside, UPLINK)
+}
+
+/// Makes a node's namespace, its kernel settings and its uplink.
+pub(super) fn up(lab: &Lab, node: &Node) -> Result<()> {
+    let (namespace, underlay) = (lab.namespace(&node.name), lab.namespace("underlay"));
+    netns::add(&namespace)?;
+    // The product's SNAT takes its source ports from 32768 upwards.
+    let settings = [
+        "net.ipv4.ip_forward=1",
+        "net.ipv4.conf.all.rp_filter=2",
+        "net.ipv4.conf.default.rp_filter=2",
+        "net.ipv4.ip_local_port_range=10000 29999",
+    ];
+    tool("sysctl").args(["-qw"]).args(settings).inside(&namespace).run()?;
+    let far = underlay_port(node);
+    batch(&namespace, &format!("link add {UPLINK} type veth peer name {far} netns {underlay}"))?;
+    batch(&underlay, &format!("link set {far} master {BRIDGE} up"))?;
+    let mac = mac(lab.address(node));
+    batch(&namespace, &format!("link set {UPLINK} address {mac} up"))?;
+    no_offload(&namespace, UPLINK)?;
+    no_offload(&underlay, &far)?;
+    tool("nft").args(["add table netdev lab"]).inside(&namespace).run()?;
+    drop_ingress(&namespace, UPLINK)
+}
+
+/// Gives br-ex the node's address.
+pub(super) fn address(lab: &Lab, node: &Node) -> Result<()> {
+    let (address, prefix) = (lab.address(node), lab.values.underlay.prefix_len());
+    let namespace = lab.namespace(&node.name);
+    batch(&namespace, &format!("addr add {address}/{prefix} dev br-ex\nlink set br-ex up"))
+}
+
+/// The underlay's end of a node's uplink.
+pub(crate) fn underlay_port(node: &Node) -> String {
+    format!("up{}", node.index)
+}
+
+/// The kernel must not see what arrives on a port of OVS; the hook is behind the one
+/// where OVS reads.
+pub(crate) fn drop_ingress(namespace: &str, device: &str) -> Result<()> {
+    let rule = format!(
+        "add chain netdev lab {device} {{ type filter hook ingress device \"{device}\" priority 0; policy drop; }}"
+    );
+    tool("nft").args([rule]).inside(namespace).run().map(drop)
+}
+
+/// OVS reads raw packets: checksums must be finished and segments must be cut.
+pub(crate) fn no_offload(namespace: &str, device: &str) -> Result<()> {
+    let words = format!("-K {device} tx off rx off tso off gso off gro off");
+    tool("ethtool").words(&words).inside(namespace).run().map(drop)
+}
+
+/// Several `ip` commands in one namespace, the first that fails ends it.
+pub(crate) fn batch(namespace: &str, lines: &str) -> Result<()> {
+    let lines: Vec<&str> = lines.lines().map(str::trim).collect();
+    tool("ip").args(["-n", namespace, "-batch", "-"]).input(lines.join("\n") + "\n").run().map(drop)
+}

@@ -1,0 +1,140 @@
+//! Open vSwitch and OVN of one node, with the userspace datapath.
+//!
+//! In: a namespace with its uplink. Out: three databases, ovs-vswitchd, both bridges
+//! (no flows: `fail_mode=secure`), ovn-northd, ovn-controller. The node is one OVN zone.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::link::UPLINK;
+use crate::process::{self, Start};
+use crate::run::{Tool, tool, until};
+use crate::state::{Lab, Node, text};
+use crate::values::mac;
+
+const OVS_SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
+const NB_SCHEMA: &str = "/usr/share/ovn/ovn-nb.ovsschema";
+const SB_SCHEMA: &str = "/usr/share/ovn/ovn-sb.ovsschema";
+
+/// Starts the configuration database and ovs-vswitchd and makes both bridges.
+pub(super) fn up_switch(lab: &Lab, node: &Node) -> Result<()> {
+    database(lab, node, &Database { name: "conf", schema: OVS_SCHEMA, socket: "db.sock" })?;
+    vsctl(lab, &node.name).words("--no-wait init").run()?;
+    let socket = format!("unix:{}", text(&lab.ovs_dir(&node.name).join("db.sock")));
+    process::start(lab, daemon(lab, node, "ovs-vswitchd", vec![socket]), 0)?;
+    let (address, dir) = (lab.address(node), lab.ovs_dir(&node.name));
+    let ids = format!(
+        "set open . external-ids:system-id={} external-ids:hostname={} \
+         external-ids:ovn-remote=unix:{} external-ids:ovn-encap-type=geneve \
+         external-ids:ovn-encap-ip={address} external-ids:ovn-bridge=br-int \
+         external-ids:ovn-bridge-mappings=physnet:br-ex \
+         external-ids:ovn-bridge-datapath-type=netdev external-ids:ovn-monitor-all=true",
+        chassis(node),
+        node.name,
+        text(&dir.join("ovnsb_db.sock")),
+    );
+    let bridges = format!(
+        "-- add-br br-ex -- set bridge br-ex datapath_type=netdev fail_mode=secure other-config:hwaddr={} \
+         -- add-port br-ex {UPLINK} \
+         -- add-br br-int -- set bridge br-int datapath_type=netdev fail_mode=secure",
+        mac(address)
+    );
+    vsctl(lab, &node.name).words(&ids).words(&bridges).run().map(drop)
+}
+
+/// Starts the OVN daemons.
+pub(super) fn up_ovn(lab: &Lab, node: &Node) -> Result<()> {
+    let dir = lab.ovs_dir(&node.name);
+    let (nb, sb) = (dir.join("ovnnb_db.sock"), dir.join("ovnsb_db.sock"));
+    database(lab, node, &Database { name: "ovnnb", schema: NB_SCHEMA, socket: "ovnnb_db.sock" })?;
+    database(lab, node, &Database { name: "ovnsb", schema: SB_SCHEMA, socket: "ovnsb_db.sock" })?;
+    let dbs = vec![format!("--ovnnb-db=unix:{}", text(&nb)), format!("--ovnsb-db=unix:{}", text(&sb))];
+    process::start(lab, daemon(lab, node, "ovn-northd", dbs), 0)?;
+    let conf = format!("unix:{}", text(&dir.join("db.sock")));
+    process::start(lab, daemon(lab, node, "ovn-controller", vec![conf]), 0).map(drop)
+}
+
+/// What OVN calls this node: a UUID that tells the index.
+pub(crate) fn chassis(node: &Node) -> String {
+    format!("5f0c1ab0-0000-4000-8000-{:012x}", node.index)
+}
+
+/// One of the three databases of a node.
+struct Database<'a> {
+    name: &'a str,
+    schema: &'a str,
+    socket: &'a str,
+}
+
+fn database(lab: &Lab, node: &Node, db: &Database<'_>) -> Result<()> {
+    let dir = lab.ovs_dir(&node.name);
+    let file = text(&dir.join(format!("{}.db", db.name)));
+    tool("ovsdb-tool").args(["create", &file, db.schema]).run()?;
+    let remote = format!("--remote=punix:{}", text(&dir.join(db.socket)));
+    let mut start = daemon(lab, node, "ovsdb-server", vec![file, remote]);
+    start.name = format!("ovsdb-{}", db.name);
+    start.log = lab.node_dir(&node.name).join(format!("ovsdb-{}.log", db.name));
+    let pidfile = dir.join(format!("ovsdb-{}.pid", db.name));
+    let control = dir.join(format!("ovsdb-{}.ctl", db.name));
+    start.argv.retain(|a| !a.starts_with("--pidfile") && !a.starts_with("--log-file"));
+    start.argv.push(format!("--pidfile={}", text(&pidfile)));
+    start.argv.push(format!("--log-file={}", text(&start.log)));
+    start.argv.push(format!("--unixctl={}", text(&control)));
+    start.pidfile = Some(pidfile);
+    process::start(lab, start, 0).map(drop)
+}
+
+fn daemon(lab: &Lab, node: &Node, program: &str, arguments: Vec<String>) -> Start {
+    let dir = lab.ovs_dir(&node.name);
+    let log = lab.node_dir(&node.name).join(format!("{program}.log"));
+    let pidfile = dir.join(format!("{program}.pid"));
+    let mut argv = vec![program.to_owned()];
+    argv.extend(arguments);
+    argv.push(format!("--pidfile={}", text(&pidfile)));
+    argv.push(format!("--log-file={}", text(&log)));
+    argv.extend(["--detach", "--no-chdir", "-vconsole:off"].map(str::to_owned));
+    Start {
+        node: node.name.clone(),
+        name: program.to_owned(),
+        argv,
+        env: environment(&dir),
+        log,
+        pidfile: Some(pidfile),
+    }
+}
+
+fn environment(dir: &Path) -> Vec<(String, String)> {
+    ["OVS_RUNDIR", "OVS_DBDIR", "OVS_LOGDIR", "OVN_RUNDIR", "OVN_DBDIR", "OVN_LOGDIR"]
+        .map(|key| (key.to_owned(), text(dir)))
+        .to_vec()
+}
+
+/// `ovs-vsctl` of a node.
+pub(crate) fn vsctl(lab: &Lab, node: &str) -> Tool {
+    let socket = text(&lab.ovs_dir(node).join("db.sock"));
+    tool("ovs-vsctl").args([format!("--db=unix:{socket}"), "--timeout=20".to_owned()])
+}
+
+/// `ovn-nbctl` of a node.
+pub(crate) fn nbctl(lab: &Lab, node: &str) -> Tool {
+    let socket = text(&lab.ovs_dir(node).join("ovnnb_db.sock"));
+    tool("ovn-nbctl").args([format!("--db=unix:{socket}"), "--timeout=20".to_owned()])
+}
+
+/// `ovs-ofctl` of a node's outer bridge: a command and what follows the bridge's name.
+pub(crate) fn br_ex(lab: &Lab, node: &str, command: &str) -> Tool {
+    let bridge = text(&lab.ovs_dir(node).join("br-ex.mgmt"));
+    tool("ovs-ofctl").args(["-O", "OpenFlow15", "--timeout=5", command, &format!("unix:{bridge}")])
+}
+
+/// Waits until OVS gave an interface its number.
+pub(crate) fn wait_port(lab: &Lab, node: &str, interface: &str) -> bool {
+    let wait = Duration::from_millis(20);
+    let found = until(Duration::from_secs(5), wait, || {
+        let number = vsctl(lab, node).args(["get", "interface", interface, "ofport"]).run().ok()?;
+        number.trim().parse::<i64>().ok().filter(|n| *n > 0)
+    });
+    found.is_some()
+}

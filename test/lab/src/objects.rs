@@ -1,0 +1,159 @@
+//! What an admin and a kubelet put into the API: manifests, accounts' tokens, Nodes.
+//!
+//! In: a running API server. Out: CRDs and roles installed, kubeconfig files for our
+//! daemons, Node objects. No object that is the product's to write is written here.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use ipnet::Ipv4Net;
+use serde_json::{Value, json};
+
+use crate::apiserver::{ACCOUNTS, Login, get, kubeconfig, kubectl};
+use crate::run::{each, until};
+use crate::state::{Lab, Node, text};
+
+/// Service accounts that the manifests bring.
+const USERS: [&str; 4] = ["cluster-manager", "node-agent", "frr-agent", "noverlay-view"];
+/// Where a node's part of the cluster subnet stands.
+const SUBNETS: &str = "k8s.ovn.org/node-subnets";
+
+/// Installs the manifests and writes a kubeconfig file for each account.
+pub(crate) fn install(lab: &Lab) -> Result<()> {
+    let folder = &lab.places.manifests;
+    if !folder.join("kustomization.yaml").exists() {
+        bail!(
+            "{} has no kustomization.yaml: the lab needs the manifests with CRDs, namespaces and roles",
+            folder.display()
+        );
+    }
+    let apply = || kubectl(lab).args(["apply", "--server-side", "-k", &text(folder)]).run();
+    // Objects of a kind that is installed in the same breath are refused at first.
+    let mut last = String::new();
+    let done = until(Duration::from_secs(20), Duration::from_millis(300), || match apply() {
+        Ok(_) => Some(()),
+        Err(error) => {
+            last = format!("{error:#}");
+            None
+        }
+    });
+    done.with_context(|| format!("installing {}: {last}", folder.display()))?;
+    for result in each(&USERS, |user| {
+        let token = kubectl(lab)
+            .args(["create", "token", user, "--duration=24h", "-n", ACCOUNTS])
+            .run()
+            .with_context(|| format!("service account {user} of the manifests"))?;
+        kubeconfig(lab, user, &Login::Token(token.trim().to_owned()))
+    }) {
+        result?;
+    }
+    Ok(())
+}
+
+/// The kubeconfig file of an account.
+pub(crate) fn kubeconfig_of(lab: &Lab, user: &str) -> PathBuf {
+    lab.node_dir("underlay").join(format!("{user}.kubeconfig"))
+}
+
+/// Registers nodes as their kubelets would.
+pub(crate) fn create_nodes(lab: &Lab, nodes: &[Node]) -> Result<()> {
+    let items: Vec<Value> = nodes.iter().map(|node| object(lab, node)).collect();
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
+    kubectl(lab).args(["create", "-f", "-"]).input(list.to_string()).run()?;
+    Ok(())
+}
+
+fn object(lab: &Lab, node: &Node) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": node.name, "labels": {
+            "kubernetes.io/hostname": node.name, "kubernetes.io/os": "linux",
+        }},
+        "status": {
+            "addresses": [
+                {"type": "InternalIP", "address": lab.address(node).to_string()},
+                {"type": "Hostname", "address": node.name},
+            ],
+            "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady",
+                "message": "the lab plays the kubelet"}],
+        },
+    })
+}
+
+/// Takes a node out of the API.
+pub(crate) fn delete_node(lab: &Lab, name: &str) -> Result<()> {
+    kubectl(lab).args(["delete", "node", name, "--wait=false"]).run().map(drop)
+}
+
+/// The subnet that each node got, by node name; nodes without one are not in it.
+pub(crate) fn subnets(lab: &Lab) -> Result<BTreeMap<String, Ipv4Net>> {
+    let nodes = get(lab, "/api/v1/nodes")?;
+    let mut found = BTreeMap::new();
+    for node in items(&nodes) {
+        let name = node.pointer("/metadata/name").and_then(Value::as_str);
+        let annotations = node.pointer("/metadata/annotations");
+        let annotation = annotations.and_then(|a| a.get(SUBNETS)).and_then(Value::as_str);
+        if let (Some(name), Some(subnet)) = (name, annotation.and_then(first_subnet)) {
+            found.insert(name.to_owned(), subnet);
+        }
+    }
+    Ok(found)
+}
+
+/// `{"default": ["10.128.0.0/24"]}` or `{"default": "10.128.0.0/24"}`.
+fn first_subnet(annotation: &str) -> Option<Ipv4Net> {
+    let networks: Value = serde_json::from_str(annotation).ok()?;
+    let default = networks.get("default")?;
+    let list = match default.as_array() {
+        Some(list) => list.iter().collect(),
+        None => vec![default],
+    };
+    list.iter().find_map(|entry| entry.as_str()?.parse().ok())
+}
+
+/// The objects of a list.
+pub(crate) fn items(list: &Value) -> &[Value] {
+    list.get("items").and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// The FRRNodeState of each node: success, or what it says instead.
+pub(crate) fn frr_node_states(lab: &Lab) -> Result<BTreeMap<String, String>> {
+    let list = get(lab, "/apis/frrk8s.metallb.io/v1beta1/frrnodestates")?;
+    let mut found = BTreeMap::new();
+    for state in items(&list) {
+        let word = |key: &str| {
+            let value = state.pointer(&format!("/status/{key}")).and_then(Value::as_str);
+            value.unwrap_or("(nothing)").to_owned()
+        };
+        let Some(name) = state.pointer("/metadata/name").and_then(Value::as_str) else { continue };
+        let (conversion, reload) = (word("lastConversionResult"), word("lastReloadResult"));
+        let all = if conversion == "success" && reload == "success" {
+            conversion
+        } else {
+            format!("conversion: {conversion}, reload: {reload}")
+        };
+        found.insert(name.to_owned(), all);
+    }
+    Ok(found)
+}
+
+/// Does an FRRConfiguration that names this node give it this neighbor?
+pub(crate) fn frr_configured(lab: &Lab, node: &str, neighbor: &str) -> Result<bool> {
+    let list = get(lab, "/apis/frrk8s.metallb.io/v1beta1/frrconfigurations")?;
+    let name = Value::String(node.to_owned());
+    let neighbor = Value::String(neighbor.to_owned());
+    Ok(items(&list).iter().any(|object| {
+        let part = |path: &str| object.pointer(path).unwrap_or(&Value::Null);
+        holds(part("/spec/nodeSelector"), &name) && holds(part("/spec/bgp"), &neighbor)
+    }))
+}
+
+fn holds(value: &Value, wanted: &Value) -> bool {
+    match value {
+        Value::Array(list) => list.iter().any(|entry| holds(entry, wanted)),
+        Value::Object(map) => map.values().any(|entry| holds(entry, wanted)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value == wanted,
+    }
+}

@@ -1,0 +1,62 @@
+//! The lab as CNI: one pod per node.
+//!
+//! In: a node's subnet from its annotation, and the product's switch in the node's
+//! Northbound DB. Out: the pod's switch port row, its namespace and its interface.
+//! The row comes first, as a CNI would do it; other rows are the product's.
+
+use anyhow::{Context, Result, bail};
+use ipnet::Ipv4Net;
+
+use crate::netns;
+use crate::node::link::{batch, drop_ingress, no_offload};
+use crate::node::ovs::{nbctl, vsctl, wait_port};
+use crate::state::{Lab, Node, Pod};
+use crate::values::mac;
+
+/// The node's end of the pod's interface.
+const VETH: &str = "veth-pod";
+
+/// Name of a node's pod in OVN: namespace and name.
+pub(crate) fn port_name(node: &str) -> String {
+    format!("default_pod-{node}")
+}
+
+/// Has the product made the node's switch?
+pub(crate) fn has_switch(lab: &Lab, node: &str) -> bool {
+    let found = nbctl(lab, node).args(["--bare", "--columns=name", "find", "logical_switch", &format!("name={node}")]);
+    found.run().is_ok_and(|name| name.trim() == node)
+}
+
+/// Attaches the pod of a node.
+pub(crate) fn attach(lab: &Lab, node: &Node, subnet: Ipv4Net) -> Result<()> {
+    let pod = Pod::of(subnet);
+    let (port, address) = (port_name(&node.name), pod.address);
+    let mac = mac(address);
+    let row = format!("{mac} {address}");
+    nbctl(lab, &node.name)
+        .args(["lsp-add", &node.name, &port])
+        .args(["--", "lsp-set-addresses", &port, &row])
+        .args(["--", "lsp-set-port-security", &port, &row])
+        .run()
+        .with_context(|| format!("switch port of the pod on {}", node.name))?;
+    let (namespace, inner) = (lab.namespace(&node.name), lab.pod_namespace(&node.name));
+    netns::add(&inner)?;
+    batch(&namespace, &format!("link add {VETH} mtu 1500 type veth peer name eth0 netns {inner} address {mac} mtu 1500"))?;
+    batch(&namespace, &format!("link set {VETH} up"))?;
+    let (prefix, gateway) = (subnet.prefix_len(), pod.gateway());
+    batch(
+        &inner,
+        &format!("addr add {address}/{prefix} dev eth0\nlink set eth0 up\nroute add default via {gateway}"),
+    )?;
+    no_offload(&namespace, VETH)?;
+    no_offload(&inner, "eth0")?;
+    drop_ingress(&namespace, VETH)?;
+    vsctl(lab, &node.name)
+        .args(["add-port", "br-int", VETH, "--", "set", "interface", VETH])
+        .args([format!("external-ids:iface-id={port}")])
+        .run()?;
+    if !wait_port(lab, &node.name, VETH) {
+        bail!("the pod's interface on {} got no port number from ovs-vswitchd", node.name);
+    }
+    lab.save_pod(&node.name, &pod)
+}

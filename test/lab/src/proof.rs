@@ -1,0 +1,146 @@
+//! The proof: eight lines, each of which holds or says where it stops.
+//!
+//! In: a running lab. Out: a line of output per line of the proof, with its time; for
+//! one that fails what was expected, what was seen, and at which layer the path from
+//! object to packet is broken. Everything is read with foreign tools.
+
+mod bulk;
+mod capture;
+mod diagnose;
+mod echo;
+mod join;
+mod paths;
+mod pings;
+mod quiet;
+mod rows;
+mod withdraw;
+
+use std::fmt;
+
+use anyhow::Result;
+
+use crate::run::now;
+use crate::state::Lab;
+use crate::supervisor;
+
+/// Where a path from object to packet is broken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Layer {
+    /// An API object is missing or wrong.
+    Object,
+    /// FRR has not what the objects say.
+    Frr,
+    /// The kernel has not what FRR has.
+    Kernel,
+    /// OVN has not what the kernel has.
+    Ovn,
+    /// All of these are right, but packets are not.
+    Packets,
+    /// The lab itself could not look.
+    Lab,
+}
+
+impl fmt::Display for Layer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Object => "object",
+            Self::Frr => "FRR",
+            Self::Kernel => "kernel",
+            Self::Ovn => "OVN",
+            Self::Packets => "packets",
+            Self::Lab => "lab",
+        })
+    }
+}
+
+/// Why a line does not hold.
+#[derive(Debug, Clone)]
+struct Failure {
+    layer: Layer,
+    expected: String,
+    seen: String,
+}
+
+impl Failure {
+    fn new(layer: Layer, expected: impl Into<String>, seen: impl Into<String>) -> Self {
+        Self { layer, expected: expected.into(), seen: seen.into() }
+    }
+}
+
+/// What a line gives: a remark (numbers, times), or why it does not hold.
+type Verdict = std::result::Result<String, Failure>;
+
+/// What the lines share.
+struct World<'a> {
+    lab: &'a mut Lab,
+    /// Lines 1 and 2 look at the same pings.
+    pings: Option<pings::Pings>,
+    /// Length of line 7's quiet time in seconds.
+    quiet: u64,
+}
+
+/// A line's number, what it claims, and how it is checked.
+type Line = (u8, &'static str, fn(&mut World<'_>) -> Result<Verdict>);
+
+const LINES: [Line; 8] = [
+    (1, "every pod pings every other pod and is seen with its own address", pings::every_pair),
+    (2, "the underlay carries these packets as they are, and no Geneve", pings::underlay),
+    (3, "every other path shows the right source address", paths::table),
+    (4, "10 MB of TCP arrive whole, each way", bulk::whole),
+    (5, "OVN has one route per remote subnet, no transit switch, and the exempting SNAT row", rows::right),
+    (6, "a further node joins, reaches all pods, leaves, and is gone everywhere", join::and_leave),
+    (7, "no node is its own neighbor, FRR took its configuration, and nobody writes", quiet::time),
+    (8, "a withdrawn subnet is unreachable within 2 s, and back as it was", withdraw::and_restore),
+];
+
+/// Checks the lines (all, where `only` is empty); `true` when every one holds.
+pub(crate) fn prove(lab: &mut Lab, only: &[u8], quiet: u64) -> Result<bool> {
+    let start = now();
+    let name = lab.name.clone();
+    let mut world = World { lab, pings: None, quiet };
+    let (mut held, mut failed) = (0, 0);
+    for (number, claim, check) in LINES {
+        if !only.is_empty() && !only.contains(&number) {
+            continue;
+        }
+        let begin = now();
+        let verdict = check(&mut world).unwrap_or_else(|error| {
+            Err(Failure::new(Layer::Lab, "the line can be checked", format!("{error:#}")))
+        });
+        let seconds = begin.elapsed().as_secs_f64();
+        match verdict {
+            Ok(remark) => {
+                held += 1;
+                println!("line {number}  ok    {seconds:5.1} s  {claim} ({remark})");
+            }
+            Err(failure) => {
+                failed += 1;
+                println!("line {number}  FAIL  {seconds:5.1} s  {claim}");
+                print_failure(&failure);
+            }
+        }
+    }
+    let deaths = supervisor::deaths(&name);
+    if !deaths.is_empty() {
+        failed += 1;
+        println!("deaths  FAIL  daemons that died since the lab came up:\n{deaths}");
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    println!("proof: {held} ok, {failed} failed, {seconds:.1} s");
+    Ok(failed == 0)
+}
+
+fn print_failure(failure: &Failure) {
+    println!("        expected: {}", failure.expected);
+    println!("        seen:     {}", failure.seen);
+    println!("        layer:    {}", failure.layer);
+}
+
+/// Several complaints as one text: the first few, and how many more.
+fn listed(complaints: &[String]) -> String {
+    let mut text = complaints.iter().take(4).cloned().collect::<Vec<_>>().join("; ");
+    if complaints.len() > 4 {
+        text.push_str(&format!("; and {} more", complaints.len() - 4));
+    }
+    text
+}

@@ -1,0 +1,126 @@
+//! Line 4: much data arrives whole.
+//!
+//! In: pods, hosts and the outside host. Out: whether 10 MB each way over TCP have the
+//! digest they were sent with. Small packets would pass where unfinished checksums or
+//! cut segments lose large ones.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use sha2::{Digest, Sha256};
+
+use super::{Failure, Layer, Verdict, World, diagnose, listed};
+use crate::netns::inside;
+use crate::reach::attached;
+use crate::run::now;
+
+const PORT: u16 = 7008;
+const BYTES: usize = 10_000_000;
+const PATIENCE: Duration = Duration::from_secs(10);
+/// With more nodes than this, only neighbours in the list exchange data.
+const ALL_PAIRS: usize = 4;
+
+/// Line 4.
+pub(super) fn whole(world: &mut World<'_>) -> Result<Verdict> {
+    let lab = &*world.lab;
+    let pods = attached(lab);
+    serve(&lab.namespace("outside"))?;
+    pods.iter().try_for_each(|(node, _)| serve(&lab.pod_namespace(&node.name)))?;
+    let payload = payload();
+    let (mut complaints, mut done, mut broken) = (Vec::new(), 0, None);
+    let start = now();
+    for (i, (from, _)) in pods.iter().enumerate() {
+        let (host, inner) = (lab.namespace(&from.name), lab.pod_namespace(&from.name));
+        let mut targets = vec![(format!("pod on {} and outside", from.name), &inner, lab.values.outside_address())];
+        for (j, (to, pod)) in pods.iter().enumerate() {
+            let next = j == (i + 1) % pods.len();
+            if i != j && (next || (i < j && pods.len() <= ALL_PAIRS)) {
+                targets.push((format!("pods on {} and {}", from.name, to.name), &inner, pod.address));
+            }
+            if i != j && next {
+                targets.push((format!("{} and pod on {}", from.name, to.name), &host, pod.address));
+            }
+        }
+        for (name, namespace, to) in targets {
+            done += 1;
+            if let Err(error) = exchange(namespace, to, &payload) {
+                complaints.push(format!("{name}: {error:#}"));
+                broken = broken.or(Some(i));
+            }
+        }
+    }
+    if complaints.is_empty() && done > 0 {
+        // Two ways, eight bits, a million: 16/10^6.
+        let megabits = f64::from(done) * 20.0 * 8.0 / start.elapsed().as_secs_f64();
+        return Ok(Ok(format!("{done} exchanges, {megabits:.0} Mbit/s")));
+    }
+    let pair = broken.and_then(|i| Some((pods.get(i)?, pods.get((i + 1) % pods.len())?)));
+    let (layer, why) = match pair {
+        Some(((from, _), (to, _))) => diagnose::pods(lab, from, to),
+        None => (Layer::Packets, String::new()),
+    };
+    let expected = format!("{BYTES} bytes each way with equal digests");
+    Ok(Err(Failure::new(layer, expected, format!("{}; {why}", listed(&complaints)))))
+}
+
+/// Bytes without a pattern that could hide an exchange of two packets.
+fn payload() -> Vec<u8> {
+    let mut state: u32 = 0x2545_f491;
+    let next = || {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        state.to_le_bytes()
+    };
+    std::iter::repeat_with(next).flatten().take(BYTES).collect()
+}
+
+/// A server that answers with the digest of what it got, and then sends it back.
+fn serve(namespace: &str) -> Result<()> {
+    let listener = inside(namespace, || Ok(TcpListener::bind((Ipv4Addr::UNSPECIFIED, PORT))?));
+    let listener = listener.with_context(|| format!("listening in {namespace}"))?;
+    std::thread::spawn(move || {
+        while let Ok((stream, _)) = listener.accept() {
+            // The client notices what goes wrong here.
+            std::thread::spawn(move || drop(answer(stream)));
+        }
+    });
+    Ok(())
+}
+
+fn answer(mut stream: TcpStream) -> Result<()> {
+    limits(&stream)?;
+    let mut got = Vec::new();
+    stream.read_to_end(&mut got)?;
+    stream.write_all(&Sha256::digest(&got))?;
+    stream.write_all(&got)?;
+    Ok(())
+}
+
+fn exchange(namespace: &str, to: Ipv4Addr, payload: &[u8]) -> Result<()> {
+    let mut stream = inside(namespace, || {
+        Ok(TcpStream::connect_timeout(&SocketAddr::from((to, PORT)), Duration::from_secs(2))?)
+    })?;
+    limits(&stream)?;
+    stream.write_all(payload)?;
+    stream.shutdown(Shutdown::Write)?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer)?;
+    let (digest, back) = answer.split_at_checked(32).context("the answer is short")?;
+    let sent = Sha256::digest(payload);
+    if digest != sent.as_slice() {
+        bail!("other bytes arrived than were sent");
+    }
+    if Sha256::digest(back) != sent {
+        bail!("other bytes came back than were sent ({} of {BYTES})", back.len());
+    }
+    Ok(())
+}
+
+fn limits(stream: &TcpStream) -> Result<()> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    Ok(())
+}

@@ -1,0 +1,144 @@
+//! At which layer does a path stop?
+//!
+//! In: two nodes whose pods do not reach each other as they should. Out: the first
+//! layer, from object to packet, that has not what it must have, and what that is.
+
+use anyhow::Result;
+
+use super::Layer;
+use crate::look::{frr_routes, gateway_router, imported, kernel_routes, members, router_rows, rows, sessions, word};
+use crate::node::ovs::br_ex;
+use crate::objects::{frr_configured, subnets};
+use crate::pods::has_switch;
+use crate::run::tool;
+use crate::state::{Lab, Node, Pod};
+
+/// A layer and what is wrong with it.
+pub(super) type Finding = (Layer, String);
+
+/// Why a node has no pod.
+pub(super) fn missing_pod(lab: &Lab, node: &Node) -> Finding {
+    match subnets(lab) {
+        Err(error) => (Layer::Object, format!("the API server does not answer: {error:#}")),
+        Ok(found) if !found.contains_key(&node.name) => {
+            (Layer::Object, format!("node {} has no annotation k8s.ovn.org/node-subnets", node.name))
+        }
+        Ok(_) if !has_switch(lab, &node.name) => {
+            (Layer::Ovn, format!("the Northbound DB of {0} has no switch {0}", node.name))
+        }
+        Ok(_) => (Layer::Lab, format!("the lab has not attached the pod of {}", node.name)),
+    }
+}
+
+/// Why packets between two pods are lost or changed, in either direction.
+pub(super) fn pods(lab: &Lab, from: &Node, to: &Node) -> Finding {
+    let found = one_way(lab, from, to).and_then(|first| match first {
+        Some(finding) => Ok(Some(finding)),
+        None => one_way(lab, to, from),
+    });
+    match found {
+        Ok(Some(finding)) => finding,
+        Ok(None) => (Layer::Packets, "objects, FRR, kernel, OVN and bridge have what they must have".to_owned()),
+        Err(error) => (Layer::Lab, format!("looking for the reason failed: {error:#}")),
+    }
+}
+
+fn one_way(lab: &Lab, from: &Node, to: &Node) -> Result<Option<Finding>> {
+    let (Some(near), Some(far)) = (lab.pod(&from.name), lab.pod(&to.name)) else {
+        return Ok(None);
+    };
+    if let Some(finding) = route(lab, from, to)? {
+        return Ok(Some(finding));
+    }
+    if let Some(seen) = exemption(lab, from)? {
+        return Ok(Some((Layer::Ovn, seen)));
+    }
+    let out = format!("nw_src={}", near.subnet);
+    if let Some(seen) = flow(lab, from, &out, "lets its pods' packets out")? {
+        return Ok(Some((Layer::Packets, seen)));
+    }
+    let inward = format!("nw_dst={}", far.subnet);
+    Ok(flow(lab, to, &inward, "takes packets for its pods in")?.map(|seen| (Layer::Packets, seen)))
+}
+
+/// Where the route from one node to another's subnet is missing; `None` where every
+/// layer has it.
+pub(super) fn route(lab: &Lab, from: &Node, to: &Node) -> Result<Option<Finding>> {
+    let (Some(pod), address) = (lab.pod(&to.name), lab.address(to)) else {
+        return Ok(Some(missing_pod(lab, to)));
+    };
+    let (near, far) = (&from.name, &to.name);
+    let subnet = pod.subnet;
+    let neighbor = address.to_string();
+    if !frr_configured(lab, near, &neighbor)? {
+        let seen = format!("no FRRConfiguration gives {near} the neighbor {neighbor} ({far})");
+        return Ok(Some((Layer::Object, seen)));
+    }
+    match sessions(lab, near)?.get(&neighbor) {
+        None => return Ok(Some((Layer::Frr, format!("bgpd of {near} has no neighbor {neighbor} ({far})")))),
+        Some(session) if session.state != "Established" => {
+            let seen = format!("session of {near} with {neighbor} ({far}) is {}", session.state);
+            return Ok(Some((Layer::Frr, seen)));
+        }
+        Some(_) => {}
+    }
+    if !frr_routes(lab, near)?.contains(&(subnet, address)) {
+        return Ok(Some((Layer::Frr, format!("bgpd of {near} has not learned {subnet} from {neighbor}"))));
+    }
+    if !kernel_routes(lab, near)?.contains(&(subnet, address)) {
+        return Ok(Some((Layer::Kernel, format!("main table of {near} has no route {subnet} via {neighbor}"))));
+    }
+    if !imported(lab, near)?.contains(&(subnet, address)) {
+        let router = gateway_router(near);
+        return Ok(Some((Layer::Ovn, format!("{router} has no imported route {subnet} via {neighbor}"))));
+    }
+    Ok(None)
+}
+
+/// What is wrong with a node's SNAT row; `None` where pods are exempt from it.
+pub(super) fn exemption(lab: &Lab, node: &Node) -> Result<Option<String>> {
+    let router = gateway_router(&node.name);
+    let cluster = lab.values.cluster_subnet.to_string();
+    let all = router_rows(lab, &node.name, &router, "nat", "nat")?;
+    let mut ours = all.iter().filter(|row| word(row, "logical_ip") == cluster && word(row, "type") == "snat");
+    let (Some(row), None) = (ours.next(), ours.next()) else {
+        return Ok(Some(format!("{router} has not exactly one SNAT row for {cluster}")));
+    };
+    let external = word(row, "external_ip");
+    if external != lab.address(node).to_string() {
+        return Ok(Some(format!("the SNAT row of {router} translates to {external:?}")));
+    }
+    let exempt = members(row, "exempted_ext_ips");
+    let sets = rows(lab, &node.name, "address_set", &[])?;
+    let set = sets.iter().find(|set| exempt.contains(&word(set, "_uuid")));
+    let Some(set) = set else {
+        return Ok(Some(format!("the SNAT row of {router} has no exempted_ext_ips")));
+    };
+    let addresses = members(set, "addresses");
+    let covered = addresses.contains(&cluster);
+    Ok((!covered).then(|| format!("the exemption set of {router} lacks {cluster}: it holds {addresses:?}")))
+}
+
+/// Does a flow of br-ex match this? `what` says what such a flow does.
+fn flow(lab: &Lab, node: &Node, wanted: &str, what: &str) -> Result<Option<String>> {
+    let shown = br_ex(lab, &node.name, "dump-flows").run()?;
+    let there = shown.lines().any(|line| {
+        let (matches, actions) = line.split_once(" actions=").unwrap_or((line, ""));
+        matches.split([',', ' ']).any(|part| part == wanted) && actions != "drop"
+    });
+    Ok((!there).then(|| format!("br-ex of {} has no flow that {what} ({wanted})", node.name)))
+}
+
+/// Why a host does not reach pods; `None` where its rule and its table are right.
+pub(super) fn host_way(lab: &Lab, node: &Node, pod: &Pod) -> Result<Option<String>> {
+    let namespace = lab.namespace(&node.name);
+    let (cluster, gateway) = (lab.values.cluster_subnet, pod.gateway());
+    let rules = tool("ip").args(["-n", &namespace, "rule", "show", "pref", "31"]).run()?;
+    if !rules.contains(&cluster.to_string()) || !rules.contains("lookup 7") {
+        return Ok(Some(format!("{}: no ip rule 31 for {cluster}", node.name)));
+    }
+    let table = tool("ip").args(["-n", &namespace, "route", "show", "table", "7"]).run()?;
+    let wanted = format!("{cluster} via {gateway} dev ovn-k8s-mp0");
+    let there = table.lines().any(|line| line.starts_with(&wanted));
+    Ok((!there).then(|| format!("{}: table 7 has no `{wanted}`", node.name)))
+}

@@ -1,0 +1,90 @@
+//! Servers and clients in namespaces, to see which source address arrives.
+//!
+//! In: a namespace. Out: a server there that answers each TCP connection and each UDP
+//! packet with the address it came from, and clients that ask it. Sockets stay in the
+//! namespace they were made in, so one process plays all hosts.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use crate::netns::inside;
+
+/// Where the servers listen, with TCP and UDP.
+pub(super) const PORT: u16 = 7007;
+/// Where nobody listens.
+const CLOSED: u16 = 7099;
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Starts a server in a namespace; it ends with this process. It is bound to its
+/// address: a host would answer from another one that lies nearer to the client.
+pub(super) fn serve(namespace: &str, address: Ipv4Addr) -> Result<()> {
+    let at = (address, PORT);
+    let sockets = inside(namespace, || Ok((TcpListener::bind(at)?, UdpSocket::bind(at)?)));
+    let (tcp, udp) = sockets.with_context(|| format!("listening in {namespace}"))?;
+    std::thread::spawn(move || {
+        while let Ok((mut stream, peer)) = tcp.accept() {
+            // A client that went away is the client's loss.
+            drop(stream.write_all(peer.to_string().as_bytes()));
+        }
+    });
+    std::thread::spawn(move || {
+        let mut buffer = [0; 64];
+        while let Ok((_, peer)) = udp.recv_from(&mut buffer) {
+            drop(udp.send_to(peer.to_string().as_bytes(), peer));
+        }
+    });
+    Ok(())
+}
+
+/// The address that the server at `to` sees of a TCP client in this namespace.
+pub(super) fn tcp(namespace: &str, to: Ipv4Addr) -> Result<SocketAddrV4> {
+    inside(namespace, || {
+        let mut stream = TcpStream::connect_timeout(&SocketAddr::from((to, PORT)), PATIENCE)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer.parse()?)
+    })
+}
+
+/// The same with UDP; asks three times, because UDP may lose.
+pub(super) fn udp(namespace: &str, to: Ipv4Addr) -> Result<SocketAddrV4> {
+    inside(namespace, || {
+        let socket = asking(to, PORT)?;
+        let mut buffer = [0; 64];
+        for _ in 0..3 {
+            socket.send(b"?")?;
+            if let Ok(length) = socket.recv(&mut buffer) {
+                let answer = buffer.get(..length).unwrap_or_default();
+                return Ok(std::str::from_utf8(answer)?.parse()?);
+            }
+        }
+        bail!("no answer to 3 packets")
+    })
+}
+
+/// Does a UDP packet to a closed port bring back the ICMP message?
+pub(super) fn refused(namespace: &str, to: Ipv4Addr) -> Result<()> {
+    inside(namespace, || {
+        let socket = asking(to, CLOSED)?;
+        let mut buffer = [0; 64];
+        // Hosts send such messages at a limited rate.
+        for _ in 0..3 {
+            let sent = socket.send(b"?").and_then(|_| socket.recv(&mut buffer));
+            if sent.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused) {
+                return Ok(());
+            }
+        }
+        bail!("no ICMP message about the closed port")
+    })
+}
+
+fn asking(to: Ipv4Addr, port: u16) -> Result<UdpSocket> {
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+    socket.connect((to, port))?;
+    socket.set_read_timeout(Some(Duration::from_millis(700)))?;
+    Ok(socket)
+}

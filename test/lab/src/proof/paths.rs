@@ -1,0 +1,133 @@
+//! Line 3: which source address each path shows.
+//!
+//! In: pods, nodes and the outside host. Out: whether each receiver sees the address
+//! that it must see (pods: their own, or the node's where it leaves the cluster;
+//! hosts: their own, or the management port's on the way to pods).
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+use anyhow::Result;
+
+use super::{Failure, Layer, Verdict, World, diagnose, echo, listed};
+use crate::reach::{Attached, attached};
+use crate::run::each;
+use crate::state::Lab;
+use crate::values::SNAT_PORTS;
+
+/// One path: who asks whom, and what must be seen.
+struct Path {
+    /// For people.
+    name: String,
+    /// Where the client is.
+    from: String,
+    /// Where the server is.
+    to: Ipv4Addr,
+    /// The source address that the server must see.
+    source: Ipv4Addr,
+    /// Is the source port one of the SNAT row's?
+    translated: bool,
+    /// Does it begin at a host and end at a pod?
+    host_to_pod: bool,
+}
+
+/// Line 3.
+pub(super) fn table(world: &mut World<'_>) -> Result<Verdict> {
+    let lab = &*world.lab;
+    let pods = attached(lab);
+    echo::serve(&lab.namespace("outside"), lab.values.outside_address())?;
+    for (node, pod) in &pods {
+        echo::serve(&lab.namespace(&node.name), lab.address(node))?;
+        echo::serve(&lab.pod_namespace(&node.name), pod.address)?;
+    }
+    let checked: Vec<(usize, Vec<(bool, String)>)> = each(&pods, |from| {
+        let paths = of_node(lab, &pods, from);
+        (paths.len(), paths.iter().flat_map(complaints).collect())
+    });
+    let count: usize = checked.iter().map(|(paths, _)| paths).sum();
+    let all: Vec<(bool, String)> = checked.into_iter().flat_map(|(_, complaints)| complaints).collect();
+    if all.is_empty() && count > 0 {
+        return Ok(Ok(format!("{count} paths, each with TCP, UDP and a closed port")));
+    }
+    let texts: Vec<String> = all.iter().map(|(_, text)| text.clone()).collect();
+    let host_to_pod = all.iter().any(|(host_to_pod, _)| *host_to_pod);
+    let (layer, why) = layer(lab, &pods, host_to_pod)?;
+    let expected = "on every path the source address of the table, TCP and UDP, and ICMP from closed ports";
+    Ok(Err(Failure::new(layer, expected, format!("{}; {why}", listed(&texts)))))
+}
+
+/// All paths that begin on a node, and those from outside to it.
+fn of_node(lab: &Lab, pods: &[Attached], (node, pod): &Attached) -> Vec<Path> {
+    let (host, inner) = (lab.namespace(&node.name), lab.pod_namespace(&node.name));
+    let (address, outside) = (lab.address(node), lab.values.outside_address());
+    let name = &node.name;
+    let path = |name: String, from: &str, to, source| Path {
+        name,
+        from: from.to_owned(),
+        to,
+        source,
+        translated: false,
+        host_to_pod: false,
+    };
+    let mut paths = vec![
+        Path { translated: true, ..path(format!("pod on {name} -> outside"), &inner, outside, address) },
+        path(format!("pod on {name} -> own node"), &inner, address, pod.address),
+        Path { host_to_pod: true, ..path(format!("{name} -> own pod"), &host, pod.address, pod.management()) },
+        path(format!("{name} -> outside"), &host, outside, address),
+        path(format!("outside -> {name}"), &lab.namespace("outside"), address, outside),
+    ];
+    for (other, far) in pods.iter().filter(|(other, _)| other != node) {
+        let (there, remote) = (lab.address(other), &other.name);
+        paths.extend([
+            path(format!("pod on {name} -> pod on {remote}"), &inner, far.address, pod.address),
+            Path { translated: true, ..path(format!("pod on {name} -> {remote}"), &inner, there, address) },
+            Path { host_to_pod: true, ..path(format!("{name} -> pod on {remote}"), &host, far.address, pod.management()) },
+            path(format!("{name} -> {remote}"), &host, there, address),
+        ]);
+    }
+    paths
+}
+
+/// What is wrong with a path; the flag tells a host's way to a pod.
+fn complaints(path: &Path) -> Vec<(bool, String)> {
+    let Path { name, from, to, .. } = path;
+    let seen = [("TCP", echo::tcp(from, *to)), ("UDP", echo::udp(from, *to))];
+    let mut texts: Vec<String> =
+        seen.into_iter().filter_map(|(protocol, seen)| wrong(path, protocol, seen)).collect();
+    if let Err(error) = echo::refused(from, *to) {
+        texts.push(format!("{name}: {error:#}"));
+    }
+    texts.into_iter().map(|text| (path.host_to_pod, text)).collect()
+}
+
+fn wrong(path: &Path, protocol: &str, seen: Result<SocketAddrV4>) -> Option<String> {
+    let name = &path.name;
+    match seen {
+        Err(error) => Some(format!("{name} ({protocol}): {error:#}")),
+        Ok(seen) if *seen.ip() != path.source => {
+            Some(format!("{name} ({protocol}): {} is seen instead of {}", seen.ip(), path.source))
+        }
+        Ok(seen) if path.translated && !SNAT_PORTS.contains(&seen.port()) => {
+            Some(format!("{name} ({protocol}): source port {} is not one of the SNAT row's", seen.port()))
+        }
+        Ok(_) => None,
+    }
+}
+
+fn layer(lab: &Lab, pods: &[Attached], host_to_pod: bool) -> Result<diagnose::Finding> {
+    for (node, pod) in pods {
+        if host_to_pod && let Some(seen) = diagnose::host_way(lab, node, pod)? {
+            return Ok((Layer::Kernel, seen));
+        }
+        if let Some(seen) = diagnose::exemption(lab, node)? {
+            return Ok((Layer::Ovn, seen));
+        }
+    }
+    for (from, _) in pods {
+        for (to, _) in pods.iter().filter(|(to, _)| to != from) {
+            if let Some(finding) = diagnose::route(lab, from, to)? {
+                return Ok(finding);
+            }
+        }
+    }
+    Ok((Layer::Packets, "rules, routes and SNAT rows are as they must be".to_owned()))
+}

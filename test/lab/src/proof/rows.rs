@@ -1,0 +1,67 @@
+//! Line 5: what the Northbound DB of each node must hold.
+//!
+//! In: nodes and their subnets. Out: whether each gateway router has exactly one
+//! stamped route per remote subnet, no transit switch is there, and the SNAT row
+//! exempts the pods.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+
+use super::{Failure, Layer, Verdict, World, diagnose};
+use crate::look::{imported, rows};
+use crate::reach::{Attached, attached};
+use crate::run::each;
+use crate::state::Lab;
+
+/// Line 5.
+pub(super) fn right(world: &mut World<'_>) -> Result<Verdict> {
+    let lab = &*world.lab;
+    let pods = attached(lab);
+    if pods.len() != lab.nodes.len() {
+        let missing = lab.nodes.iter().find(|node| !pods.iter().any(|(have, _)| have == *node));
+        let (layer, seen) = match missing {
+            Some(node) => diagnose::missing_pod(lab, node),
+            None => (Layer::Lab, "no nodes".to_owned()),
+        };
+        return Ok(Err(Failure::new(layer, "a subnet on every node", seen)));
+    }
+    for verdict in each(&pods, |pod| node(lab, &pods, pod)) {
+        if let Err(failure) = verdict? {
+            return Ok(Err(failure));
+        }
+    }
+    let others = pods.len().saturating_sub(1);
+    Ok(Ok(format!("{} nodes, {others} imported routes on each", pods.len())))
+}
+
+fn node(lab: &Lab, pods: &[Attached], (node, _): &Attached) -> Result<Verdict> {
+    let name = &node.name;
+    // Counted, because a route that is there twice is one too many.
+    let mut seen = BTreeMap::new();
+    for route in imported(lab, name)? {
+        *seen.entry(route).or_insert(0) += 1;
+    }
+    let others = pods.iter().filter(|(other, _)| other != node);
+    let wanted: BTreeMap<_, i32> =
+        others.clone().map(|(other, pod)| ((pod.subnet, lab.address(other)), 1)).collect();
+    if seen != wanted {
+        let expected = format!("on GR_{name} one imported route for each of {:?}", wanted.keys());
+        for (other, _) in others {
+            if let Some((layer, why)) = diagnose::route(lab, node, other)? {
+                return Ok(Err(Failure::new(layer, expected, why)));
+            }
+        }
+        return Ok(Err(Failure::new(Layer::Ovn, expected, format!("routes and how often: {seen:?}"))));
+    }
+    let transit = rows(lab, name, "logical_switch", &["name=transit_switch"])?;
+    if !transit.is_empty() {
+        let seen = format!("{name} has a switch transit_switch");
+        return Ok(Err(Failure::new(Layer::Ovn, "no transit switch", seen)));
+    }
+    if let Some(seen) = diagnose::exemption(lab, node)? {
+        let expected = "a SNAT row with exempted_ext_ips on a set that holds the cluster subnet";
+        return Ok(Err(Failure::new(Layer::Ovn, expected, seen)));
+    }
+    Ok(Ok(String::new()))
+}

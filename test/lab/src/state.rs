@@ -1,0 +1,202 @@
+//! What a lab remembers about itself, in `/run/noverlay-lab/<name>`.
+//!
+//! In: what `up` was asked for. Out: [`Lab`], the names of its namespaces, files and
+//! sockets, and the record that the next command reads. Invariant: whatever `up` makes
+//! can be found again from the lab's name alone, so a half-made lab can be taken down.
+
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use ipnet::Ipv4Net;
+use serde::{Deserialize, Serialize};
+
+use crate::values::{Values, nth};
+
+/// Parent of all labs' folders; short, because socket paths end at 108 bytes.
+const BASE: &str = "/run/noverlay-lab";
+const RECORD: &str = "lab.json";
+
+/// One node of the lab.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Node {
+    /// Its name, also in the API.
+    pub(crate) name: String,
+    /// Last part of its underlay address; from 1.
+    pub(crate) index: u32,
+}
+
+/// The pod of a node, as it was attached.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Pod {
+    /// The node's part of the cluster subnet, as the product allocated it.
+    pub(crate) subnet: Ipv4Net,
+    /// The pod's address: the fifth of the subnet.
+    pub(crate) address: Ipv4Addr,
+}
+
+impl Pod {
+    /// The pod that a node with this subnet gets.
+    pub(crate) fn of(subnet: Ipv4Net) -> Self {
+        Self { subnet, address: nth(subnet, 5) }
+    }
+
+    /// The router's address in the subnet.
+    pub(crate) fn gateway(&self) -> Ipv4Addr {
+        nth(self.subnet, 1)
+    }
+
+    /// The management port's address: what a pod sees of a host.
+    pub(crate) fn management(&self) -> Ipv4Addr {
+        nth(self.subnet, 2)
+    }
+}
+
+/// Where the programs are that a lab runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Places {
+    /// Folder of cluster-manager, node-agent and frr-agent.
+    pub(crate) daemons: PathBuf,
+    /// Folder of etcd, kube-apiserver and kubectl.
+    pub(crate) tools: PathBuf,
+    /// Kustomize folder with CRDs, roles and namespaces.
+    pub(crate) manifests: PathBuf,
+}
+
+/// One lab.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Lab {
+    /// Keeps two labs apart.
+    pub(crate) name: String,
+    /// Addresses and names.
+    pub(crate) values: Values,
+    /// Nodes, in the order they joined.
+    pub(crate) nodes: Vec<Node>,
+    /// Programs.
+    pub(crate) places: Places,
+    /// The daemon of ours that was left out.
+    pub(crate) without: Option<String>,
+    /// Kernel settings of the machine that were changed: file and former text.
+    pub(crate) settings: Vec<(String, String)>,
+    /// Was the folder of namespace names there before?
+    pub(crate) netns_folder: bool,
+    /// Did `up` reach its end?
+    pub(crate) complete: bool,
+}
+
+impl Lab {
+    /// Folder of a lab with this name.
+    pub(crate) fn folder(name: &str) -> PathBuf {
+        Path::new(BASE).join(name)
+    }
+
+    /// Folder of this lab.
+    pub(crate) fn dir(&self) -> PathBuf {
+        Self::folder(&self.name)
+    }
+
+    /// Folder of a node (or of `underlay`): its logs, sockets and databases.
+    pub(crate) fn node_dir(&self, node: &str) -> PathBuf {
+        self.dir().join(node)
+    }
+
+    /// Folder with a node's OVS and OVN sockets and databases.
+    pub(crate) fn ovs_dir(&self, node: &str) -> PathBuf {
+        self.node_dir(node).join("ovs")
+    }
+
+    /// Folder with a node's FRR sockets and configuration.
+    pub(crate) fn frr_dir(&self, node: &str) -> PathBuf {
+        self.node_dir(node).join("frr")
+    }
+
+    /// Beginning of all this lab's namespace names.
+    pub(crate) fn prefix(name: &str) -> String {
+        format!("nvl-{name}-")
+    }
+
+    /// Namespace of a node, of `underlay` or of `outside`.
+    pub(crate) fn namespace(&self, node: &str) -> String {
+        format!("{}{node}", Self::prefix(&self.name))
+    }
+
+    /// Namespace of a node's pod.
+    pub(crate) fn pod_namespace(&self, node: &str) -> String {
+        format!("{}{node}-pod", Self::prefix(&self.name))
+    }
+
+    /// Underlay address of a node.
+    pub(crate) fn address(&self, node: &Node) -> Ipv4Addr {
+        self.values.node_address(node.index)
+    }
+
+    /// The node with this name.
+    pub(crate) fn node(&self, name: &str) -> Result<&Node> {
+        let found = self.nodes.iter().find(|node| node.name == name);
+        found.with_context(|| {
+            let names: Vec<&str> = self.nodes.iter().map(|node| node.name.as_str()).collect();
+            format!("no node {name}; there are {}", names.join(", "))
+        })
+    }
+
+    /// The pod of a node, when it has been attached.
+    pub(crate) fn pod(&self, node: &str) -> Option<Pod> {
+        let text = std::fs::read_to_string(self.node_dir(node).join("pod.json")).ok()?;
+        serde_json::from_str(&text).ok()
+    }
+
+    /// Remembers that a node's pod is attached.
+    pub(crate) fn save_pod(&self, node: &str, pod: &Pod) -> Result<()> {
+        write_whole(&self.node_dir(node).join("pod.json"), &serde_json::to_string(pod)?)
+    }
+
+    /// Reads the record of a lab; `None` where there is none that can be read.
+    pub(crate) fn load(name: &str) -> Option<Self> {
+        let text = std::fs::read_to_string(Self::folder(name).join(RECORD)).ok()?;
+        serde_json::from_str(&text).ok()
+    }
+
+    /// Reads the record of a lab that must be up.
+    pub(crate) fn running(name: &str) -> Result<Self> {
+        match Self::load(name) {
+            Some(lab) if lab.complete => Ok(lab),
+            Some(_) => bail!("lab {name} did not come up whole; `hack/lab up` builds it anew"),
+            None => bail!("no lab {name} is running; `hack/lab up` starts it"),
+        }
+    }
+
+    /// Writes the record.
+    pub(crate) fn save(&self) -> Result<()> {
+        write_whole(&self.dir().join(RECORD), &serde_json::to_string_pretty(self)?)
+    }
+}
+
+/// Folder removed when the last lab goes.
+pub(crate) fn remove_empty_base() {
+    drop(std::fs::remove_dir(BASE));
+}
+
+/// Refuses names that would not do as part of a path, a namespace or an interface.
+pub(crate) fn check_name(what: &str, name: &str, longest: usize) -> Result<()> {
+    let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || (what == "node" && c == '-');
+    let reserved = ["underlay", "outside", "pids", "pod"];
+    if name.is_empty() || name.len() > longest || !name.chars().all(legal) || name.ends_with("-pod") {
+        bail!("{what} name {name:?}: 1 to {longest} lower-case letters or digits are allowed");
+    }
+    if reserved.contains(&name) {
+        bail!("{what} name {name:?} is used by the lab itself");
+    }
+    Ok(())
+}
+
+/// Writes a file so that a reader sees the old or the new text, never half of it.
+pub(crate) fn write_whole(path: &Path, text: &str) -> Result<()> {
+    let draft = path.with_extension("new");
+    std::fs::write(&draft, text).with_context(|| format!("writing {}", draft.display()))?;
+    std::fs::rename(&draft, path).with_context(|| format!("writing {}", path.display()))
+}
+
+/// A path as text; all of ours are.
+pub(crate) fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}

@@ -1,0 +1,91 @@
+//! The one process that stays with a lab.
+//!
+//! In: the records in `pids/`. Out: `deaths.log`, with the last ten lines of each dead
+//! daemon's log, and ovn-controller started again, once per node: it has been seen to
+//! go away right after its start for no known reason. Starts nothing else.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use crate::process::{self, Record, born, records, tail};
+use crate::run::tool;
+use crate::state::{Lab, text, write_whole};
+
+/// How long a death may stay unnoticed.
+const PACE: Duration = Duration::from_millis(200);
+
+/// Where deaths are written.
+fn deaths_file(name: &str) -> PathBuf {
+    Lab::folder(name).join("deaths.log")
+}
+
+/// What has died since the lab started; empty when nothing has.
+pub(crate) fn deaths(name: &str) -> String {
+    std::fs::read_to_string(deaths_file(name)).unwrap_or_default()
+}
+
+/// Starts the supervisor of a lab, apart from this process.
+pub(crate) fn launch(lab: &Lab) -> Result<()> {
+    let program = std::env::current_exe().context("own program")?;
+    let log = std::fs::File::create(lab.dir().join("supervisor.log"))?;
+    let errors = log.try_clone()?;
+    let child = tool("setsid")
+        .args([&text(&program), "--name", &lab.name, "supervise"])
+        .with(|c| {
+            c.stdin(Stdio::null()).stdout(log).stderr(errors).current_dir("/");
+        })
+        .spawn()?;
+    let pid = i32::try_from(child.id())?;
+    let born = born(pid).context("the supervisor ended at once")?;
+    write_whole(&pid_file(&lab.name), &format!("{pid} {born}\n"))
+}
+
+fn pid_file(name: &str) -> PathBuf {
+    Lab::folder(name).join("supervisor.pid")
+}
+
+/// Number and start time of a lab's supervisor, when it runs.
+pub(crate) fn running(name: &str) -> Option<(i32, u64)> {
+    let content = std::fs::read_to_string(pid_file(name)).ok()?;
+    let (pid, at) = content.trim().split_once(' ')?;
+    let (pid, at) = (pid.parse().ok()?, at.parse().ok()?);
+    (born(pid) == Some(at)).then_some((pid, at))
+}
+
+/// Watches until the lab's record is gone.
+pub(crate) fn watch(name: &str) -> Result<()> {
+    let mut told = BTreeSet::new();
+    while let Some(lab) = Lab::load(name) {
+        for record in records(&lab.dir()) {
+            if record.stopped || record.alive() || told.contains(&(record.pid, record.born)) {
+                continue;
+            }
+            // Stopped on purpose in this very moment? Then the record says so now.
+            let again = process::record(&lab, &record.start.node, &record.start.name);
+            if again.is_ok_and(|now| now == record) {
+                told.insert((record.pid, record.born));
+                report(&lab, &record)?;
+            }
+        }
+        std::thread::sleep(PACE);
+    }
+    Ok(())
+}
+
+fn report(lab: &Lab, record: &Record) -> Result<()> {
+    let (node, name) = (&record.start.node, &record.start.name);
+    let again = name == "ovn-controller" && record.restarts == 0;
+    let mut file = std::fs::File::options().create(true).append(true).open(deaths_file(&lab.name))?;
+    let what = if again { "started again, once" } else { "died" };
+    writeln!(file, "{name} of {node} (process {}): {what}; its last words:", record.pid)?;
+    write!(file, "{}", tail(&record.start.log, 10))?;
+    if again && let Err(error) = process::start(lab, record.start.clone(), 1) {
+        writeln!(file, "{name} of {node}: could not be started again: {error:#}")?;
+    }
+    Ok(())
+}

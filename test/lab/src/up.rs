@@ -1,0 +1,226 @@
+//! Bringing a lab up.
+//!
+//! In: what is wanted. Out: a running lab and a line for each step with its time.
+//! Safe to repeat: the same lab, running whole, is kept; anything else that bears the
+//! name is taken down first, so no interrupted run is in the way of the next.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::node::link;
+use crate::process::records;
+use crate::reach::{attached, unreached};
+use crate::run::{each, now};
+use crate::state::{Lab, Node, Places, check_name};
+use crate::supervisor;
+use crate::values::Values;
+use crate::{apiserver, daemons, down, netns, node, objects, pods};
+
+/// More nodes than this overflow the kernel's neighbour table, which all namespaces
+/// share.
+const NEIGHBOURS: usize = 20;
+
+/// What `up` is asked for.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    /// Name of the lab.
+    pub(crate) name: String,
+    /// Addresses and names.
+    pub(crate) values: Values,
+    /// Number of nodes.
+    pub(crate) nodes: u32,
+    /// The daemon of ours that is left out.
+    pub(crate) without: Option<String>,
+    /// Programs.
+    pub(crate) places: Places,
+    /// How long to wait for the pods.
+    pub(crate) wait: Duration,
+}
+
+/// Prints steps with the time since the command began.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Steps(Instant);
+
+impl Steps {
+    /// The clock starts.
+    pub(crate) fn begin() -> Self {
+        Self(now())
+    }
+
+    /// One line.
+    pub(crate) fn say(self, text: &str) {
+        println!("lab: {:6.2} s  {text}", self.0.elapsed().as_secs_f64());
+    }
+
+    /// Seconds since the command began.
+    pub(crate) fn elapsed(self) -> f64 {
+        self.0.elapsed().as_secs_f64()
+    }
+}
+
+/// Brings the lab up; `Ok(None)` says that one was running and was kept.
+pub(crate) fn up(wanted: &Wanted, steps: Steps) -> Result<Lab> {
+    check(wanted)?;
+    if let Some(lab) = kept(wanted) {
+        steps.say(&format!("lab {} is up with these values already and is kept", lab.name));
+        return Ok(lab);
+    }
+    if down::anything(&wanted.name) {
+        steps.say("taking down what is left of an earlier lab of this name");
+        down::down(&wanted.name)?;
+    }
+    let mut lab = begin(wanted)?;
+    daemons::check(&lab).inspect_err(|_| drop(down::down(&lab.name)))?;
+    steps.say(&lab.values.shown());
+    supervisor::launch(&lab)?;
+    link::up_underlay(&lab).context("underlay")?;
+    steps.say("underlay and outside host are there");
+    bare(&lab, steps)?;
+    objects::create_nodes(&lab, &lab.nodes)?;
+    daemons::start_managers(&lab)?;
+    for started in each(&lab.nodes, |node| daemons::start_agents(&lab, node)) {
+        started?;
+    }
+    steps.say("Node objects are there, our daemons run");
+    attach(&lab, &lab.nodes, wanted.wait, steps)?;
+    lab.complete = true;
+    lab.save()?;
+    Ok(lab)
+}
+
+fn check(wanted: &Wanted) -> Result<()> {
+    if !nix::unistd::geteuid().is_root() {
+        bail!("must run as root: the lab makes network namespaces");
+    }
+    check_name("lab", &wanted.name, 8)?;
+    if !(1..=24).contains(&wanted.nodes) {
+        bail!("--nodes {}: 1 to 24 are possible", wanted.nodes);
+    }
+    Ok(())
+}
+
+/// The running lab, if it is what is wanted.
+fn kept(wanted: &Wanted) -> Option<Lab> {
+    let lab = Lab::load(&wanted.name)?;
+    let same = lab.complete
+        && lab.values == wanted.values
+        && lab.nodes.len() == usize::try_from(wanted.nodes).ok()?
+        && lab.without == wanted.without
+        && lab.places == wanted.places
+        && supervisor::running(&lab.name).is_some();
+    let fit = records(&lab.dir()).iter().all(|r| r.alive() && !r.stopped && !r.outdated());
+    (same && fit).then_some(lab)
+}
+
+fn begin(wanted: &Wanted) -> Result<Lab> {
+    let nodes = (1..=wanted.nodes)
+        .map(|index| Node { name: wanted.values.node_name(index), index })
+        .collect();
+    let mut lab = Lab {
+        name: wanted.name.clone(),
+        values: wanted.values.clone(),
+        nodes,
+        places: wanted.places.clone(),
+        without: wanted.without.clone(),
+        settings: Vec::new(),
+        netns_folder: netns::folder_exists(),
+        complete: false,
+    };
+    for folder in ["pids", "underlay"] {
+        std::fs::create_dir_all(lab.dir().join(folder))?;
+    }
+    lab.save()?;
+    if lab.nodes.len() > NEIGHBOURS {
+        raise_neighbours(&mut lab)?;
+    }
+    Ok(lab)
+}
+
+/// Remembers the kernel's limits before it raises them.
+fn raise_neighbours(lab: &mut Lab) -> Result<()> {
+    let wanted = [("3", 32768), ("2", 16384), ("1", 8192)];
+    let file = |level: &str| format!("/proc/sys/net/ipv4/neigh/default/gc_thresh{level}");
+    for (level, _) in wanted {
+        lab.settings.push((file(level), std::fs::read_to_string(file(level))?));
+    }
+    lab.save()?;
+    for (level, entries) in wanted {
+        std::fs::write(file(level), entries.to_string())?;
+    }
+    Ok(())
+}
+
+/// The API server and all nodes, at the same time.
+fn bare(lab: &Lab, steps: Steps) -> Result<()> {
+    std::thread::scope(|scope| {
+        let api = scope.spawn(|| -> Result<()> {
+            apiserver::up(lab)?;
+            steps.say("etcd and kube-apiserver are ready");
+            objects::install(lab)?;
+            steps.say("CRDs, roles and accounts are installed");
+            Ok(())
+        });
+        let nodes = each(&lab.nodes, |node| {
+            node::up(lab, node)?;
+            steps.say(&format!("{}: OVS, OVN and FRR run at {}", node.name, lab.address(node)));
+            Ok(())
+        });
+        let api = api.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        nodes.into_iter().collect::<Result<Vec<()>>>()?;
+        api
+    })
+}
+
+/// Attaches the pods of these nodes, each as soon as the product has made its switch,
+/// and waits until all pods of the lab reach each other. That they do not is not an
+/// error here: the proof tells what is wrong.
+pub(crate) fn attach(lab: &Lab, nodes: &[Node], wait: Duration, steps: Steps) -> Result<()> {
+    let start = now();
+    let deadline = start + wait;
+    let mut open: Vec<&Node> = nodes.iter().collect();
+    while !open.is_empty() && now() < deadline {
+        let subnets = objects::subnets(lab).unwrap_or_default();
+        let (ready, rest): (Vec<&Node>, Vec<&Node>) = open
+            .into_iter()
+            .partition(|node| subnets.contains_key(&node.name) && pods::has_switch(lab, &node.name));
+        for attached in each(&ready, |node| match subnets.get(&node.name) {
+            Some(subnet) => pods::attach(lab, node, *subnet),
+            None => Ok(()),
+        }) {
+            attached?;
+        }
+        for node in ready {
+            let pod = lab.pod(&node.name).map(|pod| pod.address.to_string()).unwrap_or_default();
+            steps.say(&format!("{}: pod attached at {pod}", node.name));
+        }
+        open = rest;
+        if !open.is_empty() {
+            std::thread::sleep(Duration::from_millis(150));
+        }
+    }
+    for node in &open {
+        steps.say(&format!("{}: no pod: the product has not made its subnet and switch", node.name));
+    }
+    let pods = attached(lab);
+    let missing = unreached(lab, &pods, deadline);
+    if open.is_empty() && missing.is_empty() {
+        steps.say(&format!(
+            "all {} pods reach each other: {:.1} s after the command, {:.1} s after our daemons started",
+            pods.len(),
+            steps.elapsed(),
+            start.elapsed().as_secs_f64()
+        ));
+    } else {
+        let waited = start.elapsed().as_secs();
+        steps.say(&format!("{} pairs of pods do not reach each other after {waited} s", missing.len()));
+    }
+    Ok(())
+}
+
+/// The folder of the program itself: the daemons are built beside it.
+pub(crate) fn own_folder() -> Result<std::path::PathBuf> {
+    let program = std::env::current_exe().context("own program")?;
+    Ok(program.parent().unwrap_or(Path::new("/")).to_owned())
+}
