@@ -38,10 +38,17 @@ pub(crate) fn up(lab: &Lab) -> Result<()> {
     process::start(lab, server(lab), 0)?;
     kubeconfig(lab, "admin", &Login::Certificate)?;
     let ready = until(Duration::from_secs(60), Duration::from_millis(100), || {
-        kubectl(lab).args(["get", "--raw", "/readyz"]).run().ok().filter(|s| s == "ok")
+        kubectl(lab)
+            .args(["get", "--raw", "/readyz"])
+            .run()
+            .ok()
+            .filter(|s| s == "ok")
     });
     if ready.is_none() {
-        bail!("kube-apiserver is not ready after 60 s:\n{}", tail(&dir.join("kube-apiserver.log"), 10));
+        bail!(
+            "kube-apiserver is not ready after 60 s:\n{}",
+            tail(&dir.join("kube-apiserver.log"), 10)
+        );
     }
     Ok(())
 }
@@ -75,7 +82,10 @@ fn server(lab: &Lab) -> Start {
         format!("--tls-private-key-file={}", file("server.key")),
         format!("--client-ca-file={}", file("ca.crt")),
         format!("--service-account-key-file={}", file("accounts.key")),
-        format!("--service-account-signing-key-file={}", file("accounts.key")),
+        format!(
+            "--service-account-signing-key-file={}",
+            file("accounts.key")
+        ),
         "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
         "--service-cluster-ip-range=10.254.0.0/24".to_owned(),
         "--authorization-mode=RBAC".to_owned(),
@@ -110,14 +120,25 @@ fn certificates(lab: &Lab) -> Result<()> {
     };
     let key = "-newkey|ec|-pkeyopt|ec_paramgen_curve:prime256v1|-nodes";
     openssl("ecparam|-genkey|-name|prime256v1|-noout|-out|accounts.key")?;
-    openssl(&format!("req|-x509|{key}|-keyout|ca.key|-out|ca.crt|-days|30|-subj|/CN=lab"))?;
-    let san = format!("subjectAltName=IP:{},IP:127.0.0.1", lab.values.api_address());
+    openssl(&format!(
+        "req|-x509|{key}|-keyout|ca.key|-out|ca.crt|-days|30|-subj|/CN=lab"
+    ))?;
+    let san = format!(
+        "subjectAltName=IP:{},IP:127.0.0.1",
+        lab.values.api_address()
+    );
     let signed = [
         ("server", "/CN=kube-apiserver", format!("-addext|{san}")),
-        ("admin", "/O=system:masters/CN=lab-admin", "-addext|extendedKeyUsage=clientAuth".to_owned()),
+        (
+            "admin",
+            "/O=system:masters/CN=lab-admin",
+            "-addext|extendedKeyUsage=clientAuth".to_owned(),
+        ),
     ];
     for (name, subject, extension) in signed {
-        openssl(&format!("req|-new|{key}|-keyout|{name}.key|-out|{name}.csr|-subj|{subject}|{extension}"))?;
+        openssl(&format!(
+            "req|-new|{key}|-keyout|{name}.key|-out|{name}.csr|-subj|{subject}|{extension}"
+        ))?;
         openssl(&format!(
             "x509|-req|-in|{name}.csr|-CA|ca.crt|-CAkey|ca.key|-CAcreateserial|-days|30|-copy_extensions|copy|-out|{name}.crt"
         ))?;

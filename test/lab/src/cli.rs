@@ -21,7 +21,10 @@ use crate::values::Values;
 use crate::{down, membership, proof, status, supervisor};
 
 #[derive(Parser)]
-#[command(name = "lab", about = "A cluster of real parts on one machine, and the proof that it works")]
+#[command(
+    name = "lab",
+    about = "A cluster of real parts on one machine, and the proof that it works"
+)]
 struct Arguments {
     /// Keeps two labs apart.
     #[arg(long, global = true, default_value = "lab")]
@@ -78,7 +81,10 @@ enum Cmd {
         command: Vec<String>,
     },
     /// Logs of a node (or of underlay): the end of each, or one whole.
-    Logs { node: String, daemon: Option<String> },
+    Logs {
+        node: String,
+        daemon: Option<String>,
+    },
     /// Stop, start, freeze or thaw one daemon: no death, but a failure to play with.
     Daemon {
         #[arg(value_parser = ["stop", "start", "freeze", "thaw"])]
@@ -105,11 +111,24 @@ pub(crate) fn run() -> Result<bool> {
     let Arguments { name, command } = Arguments::parse();
     let steps = Steps::begin();
     match command {
-        Cmd::Up { nodes, seed, no_prove, without, wait } => {
+        Cmd::Up {
+            nodes,
+            seed,
+            no_prove,
+            without,
+            wait,
+        } => {
             let _lock = lock(&name)?;
             let values = seed.map_or_else(Values::demonstration, Values::drawn);
             let wait = Duration::from_secs(wait);
-            let wanted = Wanted { name, values, nodes, without, places: places()?, wait };
+            let wanted = Wanted {
+                name,
+                values,
+                nodes,
+                without,
+                places: places()?,
+                wait,
+            };
             let mut lab = up(&wanted, steps)?;
             if no_prove {
                 return status::print(&lab);
@@ -128,9 +147,11 @@ pub(crate) fn run() -> Result<bool> {
         Cmd::Kubectl { arguments } => kubectl(&Lab::running(&name)?, &arguments),
         Cmd::Exec { node, command } => exec(&Lab::running(&name)?, &node, &command),
         Cmd::Logs { node, daemon } => logs(&name, &node, daemon.as_deref()),
-        Cmd::Daemon { action, node, daemon } => {
-            tend(&Lab::running(&name)?, &action, &node, &daemon).map(|()| true)
-        }
+        Cmd::Daemon {
+            action,
+            node,
+            daemon,
+        } => tend(&Lab::running(&name)?, &action, &node, &daemon).map(|()| true),
         Cmd::Down => {
             let _lock = lock(&name)?;
             down::down(&name)?;
@@ -150,13 +171,19 @@ fn lock(name: &str) -> Result<UnixListener> {
 
 fn places() -> Result<Places> {
     let variable = |key: &str| {
-        std::env::var_os(key).map(PathBuf::from).with_context(|| format!("{key} is not set: call hack/lab"))
+        std::env::var_os(key)
+            .map(PathBuf::from)
+            .with_context(|| format!("{key} is not set: call hack/lab"))
     };
     let daemons = match std::env::var_os("NOVERLAY_BIN_DIR") {
         Some(folder) => PathBuf::from(folder),
         None => own_folder()?,
     };
-    Ok(Places { daemons, tools: variable("NOVERLAY_TOOLS_DIR")?, manifests: variable("NOVERLAY_MANIFESTS")? })
+    Ok(Places {
+        daemons,
+        tools: variable("NOVERLAY_TOOLS_DIR")?,
+        manifests: variable("NOVERLAY_MANIFESTS")?,
+    })
 }
 
 fn node(lab: &mut Lab, change: &Change, steps: Steps) -> Result<bool> {
@@ -190,8 +217,12 @@ fn exec(lab: &Lab, node: &str, command: &[String]) -> Result<bool> {
 }
 
 fn logs(name: &str, node: &str, daemon: Option<&str>) -> Result<bool> {
-    let on_node = process::records(&Lab::folder(name)).into_iter().filter(|r| r.start.node == node);
-    let wanted: Vec<_> = on_node.filter(|r| daemon.is_none_or(|d| d == r.start.name)).collect();
+    let on_node = process::records(&Lab::folder(name))
+        .into_iter()
+        .filter(|r| r.start.node == node);
+    let wanted: Vec<_> = on_node
+        .filter(|r| daemon.is_none_or(|d| d == r.start.name))
+        .collect();
     if wanted.is_empty() {
         bail!("no such daemon on {node}");
     }
@@ -199,7 +230,11 @@ fn logs(name: &str, node: &str, daemon: Option<&str>) -> Result<bool> {
         if daemon.is_some() {
             print!("{}", std::fs::read_to_string(&record.start.log)?);
         } else {
-            println!("{}:\n{}", record.start.log.display(), tail(&record.start.log, 15));
+            println!(
+                "{}:\n{}",
+                record.start.log.display(),
+                tail(&record.start.log, 15)
+            );
         }
     }
     Ok(true)
@@ -215,4 +250,3 @@ fn tend(lab: &Lab, action: &str, node: &str, daemon: &str) -> Result<()> {
         _ => process::start(lab, record.start, record.restarts).map(drop),
     }
 }
-

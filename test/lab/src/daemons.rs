@@ -23,7 +23,10 @@ pub(crate) fn check(lab: &Lab) -> Result<()> {
     for program in PROGRAMS {
         let path = lab.places.daemons.join(program);
         if runs(lab, program) && !path.exists() {
-            bail!("{} does not exist (built by hack/lab, or set NOVERLAY_BIN_DIR)", path.display());
+            bail!(
+                "{} does not exist (built by hack/lab, or set NOVERLAY_BIN_DIR)",
+                path.display()
+            );
         }
     }
     Ok(())
@@ -37,7 +40,12 @@ fn runs(lab: &Lab, program: &str) -> bool {
 /// Starts both managers.
 pub(crate) fn start_managers(lab: &Lab) -> Result<()> {
     for (identity, port) in MANAGERS.iter().zip([9103, 9104]) {
-        let spec = Spec { node: "underlay", name: identity, program: "cluster-manager", port };
+        let spec = Spec {
+            node: "underlay",
+            name: identity,
+            program: "cluster-manager",
+            port,
+        };
         start(lab, &spec, &["--identity", identity])?;
     }
     Ok(())
@@ -46,7 +54,12 @@ pub(crate) fn start_managers(lab: &Lab) -> Result<()> {
 /// Starts the agents of a node.
 pub(crate) fn start_agents(lab: &Lab, node: &Node) -> Result<()> {
     for (program, port) in [("node-agent", 9101), ("frr-agent", 9102)] {
-        let spec = Spec { node: &node.name, name: program, program, port };
+        let spec = Spec {
+            node: &node.name,
+            name: program,
+            program,
+            port,
+        };
         start(lab, &spec, &["--node", &node.name])?;
     }
     Ok(())
@@ -67,7 +80,8 @@ fn start(lab: &Lab, spec: &Spec<'_>, more: &[&str]) -> Result<()> {
     if !runs(lab, spec.program) {
         return Ok(());
     }
-    let config = write_config(lab, spec).with_context(|| format!("configuration of {}", spec.name))?;
+    let config =
+        write_config(lab, spec).with_context(|| format!("configuration of {}", spec.name))?;
     let program = lab.places.daemons.join(spec.program);
     let mut argv = vec![text(&program), "--config".to_owned(), text(&config)];
     argv.extend(more.iter().map(|&word| word.to_owned()));
@@ -87,43 +101,70 @@ fn write_config(lab: &Lab, spec: &Spec<'_>) -> Result<PathBuf> {
     let quoted = |text: String| Value::String(text).to_string();
     let pods = format!("{}/{}", v.cluster_subnet, v.host_prefix);
     let mut sections = vec![
-        ("default", vec![
-            ("transport", quoted("no-overlay".to_owned())),
-            ("cluster-subnets", quoted(pods)),
-            ("mtu", "1500".to_owned()),
-        ]),
-        ("no-overlay", vec![
-            ("outbound-snat", quoted("enabled".to_owned())),
-            ("routing", quoted("managed".to_owned())),
-        ]),
-        ("bgp-managed", vec![
-            ("topology", quoted("full-mesh".to_owned())),
-            ("as-number", v.as_number.to_string()),
-            ("frr-namespace", quoted("frr-k8s-system".to_owned())),
-        ]),
-        ("gateway", vec![
-            ("mode", quoted("shared".to_owned())),
-            ("interface", quoted("br-ex".to_owned())),
-            ("next-hop", quoted(v.outside_address().to_string())),
-            ("v4-join-subnet", quoted(v.join_subnet.to_string())),
-            ("ephemeral-port-range", quoted("32768-60999".to_owned())),
-        ]),
-        ("ovn", vec![
-            ("topology", quoted("build".to_owned())),
-            ("networks", quoted("own".to_owned())),
-        ]),
-        ("kubernetes", vec![("kubeconfig", quoted(text(&kubeconfig_of(lab, spec.program))))]),
-        ("metrics", vec![("bind-address", quoted(format!("127.0.0.1:{}", spec.port)))]),
+        (
+            "default",
+            vec![
+                ("transport", quoted("no-overlay".to_owned())),
+                ("cluster-subnets", quoted(pods)),
+                ("mtu", "1500".to_owned()),
+            ],
+        ),
+        (
+            "no-overlay",
+            vec![
+                ("outbound-snat", quoted("enabled".to_owned())),
+                ("routing", quoted("managed".to_owned())),
+            ],
+        ),
+        (
+            "bgp-managed",
+            vec![
+                ("topology", quoted("full-mesh".to_owned())),
+                ("as-number", v.as_number.to_string()),
+                ("frr-namespace", quoted("frr-k8s-system".to_owned())),
+            ],
+        ),
+        (
+            "gateway",
+            vec![
+                ("mode", quoted("shared".to_owned())),
+                ("interface", quoted("br-ex".to_owned())),
+                ("next-hop", quoted(v.outside_address().to_string())),
+                ("v4-join-subnet", quoted(v.join_subnet.to_string())),
+                ("ephemeral-port-range", quoted("32768-60999".to_owned())),
+            ],
+        ),
+        (
+            "ovn",
+            vec![
+                ("topology", quoted("build".to_owned())),
+                ("networks", quoted("own".to_owned())),
+            ],
+        ),
+        (
+            "kubernetes",
+            vec![(
+                "kubeconfig",
+                quoted(text(&kubeconfig_of(lab, spec.program))),
+            )],
+        ),
+        (
+            "metrics",
+            vec![("bind-address", quoted(format!("127.0.0.1:{}", spec.port)))],
+        ),
     ];
     if spec.node != "underlay" {
         let (ovs, frr) = (lab.ovs_dir(spec.node), lab.frr_dir(spec.node));
         let nb = format!("unix:{}", text(&ovs.join("ovnnb_db.sock")));
         sections.push(("ovnnorth", vec![("address", quoted(nb))]));
         sections.push(("ovs", vec![("rundir", quoted(text(&ovs)))]));
-        sections.push(("frr", vec![
-            ("vty-socket", quoted(text(&frr))),
-            ("config-file", quoted(text(&frr.join("frr.conf")))),
-        ]));
+        sections.push((
+            "frr",
+            vec![
+                ("vty-socket", quoted(text(&frr))),
+                ("config-file", quoted(text(&frr.join("frr.conf")))),
+            ],
+        ));
     }
     let mut content = String::new();
     for (section, keys) in sections {

@@ -32,7 +32,11 @@ pub(crate) fn down(name: &str) -> Result<()> {
     let namespaces = netns::names(&Lab::prefix(name));
     // Whatever stands in a namespace of the lab is the lab's, recorded or not.
     for namespace in &namespaces {
-        processes.extend(netns::processes(namespace).into_iter().filter_map(|p| Some((p, born(p)?))));
+        processes.extend(
+            netns::processes(namespace)
+                .into_iter()
+                .filter_map(|p| Some((p, born(p)?))),
+        );
     }
     end_all(&processes, PATIENCE);
     for namespace in &namespaces {
@@ -56,7 +60,10 @@ pub(crate) fn down(name: &str) -> Result<()> {
 /// Takes one node away: its daemons, its pod, its namespaces, its folder.
 pub(crate) fn node(lab: &Lab, node: &Node) -> Result<()> {
     let mut processes = Vec::new();
-    for record in records(&lab.dir()).into_iter().filter(|r| r.start.node == node.name) {
+    for record in records(&lab.dir())
+        .into_iter()
+        .filter(|r| r.start.node == node.name)
+    {
         process::forget(lab, &record);
         processes.push((record.pid, record.born));
     }

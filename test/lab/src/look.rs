@@ -33,13 +33,26 @@ pub(crate) fn sessions(lab: &Lab, node: &str) -> Result<BTreeMap<String, Session
     let shown = vtysh(lab, node, &["show bgp ipv4 unicast summary json"]).run()?;
     // Without configuration the answer is a sentence or an empty object.
     let parsed: Value = serde_json::from_str(shown.trim()).unwrap_or(Value::Null);
-    let peers = parsed.get("peers").or_else(|| parsed.pointer("/ipv4Unicast/peers"));
+    let peers = parsed
+        .get("peers")
+        .or_else(|| parsed.pointer("/ipv4Unicast/peers"));
     let peers = peers.and_then(Value::as_object);
     let session = |peer: &Value| Session {
-        state: peer.get("state").and_then(Value::as_str).unwrap_or("unknown").to_owned(),
-        uptime: peer.get("peerUptimeMsec").and_then(Value::as_u64).unwrap_or(0),
+        state: peer
+            .get("state")
+            .and_then(Value::as_str)
+            .unwrap_or("unknown")
+            .to_owned(),
+        uptime: peer
+            .get("peerUptimeMsec")
+            .and_then(Value::as_u64)
+            .unwrap_or(0),
     };
-    Ok(peers.into_iter().flatten().map(|(name, peer)| (name.clone(), session(peer))).collect())
+    Ok(peers
+        .into_iter()
+        .flatten()
+        .map(|(name, peer)| (name.clone(), session(peer)))
+        .collect())
 }
 
 /// Routes that bgpd learned from its neighbors and takes for the best.
@@ -47,14 +60,32 @@ pub(crate) fn frr_routes(lab: &Lab, node: &str) -> Result<Routes> {
     let shown = vtysh(lab, node, &["show bgp ipv4 unicast json"]).run()?;
     let parsed: Value = serde_json::from_str(shown.trim()).unwrap_or(Value::Null);
     let mut found = Routes::new();
-    for (prefix, paths) in parsed.get("routes").and_then(Value::as_object).into_iter().flatten() {
+    for (prefix, paths) in parsed
+        .get("routes")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+    {
         for path in paths.as_array().into_iter().flatten() {
-            let best = path.get("bestpath").and_then(Value::as_bool).unwrap_or(false)
-                || path.get("multipath").and_then(Value::as_bool).unwrap_or(false);
-            let hops = path.get("nexthops").and_then(Value::as_array).into_iter().flatten();
+            let best = path
+                .get("bestpath")
+                .and_then(Value::as_bool)
+                .unwrap_or(false)
+                || path
+                    .get("multipath")
+                    .and_then(Value::as_bool)
+                    .unwrap_or(false);
+            let hops = path
+                .get("nexthops")
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten();
             for hop in hops.filter_map(|hop| hop.get("ip")?.as_str()?.parse::<Ipv4Addr>().ok()) {
                 // 0.0.0.0 is the node's own prefix.
-                if best && !hop.is_unspecified() && let Ok(prefix) = prefix.parse() {
+                if best
+                    && !hop.is_unspecified()
+                    && let Ok(prefix) = prefix.parse()
+                {
                     found.insert((prefix, hop));
                 }
             }
@@ -66,14 +97,26 @@ pub(crate) fn frr_routes(lab: &Lab, node: &str) -> Result<Routes> {
 /// Routes of protocol bgp in the kernel's main table.
 pub(crate) fn kernel_routes(lab: &Lab, node: &str) -> Result<Routes> {
     let namespace = lab.namespace(node);
-    let shown = tool("ip").args(["-n", &namespace, "-j", "route", "show", "proto", "bgp"]).run()?;
+    let shown = tool("ip")
+        .args(["-n", &namespace, "-j", "route", "show", "proto", "bgp"])
+        .run()?;
     let parsed: Value = serde_json::from_str(&shown).context("routes of the kernel")?;
     let mut found = Routes::new();
     for route in parsed.as_array().into_iter().flatten() {
-        let word = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
-        let Some(prefix) = word(route, "dst").and_then(|dst| prefix(&dst)) else { continue };
-        let several = route.get("nexthops").and_then(Value::as_array).into_iter().flatten();
-        for hop in several.chain([route]).filter_map(|hop| word(hop, "gateway")?.parse().ok()) {
+        let word =
+            |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
+        let Some(prefix) = word(route, "dst").and_then(|dst| prefix(&dst)) else {
+            continue;
+        };
+        let several = route
+            .get("nexthops")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten();
+        for hop in several
+            .chain([route])
+            .filter_map(|hop| word(hop, "gateway")?.parse().ok())
+        {
             found.insert((prefix, hop));
         }
     }
@@ -82,7 +125,9 @@ pub(crate) fn kernel_routes(lab: &Lab, node: &str) -> Result<Routes> {
 
 /// A prefix, or an address as a prefix.
 fn prefix(text: &str) -> Option<Ipv4Net> {
-    text.parse().ok().or_else(|| Some(Ipv4Net::from(text.parse::<Ipv4Addr>().ok()?)))
+    text.parse()
+        .ok()
+        .or_else(|| Some(Ipv4Net::from(text.parse::<Ipv4Addr>().ok()?)))
 }
 
 /// A row of the Northbound DB: its columns as JSON.
@@ -94,10 +139,19 @@ pub(crate) fn rows(lab: &Lab, node: &str, table: &str, condition: &[&str]) -> Re
         .args(["--no-leader-only", "--format=json", "find", table])
         .args(condition)
         .run()?;
-    let parsed: Value = serde_json::from_str(&answer).with_context(|| format!("rows of {table}"))?;
-    let list = |key: &str| parsed.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
-    let headings: Vec<String> =
-        list("headings").iter().filter_map(|h| h.as_str().map(str::to_owned)).collect();
+    let parsed: Value =
+        serde_json::from_str(&answer).with_context(|| format!("rows of {table}"))?;
+    let list = |key: &str| {
+        parsed
+            .get(key)
+            .and_then(Value::as_array)
+            .cloned()
+            .unwrap_or_default()
+    };
+    let headings: Vec<String> = list("headings")
+        .iter()
+        .filter_map(|h| h.as_str().map(str::to_owned))
+        .collect();
     let row = |cells: &Value| -> Row {
         let cells = cells.as_array().cloned().unwrap_or_default();
         headings.iter().cloned().zip(cells).collect()
@@ -118,7 +172,9 @@ pub(crate) fn members(row: &Row, column: &str) -> Vec<String> {
 /// The value that a column of key and value pairs has for a key.
 pub(crate) fn entry(row: &Row, column: &str, key: &str) -> Option<String> {
     let pairs = row.get(column)?.get(1)?.as_array()?;
-    let hit = pairs.iter().find(|pair| pair.get(0).and_then(Value::as_str) == Some(key))?;
+    let hit = pairs
+        .iter()
+        .find(|pair| pair.get(0).and_then(Value::as_str) == Some(key))?;
     hit.get(1)?.as_str().map(str::to_owned)
 }
 
@@ -129,7 +185,12 @@ fn atoms(value: &Value) -> Vec<String> {
         return vec![text.to_owned()];
     }
     match (value.get(0).and_then(Value::as_str), value.get(1)) {
-        (Some("set"), Some(inner)) => inner.as_array().into_iter().flatten().flat_map(atoms).collect(),
+        (Some("set"), Some(inner)) => inner
+            .as_array()
+            .into_iter()
+            .flatten()
+            .flat_map(atoms)
+            .collect(),
         (Some("uuid"), Some(uuid)) => uuid.as_str().map(str::to_owned).into_iter().collect(),
         _ => Vec::new(),
     }
@@ -141,22 +202,45 @@ pub(crate) fn gateway_router(node: &str) -> String {
 }
 
 /// Rows of a router's column (static routes, NAT) in full.
-pub(crate) fn router_rows(lab: &Lab, node: &str, router: &str, column: &str, table: &str) -> Result<Vec<Row>> {
+pub(crate) fn router_rows(
+    lab: &Lab,
+    node: &str,
+    router: &str,
+    column: &str,
+    table: &str,
+) -> Result<Vec<Row>> {
     let routers = rows(lab, node, "logical_router", &[&format!("name={router}")])?;
-    let wanted: BTreeSet<String> = routers.iter().flat_map(|row| members(row, column)).collect();
+    let wanted: BTreeSet<String> = routers
+        .iter()
+        .flat_map(|row| members(row, column))
+        .collect();
     let all = rows(lab, node, table, &[])?;
-    Ok(all.into_iter().filter(|row| wanted.contains(&word(row, "_uuid"))).collect())
+    Ok(all
+        .into_iter()
+        .filter(|row| wanted.contains(&word(row, "_uuid")))
+        .collect())
 }
 
 /// The imported routes of a node's gateway router, each row by itself: a doubled row
 /// is there twice.
 pub(crate) fn imported(lab: &Lab, node: &str) -> Result<Vec<(Ipv4Net, Ipv4Addr)>> {
     let router = gateway_router(node);
-    let all = router_rows(lab, node, &router, "static_routes", "logical_router_static_route")?;
+    let all = router_rows(
+        lab,
+        node,
+        &router,
+        "static_routes",
+        "logical_router_static_route",
+    )?;
     let stamped = all.iter().filter(|row| {
         entry(row, "external_ids", "k8s.ovn.org/owner-controller").as_deref() == Some("RouteImport")
             && word(row, "output_port") == format!("rtoe-{router}")
     });
-    let route = |row: &Row| Some((prefix(&word(row, "ip_prefix"))?, word(row, "nexthop").parse().ok()?));
+    let route = |row: &Row| {
+        Some((
+            prefix(&word(row, "ip_prefix"))?,
+            word(row, "nexthop").parse().ok()?,
+        ))
+    };
     Ok(stamped.filter_map(route).collect())
 }

@@ -26,11 +26,17 @@ pub(crate) fn add(lab: &mut Lab, name: &str, steps: Steps) -> Result<f64> {
     }
     let used: Vec<u32> = lab.nodes.iter().map(|node| node.index).collect();
     let index = Values::free_index(&used).context("the underlay is full")?;
-    let node = Node { name: name.to_owned(), index };
+    let node = Node {
+        name: name.to_owned(),
+        index,
+    };
     lab.nodes.push(node.clone());
     lab.save()?;
     node::up(lab, &node)?;
-    steps.say(&format!("{name}: OVS, OVN and FRR run at {}", lab.address(&node)));
+    steps.say(&format!(
+        "{name}: OVS, OVN and FRR run at {}",
+        lab.address(&node)
+    ));
     let start = now();
     objects::create_nodes(lab, std::slice::from_ref(&node))?;
     daemons::start_agents(lab, &node)?;
@@ -46,10 +52,15 @@ pub(crate) fn remove(lab: &mut Lab, name: &str, steps: Steps) -> Result<()> {
     down::node(lab, &node)?;
     // Goes with the namespace, but later than the name does.
     let underlay = lab.namespace("underlay");
-    drop(crate::run::tool("ip").args(["-n", &underlay, "link", "del", &port]).output());
+    drop(
+        crate::run::tool("ip")
+            .args(["-n", &underlay, "link", "del", &port])
+            .output(),
+    );
     lab.nodes.retain(|other| other.name != name);
     lab.save()?;
-    steps.say(&format!("{name}: Node object, daemons and namespaces are gone"));
+    steps.say(&format!(
+        "{name}: Node object, daemons and namespaces are gone"
+    ));
     Ok(())
 }
-

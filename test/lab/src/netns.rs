@@ -17,7 +17,10 @@ const FOLDER: &str = "/run/netns";
 
 /// Runs `job` in a thread that has entered the namespace. Sockets and processes made
 /// there stay in it.
-pub(crate) fn inside<T: Send>(namespace: &str, job: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+pub(crate) fn inside<T: Send>(
+    namespace: &str,
+    job: impl FnOnce() -> Result<T> + Send,
+) -> Result<T> {
     let path = Path::new(FOLDER).join(namespace);
     let file = File::open(&path).with_context(|| format!("network namespace {namespace}"))?;
     let thread = move || {
@@ -38,7 +41,9 @@ pub(crate) fn add(namespace: &str) -> Result<()> {
         .words("-qew net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1")
         .inside(namespace)
         .run()?;
-    tool("ip").words(&format!("-n {namespace} link set lo up")).run()?;
+    tool("ip")
+        .words(&format!("-n {namespace} link set lo up"))
+        .run()?;
     Ok(())
 }
 
@@ -58,12 +63,19 @@ pub(crate) fn names(prefix: &str) -> Vec<String> {
 /// Numbers of the processes that are in a namespace.
 pub(crate) fn processes(namespace: &str) -> Vec<i32> {
     let listed = tool("ip").words(&format!("netns pids {namespace}")).run();
-    listed.unwrap_or_default().lines().filter_map(|line| line.trim().parse().ok()).collect()
+    listed
+        .unwrap_or_default()
+        .lines()
+        .filter_map(|line| line.trim().parse().ok())
+        .collect()
 }
 
 /// Deletes a namespace.
 pub(crate) fn delete(namespace: &str) -> Result<()> {
-    tool("ip").words(&format!("netns del {namespace}")).run().map(drop)
+    tool("ip")
+        .words(&format!("netns del {namespace}"))
+        .run()
+        .map(drop)
 }
 
 /// Is the folder of names there (whoever made it)?

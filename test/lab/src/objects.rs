@@ -16,7 +16,12 @@ use crate::run::{each, until};
 use crate::state::{Lab, Node, text};
 
 /// Service accounts that the manifests bring.
-const USERS: [&str; 4] = ["cluster-manager", "node-agent", "frr-agent", "noverlay-view"];
+const USERS: [&str; 4] = [
+    "cluster-manager",
+    "node-agent",
+    "frr-agent",
+    "noverlay-view",
+];
 /// Where a node's part of the cluster subnet stands.
 const SUBNETS: &str = "k8s.ovn.org/node-subnets";
 
@@ -29,16 +34,24 @@ pub(crate) fn install(lab: &Lab) -> Result<()> {
             folder.display()
         );
     }
-    let apply = || kubectl(lab).args(["apply", "--server-side", "-k", &text(folder)]).run();
+    let apply = || {
+        kubectl(lab)
+            .args(["apply", "--server-side", "-k", &text(folder)])
+            .run()
+    };
     // Objects of a kind that is installed in the same breath are refused at first.
     let mut last = String::new();
-    let done = until(Duration::from_secs(20), Duration::from_millis(300), || match apply() {
-        Ok(_) => Some(()),
-        Err(error) => {
-            last = format!("{error:#}");
-            None
-        }
-    });
+    let done = until(
+        Duration::from_secs(20),
+        Duration::from_millis(300),
+        || match apply() {
+            Ok(_) => Some(()),
+            Err(error) => {
+                last = format!("{error:#}");
+                None
+            }
+        },
+    );
     done.with_context(|| format!("installing {}: {last}", folder.display()))?;
     for result in each(&USERS, |user| {
         let token = kubectl(lab)
@@ -61,7 +74,10 @@ pub(crate) fn kubeconfig_of(lab: &Lab, user: &str) -> PathBuf {
 pub(crate) fn create_nodes(lab: &Lab, nodes: &[Node]) -> Result<()> {
     let items: Vec<Value> = nodes.iter().map(|node| object(lab, node)).collect();
     let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
-    kubectl(lab).args(["create", "-f", "-"]).input(list.to_string()).run()?;
+    kubectl(lab)
+        .args(["create", "-f", "-"])
+        .input(list.to_string())
+        .run()?;
     Ok(())
 }
 
@@ -84,7 +100,10 @@ fn object(lab: &Lab, node: &Node) -> Value {
 
 /// Takes a node out of the API.
 pub(crate) fn delete_node(lab: &Lab, name: &str) -> Result<()> {
-    kubectl(lab).args(["delete", "node", name, "--wait=false"]).run().map(drop)
+    kubectl(lab)
+        .args(["delete", "node", name, "--wait=false"])
+        .run()
+        .map(drop)
 }
 
 /// The subnet that each node got, by node name; nodes without one are not in it.
@@ -94,7 +113,9 @@ pub(crate) fn subnets(lab: &Lab) -> Result<BTreeMap<String, Ipv4Net>> {
     for node in items(&nodes) {
         let name = node.pointer("/metadata/name").and_then(Value::as_str);
         let annotations = node.pointer("/metadata/annotations");
-        let annotation = annotations.and_then(|a| a.get(SUBNETS)).and_then(Value::as_str);
+        let annotation = annotations
+            .and_then(|a| a.get(SUBNETS))
+            .and_then(Value::as_str);
         if let (Some(name), Some(subnet)) = (name, annotation.and_then(first_subnet)) {
             found.insert(name.to_owned(), subnet);
         }
@@ -115,7 +136,9 @@ fn first_subnet(annotation: &str) -> Option<Ipv4Net> {
 
 /// The objects of a list.
 pub(crate) fn items(list: &Value) -> &[Value] {
-    list.get("items").and_then(Value::as_array).map_or(&[], Vec::as_slice)
+    list.get("items")
+        .and_then(Value::as_array)
+        .map_or(&[], Vec::as_slice)
 }
 
 /// The FRRNodeState of each node: success, or what it says instead.
@@ -124,10 +147,14 @@ pub(crate) fn frr_node_states(lab: &Lab) -> Result<BTreeMap<String, String>> {
     let mut found = BTreeMap::new();
     for state in items(&list) {
         let word = |key: &str| {
-            let value = state.pointer(&format!("/status/{key}")).and_then(Value::as_str);
+            let value = state
+                .pointer(&format!("/status/{key}"))
+                .and_then(Value::as_str);
             value.unwrap_or("(nothing)").to_owned()
         };
-        let Some(name) = state.pointer("/metadata/name").and_then(Value::as_str) else { continue };
+        let Some(name) = state.pointer("/metadata/name").and_then(Value::as_str) else {
+            continue;
+        };
         let (conversion, reload) = (word("lastConversionResult"), word("lastReloadResult"));
         let all = if conversion == "success" && reload == "success" {
             conversion

@@ -23,7 +23,13 @@ pub(crate) fn port_name(node: &str) -> String {
 
 /// Has the product made the node's switch?
 pub(crate) fn has_switch(lab: &Lab, node: &str) -> bool {
-    let found = nbctl(lab, node).args(["--bare", "--columns=name", "find", "logical_switch", &format!("name={node}")]);
+    let found = nbctl(lab, node).args([
+        "--bare",
+        "--columns=name",
+        "find",
+        "logical_switch",
+        &format!("name={node}"),
+    ]);
     found.run().is_ok_and(|name| name.trim() == node)
 }
 
@@ -41,12 +47,19 @@ pub(crate) fn attach(lab: &Lab, node: &Node, subnet: Ipv4Net) -> Result<()> {
         .with_context(|| format!("switch port of the pod on {}", node.name))?;
     let (namespace, inner) = (lab.namespace(&node.name), lab.pod_namespace(&node.name));
     netns::add(&inner)?;
-    batch(&namespace, &format!("link add {VETH} mtu 1500 type veth peer name eth0 netns {inner} address {mac} mtu 1500"))?;
+    batch(
+        &namespace,
+        &format!(
+            "link add {VETH} mtu 1500 type veth peer name eth0 netns {inner} address {mac} mtu 1500"
+        ),
+    )?;
     batch(&namespace, &format!("link set {VETH} up"))?;
     let (prefix, gateway) = (subnet.prefix_len(), pod.gateway());
     batch(
         &inner,
-        &format!("addr add {address}/{prefix} dev eth0\nlink set eth0 up\nroute add default via {gateway}"),
+        &format!(
+            "addr add {address}/{prefix} dev eth0\nlink set eth0 up\nroute add default via {gateway}"
+        ),
     )?;
     no_offload(&namespace, VETH)?;
     no_offload(&inner, "eth0")?;
@@ -56,7 +69,10 @@ pub(crate) fn attach(lab: &Lab, node: &Node, subnet: Ipv4Net) -> Result<()> {
         .args([format!("external-ids:iface-id={port}")])
         .run()?;
     if !wait_port(lab, &node.name, VETH) {
-        bail!("the pod's interface on {} got no port number from ovs-vswitchd", node.name);
+        bail!(
+            "the pod's interface on {} got no port number from ovs-vswitchd",
+            node.name
+        );
     }
     lab.save_pod(&node.name, &pod)
 }

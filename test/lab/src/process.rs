@@ -54,9 +54,20 @@ pub(crate) struct Record {
 pub(crate) fn start(lab: &Lab, start: Start, restarts: u32) -> Result<Record> {
     let pid = launch(lab, &start)?;
     let Some(born) = born(pid) else {
-        bail!("{} of {} ended at once:\n{}", start.name, start.node, tail(&start.log, 10));
+        bail!(
+            "{} of {} ended at once:\n{}",
+            start.name,
+            start.node,
+            tail(&start.log, 10)
+        );
     };
-    let record = Record { start, pid, born, restarts, stopped: false };
+    let record = Record {
+        start,
+        pid,
+        born,
+        restarts,
+        stopped: false,
+    };
     remember(lab, &record)?;
     Ok(record)
 }
@@ -64,7 +75,9 @@ pub(crate) fn start(lab: &Lab, start: Start, restarts: u32) -> Result<Record> {
 fn launch(lab: &Lab, start: &Start) -> Result<i32> {
     // setsid: a terminal's Ctrl-C or hang-up is not for the daemons.
     let namespace = lab.namespace(&start.node);
-    let mut command = tool("setsid").args(["ip", "netns", "exec", &namespace]).args(&start.argv);
+    let mut command = tool("setsid")
+        .args(["ip", "netns", "exec", &namespace])
+        .args(&start.argv);
     for (key, value) in &start.env {
         command = command.env(key, value);
     }
@@ -77,7 +90,10 @@ fn launch(lab: &Lab, start: &Start) -> Result<i32> {
     }
     let mut child = command
         .with(|c| {
-            c.stdin(Stdio::null()).stdout(log).stderr(again).current_dir("/");
+            c.stdin(Stdio::null())
+                .stdout(log)
+                .stderr(again)
+                .current_dir("/");
         })
         .spawn()?;
     let Some(pidfile) = &start.pidfile else {
@@ -85,12 +101,24 @@ fn launch(lab: &Lab, start: &Start) -> Result<i32> {
     };
     let status = child.wait()?;
     if !status.success() {
-        bail!("{} of {}: {status}:\n{}", start.name, start.node, tail(&start.log, 10));
+        bail!(
+            "{} of {}: {status}:\n{}",
+            start.name,
+            start.node,
+            tail(&start.log, 10)
+        );
     }
     let pid = until(Duration::from_secs(5), Duration::from_millis(10), || {
         std::fs::read_to_string(pidfile).ok()?.trim().parse().ok()
     });
-    pid.with_context(|| format!("{} of {} wrote no {}", start.name, start.node, pidfile.display()))
+    pid.with_context(|| {
+        format!(
+            "{} of {} wrote no {}",
+            start.name,
+            start.node,
+            pidfile.display()
+        )
+    })
 }
 
 /// All daemons of the lab.
@@ -109,9 +137,14 @@ pub(crate) fn records(lab_dir: &Path) -> Vec<Record> {
 /// One daemon of the lab.
 pub(crate) fn record(lab: &Lab, node: &str, name: &str) -> Result<Record> {
     read(&file(lab, node, name)).with_context(|| {
-        let on_node = records(&lab.dir()).into_iter().filter(|r| r.start.node == node);
+        let on_node = records(&lab.dir())
+            .into_iter()
+            .filter(|r| r.start.node == node);
         let names: Vec<String> = on_node.map(|r| r.start.name).collect();
-        format!("no daemon {name} on {node}; there are: {}", names.join(", "))
+        format!(
+            "no daemon {name} on {node}; there are: {}",
+            names.join(", ")
+        )
     })
 }
 
@@ -130,7 +163,11 @@ fn remember(lab: &Lab, record: &Record) -> Result<()> {
 
 /// Forgets a daemon, so that its end is no death.
 pub(crate) fn forget(lab: &Lab, record: &Record) {
-    drop(std::fs::remove_file(file(lab, &record.start.node, &record.start.name)));
+    drop(std::fs::remove_file(file(
+        lab,
+        &record.start.node,
+        &record.start.name,
+    )));
 }
 
 /// Stops a daemon on purpose and waits until it is gone.
@@ -139,17 +176,27 @@ pub(crate) fn stop(lab: &Lab, node: &str, name: &str, signal: Signal) -> Result<
     record.stopped = true;
     remember(lab, &record)?;
     send(&record, signal)?;
-    let gone = until(Duration::from_secs(5), Duration::from_millis(5), || (!record.alive()).then_some(()));
+    let gone = until(Duration::from_secs(5), Duration::from_millis(5), || {
+        (!record.alive()).then_some(())
+    });
     gone.with_context(|| format!("{name} of {node} did not end within 5 s of {signal}"))
 }
 
 /// Sends a signal to a daemon, if it still is the one of the record.
 pub(crate) fn send(record: &Record, signal: Signal) -> Result<()> {
     if !record.alive() {
-        bail!("{} of {} is not running", record.start.name, record.start.node);
+        bail!(
+            "{} of {} is not running",
+            record.start.name,
+            record.start.node
+        );
     }
-    kill(Pid::from_raw(record.pid), signal)
-        .with_context(|| format!("{signal} for {} of {}", record.start.name, record.start.node))
+    kill(Pid::from_raw(record.pid), signal).with_context(|| {
+        format!(
+            "{signal} for {} of {}",
+            record.start.name, record.start.node
+        )
+    })
 }
 
 impl Record {
@@ -179,14 +226,20 @@ pub(crate) fn born(pid: i32) -> Option<u64> {
 
 /// Ends processes: asks first, then does not ask.
 pub(crate) fn end_all(pids: &[(i32, u64)], patience: Duration) {
-    let living = || pids.iter().filter(|(pid, at)| born(*pid) == Some(*at)).collect::<Vec<_>>();
+    let living = || {
+        pids.iter()
+            .filter(|(pid, at)| born(*pid) == Some(*at))
+            .collect::<Vec<_>>()
+    };
     for signal in [Signal::SIGTERM, Signal::SIGKILL] {
         for (pid, _) in living() {
             kill(Pid::from_raw(*pid), signal).ok();
             // A frozen process hears nothing but SIGKILL.
             kill(Pid::from_raw(*pid), Signal::SIGCONT).ok();
         }
-        until(patience, Duration::from_millis(20), || living().is_empty().then_some(()));
+        until(patience, Duration::from_millis(20), || {
+            living().is_empty().then_some(())
+        });
     }
 }
 
@@ -196,5 +249,9 @@ pub(crate) fn tail(log: &Path, lines: usize) -> String {
     let content = String::from_utf8_lossy(&content);
     let all: Vec<&str> = content.lines().collect();
     let from = all.len().saturating_sub(lines);
-    all.get(from..).unwrap_or_default().iter().map(|line| format!("    {line}\n")).collect()
+    all.get(from..)
+        .unwrap_or_default()
+        .iter()
+        .map(|line| format!("    {line}\n"))
+        .collect()
 }

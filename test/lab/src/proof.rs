@@ -63,7 +63,11 @@ struct Failure {
 
 impl Failure {
     fn new(layer: Layer, expected: impl Into<String>, seen: impl Into<String>) -> Self {
-        Self { layer, expected: expected.into(), seen: seen.into() }
+        Self {
+            layer,
+            expected: expected.into(),
+            seen: seen.into(),
+        }
     }
 }
 
@@ -83,21 +87,53 @@ struct World<'a> {
 type Line = (u8, &'static str, fn(&mut World<'_>) -> Result<Verdict>);
 
 const LINES: [Line; 8] = [
-    (1, "every pod pings every other pod and is seen with its own address", pings::every_pair),
-    (2, "the underlay carries these packets as they are, and no Geneve", pings::underlay),
-    (3, "every other path shows the right source address", paths::table),
+    (
+        1,
+        "every pod pings every other pod and is seen with its own address",
+        pings::every_pair,
+    ),
+    (
+        2,
+        "the underlay carries these packets as they are, and no Geneve",
+        pings::underlay,
+    ),
+    (
+        3,
+        "every other path shows the right source address",
+        paths::table,
+    ),
     (4, "10 MB of TCP arrive whole, each way", bulk::whole),
-    (5, "OVN has one route per remote subnet, no transit switch, and the exempting SNAT row", rows::right),
-    (6, "a further node joins, reaches all pods, leaves, and is gone everywhere", join::and_leave),
-    (7, "no node is its own neighbor, FRR took its configuration, and nobody writes", quiet::time),
-    (8, "a withdrawn subnet is unreachable within 2 s, and back as it was", withdraw::and_restore),
+    (
+        5,
+        "OVN has one route per remote subnet, no transit switch, and the exempting SNAT row",
+        rows::right,
+    ),
+    (
+        6,
+        "a further node joins, reaches all pods, leaves, and is gone everywhere",
+        join::and_leave,
+    ),
+    (
+        7,
+        "no node is its own neighbor, FRR took its configuration, and nobody writes",
+        quiet::time,
+    ),
+    (
+        8,
+        "a withdrawn subnet is unreachable within 2 s, and back as it was",
+        withdraw::and_restore,
+    ),
 ];
 
 /// Checks the lines (all, where `only` is empty); `true` when every one holds.
 pub(crate) fn prove(lab: &mut Lab, only: &[u8], quiet: u64) -> Result<bool> {
     let start = now();
     let name = lab.name.clone();
-    let mut world = World { lab, pings: None, quiet };
+    let mut world = World {
+        lab,
+        pings: None,
+        quiet,
+    };
     let (mut held, mut failed) = (0, 0);
     for (number, claim, check) in LINES {
         if !only.is_empty() && !only.contains(&number) {
@@ -105,7 +141,11 @@ pub(crate) fn prove(lab: &mut Lab, only: &[u8], quiet: u64) -> Result<bool> {
         }
         let begin = now();
         let verdict = check(&mut world).unwrap_or_else(|error| {
-            Err(Failure::new(Layer::Lab, "the line can be checked", format!("{error:#}")))
+            Err(Failure::new(
+                Layer::Lab,
+                "the line can be checked",
+                format!("{error:#}"),
+            ))
         });
         let seconds = begin.elapsed().as_secs_f64();
         match verdict {
@@ -138,7 +178,12 @@ fn print_failure(failure: &Failure) {
 
 /// Several complaints as one text: the first few, and how many more.
 fn listed(complaints: &[String]) -> String {
-    let mut text = complaints.iter().take(4).cloned().collect::<Vec<_>>().join("; ");
+    let mut text = complaints
+        .iter()
+        .take(4)
+        .cloned()
+        .collect::<Vec<_>>()
+        .join("; ");
     if complaints.len() > 4 {
         text.push_str(&format!("; and {} more", complaints.len() - 4));
     }

@@ -26,7 +26,10 @@ pub(crate) fn unreached(lab: &Lab, pods: &[Attached], deadline: Instant) -> Vec<
         loop {
             open.retain(|(_, pod)| !answers(&namespace, pod));
             if open.is_empty() || now() >= deadline {
-                return open.into_iter().map(|(to, _)| (from.name.clone(), to.name.clone())).collect();
+                return open
+                    .into_iter()
+                    .map(|(to, _)| (from.name.clone(), to.name.clone()))
+                    .collect();
             }
             std::thread::sleep(Duration::from_millis(50));
         }

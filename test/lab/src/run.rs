@@ -71,7 +71,12 @@ impl Tool {
         if !output.status.success() {
             let stderr = String::from_utf8_lossy(&output.stderr);
             let stdout = String::from_utf8_lossy(&output.stdout);
-            bail!("`{shown}`: {}: {} {}", output.status, stderr.trim(), stdout.trim());
+            bail!(
+                "`{shown}`: {}: {} {}",
+                output.status,
+                stderr.trim(),
+                stdout.trim()
+            );
         }
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
@@ -81,15 +86,23 @@ impl Tool {
         let input = self.input.take();
         let shown = self.shown.clone();
         self.command
-            .stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() })
+            .stdin(if input.is_some() {
+                Stdio::piped()
+            } else {
+                Stdio::null()
+            })
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         let mut child = self.spawn()?;
         if let (Some(text), Some(mut stdin)) = (input, child.stdin.take()) {
             // All our inputs are smaller than a pipe, or the tool reads before it writes.
-            stdin.write_all(text.as_bytes()).with_context(|| format!("feeding `{shown}`"))?;
+            stdin
+                .write_all(text.as_bytes())
+                .with_context(|| format!("feeding `{shown}`"))?;
         }
-        child.wait_with_output().with_context(|| format!("waiting for `{shown}`"))
+        child
+            .wait_with_output()
+            .with_context(|| format!("waiting for `{shown}`"))
     }
 
     /// Starts it and leaves it running; standard streams are what `with` made them.
@@ -111,7 +124,10 @@ impl Tool {
 }
 
 /// The clock of the lab: it measures, so it reads it.
-#[expect(clippy::disallowed_methods, reason = "the lab measures how long things take")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the lab measures how long things take"
+)]
 pub(crate) fn now() -> Instant {
     Instant::now()
 }

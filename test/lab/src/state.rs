@@ -38,7 +38,10 @@ pub(crate) struct Pod {
 impl Pod {
     /// The pod that a node with this subnet gets.
     pub(crate) fn of(subnet: Ipv4Net) -> Self {
-        Self { subnet, address: nth(subnet, 5) }
+        Self {
+            subnet,
+            address: nth(subnet, 5),
+        }
     }
 
     /// The router's address in the subnet.
@@ -147,7 +150,10 @@ impl Lab {
 
     /// Remembers that a node's pod is attached.
     pub(crate) fn save_pod(&self, node: &str, pod: &Pod) -> Result<()> {
-        write_whole(&self.node_dir(node).join("pod.json"), &serde_json::to_string(pod)?)
+        write_whole(
+            &self.node_dir(node).join("pod.json"),
+            &serde_json::to_string(pod)?,
+        )
     }
 
     /// Reads the record of a lab; `None` where there is none that can be read.
@@ -167,7 +173,10 @@ impl Lab {
 
     /// Writes the record.
     pub(crate) fn save(&self) -> Result<()> {
-        write_whole(&self.dir().join(RECORD), &serde_json::to_string_pretty(self)?)
+        write_whole(
+            &self.dir().join(RECORD),
+            &serde_json::to_string_pretty(self)?,
+        )
     }
 }
 
@@ -178,9 +187,11 @@ pub(crate) fn remove_empty_base() {
 
 /// Refuses names that would not do as part of a path, a namespace or an interface.
 pub(crate) fn check_name(what: &str, name: &str, longest: usize) -> Result<()> {
-    let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || (what == "node" && c == '-');
+    let legal =
+        |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || (what == "node" && c == '-');
     let reserved = ["underlay", "outside", "pids", "pod"];
-    if name.is_empty() || name.len() > longest || !name.chars().all(legal) || name.ends_with("-pod") {
+    if name.is_empty() || name.len() > longest || !name.chars().all(legal) || name.ends_with("-pod")
+    {
         bail!("{what} name {name:?}: 1 to {longest} lower-case letters or digits are allowed");
     }
     if reserved.contains(&name) {

@@ -12,13 +12,26 @@ use crate::run::each;
 use crate::state::{Lab, Node};
 use crate::supervisor;
 
-const HEADINGS: [&str; 8] =
-    ["NODE", "ADDRESS", "SESSIONS", "FRR", "KERNEL", "OVN", "POD", "FRRNODESTATE"];
+const HEADINGS: [&str; 8] = [
+    "NODE",
+    "ADDRESS",
+    "SESSIONS",
+    "FRR",
+    "KERNEL",
+    "OVN",
+    "POD",
+    "FRRNODESTATE",
+];
 
 /// Prints the table; says whether everything is as it should be.
 pub(crate) fn print(lab: &Lab) -> Result<bool> {
     let states = frr_node_states(lab).unwrap_or_default();
-    let state = |node: &Node| states.get(&node.name).cloned().unwrap_or_else(|| "(none)".to_owned());
+    let state = |node: &Node| {
+        states
+            .get(&node.name)
+            .cloned()
+            .unwrap_or_else(|| "(none)".to_owned())
+    };
     let lines: Vec<(Vec<String>, bool)> = each(&lab.nodes, |node| line(lab, node, state(node)));
     let mut table = vec![HEADINGS.map(str::to_owned).to_vec()];
     table.extend(lines.iter().map(|(cells, _)| cells.clone()));
@@ -31,7 +44,10 @@ pub(crate) fn print(lab: &Lab) -> Result<bool> {
     }
     for record in records(&lab.dir()) {
         if record.stopped || !record.alive() {
-            println!("{} of {} does not run", record.start.name, record.start.node);
+            println!(
+                "{} of {} does not run",
+                record.start.name, record.start.node
+            );
             good = false;
         }
     }
@@ -48,28 +64,42 @@ fn line(lab: &Lab, node: &Node, state: String) -> (Vec<String>, bool) {
         Ok(seen) => (format!("{seen}/{expected}"), seen == expected),
         Err(_) => ("?".to_owned(), false),
     };
-    let established = sessions(lab, &node.name)
-        .map(|all| all.values().filter(|session| session.state == "Established").count());
+    let established = sessions(lab, &node.name).map(|all| {
+        all.values()
+            .filter(|session| session.state == "Established")
+            .count()
+    });
     let (up, up_good) = count(established);
     let (frr, frr_good) = count(frr_routes(lab, &node.name).map(|routes| routes.len()));
     let (kernel, kernel_good) = count(kernel_routes(lab, &node.name).map(|routes| routes.len()));
     let (ovn, ovn_good) = count(imported(lab, &node.name).map(|routes| routes.len()));
     let pod = lab.pod(&node.name);
-    let good = up_good && frr_good && kernel_good && ovn_good && pod.is_some() && state == "success";
+    let good =
+        up_good && frr_good && kernel_good && ovn_good && pod.is_some() && state == "success";
     let pod = pod.map_or_else(|| "(none)".to_owned(), |pod| pod.address.to_string());
     let address = lab.address(node).to_string();
-    (vec![node.name.clone(), address, up, frr, kernel, ovn, pod, state], good)
+    (
+        vec![node.name.clone(), address, up, frr, kernel, ovn, pod, state],
+        good,
+    )
 }
 
 /// Columns as wide as their widest cell.
 fn aligned(table: &[Vec<String>]) -> String {
     let width = |column: usize| {
-        table.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+        table
+            .iter()
+            .filter_map(|row| row.get(column))
+            .map(|cell| cell.chars().count())
+            .max()
+            .unwrap_or(0)
     };
     let mut out = String::new();
     for row in table {
         let cells = row.iter().enumerate();
-        let line: String = cells.map(|(i, cell)| format!("{cell:<w$}   ", w = width(i))).collect();
+        let line: String = cells
+            .map(|(i, cell)| format!("{cell:<w$}   ", w = width(i)))
+            .collect();
         out.push_str(line.trim_end());
         out.push('\n');
     }

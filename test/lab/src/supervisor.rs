@@ -37,7 +37,10 @@ pub(crate) fn launch(lab: &Lab) -> Result<()> {
     let child = tool("setsid")
         .args([&text(&program), "--name", &lab.name, "supervise"])
         .with(|c| {
-            c.stdin(Stdio::null()).stdout(log).stderr(errors).current_dir("/");
+            c.stdin(Stdio::null())
+                .stdout(log)
+                .stderr(errors)
+                .current_dir("/");
         })
         .spawn()?;
     let pid = i32::try_from(child.id())?;
@@ -80,12 +83,22 @@ pub(crate) fn watch(name: &str) -> Result<()> {
 fn report(lab: &Lab, record: &Record) -> Result<()> {
     let (node, name) = (&record.start.node, &record.start.name);
     let again = name == "ovn-controller" && record.restarts == 0;
-    let mut file = std::fs::File::options().create(true).append(true).open(deaths_file(&lab.name))?;
+    let mut file = std::fs::File::options()
+        .create(true)
+        .append(true)
+        .open(deaths_file(&lab.name))?;
     let what = if again { "started again, once" } else { "died" };
-    writeln!(file, "{name} of {node} (process {}): {what}; its last words:", record.pid)?;
+    writeln!(
+        file,
+        "{name} of {node} (process {}): {what}; its last words:",
+        record.pid
+    )?;
     write!(file, "{}", tail(&record.start.log, 10))?;
     if again && let Err(error) = process::start(lab, record.start.clone(), 1) {
-        writeln!(file, "{name} of {node}: could not be started again: {error:#}")?;
+        writeln!(
+            file,
+            "{name} of {node}: could not be started again: {error:#}"
+        )?;
     }
     Ok(())
 }

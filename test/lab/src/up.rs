@@ -64,7 +64,10 @@ impl Steps {
 pub(crate) fn up(wanted: &Wanted, steps: Steps) -> Result<Lab> {
     check(wanted)?;
     if let Some(lab) = kept(wanted) {
-        steps.say(&format!("lab {} is up with these values already and is kept", lab.name));
+        steps.say(&format!(
+            "lab {} is up with these values already and is kept",
+            lab.name
+        ));
         return Ok(lab);
     }
     if down::anything(&wanted.name) {
@@ -110,13 +113,18 @@ fn kept(wanted: &Wanted) -> Option<Lab> {
         && lab.without == wanted.without
         && lab.places == wanted.places
         && supervisor::running(&lab.name).is_some();
-    let fit = records(&lab.dir()).iter().all(|r| r.alive() && !r.stopped && !r.outdated());
+    let fit = records(&lab.dir())
+        .iter()
+        .all(|r| r.alive() && !r.stopped && !r.outdated());
     (same && fit).then_some(lab)
 }
 
 fn begin(wanted: &Wanted) -> Result<Lab> {
     let nodes = (1..=wanted.nodes)
-        .map(|index| Node { name: wanted.values.node_name(index), index })
+        .map(|index| Node {
+            name: wanted.values.node_name(index),
+            index,
+        })
         .collect();
     let mut lab = Lab {
         name: wanted.name.clone(),
@@ -143,7 +151,8 @@ fn raise_neighbours(lab: &mut Lab) -> Result<()> {
     let wanted = [("3", 32768), ("2", 16384), ("1", 8192)];
     let file = |level: &str| format!("/proc/sys/net/ipv4/neigh/default/gc_thresh{level}");
     for (level, _) in wanted {
-        lab.settings.push((file(level), std::fs::read_to_string(file(level))?));
+        lab.settings
+            .push((file(level), std::fs::read_to_string(file(level))?));
     }
     lab.save()?;
     for (level, entries) in wanted {
@@ -164,10 +173,16 @@ fn bare(lab: &Lab, steps: Steps) -> Result<()> {
         });
         let nodes = each(&lab.nodes, |node| {
             node::up(lab, node)?;
-            steps.say(&format!("{}: OVS, OVN and FRR run at {}", node.name, lab.address(node)));
+            steps.say(&format!(
+                "{}: OVS, OVN and FRR run at {}",
+                node.name,
+                lab.address(node)
+            ));
             Ok(())
         });
-        let api = api.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let api = api
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         nodes.into_iter().collect::<Result<Vec<()>>>()?;
         api
     })
@@ -182,9 +197,9 @@ pub(crate) fn attach(lab: &Lab, nodes: &[Node], wait: Duration, steps: Steps) ->
     let mut open: Vec<&Node> = nodes.iter().collect();
     while !open.is_empty() && now() < deadline {
         let subnets = objects::subnets(lab).unwrap_or_default();
-        let (ready, rest): (Vec<&Node>, Vec<&Node>) = open
-            .into_iter()
-            .partition(|node| subnets.contains_key(&node.name) && pods::has_switch(lab, &node.name));
+        let (ready, rest): (Vec<&Node>, Vec<&Node>) = open.into_iter().partition(|node| {
+            subnets.contains_key(&node.name) && pods::has_switch(lab, &node.name)
+        });
         for attached in each(&ready, |node| match subnets.get(&node.name) {
             Some(subnet) => pods::attach(lab, node, *subnet),
             None => Ok(()),
@@ -192,7 +207,10 @@ pub(crate) fn attach(lab: &Lab, nodes: &[Node], wait: Duration, steps: Steps) ->
             attached?;
         }
         for node in ready {
-            let pod = lab.pod(&node.name).map(|pod| pod.address.to_string()).unwrap_or_default();
+            let pod = lab
+                .pod(&node.name)
+                .map(|pod| pod.address.to_string())
+                .unwrap_or_default();
             steps.say(&format!("{}: pod attached at {pod}", node.name));
         }
         open = rest;
@@ -201,7 +219,10 @@ pub(crate) fn attach(lab: &Lab, nodes: &[Node], wait: Duration, steps: Steps) ->
         }
     }
     for node in &open {
-        steps.say(&format!("{}: no pod: the product has not made its subnet and switch", node.name));
+        steps.say(&format!(
+            "{}: no pod: the product has not made its subnet and switch",
+            node.name
+        ));
     }
     let pods = attached(lab);
     let missing = unreached(lab, &pods, deadline);
@@ -214,7 +235,10 @@ pub(crate) fn attach(lab: &Lab, nodes: &[Node], wait: Duration, steps: Steps) ->
         ));
     } else {
         let waited = start.elapsed().as_secs();
-        steps.say(&format!("{} pairs of pods do not reach each other after {waited} s", missing.len()));
+        steps.say(&format!(
+            "{} pairs of pods do not reach each other after {waited} s",
+            missing.len()
+        ));
     }
     Ok(())
 }

@@ -26,12 +26,17 @@ pub(super) fn up(lab: &Lab, node: &Node) -> Result<()> {
     chown(&dir.join("vtysh.conf"), Some(user.uid), Some(group.gid))?;
     process::start(lab, daemon(lab, node, "zebra"), 0)?;
     let rest = ["bgpd", "bfdd", "staticd"];
-    for started in each(&rest, |name| process::start(lab, daemon(lab, node, name), 0)) {
+    for started in each(&rest, |name| {
+        process::start(lab, daemon(lab, node, name), 0)
+    }) {
         started?;
     }
     let sockets = ["zebra.vty", "bgpd.vty", "bfdd.vty", "staticd.vty"];
     until(Duration::from_secs(5), Duration::from_millis(10), || {
-        sockets.iter().all(|socket| dir.join(socket).exists()).then_some(())
+        sockets
+            .iter()
+            .all(|socket| dir.join(socket).exists())
+            .then_some(())
     })
     .context("not all of FRR's daemons opened their socket within 5 s")
 }
@@ -52,7 +57,14 @@ fn daemon(lab: &Lab, node: &Node, name: &str) -> Start {
         "bgpd" => argv.extend(["-p".to_owned(), "179".to_owned()]),
         _ => {}
     }
-    Start { node: node.name.clone(), name: name.to_owned(), argv, env: Vec::new(), log, pidfile: Some(pidfile) }
+    Start {
+        node: node.name.clone(),
+        name: name.to_owned(),
+        argv,
+        env: Vec::new(),
+        log,
+        pidfile: Some(pidfile),
+    }
 }
 
 /// `vtysh` of a node, with commands.

@@ -33,7 +33,10 @@ pub(crate) fn up_underlay(lab: &Lab) -> Result<()> {
         ),
     )?;
     let address = lab.values.outside_address();
-    batch(&outside, &format!("addr add {address}/{prefix} dev {UPLINK}\nlink set {UPLINK} up"))?;
+    batch(
+        &outside,
+        &format!("addr add {address}/{prefix} dev {UPLINK}\nlink set {UPLINK} up"),
+    )?;
     no_offload(&underlay, "up0")?;
     no_offload(&outside, UPLINK)
 }
@@ -49,15 +52,25 @@ pub(super) fn up(lab: &Lab, node: &Node) -> Result<()> {
         "net.ipv4.conf.default.rp_filter=2",
         "net.ipv4.ip_local_port_range=10000 29999",
     ];
-    tool("sysctl").args(["-qw"]).args(settings).inside(&namespace).run()?;
+    tool("sysctl")
+        .args(["-qw"])
+        .args(settings)
+        .inside(&namespace)
+        .run()?;
     let far = underlay_port(node);
-    batch(&namespace, &format!("link add {UPLINK} type veth peer name {far} netns {underlay}"))?;
+    batch(
+        &namespace,
+        &format!("link add {UPLINK} type veth peer name {far} netns {underlay}"),
+    )?;
     batch(&underlay, &format!("link set {far} master {BRIDGE} up"))?;
     let mac = mac(lab.address(node));
     batch(&namespace, &format!("link set {UPLINK} address {mac} up"))?;
     no_offload(&namespace, UPLINK)?;
     no_offload(&underlay, &far)?;
-    tool("nft").args(["add table netdev lab"]).inside(&namespace).run()?;
+    tool("nft")
+        .args(["add table netdev lab"])
+        .inside(&namespace)
+        .run()?;
     drop_ingress(&namespace, UPLINK)
 }
 
@@ -65,7 +78,10 @@ pub(super) fn up(lab: &Lab, node: &Node) -> Result<()> {
 pub(super) fn address(lab: &Lab, node: &Node) -> Result<()> {
     let (address, prefix) = (lab.address(node), lab.values.underlay.prefix_len());
     let namespace = lab.namespace(&node.name);
-    batch(&namespace, &format!("addr add {address}/{prefix} dev br-ex\nlink set br-ex up"))
+    batch(
+        &namespace,
+        &format!("addr add {address}/{prefix} dev br-ex\nlink set br-ex up"),
+    )
 }
 
 /// The underlay's end of a node's uplink.
@@ -85,11 +101,19 @@ pub(crate) fn drop_ingress(namespace: &str, device: &str) -> Result<()> {
 /// OVS reads raw packets: checksums must be finished and segments must be cut.
 pub(crate) fn no_offload(namespace: &str, device: &str) -> Result<()> {
     let words = format!("-K {device} tx off rx off tso off gso off gro off");
-    tool("ethtool").words(&words).inside(namespace).run().map(drop)
+    tool("ethtool")
+        .words(&words)
+        .inside(namespace)
+        .run()
+        .map(drop)
 }
 
 /// Several `ip` commands in one namespace, the first that fails ends it.
 pub(crate) fn batch(namespace: &str, lines: &str) -> Result<()> {
     let lines: Vec<&str> = lines.lines().map(str::trim).collect();
-    tool("ip").args(["-n", namespace, "-batch", "-"]).input(lines.join("\n") + "\n").run().map(drop)
+    tool("ip")
+        .args(["-n", namespace, "-batch", "-"])
+        .input(lines.join("\n") + "\n")
+        .run()
+        .map(drop)
 }

@@ -20,7 +20,15 @@ const SB_SCHEMA: &str = "/usr/share/ovn/ovn-sb.ovsschema";
 
 /// Starts the configuration database and ovs-vswitchd and makes both bridges.
 pub(super) fn up_switch(lab: &Lab, node: &Node) -> Result<()> {
-    database(lab, node, &Database { name: "conf", schema: OVS_SCHEMA, socket: "db.sock" })?;
+    database(
+        lab,
+        node,
+        &Database {
+            name: "conf",
+            schema: OVS_SCHEMA,
+            socket: "db.sock",
+        },
+    )?;
     vsctl(lab, &node.name).words("--no-wait init").run()?;
     let socket = format!("unix:{}", text(&lab.ovs_dir(&node.name).join("db.sock")));
     process::start(lab, daemon(lab, node, "ovs-vswitchd", vec![socket]), 0)?;
@@ -41,16 +49,39 @@ pub(super) fn up_switch(lab: &Lab, node: &Node) -> Result<()> {
          -- add-br br-int -- set bridge br-int datapath_type=netdev fail_mode=secure",
         mac(address)
     );
-    vsctl(lab, &node.name).words(&ids).words(&bridges).run().map(drop)
+    vsctl(lab, &node.name)
+        .words(&ids)
+        .words(&bridges)
+        .run()
+        .map(drop)
 }
 
 /// Starts the OVN daemons.
 pub(super) fn up_ovn(lab: &Lab, node: &Node) -> Result<()> {
     let dir = lab.ovs_dir(&node.name);
     let (nb, sb) = (dir.join("ovnnb_db.sock"), dir.join("ovnsb_db.sock"));
-    database(lab, node, &Database { name: "ovnnb", schema: NB_SCHEMA, socket: "ovnnb_db.sock" })?;
-    database(lab, node, &Database { name: "ovnsb", schema: SB_SCHEMA, socket: "ovnsb_db.sock" })?;
-    let dbs = vec![format!("--ovnnb-db=unix:{}", text(&nb)), format!("--ovnsb-db=unix:{}", text(&sb))];
+    database(
+        lab,
+        node,
+        &Database {
+            name: "ovnnb",
+            schema: NB_SCHEMA,
+            socket: "ovnnb_db.sock",
+        },
+    )?;
+    database(
+        lab,
+        node,
+        &Database {
+            name: "ovnsb",
+            schema: SB_SCHEMA,
+            socket: "ovnsb_db.sock",
+        },
+    )?;
+    let dbs = vec![
+        format!("--ovnnb-db=unix:{}", text(&nb)),
+        format!("--ovnsb-db=unix:{}", text(&sb)),
+    ];
     process::start(lab, daemon(lab, node, "ovn-northd", dbs), 0)?;
     let conf = format!("unix:{}", text(&dir.join("db.sock")));
     process::start(lab, daemon(lab, node, "ovn-controller", vec![conf]), 0).map(drop)
@@ -71,14 +102,20 @@ struct Database<'a> {
 fn database(lab: &Lab, node: &Node, db: &Database<'_>) -> Result<()> {
     let dir = lab.ovs_dir(&node.name);
     let file = text(&dir.join(format!("{}.db", db.name)));
-    tool("ovsdb-tool").args(["create", &file, db.schema]).run()?;
+    tool("ovsdb-tool")
+        .args(["create", &file, db.schema])
+        .run()?;
     let remote = format!("--remote=punix:{}", text(&dir.join(db.socket)));
     let mut start = daemon(lab, node, "ovsdb-server", vec![file, remote]);
     start.name = format!("ovsdb-{}", db.name);
-    start.log = lab.node_dir(&node.name).join(format!("ovsdb-{}.log", db.name));
+    start.log = lab
+        .node_dir(&node.name)
+        .join(format!("ovsdb-{}.log", db.name));
     let pidfile = dir.join(format!("ovsdb-{}.pid", db.name));
     let control = dir.join(format!("ovsdb-{}.ctl", db.name));
-    start.argv.retain(|a| !a.starts_with("--pidfile") && !a.starts_with("--log-file"));
+    start
+        .argv
+        .retain(|a| !a.starts_with("--pidfile") && !a.starts_with("--log-file"));
     start.argv.push(format!("--pidfile={}", text(&pidfile)));
     start.argv.push(format!("--log-file={}", text(&start.log)));
     start.argv.push(format!("--unixctl={}", text(&control)));
@@ -106,9 +143,16 @@ fn daemon(lab: &Lab, node: &Node, program: &str, arguments: Vec<String>) -> Star
 }
 
 fn environment(dir: &Path) -> Vec<(String, String)> {
-    ["OVS_RUNDIR", "OVS_DBDIR", "OVS_LOGDIR", "OVN_RUNDIR", "OVN_DBDIR", "OVN_LOGDIR"]
-        .map(|key| (key.to_owned(), text(dir)))
-        .to_vec()
+    [
+        "OVS_RUNDIR",
+        "OVS_DBDIR",
+        "OVS_LOGDIR",
+        "OVN_RUNDIR",
+        "OVN_DBDIR",
+        "OVN_LOGDIR",
+    ]
+    .map(|key| (key.to_owned(), text(dir)))
+    .to_vec()
 }
 
 /// `ovs-vsctl` of a node.
@@ -126,14 +170,23 @@ pub(crate) fn nbctl(lab: &Lab, node: &str) -> Tool {
 /// `ovs-ofctl` of a node's outer bridge: a command and what follows the bridge's name.
 pub(crate) fn br_ex(lab: &Lab, node: &str, command: &str) -> Tool {
     let bridge = text(&lab.ovs_dir(node).join("br-ex.mgmt"));
-    tool("ovs-ofctl").args(["-O", "OpenFlow15", "--timeout=5", command, &format!("unix:{bridge}")])
+    tool("ovs-ofctl").args([
+        "-O",
+        "OpenFlow15",
+        "--timeout=5",
+        command,
+        &format!("unix:{bridge}"),
+    ])
 }
 
 /// Waits until OVS gave an interface its number.
 pub(crate) fn wait_port(lab: &Lab, node: &str, interface: &str) -> bool {
     let wait = Duration::from_millis(20);
     let found = until(Duration::from_secs(5), wait, || {
-        let number = vsctl(lab, node).args(["get", "interface", interface, "ofport"]).run().ok()?;
+        let number = vsctl(lab, node)
+            .args(["get", "interface", interface, "ofport"])
+            .run()
+            .ok()?;
         number.trim().parse::<i64>().ok().filter(|n| *n > 0)
     });
     found.is_some()

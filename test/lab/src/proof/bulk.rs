@@ -27,20 +27,33 @@ pub(super) fn whole(world: &mut World<'_>) -> Result<Verdict> {
     let lab = &*world.lab;
     let pods = attached(lab);
     serve(&lab.namespace("outside"))?;
-    pods.iter().try_for_each(|(node, _)| serve(&lab.pod_namespace(&node.name)))?;
+    pods.iter()
+        .try_for_each(|(node, _)| serve(&lab.pod_namespace(&node.name)))?;
     let payload = payload();
     let (mut complaints, mut done, mut broken) = (Vec::new(), 0, None);
     let start = now();
     for (i, (from, _)) in pods.iter().enumerate() {
         let (host, inner) = (lab.namespace(&from.name), lab.pod_namespace(&from.name));
-        let mut targets = vec![(format!("pod on {} and outside", from.name), &inner, lab.values.outside_address())];
+        let mut targets = vec![(
+            format!("pod on {} and outside", from.name),
+            &inner,
+            lab.values.outside_address(),
+        )];
         for (j, (to, pod)) in pods.iter().enumerate() {
             let next = j == (i + 1) % pods.len();
             if i != j && (next || (i < j && pods.len() <= ALL_PAIRS)) {
-                targets.push((format!("pods on {} and {}", from.name, to.name), &inner, pod.address));
+                targets.push((
+                    format!("pods on {} and {}", from.name, to.name),
+                    &inner,
+                    pod.address,
+                ));
             }
             if i != j && next {
-                targets.push((format!("{} and pod on {}", from.name, to.name), &host, pod.address));
+                targets.push((
+                    format!("{} and pod on {}", from.name, to.name),
+                    &host,
+                    pod.address,
+                ));
             }
         }
         for (name, namespace, to) in targets {
@@ -62,7 +75,11 @@ pub(super) fn whole(world: &mut World<'_>) -> Result<Verdict> {
         None => (Layer::Packets, String::new()),
     };
     let expected = format!("{BYTES} bytes each way with equal digests");
-    Ok(Err(Failure::new(layer, expected, format!("{}; {why}", listed(&complaints)))))
+    Ok(Err(Failure::new(
+        layer,
+        expected,
+        format!("{}; {why}", listed(&complaints)),
+    )))
 }
 
 /// Bytes without a pattern that could hide an exchange of two packets.
@@ -79,7 +96,9 @@ fn payload() -> Vec<u8> {
 
 /// A server that answers with the digest of what it got, and then sends it back.
 fn serve(namespace: &str) -> Result<()> {
-    let listener = inside(namespace, || Ok(TcpListener::bind((Ipv4Addr::UNSPECIFIED, PORT))?));
+    let listener = inside(namespace, || {
+        Ok(TcpListener::bind((Ipv4Addr::UNSPECIFIED, PORT))?)
+    });
     let listener = listener.with_context(|| format!("listening in {namespace}"))?;
     std::thread::spawn(move || {
         while let Ok((stream, _)) = listener.accept() {
@@ -101,7 +120,10 @@ fn answer(mut stream: TcpStream) -> Result<()> {
 
 fn exchange(namespace: &str, to: Ipv4Addr, payload: &[u8]) -> Result<()> {
     let mut stream = inside(namespace, || {
-        Ok(TcpStream::connect_timeout(&SocketAddr::from((to, PORT)), Duration::from_secs(2))?)
+        Ok(TcpStream::connect_timeout(
+            &SocketAddr::from((to, PORT)),
+            Duration::from_secs(2),
+        )?)
     })?;
     limits(&stream)?;
     stream.write_all(payload)?;
@@ -114,7 +136,10 @@ fn exchange(namespace: &str, to: Ipv4Addr, payload: &[u8]) -> Result<()> {
         bail!("other bytes arrived than were sent");
     }
     if Sha256::digest(back) != sent {
-        bail!("other bytes came back than were sent ({} of {BYTES})", back.len());
+        bail!(
+            "other bytes came back than were sent ({} of {BYTES})",
+            back.len()
+        );
     }
     Ok(())
 }

@@ -23,13 +23,28 @@ pub(super) struct Capture {
 
 impl Capture {
     /// Starts and waits until tcpdump listens.
-    pub(super) fn start(namespace: &str, interface: &str, more: &[&str], filter: &str) -> Result<Self> {
+    pub(super) fn start(
+        namespace: &str,
+        interface: &str,
+        more: &[&str],
+        filter: &str,
+    ) -> Result<Self> {
         let mut child = tool("tcpdump")
-            .args(["-n", "-l", "--immediate-mode", "-B", "4096", "-i", interface])
+            .args([
+                "-n",
+                "-l",
+                "--immediate-mode",
+                "-B",
+                "4096",
+                "-i",
+                interface,
+            ])
             .args(more)
             .args([filter])
             .with(|c| {
-                c.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+                c.stdin(Stdio::null())
+                    .stdout(Stdio::piped())
+                    .stderr(Stdio::piped());
             })
             .inside(namespace)
             .spawn()?;
@@ -55,7 +70,10 @@ impl Capture {
     pub(super) fn stop(mut self) -> Result<String> {
         // The last packets are on their way through tcpdump's buffers.
         std::thread::sleep(Duration::from_millis(150));
-        kill(Pid::from_raw(i32::try_from(self.child.id())?), Signal::SIGINT)?;
+        kill(
+            Pid::from_raw(i32::try_from(self.child.id())?),
+            Signal::SIGINT,
+        )?;
         self.child.wait()?;
         self.lines.join().ok().context("reading tcpdump's lines")
     }
@@ -67,7 +85,10 @@ pub(super) fn echo_request(line: &str) -> Option<(Ipv4Addr, Ipv4Addr)> {
     let (ends, what) = rest.split_once(": ")?;
     let (source, destination) = ends.split_once(" > ")?;
     what.starts_with("ICMP echo request").then_some(())?;
-    Some((source.trim().parse().ok()?, destination.trim().parse().ok()?))
+    Some((
+        source.trim().parse().ok()?,
+        destination.trim().parse().ok()?,
+    ))
 }
 
 #[cfg(test)]
@@ -76,14 +97,21 @@ mod tests {
 
     #[test]
     fn an_echo_request_is_read_from_tcpdumps_line() {
-        let line = "10:06:12.1 IP 10.128.2.5 > 10.128.3.5: ICMP echo request, id 1, seq 1, length 64";
+        let line =
+            "10:06:12.1 IP 10.128.2.5 > 10.128.3.5: ICMP echo request, id 1, seq 1, length 64";
         let ends = (Ipv4Addr::new(10, 128, 2, 5), Ipv4Addr::new(10, 128, 3, 5));
         assert_eq!(echo_request(line), Some(ends));
     }
 
     #[test]
     fn a_reply_and_another_protocol_are_no_echo_requests() {
-        assert_eq!(echo_request("1 IP 10.0.0.1 > 10.0.0.2: ICMP echo reply, id 1, seq 1"), None);
-        assert_eq!(echo_request("1 IP 10.0.0.1.99 > 10.0.0.2.6081: Geneve, Flags [none]"), None);
+        assert_eq!(
+            echo_request("1 IP 10.0.0.1 > 10.0.0.2: ICMP echo reply, id 1, seq 1"),
+            None
+        );
+        assert_eq!(
+            echo_request("1 IP 10.0.0.1.99 > 10.0.0.2.6081: Geneve, Flags [none]"),
+            None
+        );
     }
 }

@@ -6,7 +6,9 @@
 use anyhow::Result;
 
 use super::Layer;
-use crate::look::{frr_routes, gateway_router, imported, kernel_routes, members, router_rows, rows, sessions, word};
+use crate::look::{
+    frr_routes, gateway_router, imported, kernel_routes, members, router_rows, rows, sessions, word,
+};
 use crate::node::ovs::br_ex;
 use crate::objects::{frr_configured, subnets};
 use crate::pods::has_switch;
@@ -19,14 +21,25 @@ pub(super) type Finding = (Layer, String);
 /// Why a node has no pod.
 pub(super) fn missing_pod(lab: &Lab, node: &Node) -> Finding {
     match subnets(lab) {
-        Err(error) => (Layer::Object, format!("the API server does not answer: {error:#}")),
-        Ok(found) if !found.contains_key(&node.name) => {
-            (Layer::Object, format!("node {} has no annotation k8s.ovn.org/node-subnets", node.name))
-        }
-        Ok(_) if !has_switch(lab, &node.name) => {
-            (Layer::Ovn, format!("the Northbound DB of {0} has no switch {0}", node.name))
-        }
-        Ok(_) => (Layer::Lab, format!("the lab has not attached the pod of {}", node.name)),
+        Err(error) => (
+            Layer::Object,
+            format!("the API server does not answer: {error:#}"),
+        ),
+        Ok(found) if !found.contains_key(&node.name) => (
+            Layer::Object,
+            format!(
+                "node {} has no annotation k8s.ovn.org/node-subnets",
+                node.name
+            ),
+        ),
+        Ok(_) if !has_switch(lab, &node.name) => (
+            Layer::Ovn,
+            format!("the Northbound DB of {0} has no switch {0}", node.name),
+        ),
+        Ok(_) => (
+            Layer::Lab,
+            format!("the lab has not attached the pod of {}", node.name),
+        ),
     }
 }
 
@@ -38,8 +51,14 @@ pub(super) fn pods(lab: &Lab, from: &Node, to: &Node) -> Finding {
     });
     match found {
         Ok(Some(finding)) => finding,
-        Ok(None) => (Layer::Packets, "objects, FRR, kernel, OVN and bridge have what they must have".to_owned()),
-        Err(error) => (Layer::Lab, format!("looking for the reason failed: {error:#}")),
+        Ok(None) => (
+            Layer::Packets,
+            "objects, FRR, kernel, OVN and bridge have what they must have".to_owned(),
+        ),
+        Err(error) => (
+            Layer::Lab,
+            format!("looking for the reason failed: {error:#}"),
+        ),
     }
 }
 
@@ -75,22 +94,39 @@ pub(super) fn route(lab: &Lab, from: &Node, to: &Node) -> Result<Option<Finding>
         return Ok(Some((Layer::Object, seen)));
     }
     match sessions(lab, near)?.get(&neighbor) {
-        None => return Ok(Some((Layer::Frr, format!("bgpd of {near} has no neighbor {neighbor} ({far})")))),
+        None => {
+            return Ok(Some((
+                Layer::Frr,
+                format!("bgpd of {near} has no neighbor {neighbor} ({far})"),
+            )));
+        }
         Some(session) if session.state != "Established" => {
-            let seen = format!("session of {near} with {neighbor} ({far}) is {}", session.state);
+            let seen = format!(
+                "session of {near} with {neighbor} ({far}) is {}",
+                session.state
+            );
             return Ok(Some((Layer::Frr, seen)));
         }
         Some(_) => {}
     }
     if !frr_routes(lab, near)?.contains(&(subnet, address)) {
-        return Ok(Some((Layer::Frr, format!("bgpd of {near} has not learned {subnet} from {neighbor}"))));
+        return Ok(Some((
+            Layer::Frr,
+            format!("bgpd of {near} has not learned {subnet} from {neighbor}"),
+        )));
     }
     if !kernel_routes(lab, near)?.contains(&(subnet, address)) {
-        return Ok(Some((Layer::Kernel, format!("main table of {near} has no route {subnet} via {neighbor}"))));
+        return Ok(Some((
+            Layer::Kernel,
+            format!("main table of {near} has no route {subnet} via {neighbor}"),
+        )));
     }
     if !imported(lab, near)?.contains(&(subnet, address)) {
         let router = gateway_router(near);
-        return Ok(Some((Layer::Ovn, format!("{router} has no imported route {subnet} via {neighbor}"))));
+        return Ok(Some((
+            Layer::Ovn,
+            format!("{router} has no imported route {subnet} via {neighbor}"),
+        )));
     }
     Ok(None)
 }
@@ -100,23 +136,32 @@ pub(super) fn exemption(lab: &Lab, node: &Node) -> Result<Option<String>> {
     let router = gateway_router(&node.name);
     let cluster = lab.values.cluster_subnet.to_string();
     let all = router_rows(lab, &node.name, &router, "nat", "nat")?;
-    let mut ours = all.iter().filter(|row| word(row, "logical_ip") == cluster && word(row, "type") == "snat");
+    let mut ours = all
+        .iter()
+        .filter(|row| word(row, "logical_ip") == cluster && word(row, "type") == "snat");
     let (Some(row), None) = (ours.next(), ours.next()) else {
-        return Ok(Some(format!("{router} has not exactly one SNAT row for {cluster}")));
+        return Ok(Some(format!(
+            "{router} has not exactly one SNAT row for {cluster}"
+        )));
     };
     let external = word(row, "external_ip");
     if external != lab.address(node).to_string() {
-        return Ok(Some(format!("the SNAT row of {router} translates to {external:?}")));
+        return Ok(Some(format!(
+            "the SNAT row of {router} translates to {external:?}"
+        )));
     }
     let exempt = members(row, "exempted_ext_ips");
     let sets = rows(lab, &node.name, "address_set", &[])?;
     let set = sets.iter().find(|set| exempt.contains(&word(set, "_uuid")));
     let Some(set) = set else {
-        return Ok(Some(format!("the SNAT row of {router} has no exempted_ext_ips")));
+        return Ok(Some(format!(
+            "the SNAT row of {router} has no exempted_ext_ips"
+        )));
     };
     let addresses = members(set, "addresses");
     let covered = addresses.contains(&cluster);
-    Ok((!covered).then(|| format!("the exemption set of {router} lacks {cluster}: it holds {addresses:?}")))
+    Ok((!covered)
+        .then(|| format!("the exemption set of {router} lacks {cluster}: it holds {addresses:?}")))
 }
 
 /// Does a flow of br-ex match this? `what` says what such a flow does.
@@ -133,11 +178,15 @@ fn flow(lab: &Lab, node: &Node, wanted: &str, what: &str) -> Result<Option<Strin
 pub(super) fn host_way(lab: &Lab, node: &Node, pod: &Pod) -> Result<Option<String>> {
     let namespace = lab.namespace(&node.name);
     let (cluster, gateway) = (lab.values.cluster_subnet, pod.gateway());
-    let rules = tool("ip").args(["-n", &namespace, "rule", "show", "pref", "31"]).run()?;
+    let rules = tool("ip")
+        .args(["-n", &namespace, "rule", "show", "pref", "31"])
+        .run()?;
     if !rules.contains(&cluster.to_string()) || !rules.contains("lookup 7") {
         return Ok(Some(format!("{}: no ip rule 31 for {cluster}", node.name)));
     }
-    let table = tool("ip").args(["-n", &namespace, "route", "show", "table", "7"]).run()?;
+    let table = tool("ip")
+        .args(["-n", &namespace, "route", "show", "table", "7"])
+        .run()?;
     let wanted = format!("{cluster} via {gateway} dev ovn-k8s-mp0");
     let there = table.lines().any(|line| line.starts_with(&wanted));
     Ok((!there).then(|| format!("{}: table 7 has no `{wanted}`", node.name)))

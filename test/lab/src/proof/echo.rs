@@ -22,7 +22,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// address: a host would answer from another one that lies nearer to the client.
 pub(super) fn serve(namespace: &str, address: Ipv4Addr) -> Result<()> {
     let at = (address, PORT);
-    let sockets = inside(namespace, || Ok((TcpListener::bind(at)?, UdpSocket::bind(at)?)));
+    let sockets = inside(namespace, || {
+        Ok((TcpListener::bind(at)?, UdpSocket::bind(at)?))
+    });
     let (tcp, udp) = sockets.with_context(|| format!("listening in {namespace}"))?;
     std::thread::spawn(move || {
         while let Ok((mut stream, peer)) = tcp.accept() {

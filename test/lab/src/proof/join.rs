@@ -28,9 +28,8 @@ pub(super) fn and_leave(world: &mut World<'_>) -> Result<Verdict> {
     let used: Vec<u32> = world.lab.nodes.iter().map(|node| node.index).collect();
     let index = Values::free_index(&used).context("the underlay is full")?;
     let name = world.lab.values.node_name(index);
-    let joined = membership::add(world.lab, &name, steps).and_then(|took| {
-        Ok((took, not_joined(world.lab, &name)?))
-    });
+    let joined = membership::add(world.lab, &name, steps)
+        .and_then(|took| Ok((took, not_joined(world.lab, &name)?)));
     // Whatever came of it, the lab is left as it was found.
     let subnet = world.lab.pod(&name).map(|pod| pod.subnet);
     let address = world.lab.values.node_address(index);
@@ -41,19 +40,30 @@ pub(super) fn and_leave(world: &mut World<'_>) -> Result<Verdict> {
         return Ok(Err(failure));
     }
     let Some(subnet) = subnet else {
-        return Ok(Err(Failure::new(Layer::Lab, "a pod on the new node", "none")));
+        return Ok(Err(Failure::new(
+            Layer::Lab,
+            "a pod on the new node",
+            "none",
+        )));
     };
     let mut left = None;
     let mut routes_gone = None;
     let clean = until(LIMIT, Duration::from_millis(20), || {
         left = leftover(world.lab, subnet, address);
-        if routes_gone.is_none() && left.as_ref().is_none_or(|(layer, _)| *layer == Layer::Object) {
+        if routes_gone.is_none()
+            && left
+                .as_ref()
+                .is_none_or(|(layer, _)| *layer == Layer::Object)
+        {
             routes_gone = Some(start.elapsed());
         }
         left.is_none().then(|| start.elapsed())
     });
     let (Some(clean), Some(routes)) = (clean, routes_gone) else {
-        let expected = format!("nothing of {name} on the other nodes within {} s", LIMIT.as_secs());
+        let expected = format!(
+            "nothing of {name} on the other nodes within {} s",
+            LIMIT.as_secs()
+        );
         let (layer, seen) = left.unwrap_or((Layer::Lab, String::new()));
         return Ok(Err(Failure::new(layer, expected, seen)));
     };
@@ -75,8 +85,15 @@ fn not_joined(lab: &Lab, name: &str) -> Result<Option<Failure>> {
         return Ok(None);
     };
     let (layer, why) = diagnose::pods(lab, lab.node(from)?, lab.node(to)?);
-    let seen = format!("{} pairs do not, {from} -> {to} first; {why}", missing.len());
-    Ok(Some(Failure::new(layer, "all pods reach each other, the new one too", seen)))
+    let seen = format!(
+        "{} pairs do not, {from} -> {to} first; {why}",
+        missing.len()
+    );
+    Ok(Some(Failure::new(
+        layer,
+        "all pods reach each other, the new one too",
+        seen,
+    )))
 }
 
 /// What the nodes still have of the one that left: routes first, then the rest.
@@ -91,7 +108,12 @@ fn leftover(lab: &Lab, subnet: Ipv4Net, address: Ipv4Addr) -> Option<(Layer, Str
     all.into_iter().next()
 }
 
-fn leftover_on(lab: &Lab, node: &Node, subnet: Ipv4Net, address: Ipv4Addr) -> Result<Vec<(Layer, String)>> {
+fn leftover_on(
+    lab: &Lab,
+    node: &Node,
+    subnet: Ipv4Net,
+    address: Ipv4Addr,
+) -> Result<Vec<(Layer, String)>> {
     let name = &node.name;
     let mut found = Vec::new();
     let hit = |route: &(Ipv4Net, Ipv4Addr)| route.0 == subnet || route.1 == address;
@@ -99,7 +121,10 @@ fn leftover_on(lab: &Lab, node: &Node, subnet: Ipv4Net, address: Ipv4Addr) -> Re
         found.push((Layer::Frr, format!("bgpd of {name} still has {subnet}")));
     }
     if kernel_routes(lab, name)?.iter().any(hit) {
-        found.push((Layer::Kernel, format!("{name} still has a route to {subnet}")));
+        found.push((
+            Layer::Kernel,
+            format!("{name} still has a route to {subnet}"),
+        ));
     }
     if imported(lab, name)?.iter().any(hit) {
         found.push((Layer::Ovn, format!("GR_{name} still has {subnet}")));
@@ -107,8 +132,15 @@ fn leftover_on(lab: &Lab, node: &Node, subnet: Ipv4Net, address: Ipv4Addr) -> Re
     // A session that is still configured counts as what the objects left behind.
     if found.is_empty() && sessions(lab, name)?.contains_key(&address.to_string()) {
         let configured = frr_configured(lab, name, &address.to_string())?;
-        let why = if configured { "an FRRConfiguration lists it" } else { "no FRRConfiguration lists it" };
-        found.push((Layer::Object, format!("bgpd of {name} still has the neighbor {address}; {why}")));
+        let why = if configured {
+            "an FRRConfiguration lists it"
+        } else {
+            "no FRRConfiguration lists it"
+        };
+        found.push((
+            Layer::Object,
+            format!("bgpd of {name} still has the neighbor {address}; {why}"),
+        ));
     }
     Ok(found)
 }

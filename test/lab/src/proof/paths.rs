@@ -44,15 +44,25 @@ pub(super) fn table(world: &mut World<'_>) -> Result<Verdict> {
         (paths.len(), paths.iter().flat_map(complaints).collect())
     });
     let count: usize = checked.iter().map(|(paths, _)| paths).sum();
-    let all: Vec<(bool, String)> = checked.into_iter().flat_map(|(_, complaints)| complaints).collect();
+    let all: Vec<(bool, String)> = checked
+        .into_iter()
+        .flat_map(|(_, complaints)| complaints)
+        .collect();
     if all.is_empty() && count > 0 {
-        return Ok(Ok(format!("{count} paths, each with TCP, UDP and a closed port")));
+        return Ok(Ok(format!(
+            "{count} paths, each with TCP, UDP and a closed port"
+        )));
     }
     let texts: Vec<String> = all.iter().map(|(_, text)| text.clone()).collect();
     let host_to_pod = all.iter().any(|(host_to_pod, _)| *host_to_pod);
     let (layer, why) = layer(lab, &pods, host_to_pod)?;
-    let expected = "on every path the source address of the table, TCP and UDP, and ICMP from closed ports";
-    Ok(Err(Failure::new(layer, expected, format!("{}; {why}", listed(&texts)))))
+    let expected =
+        "on every path the source address of the table, TCP and UDP, and ICMP from closed ports";
+    Ok(Err(Failure::new(
+        layer,
+        expected,
+        format!("{}; {why}", listed(&texts)),
+    )))
 }
 
 /// All paths that begin on a node, and those from outside to it.
@@ -69,18 +79,60 @@ fn of_node(lab: &Lab, pods: &[Attached], (node, pod): &Attached) -> Vec<Path> {
         host_to_pod: false,
     };
     let mut paths = vec![
-        Path { translated: true, ..path(format!("pod on {name} -> outside"), &inner, outside, address) },
-        path(format!("pod on {name} -> own node"), &inner, address, pod.address),
-        Path { host_to_pod: true, ..path(format!("{name} -> own pod"), &host, pod.address, pod.management()) },
+        Path {
+            translated: true,
+            ..path(
+                format!("pod on {name} -> outside"),
+                &inner,
+                outside,
+                address,
+            )
+        },
+        path(
+            format!("pod on {name} -> own node"),
+            &inner,
+            address,
+            pod.address,
+        ),
+        Path {
+            host_to_pod: true,
+            ..path(
+                format!("{name} -> own pod"),
+                &host,
+                pod.address,
+                pod.management(),
+            )
+        },
         path(format!("{name} -> outside"), &host, outside, address),
-        path(format!("outside -> {name}"), &lab.namespace("outside"), address, outside),
+        path(
+            format!("outside -> {name}"),
+            &lab.namespace("outside"),
+            address,
+            outside,
+        ),
     ];
     for (other, far) in pods.iter().filter(|(other, _)| other != node) {
         let (there, remote) = (lab.address(other), &other.name);
         paths.extend([
-            path(format!("pod on {name} -> pod on {remote}"), &inner, far.address, pod.address),
-            Path { translated: true, ..path(format!("pod on {name} -> {remote}"), &inner, there, address) },
-            Path { host_to_pod: true, ..path(format!("{name} -> pod on {remote}"), &host, far.address, pod.management()) },
+            path(
+                format!("pod on {name} -> pod on {remote}"),
+                &inner,
+                far.address,
+                pod.address,
+            ),
+            Path {
+                translated: true,
+                ..path(format!("pod on {name} -> {remote}"), &inner, there, address)
+            },
+            Path {
+                host_to_pod: true,
+                ..path(
+                    format!("{name} -> pod on {remote}"),
+                    &host,
+                    far.address,
+                    pod.management(),
+                )
+            },
             path(format!("{name} -> {remote}"), &host, there, address),
         ]);
     }
@@ -91,24 +143,32 @@ fn of_node(lab: &Lab, pods: &[Attached], (node, pod): &Attached) -> Vec<Path> {
 fn complaints(path: &Path) -> Vec<(bool, String)> {
     let Path { name, from, to, .. } = path;
     let seen = [("TCP", echo::tcp(from, *to)), ("UDP", echo::udp(from, *to))];
-    let mut texts: Vec<String> =
-        seen.into_iter().filter_map(|(protocol, seen)| wrong(path, protocol, seen)).collect();
+    let mut texts: Vec<String> = seen
+        .into_iter()
+        .filter_map(|(protocol, seen)| wrong(path, protocol, seen))
+        .collect();
     if let Err(error) = echo::refused(from, *to) {
         texts.push(format!("{name}: {error:#}"));
     }
-    texts.into_iter().map(|text| (path.host_to_pod, text)).collect()
+    texts
+        .into_iter()
+        .map(|text| (path.host_to_pod, text))
+        .collect()
 }
 
 fn wrong(path: &Path, protocol: &str, seen: Result<SocketAddrV4>) -> Option<String> {
     let name = &path.name;
     match seen {
         Err(error) => Some(format!("{name} ({protocol}): {error:#}")),
-        Ok(seen) if *seen.ip() != path.source => {
-            Some(format!("{name} ({protocol}): {} is seen instead of {}", seen.ip(), path.source))
-        }
-        Ok(seen) if path.translated && !SNAT_PORTS.contains(&seen.port()) => {
-            Some(format!("{name} ({protocol}): source port {} is not one of the SNAT row's", seen.port()))
-        }
+        Ok(seen) if *seen.ip() != path.source => Some(format!(
+            "{name} ({protocol}): {} is seen instead of {}",
+            seen.ip(),
+            path.source
+        )),
+        Ok(seen) if path.translated && !SNAT_PORTS.contains(&seen.port()) => Some(format!(
+            "{name} ({protocol}): source port {} is not one of the SNAT row's",
+            seen.port()
+        )),
         Ok(_) => None,
     }
 }
@@ -129,5 +189,8 @@ fn layer(lab: &Lab, pods: &[Attached], host_to_pod: bool) -> Result<diagnose::Fi
             }
         }
     }
-    Ok((Layer::Packets, "rules, routes and SNAT rows are as they must be".to_owned()))
+    Ok((
+        Layer::Packets,
+        "rules, routes and SNAT rows are as they must be".to_owned(),
+    ))
 }

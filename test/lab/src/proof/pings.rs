@@ -37,30 +37,60 @@ pub(super) struct Pings {
 /// Line 1.
 pub(super) fn every_pair(world: &mut World<'_>) -> Result<Verdict> {
     let expected = "answers to all pings, each seen with its sender's pod address";
-    if let Some(node) = world.lab.nodes.iter().find(|node| world.lab.pod(&node.name).is_none()) {
+    if let Some(node) = world
+        .lab
+        .nodes
+        .iter()
+        .find(|node| world.lab.pod(&node.name).is_none())
+    {
         let (layer, seen) = diagnose::missing_pod(world.lab, node);
-        return Ok(Err(Failure::new(layer, format!("a pod on {}", node.name), seen)));
+        return Ok(Err(Failure::new(
+            layer,
+            format!("a pod on {}", node.name),
+            seen,
+        )));
     }
     let lab = &*world.lab;
     let pings = pinged(&mut world.pings, lab)?;
     if let Some((from, to, _)) = pings.lost.first() {
-        let texts: Vec<String> =
-            pings.lost.iter().map(|(from, to, came)| format!("{} -> {}: {came}", from.name, to.name)).collect();
+        let texts: Vec<String> = pings
+            .lost
+            .iter()
+            .map(|(from, to, came)| format!("{} -> {}: {came}", from.name, to.name))
+            .collect();
         let (layer, why) = diagnose::pods(lab, from, to);
-        return Ok(Err(Failure::new(layer, expected, format!("{}; {why}", listed(&texts)))));
+        return Ok(Err(Failure::new(
+            layer,
+            expected,
+            format!("{}; {why}", listed(&texts)),
+        )));
     }
     if !pings.strange.is_empty() || !pings.unseen.is_empty() {
-        let strange = pings.strange.iter().map(|(to, source)| format!("the pod on {} saw {source}", to.name));
-        let unseen = pings.unseen.iter().map(|(from, to)| format!("the pod on {} never saw that on {}", to.name, from.name));
+        let strange = pings
+            .strange
+            .iter()
+            .map(|(to, source)| format!("the pod on {} saw {source}", to.name));
+        let unseen = pings
+            .unseen
+            .iter()
+            .map(|(from, to)| format!("the pod on {} never saw that on {}", to.name, from.name));
         let texts: Vec<String> = strange.chain(unseen).collect();
         let (layer, why) = match pings.unseen.first() {
             Some((from, to)) => diagnose::pods(lab, from, to),
             None => (Layer::Packets, "no layer explains it".to_owned()),
         };
-        return Ok(Err(Failure::new(layer, expected, format!("{}; {why}", listed(&texts)))));
+        return Ok(Err(Failure::new(
+            layer,
+            expected,
+            format!("{}; {why}", listed(&texts)),
+        )));
     }
     let nodes = lab.nodes.len();
-    Ok(Ok(format!("{} pairs, {} pings", nodes * nodes.saturating_sub(1), pings.sent)))
+    Ok(Ok(format!(
+        "{} pairs, {} pings",
+        nodes * nodes.saturating_sub(1),
+        pings.sent
+    )))
 }
 
 /// Line 2.
@@ -74,7 +104,8 @@ pub(super) fn underlay(world: &mut World<'_>) -> Result<Verdict> {
     if pings.geneve == 0 && pings.plain >= pings.sent && pings.sent > 0 {
         return Ok(Ok(remark));
     }
-    let expected = "no UDP port 6081, and an echo request with pod source and destination per ping sent";
+    let expected =
+        "no UDP port 6081, and an echo request with pod source and destination per ping sent";
     let layer = match (pings.geneve, pings.lost.first()) {
         (0, Some((from, to, _))) => diagnose::pods(lab, from, to).0,
         _ => Layer::Packets,
@@ -97,28 +128,61 @@ fn ping(lab: &Lab) -> Result<Pings> {
     let outer = Capture::start(&lab.namespace("underlay"), BRIDGE, &[], filter)?;
     let inner: Vec<Capture> = each(&pods, |(node, _)| {
         let namespace = lab.pod_namespace(&node.name);
-        Capture::start(&namespace, "eth0", &["-Q", "in"], "icmp[icmptype] == icmp-echo")
+        Capture::start(
+            &namespace,
+            "eth0",
+            &["-Q", "in"],
+            "icmp[icmptype] == icmp-echo",
+        )
     })
     .into_iter()
     .collect::<Result<_>>()?;
-    let lost = each(&pods, |from| lost_from(lab, &pods, from)).into_iter().flatten().collect();
+    let lost = each(&pods, |from| lost_from(lab, &pods, from))
+        .into_iter()
+        .flatten()
+        .collect();
     let seen: Vec<BTreeSet<Ipv4Addr>> = inner
         .into_iter()
-        .map(|capture| Ok(capture.stop()?.lines().filter_map(echo_request).map(|(source, _)| source).collect()))
+        .map(|capture| {
+            Ok(capture
+                .stop()?
+                .lines()
+                .filter_map(echo_request)
+                .map(|(source, _)| source)
+                .collect())
+        })
         .collect::<Result<_>>()?;
     let wire = outer.stop()?;
     let addresses: BTreeSet<Ipv4Addr> = pods.iter().map(|(_, pod)| pod.address).collect();
     let (mut strange, mut unseen) = (Vec::new(), Vec::new());
     for ((to, _), sources) in pods.iter().zip(&seen) {
-        strange.extend(sources.iter().filter(|s| !addresses.contains(s)).map(|s| (to.clone(), *s)));
+        strange.extend(
+            sources
+                .iter()
+                .filter(|s| !addresses.contains(s))
+                .map(|s| (to.clone(), *s)),
+        );
         let others = pods.iter().filter(|(from, _)| from != to);
-        unseen.extend(others.filter(|(_, pod)| !sources.contains(&pod.address)).map(|(from, _)| (from.clone(), to.clone())));
+        unseen.extend(
+            others
+                .filter(|(_, pod)| !sources.contains(&pod.address))
+                .map(|(from, _)| (from.clone(), to.clone())),
+        );
     }
     let plain = wire.lines().filter_map(echo_request);
-    let plain = plain.filter(|(s, d)| addresses.contains(s) && addresses.contains(d)).count();
+    let plain = plain
+        .filter(|(s, d)| addresses.contains(s) && addresses.contains(d))
+        .count();
     let geneve = wire.lines().filter(|line| line.contains(".6081")).count();
     let sent = pods.len() * pods.len().saturating_sub(1) * COUNT;
-    Ok(Pings { lost, strange, unseen, sent, plain, geneve })
+    Ok(Pings {
+        lost,
+        strange,
+        unseen,
+        sent,
+        plain,
+        geneve,
+    })
 }
 
 fn lost_from(lab: &Lab, pods: &[Attached], (from, _): &Attached) -> Vec<(Node, Node, String)> {
@@ -131,7 +195,10 @@ fn lost_from(lab: &Lab, pods: &[Attached], (from, _): &Attached) -> Vec<(Node, N
             Err(error) => format!("{error:#}"),
         };
         let all = format!("{COUNT} packets transmitted, {COUNT} received");
-        let summary = shown.lines().find(|line| line.contains("transmitted")).unwrap_or("no answer");
+        let summary = shown
+            .lines()
+            .find(|line| line.contains("transmitted"))
+            .unwrap_or("no answer");
         let clean = summary.starts_with(&all) && !summary.contains("duplicates");
         (!clean).then(|| (from.clone(), to.clone(), summary.to_owned()))
     });

@@ -65,20 +65,46 @@ pub(super) fn time(world: &mut World<'_>) -> Result<Verdict> {
 fn own_neighbor(lab: &Lab) -> Result<Option<Failure>> {
     for node in &lab.nodes {
         let namespace = lab.namespace(&node.name);
-        let shown = tool("ip").args(["-n", &namespace, "-4", "-j", "address", "show"]).run()?;
+        let shown = tool("ip")
+            .args(["-n", &namespace, "-4", "-j", "address", "show"])
+            .run()?;
         let links: Value = serde_json::from_str(&shown).context("addresses")?;
         let own: Vec<&str> = links
             .as_array()
             .into_iter()
             .flatten()
-            .flat_map(|link| link.get("addr_info").and_then(Value::as_array).into_iter().flatten())
+            .flat_map(|link| {
+                link.get("addr_info")
+                    .and_then(Value::as_array)
+                    .into_iter()
+                    .flatten()
+            })
             .filter_map(|address| address.get("local")?.as_str())
             .collect();
         let running = vtysh(lab, &node.name, &["show running-config"]).run()?;
-        let neighbor = |line: &str| Some(line.trim().strip_prefix("neighbor ")?.split(' ').next()?.to_owned());
-        if let Some(itself) = running.lines().filter_map(neighbor).find(|n| own.contains(&n.as_str())) {
-            let seen = format!("bgpd of {} has the neighbor {itself}, its own address", node.name);
-            return Ok(Some(Failure::new(Layer::Frr, "no node has itself as a neighbor", seen)));
+        let neighbor = |line: &str| {
+            Some(
+                line.trim()
+                    .strip_prefix("neighbor ")?
+                    .split(' ')
+                    .next()?
+                    .to_owned(),
+            )
+        };
+        if let Some(itself) = running
+            .lines()
+            .filter_map(neighbor)
+            .find(|n| own.contains(&n.as_str()))
+        {
+            let seen = format!(
+                "bgpd of {} has the neighbor {itself}, its own address",
+                node.name
+            );
+            return Ok(Some(Failure::new(
+                Layer::Frr,
+                "no node has itself as a neighbor",
+                seen,
+            )));
         }
     }
     Ok(None)
@@ -89,14 +115,21 @@ fn frr_refused(lab: &Lab) -> Result<Option<Failure>> {
     let good = until(STATE_LIMIT, Duration::from_millis(500), || {
         let states = frr_node_states(lab).unwrap_or_default();
         let told = lab.nodes.iter().map(|node| {
-            let state = states.get(&node.name).map_or("there is none", String::as_str);
+            let state = states
+                .get(&node.name)
+                .map_or("there is none", String::as_str);
             (state, format!("{}: {state}", node.name))
         });
-        bad = told.filter(|(state, _)| *state != "success").map(|(_, text)| text).collect();
+        bad = told
+            .filter(|(state, _)| *state != "success")
+            .map(|(_, text)| text)
+            .collect();
         bad.is_empty().then_some(())
     });
     let expected = "every FRRNodeState says success for conversion and reload";
-    Ok(good.is_none().then(|| Failure::new(Layer::Object, expected, listed(&bad))))
+    Ok(good
+        .is_none()
+        .then(|| Failure::new(Layer::Object, expected, listed(&bad))))
 }
 
 /// Waits until our users have written nothing for three seconds.
@@ -115,7 +148,9 @@ fn settle(lab: &Lab) -> Result<()> {
 
 /// Length of the audit log in bytes.
 fn audited(lab: &Lab) -> Result<u64> {
-    Ok(std::fs::metadata(audit_log(lab)).context("the API server's audit log")?.len())
+    Ok(std::fs::metadata(audit_log(lab))
+        .context("the API server's audit log")?
+        .len())
 }
 
 /// What our users wrote after this place of the audit log, leases apart.
@@ -124,13 +159,19 @@ fn writes(lab: &Lab, from: u64) -> Result<Vec<String>> {
     let new = log.get(usize::try_from(from)?..).unwrap_or_default();
     let mut found = Vec::new();
     for line in String::from_utf8_lossy(new).lines() {
-        let Ok(event) = serde_json::from_str::<Value>(line) else { continue };
+        let Ok(event) = serde_json::from_str::<Value>(line) else {
+            continue;
+        };
         let part = |path: &str| event.pointer(path).and_then(Value::as_str).unwrap_or("");
         let (user, resource) = (part("/user/username"), part("/objectRef/resource"));
         let lease = resource == "leases" && user.ends_with(":cluster-manager");
         if user.starts_with(USERS) && !lease {
             let user = user.trim_start_matches(USERS);
-            found.push(format!("{user}: {} {resource} {}", part("/verb"), part("/objectRef/name")));
+            found.push(format!(
+                "{user}: {} {resource} {}",
+                part("/verb"),
+                part("/objectRef/name")
+            ));
         }
     }
     Ok(found)
@@ -154,12 +195,22 @@ impl Snapshot {
                 let file = lab.ovs_dir(&node.name).join(format!("{database}.db"));
                 let shown = tool("ovsdb-tool").args(["show-log", &text(&file)]).run()?;
                 let ours = shown.lines().filter(|line| line.contains("\"noverlay"));
-                found.insert(format!("{} of {}", database, node.name), ours.map(str::to_owned).collect());
+                found.insert(
+                    format!("{} of {}", database, node.name),
+                    ours.map(str::to_owned).collect(),
+                );
             }
             let file = std::fs::metadata(lab.frr_dir(&node.name).join("frr.conf")).ok();
-            files.insert(node.name.clone(), file.map(|f| (f.ino(), f.mtime(), f.mtime_nsec())));
+            files.insert(
+                node.name.clone(),
+                file.map(|f| (f.ino(), f.mtime(), f.mtime_nsec())),
+            );
         }
-        Ok(Self { audited: audited(lab)?, records: found, files })
+        Ok(Self {
+            audited: audited(lab)?,
+            records: found,
+            files,
+        })
     }
 
     fn changes(&self, after: &Self) -> Vec<String> {
@@ -170,7 +221,10 @@ impl Snapshot {
                 found.push(format!("database {database}: {new}"));
             }
         }
-        let touched = after.files.iter().filter(|(node, file)| self.files.get(*node) != Some(file));
+        let touched = after
+            .files
+            .iter()
+            .filter(|(node, file)| self.files.get(*node) != Some(file));
         found.extend(touched.map(|(node, _)| format!("frr.conf of {node} was written")));
         let none = after.files.iter().filter(|(_, file)| file.is_none());
         found.extend(none.map(|(node, _)| format!("{node} has no frr.conf")));
@@ -178,7 +232,11 @@ impl Snapshot {
     }
 
     fn layer(&self, after: &Self) -> Layer {
-        if self.records == after.records { Layer::Frr } else { Layer::Ovn }
+        if self.records == after.records {
+            Layer::Frr
+        } else {
+            Layer::Ovn
+        }
     }
 }
 
@@ -188,7 +246,10 @@ fn young_sessions(lab: &Lab, quiet: u64) -> Result<Vec<String>> {
         for (neighbor, session) in sessions(lab, &node.name)? {
             if session.state != "Established" || session.uptime < quiet * 1000 {
                 let age = session.uptime / 1000;
-                found.push(format!("{} with {neighbor}: {} for {age} s", node.name, session.state));
+                found.push(format!(
+                    "{} with {neighbor}: {} for {age} s",
+                    node.name, session.state
+                ));
             }
         }
     }
@@ -196,7 +257,9 @@ fn young_sessions(lab: &Lab, quiet: u64) -> Result<Vec<String>> {
 }
 
 fn panics(lab: &Lab) -> Vec<String> {
-    let logs = records(&lab.dir()).into_iter().map(|record| record.start.log);
+    let logs = records(&lab.dir())
+        .into_iter()
+        .map(|record| record.start.log);
     logs.filter(|log| {
         let content = std::fs::read(log).unwrap_or_default();
         String::from_utf8_lossy(&content).contains("panicked at")

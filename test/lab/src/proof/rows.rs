@@ -19,7 +19,10 @@ pub(super) fn right(world: &mut World<'_>) -> Result<Verdict> {
     let lab = &*world.lab;
     let pods = attached(lab);
     if pods.len() != lab.nodes.len() {
-        let missing = lab.nodes.iter().find(|node| !pods.iter().any(|(have, _)| have == *node));
+        let missing = lab
+            .nodes
+            .iter()
+            .find(|node| !pods.iter().any(|(have, _)| have == *node));
         let (layer, seen) = match missing {
             Some(node) => diagnose::missing_pod(lab, node),
             None => (Layer::Lab, "no nodes".to_owned()),
@@ -32,7 +35,10 @@ pub(super) fn right(world: &mut World<'_>) -> Result<Verdict> {
         }
     }
     let others = pods.len().saturating_sub(1);
-    Ok(Ok(format!("{} nodes, {others} imported routes on each", pods.len())))
+    Ok(Ok(format!(
+        "{} nodes, {others} imported routes on each",
+        pods.len()
+    )))
 }
 
 fn node(lab: &Lab, pods: &[Attached], (node, _): &Attached) -> Result<Verdict> {
@@ -43,16 +49,25 @@ fn node(lab: &Lab, pods: &[Attached], (node, _): &Attached) -> Result<Verdict> {
         *seen.entry(route).or_insert(0) += 1;
     }
     let others = pods.iter().filter(|(other, _)| other != node);
-    let wanted: BTreeMap<_, i32> =
-        others.clone().map(|(other, pod)| ((pod.subnet, lab.address(other)), 1)).collect();
+    let wanted: BTreeMap<_, i32> = others
+        .clone()
+        .map(|(other, pod)| ((pod.subnet, lab.address(other)), 1))
+        .collect();
     if seen != wanted {
-        let expected = format!("on GR_{name} one imported route for each of {:?}", wanted.keys());
+        let expected = format!(
+            "on GR_{name} one imported route for each of {:?}",
+            wanted.keys()
+        );
         for (other, _) in others {
             if let Some((layer, why)) = diagnose::route(lab, node, other)? {
                 return Ok(Err(Failure::new(layer, expected, why)));
             }
         }
-        return Ok(Err(Failure::new(Layer::Ovn, expected, format!("routes and how often: {seen:?}"))));
+        return Ok(Err(Failure::new(
+            Layer::Ovn,
+            expected,
+            format!("routes and how often: {seen:?}"),
+        )));
     }
     let transit = rows(lab, name, "logical_switch", &["name=transit_switch"])?;
     if !transit.is_empty() {

@@ -34,13 +34,18 @@ pub(super) fn and_restore(world: &mut World<'_>) -> Result<Verdict> {
     let statement = format!("network {}", pod.subnet);
     if !running.lines().any(|line| line.trim() == statement) {
         let seen = format!("bgpd of {} has no `{statement}`", node.name);
-        return Ok(Err(Failure::new(Layer::Frr, "each node announces its subnet", seen)));
+        return Ok(Err(Failure::new(
+            Layer::Frr,
+            "each node announces its subnet",
+            seen,
+        )));
     }
     let applier = process::record(lab, &node.name, "frr-agent").ok();
     if let Some(record) = &applier {
         process::send(record, Signal::SIGSTOP)?;
     }
-    let withdrawn = announce(lab, node, &format!("no {statement}")).and_then(|()| gone(lab, &others, node, pod));
+    let withdrawn = announce(lab, node, &format!("no {statement}"))
+        .and_then(|()| gone(lab, &others, node, pod));
     let restored = announce(lab, node, &statement);
     if let Some(record) = &applier {
         process::send(record, Signal::SIGCONT)?;
@@ -54,34 +59,64 @@ pub(super) fn and_restore(world: &mut World<'_>) -> Result<Verdict> {
     };
     if let Some((from, to)) = missing.first() {
         let (layer, why) = diagnose::pods(lab, lab.node(from)?, lab.node(to)?);
-        let expected = format!("all pods reach each other again within {} s", BACK.as_secs());
-        return Ok(Err(Failure::new(layer, expected, format!("{from} -> {to}: no answer; {why}"))));
+        let expected = format!(
+            "all pods reach each other again within {} s",
+            BACK.as_secs()
+        );
+        return Ok(Err(Failure::new(
+            layer,
+            expected,
+            format!("{from} -> {to}: no answer; {why}"),
+        )));
     }
     let back = start.elapsed().as_secs_f64();
     for other in others {
         if let Some((layer, why)) = diagnose::route(lab, other, node)? {
-            return Ok(Err(Failure::new(layer, "every layer as it was before", why)));
+            return Ok(Err(Failure::new(
+                layer,
+                "every layer as it was before",
+                why,
+            )));
         }
     }
-    Ok(Ok(format!("gone everywhere after {seconds:.2} s, reached again {back:.2} s after its return")))
+    Ok(Ok(format!(
+        "gone everywhere after {seconds:.2} s, reached again {back:.2} s after its return"
+    )))
 }
 
 fn announce(lab: &Lab, node: &Node, statement: &str) -> Result<()> {
     let router = format!("router bgp {}", lab.values.as_number);
-    let commands = ["configure terminal", &router, "address-family ipv4 unicast", statement];
+    let commands = [
+        "configure terminal",
+        &router,
+        "address-family ipv4 unicast",
+        statement,
+    ];
     vtysh(lab, &node.name, &commands).run().map(drop)
 }
 
 /// Seconds until no other node had the route; then, whether their packets stay inside.
-fn gone(lab: &Lab, others: &[&Node], node: &Node, pod: &Pod) -> Result<std::result::Result<f64, Failure>> {
+fn gone(
+    lab: &Lab,
+    others: &[&Node],
+    node: &Node,
+    pod: &Pod,
+) -> Result<std::result::Result<f64, Failure>> {
     let start = now();
     let mut kept = None;
     let clean = until(LIMIT, Duration::from_millis(10), || {
-        kept = each(others, |other| keeps(lab, other, pod)).into_iter().flatten().next();
+        kept = each(others, |other| keeps(lab, other, pod))
+            .into_iter()
+            .flatten()
+            .next();
         kept.is_none().then(|| start.elapsed().as_secs_f64())
     });
     let Some(seconds) = clean else {
-        let expected = format!("no route to the withdrawn {} after {} s", pod.subnet, LIMIT.as_secs());
+        let expected = format!(
+            "no route to the withdrawn {} after {} s",
+            pod.subnet,
+            LIMIT.as_secs()
+        );
         let (layer, seen) = kept.unwrap_or((Layer::Lab, String::new()));
         return Ok(Err(Failure::new(layer, expected, seen)));
     };
@@ -89,14 +124,27 @@ fn gone(lab: &Lab, others: &[&Node], node: &Node, pod: &Pod) -> Result<std::resu
     let capture = Capture::start(&lab.namespace("underlay"), BRIDGE, &[], &filter)?;
     each(others, |other| {
         let ping = tool("ping").words(&format!("-n -q -c 3 -i 0.2 -W 0.3 {}", pod.address));
-        ping.inside(&lab.pod_namespace(&other.name)).output().map(drop)
+        ping.inside(&lab.pod_namespace(&other.name))
+            .output()
+            .map(drop)
     })
     .into_iter()
     .collect::<Result<Vec<()>>>()?;
-    let packets = capture.stop()?.lines().filter(|line| line.contains(" IP ")).count();
+    let packets = capture
+        .stop()?
+        .lines()
+        .filter(|line| line.contains(" IP "))
+        .count();
     if packets > 0 {
-        let expected = format!("no packet for the withdrawn pod of {} on the underlay", node.name);
-        return Ok(Err(Failure::new(Layer::Packets, expected, format!("{packets} packets"))));
+        let expected = format!(
+            "no packet for the withdrawn pod of {} on the underlay",
+            node.name
+        );
+        return Ok(Err(Failure::new(
+            Layer::Packets,
+            expected,
+            format!("{packets} packets"),
+        )));
     }
     Ok(Ok(seconds))
 }

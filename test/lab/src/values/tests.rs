@@ -28,9 +28,10 @@ fn drawn_values_are_legal_and_no_two_networks_overlap() {
 }
 
 #[test]
-fn both_host_prefix_lengths_are_drawn() {
-    let seen: std::collections::BTreeSet<u8> =
-        (0..50).map(|seed| Values::drawn(seed).host_prefix).collect();
+fn two_neighbouring_seeds_give_both_host_prefix_lengths() {
+    let seen: std::collections::BTreeSet<u8> = (0..50)
+        .map(|seed| Values::drawn(seed).host_prefix)
+        .collect();
     assert_eq!(seen.into_iter().collect::<Vec<_>>(), [24, 25]);
 }
 
