@@ -1,3 +1,8 @@
-//! cluster-manager: wired in `lib.rs`.
+//! `cluster-manager`: arguments in, exit status out; everything else is wired in `lib.rs`.
 
-fn main() {}
+use clap::Parser;
+use cluster_manager::Arguments;
+
+fn main() -> std::process::ExitCode {
+    telemetry::exit_code(cluster_manager::run(Arguments::parse()))
+}

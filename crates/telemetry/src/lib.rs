@@ -131,5 +131,34 @@ async fn readyz(State(readiness): State<Readiness>) -> impl IntoResponse {
     }
 }
 
+/// Tells how a daemon ended: 0, or 1 after one line with every cause on standard error.
+#[must_use]
+pub fn exit_code<E: AsRef<dyn Error + Send + Sync>>(
+    result: Result<(), E>,
+) -> std::process::ExitCode {
+    match result {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {}", Chain(error.as_ref()));
+            std::process::ExitCode::FAILURE
+        }
+    }
+}
+
+/// Resolves when the process is told to end (SIGTERM or SIGINT).
+///
+/// # Errors
+/// When signals cannot be listened to.
+pub async fn ended() -> std::io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut term = signal(SignalKind::terminate())?;
+    let mut int = signal(SignalKind::interrupt())?;
+    tokio::select! {
+        _ = term.recv() => {}
+        _ = int.recv() => {}
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests;

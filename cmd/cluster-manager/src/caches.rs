@@ -1,0 +1,224 @@
+//! What the cluster-manager knows of the API server, and whom a change pokes.
+//! In: watches. Out: the [`World`], and for writes the uids and the conditions that stand there now.
+//! Invariant: an object that cannot be lifted is in the world as a problem, never absent.
+//! Not here: writes.
+
+use std::collections::BTreeMap;
+
+use api::frr_configuration::FRRConfiguration;
+use api::nad::NetworkAttachmentDefinition;
+use api::route_advertisements::RouteAdvertisements;
+use k8s_openapi::api::core::v1::Node as KubeNode;
+use kube::core::DynamicObject;
+use kube_edge::{Cache, untyped, watch};
+use model::frr::FrrConfiguration;
+use model::intent;
+use model::node::Node;
+use model::{ObjectKey, Problem};
+use plan_cluster::World;
+use plan_cluster::world::FabricSettings;
+use reconcile::Poker;
+use settings::{Profile, Routing, Settings};
+
+use crate::subjects::Key;
+
+/// A condition as it stands on an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct StandingCondition {
+    pub(crate) kind: String,
+    pub(crate) status: bool,
+    pub(crate) reason: String,
+    pub(crate) message: String,
+    pub(crate) generation: i64,
+    pub(crate) since: String,
+}
+
+/// A RouteAdvertisements with its standing status.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Advertisement {
+    pub(crate) spec: Result<intent::RouteAdvertisements, String>,
+    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) conditions: Vec<StandingCondition>,
+    pub(crate) status: String,
+}
+
+/// A NetworkAttachmentDefinition, as far as we write it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Attachment {
+    pub(crate) config: String,
+    pub(crate) annotations: BTreeMap<String, String>,
+}
+
+/// All caches.
+#[derive(Debug, Clone)]
+pub(crate) struct Caches {
+    pub(crate) nodes: Cache<Node>,
+    pub(crate) advertisements: Cache<Advertisement>,
+    pub(crate) frr: Cache<Result<FrrConfiguration, Vec<Problem>>>,
+    pub(crate) attachments: Cache<Attachment>,
+}
+
+impl Caches {
+    pub(crate) fn start(client: &kube::Client, settings: &Settings, poker: &Poker<Key>) -> Self {
+        let poke = |keys: &'static [fn(&ObjectKey) -> Key]| {
+            let poker = poker.clone();
+            move |key: Option<&ObjectKey>| match key {
+                None => poker.poke_everything(),
+                Some(key) => keys.iter().for_each(|to| poker.poke(to(key))),
+            }
+        };
+        let everything = |poker: &Poker<Key>| {
+            let poker = poker.clone();
+            move |_: Option<&ObjectKey>| poker.poke_everything()
+        };
+        let nodes: kube::Api<KubeNode> = kube::Api::all(client.clone());
+        let nad = &settings.default_nad;
+        let name = format!("metadata.name={}", nad.name);
+        Self {
+            nodes: watch(nodes, None, api::lift_node, everything(poker)),
+            frr: watch(
+                untyped::<FRRConfiguration>(client.clone(), None),
+                None,
+                lift_frr,
+                everything(poker),
+            ),
+            advertisements: watch(
+                untyped::<RouteAdvertisements>(client.clone(), None),
+                None,
+                lift_advertisement,
+                poke(&[
+                    |key| Key::Advertisement(key.name.clone()),
+                    |_| Key::Fabric,
+                    |_| Key::Attachment,
+                ]),
+            ),
+            attachments: watch(
+                untyped::<NetworkAttachmentDefinition>(client.clone(), Some(&nad.namespace)),
+                Some(&name),
+                lift_attachment,
+                poke(&[|_| Key::Attachment]),
+            ),
+        }
+    }
+
+    /// Names of caches that have not been filled yet.
+    pub(crate) fn waiting(&self) -> Vec<&'static str> {
+        [
+            ("nodes", self.nodes.ready()),
+            ("routeadvertisements", self.advertisements.ready()),
+            ("frrconfigurations", self.frr.ready()),
+            ("network-attachment-definitions", self.attachments.ready()),
+        ]
+        .into_iter()
+        .filter(|(_, ready)| !ready)
+        .map(|(name, _)| name)
+        .collect()
+    }
+
+    /// The snapshot that plans are made from.
+    pub(crate) fn world(&self, settings: &Settings) -> World {
+        let managed = settings
+            .no_overlay
+            .is_some_and(|n| n.routing == Routing::Managed);
+        World {
+            nodes: self.nodes.with(|map| {
+                map.values()
+                    .map(|e| (e.value.name.clone(), e.value.clone()))
+                    .collect()
+            }),
+            ras: self.advertisements.with(|map| {
+                map.iter()
+                    .map(|(k, e)| (k.name.clone(), e.value.spec.clone()))
+                    .collect()
+            }),
+            frr: self.frr.with(|map| {
+                map.iter()
+                    .map(|(k, e)| (k.clone(), e.value.clone()))
+                    .collect()
+            }),
+            cluster_subnets: settings.cluster_subnets.clone(),
+            join_subnets: join_subnets(settings),
+            no_overlay: settings.no_overlay.is_some(),
+            fabric: managed.then(|| FabricSettings {
+                asn: settings.managed.asn,
+                namespace: settings.managed.frr_namespace.clone(),
+                resilient: settings.managed.profile == Profile::Resilient,
+            }),
+            frr_namespace: settings.managed.frr_namespace.clone(),
+        }
+    }
+}
+
+/// Join subnets of the families that the cluster has.
+fn join_subnets(settings: &Settings) -> Vec<model::Prefix> {
+    let used = |p: &&model::Prefix| {
+        settings
+            .cluster_subnets
+            .iter()
+            .any(|c| c.cidr.family() == p.family())
+    };
+    settings
+        .gateway
+        .join_subnets
+        .iter()
+        .filter(used)
+        .copied()
+        .collect()
+}
+
+fn lift_frr(object: &DynamicObject) -> Result<FrrConfiguration, Vec<Problem>> {
+    let key = key_of(object);
+    let typed: FRRConfiguration = object.clone().try_parse().map_err(|err| {
+        let subject = format!("FRRConfiguration/{key}");
+        vec![Problem::new(
+            subject.clone(),
+            "ConversionFailed",
+            format!("{subject} cannot be read: {err}"),
+        )]
+    })?;
+    FrrConfiguration::try_from(&typed)
+}
+
+fn key_of(object: &DynamicObject) -> ObjectKey {
+    ObjectKey::new(
+        object.metadata.namespace.clone().unwrap_or_default(),
+        object.metadata.name.clone().unwrap_or_default(),
+    )
+}
+
+fn lift_advertisement(object: &DynamicObject) -> Advertisement {
+    let typed = object.clone().try_parse::<RouteAdvertisements>();
+    let status = typed
+        .as_ref()
+        .ok()
+        .and_then(|t| t.status.clone())
+        .unwrap_or_default();
+    Advertisement {
+        spec: match &typed {
+            Ok(typed) => intent::RouteAdvertisements::try_from(typed),
+            Err(err) => Err(format!("the object cannot be read: {err}")),
+        },
+        labels: object.metadata.labels.clone().unwrap_or_default(),
+        status: status.status.unwrap_or_default(),
+        conditions: status
+            .conditions
+            .into_iter()
+            .map(|c| StandingCondition {
+                status: c.status == "True",
+                kind: c.type_,
+                reason: c.reason,
+                message: c.message,
+                generation: c.observed_generation.unwrap_or(0),
+                since: c.last_transition_time.0.to_string(),
+            })
+            .collect(),
+    }
+}
+
+fn lift_attachment(object: &DynamicObject) -> Attachment {
+    let typed = object.clone().try_parse::<NetworkAttachmentDefinition>();
+    Attachment {
+        config: typed.ok().and_then(|t| t.spec.config).unwrap_or_default(),
+        annotations: object.metadata.annotations.clone().unwrap_or_default(),
+    }
+}

@@ -1,0 +1,58 @@
+//! The cluster-manager's own metrics.
+//! In: what the passes did. Out: Prometheus series, documented in docs/operations.md.
+//! Invariant: label values are from closed sets, but for names of RouteAdvertisements.
+//! Not here: process metrics (the registry's own).
+
+use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
+
+/// All of them; cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Metrics {
+    pub(crate) leader: IntGauge,
+    pub(crate) passes: IntCounterVec,
+    pub(crate) writes: IntCounter,
+    pub(crate) condition: IntGaugeVec,
+    pub(crate) nodes_left_out: IntGauge,
+}
+
+impl Metrics {
+    pub(crate) fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let metrics = Self {
+            leader: IntGauge::new(
+                "noverlay_cluster_manager_leader",
+                "1 while this replica leads",
+            )?,
+            passes: IntCounterVec::new(
+                Opts::new(
+                    "noverlay_cluster_manager_passes_total",
+                    "Passes by subject and verdict",
+                ),
+                &["subject", "verdict"],
+            )?,
+            writes: IntCounter::new(
+                "noverlay_cluster_manager_api_writes_total",
+                "Writes to the API server",
+            )?,
+            condition: IntGaugeVec::new(
+                Opts::new(
+                    "noverlay_route_advertisements_condition",
+                    "1 where the condition of a RouteAdvertisements is True, else 0",
+                ),
+                &["name", "condition"],
+            )?,
+            nodes_left_out: IntGauge::new(
+                "noverlay_nodes_left_out",
+                "Nodes that cannot take part in the managed fabric",
+            )?,
+        };
+        registry.register(Box::new(metrics.leader.clone()))?;
+        registry.register(Box::new(metrics.passes.clone()))?;
+        registry.register(Box::new(metrics.writes.clone()))?;
+        registry.register(Box::new(metrics.condition.clone()))?;
+        registry.register(Box::new(metrics.nodes_left_out.clone()))?;
+        registry.register(Box::new(
+            prometheus::process_collector::ProcessCollector::for_self(),
+        ))?;
+        Ok(metrics)
+    }
+}

@@ -1,0 +1,70 @@
+//! Events on objects.
+//! In: `model::intent::Event` and the object they are about. Out: `events.k8s.io` objects; repeats become a series.
+//! Invariant: an event that cannot be published is logged, never an error of the pass.
+//! Not here: when an event is due (planners).
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::runtime::events::{Event as KubeEvent, EventType, Recorder, Reporter};
+use model::ObjectKey;
+use model::intent::Event;
+
+use crate::client::CALL_DEADLINE;
+
+/// Publishes events as one component.
+#[derive(Clone)]
+pub struct Publisher(Recorder);
+
+impl std::fmt::Debug for Publisher {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Publisher")
+    }
+}
+
+impl Publisher {
+    /// A publisher; `controller` is the component, `instance` the pod or node.
+    #[must_use]
+    pub fn new(client: kube::Client, controller: &str, instance: &str) -> Self {
+        Self(Recorder::new(
+            client,
+            Reporter {
+                controller: controller.to_owned(),
+                instance: Some(instance.to_owned()),
+            },
+        ))
+    }
+
+    /// Publishes one event on the object of kind `K`.
+    pub async fn publish<K>(&self, key: &ObjectKey, uid: &str, event: &Event)
+    where
+        K: kube::Resource<DynamicType = ()>,
+    {
+        let about = ObjectReference {
+            api_version: Some(K::api_version(&()).into_owned()),
+            kind: Some(K::kind(&()).into_owned()),
+            name: Some(key.name.clone()),
+            namespace: (!key.namespace.is_empty()).then(|| key.namespace.clone()),
+            uid: (!uid.is_empty()).then(|| uid.to_owned()),
+            ..ObjectReference::default()
+        };
+        // The server allows 1024 bytes of note.
+        let note: String = event.message.chars().take(1000).collect();
+        let event = KubeEvent {
+            type_: if event.warning {
+                EventType::Warning
+            } else {
+                EventType::Normal
+            },
+            reason: event.reason.to_owned(),
+            note: Some(note),
+            action: event.reason.to_owned(),
+            secondary: None,
+        };
+        match tokio::time::timeout(CALL_DEADLINE, self.0.publish(&event, &about)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::warn!(%error, reason = event.reason, "cannot publish an event")
+            }
+            Err(_) => tracing::warn!(reason = event.reason, "cannot publish an event: no answer"),
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! The API server, as the doors use it: caches of lifted objects, server-side apply, leases, events.
+//! In: objects. Out: model values with their uid; writes.
+//! Invariant: a cache pokes only when the lifted value changed; every call has a deadline; one field manager a daemon.
+//! Not here: what to write (planners).
+
+pub mod cache;
+pub mod client;
+pub mod events;
+pub mod lease;
+pub mod write;
+
+pub use cache::{Cache, Entry, watch};
+pub use client::{ClientError, connect, untyped};
+pub use write::{WriteError, Writer};
