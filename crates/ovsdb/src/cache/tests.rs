@@ -252,7 +252,7 @@ proptest! {
         let mut replica = mk_replica(&format!(r#""{A}":{{"initial":{{"ids":{}}}}}"#, json(&Datum::from(old.clone()))));
         let gone = old.iter().filter(|(key, _)| !new.contains_key(*key));
         let come = new.iter().filter(|(key, value)| old.get(*key) != Some(value));
-        let difference = Datum::map(gone.chain(come).map(|(key, value)| (key, value)));
+        let difference = Datum::map(gone.chain(come));
         modify(&mut replica, &format!(r#""ids":{}"#, json(&difference)));
         let record = &replica.table("T").unwrap()[&A.parse().unwrap()];
         prop_assert_eq!(record.get::<BTreeMap<String, String>>("ids").unwrap(), new);

@@ -40,7 +40,7 @@ pub enum LinkError {
     /// Reading failed; with TLS 1.3 also where the server refused our certificate.
     #[error("cannot read from the server")]
     Read(#[source] io::Error),
-    /// Writing failed.
+    /// Writing failed, and the server neither closed the connection nor said why.
     #[error("cannot write to the server")]
     Write,
     /// The conversation broke.

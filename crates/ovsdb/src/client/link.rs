@@ -12,7 +12,7 @@
 
 use std::future::pending;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::mpsc;
@@ -32,6 +32,9 @@ const WRITE_QUEUE: usize = 64;
 
 /// How much is read at once, bytes.
 const READ_SIZE: usize = 256 << 10;
+
+/// How long a connection that takes no more writes is listened to.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// All handles are gone.
 struct Stopped;
@@ -138,7 +141,7 @@ async fn converse(
                     Ok(())
                 }
                 (Ok(_), None) => Ok(()),
-                (Err(_), _) => Err(LinkError::Write),
+                (Err(_), _) => return Ok(last_words(&mut reader, &mut buffer, session, follower).await),
             },
             read = read_some(&mut reader, &mut buffer) => take_in(read, &mut buffer, session, follower),
             command = commands.recv(), if session.outgoing_len() < WRITE_QUEUE => {
@@ -152,7 +155,7 @@ async fn converse(
             }
             () = sleep_until(session.next_deadline()) => {
                 // After a pause of the whole process both are due: hear what arrived before calling the server silent.
-                match tokio::time::timeout(std::time::Duration::ZERO, read_some(&mut reader, &mut buffer)).await {
+                match tokio::time::timeout(Duration::ZERO, read_some(&mut reader, &mut buffer)).await {
                     Ok(read) => take_in(read, &mut buffer, session, follower),
                     Err(_) => session.on_timeout(clock(), |event| follower.on_event(event)).map_err(LinkError::Session),
                 }
@@ -162,6 +165,26 @@ async fn converse(
             return Ok(error);
         }
     }
+}
+
+/// After writing has failed: hears what the server still said, be it replies or why it hung up.
+async fn last_words(
+    reader: &mut ReadHalf<Box<dyn Duplex>>,
+    buffer: &mut Vec<u8>,
+    session: &mut Session<Token>,
+    follower: &mut Follower<'_>,
+) -> LinkError {
+    let listening = async {
+        loop {
+            let read = read_some(reader, buffer).await;
+            if let Err(error) = take_in(read, buffer, session, follower) {
+                return error;
+            }
+        }
+    };
+    tokio::time::timeout(LAST_WORDS, listening)
+        .await
+        .unwrap_or(LinkError::Write)
 }
 
 async fn read_some(

@@ -1,0 +1,107 @@
+//! What the integration tests of the OVSDB client need: a real ovsdb-server, and something that stands in between.
+//!
+//! In: a schema that the OVN packages bring. Out: servers on temporary sockets that die with the test.
+//! Invariant: nothing is left behind, also when a test panics or is killed.
+//! Not here: the tests.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "what serves tests fails by panicking"
+)]
+
+mod nb;
+mod proxy;
+mod server;
+
+use std::path::Path;
+use std::time::Duration;
+
+use ovsdb::{Client, Connection, Replica, Status};
+
+pub use crate::nb::{NB, mk_client, mk_config, mk_route, mk_router, routes_of};
+pub use crate::proxy::{Proxy, Relay};
+pub use crate::server::{Server, free_port, run};
+
+/// How long a test waits for what must happen.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Whether a tool is absent, so that the test is to be left.
+///
+/// Panics instead where `REQUIRE_TOOLS=1` is set.
+#[must_use]
+pub fn absent(tools: &[&str]) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = |tool: &str| std::env::split_paths(&path).any(|folder| folder.join(tool).is_file());
+    let mut missing: Vec<&str> = tools.iter().filter(|tool| !found(tool)).copied().collect();
+    if !Path::new(server::SCHEMA).is_file() {
+        missing.push(server::SCHEMA);
+    }
+    if missing.is_empty() {
+        return false;
+    }
+    assert!(
+        std::env::var("REQUIRE_TOOLS").as_deref() != Ok("1"),
+        "missing: {missing:?}"
+    );
+    println!("skipped: missing {missing:?}");
+    true
+}
+
+/// Waits until the status is as wanted. Panics after [`PATIENCE`].
+pub async fn until_status(client: &Client, wanted: impl FnMut(&Status) -> bool) -> Status {
+    let mut status = client.watch();
+    let waited = tokio::time::timeout(PATIENCE, status.wait_for(wanted)).await;
+    let status = waited.unwrap_or_else(|_| panic!("stays {:?}", client.watch().borrow().clone()));
+    status.expect("the client runs").clone()
+}
+
+/// Waits until the replica follows the server.
+pub async fn until_synced(client: &Client) -> Status {
+    until_status(client, |status| status.connection.is_synced()).await
+}
+
+/// Waits until the connection is down and returns the reason with all its sources.
+pub async fn until_error(client: &Client) -> String {
+    let mut reason = None;
+    until_status(client, |status| match &status.connection {
+        Connection::Disconnected {
+            error: Some(error), ..
+        } => {
+            reason = Some(chain(&**error));
+            true
+        }
+        Connection::Disconnected { error: None, .. }
+        | Connection::Connecting
+        | Connection::Synced => false,
+    })
+    .await;
+    reason.expect("waited for it")
+}
+
+/// Waits until the replica is as wanted. Panics after [`PATIENCE`].
+pub async fn until_replica(client: &Client, mut wanted: impl FnMut(&Replica) -> bool) {
+    let mut status = client.watch();
+    let waiting = async {
+        while !client.with_replica(&mut wanted).unwrap_or(false) {
+            status.changed().await.expect("the client runs");
+        }
+    };
+    tokio::time::timeout(PATIENCE, waiting)
+        .await
+        .expect("replica never came to be as wanted");
+}
+
+/// An error and its sources in one line.
+#[must_use]
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}
