@@ -4,7 +4,8 @@
 //! Invariant: the process dies with the thread that started it, and when dropped.
 //! Not here: clients.
 
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -88,8 +89,20 @@ impl Server {
             .spawn()
             .expect("setpriv starts");
         self.child = Some(child);
+        // It opens its remotes one after the other; a test must not come in between.
+        let ports: Vec<u16> = self
+            .extra
+            .iter()
+            .filter_map(|argument| port_of(argument))
+            .collect();
+        let listens = || {
+            UnixStream::connect(self.socket()).is_ok()
+                && ports
+                    .iter()
+                    .all(|port| TcpStream::connect(("127.0.0.1", *port)).is_ok())
+        };
         let start = now();
-        while std::os::unix::net::UnixStream::connect(self.socket()).is_err() {
+        while !listens() {
             assert!(
                 start.elapsed() < Duration::from_secs(10),
                 "ovsdb-server does not listen"
@@ -142,6 +155,14 @@ pub fn run(command: &mut Command) {
         "{command:?}: {}: {stderr}",
         output.status
     );
+}
+
+/// The port of a `--remote=ptcp:PORT:ADDRESS` or `--remote=pssl:PORT:ADDRESS`.
+fn port_of(argument: &str) -> Option<u16> {
+    let rest = argument
+        .strip_prefix("--remote=ptcp:")
+        .or(argument.strip_prefix("--remote=pssl:"))?;
+    rest.split(':').next()?.parse().ok()
 }
 
 /// A TCP port of 127.0.0.1 that nobody listens on.
