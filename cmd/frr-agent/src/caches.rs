@@ -1,0 +1,100 @@
+//! What the frr-agent knows of the API server: FRRConfigurations of one namespace, and its own Node.
+//! In: watches. Out: lifted objects. Invariant: an object that cannot be lifted still says which nodes it selects.
+//! Not here: Secrets; they are read when an object refers to one.
+
+use api::frr_configuration::FRRConfiguration;
+use api::frr_state::BGPSessionState;
+use k8s_openapi::api::core::v1::Node as KubeNode;
+use kube::core::DynamicObject;
+use kube_edge::{Cache, untyped, watch};
+use model::frr::FrrConfiguration;
+use model::node::Node;
+use model::selector::LabelSelector;
+use model::{ObjectKey, Problem};
+use reconcile::Poker;
+
+use crate::subjects::Key;
+
+/// One FRRConfiguration: whom it selects, and what it says or why that cannot be read.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Source {
+    /// `None` where the selector itself cannot be read: it then counts as selecting every node.
+    pub(crate) selector: Option<LabelSelector>,
+    pub(crate) object: Result<FrrConfiguration, Vec<Problem>>,
+}
+
+/// All caches.
+#[derive(Debug, Clone)]
+pub(crate) struct Caches {
+    pub(crate) sources: Cache<Source>,
+    pub(crate) node: Cache<Node>,
+}
+
+impl Caches {
+    pub(crate) fn start(
+        client: &kube::Client,
+        namespace: &str,
+        node: &str,
+        poker: &Poker<Key>,
+    ) -> Self {
+        let poke = || {
+            let poker = poker.clone();
+            move |_: Option<&ObjectKey>| poker.poke(Key::Configuration)
+        };
+        let nodes: kube::Api<KubeNode> = kube::Api::all(client.clone());
+        Self {
+            sources: watch(
+                untyped::<FRRConfiguration>(client.clone(), Some(namespace)),
+                None,
+                lift,
+                poke(),
+            ),
+            node: watch(
+                nodes,
+                Some(&format!("metadata.name={node}")),
+                api::lift_node,
+                poke(),
+            ),
+        }
+    }
+
+    pub(crate) fn ready(&self) -> bool {
+        self.sources.ready() && self.node.ready()
+    }
+}
+
+fn lift(object: &DynamicObject) -> Source {
+    let key = ObjectKey::new(
+        object.metadata.namespace.clone().unwrap_or_default(),
+        object.metadata.name.clone().unwrap_or_default(),
+    );
+    match object.clone().try_parse::<FRRConfiguration>() {
+        Err(err) => {
+            let subject = format!("FRRConfiguration/{key}");
+            let text = format!("{subject} cannot be read: {err}");
+            Source {
+                selector: None,
+                object: Err(vec![Problem::new(subject, "ConversionFailed", text)]),
+            }
+        }
+        Ok(typed) => Source {
+            selector: match &typed.spec.node_selector {
+                None => Some(LabelSelector::default()),
+                Some(s) => api::selector::lift(s).ok(),
+            },
+            object: FrrConfiguration::try_from(&typed),
+        },
+    }
+}
+
+/// The session states that stand in the API for a node, by name, as JSON of their status.
+pub(crate) async fn standing_sessions(
+    client: &kube::Client,
+    namespace: &str,
+    node: &str,
+) -> Result<Vec<BGPSessionState>, kube::Error> {
+    let api: kube::Api<BGPSessionState> = kube::Api::namespaced(client.clone(), namespace);
+    let params =
+        kube::api::ListParams::default().labels(&format!("{}={node}", api::frr_state::LABEL_NODE));
+    Ok(api.list(&params).await?.items)
+}

@@ -1,0 +1,487 @@
+//! The frr-agent's two subjects: the node's configuration, and its sessions' states.
+//! In: keys from the loop. Out: FRR loaded, objects written on change. Invariant: what is loaded is what was written; what failed is said and tried again.
+//! Not here: the merge, the text, the tool.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use api::frr_state::{
+    BGPSessionState, BGPSessionStateStatus, FRRNodeState, LABEL_NODE, LABEL_PEER, LABEL_VRF,
+};
+use frr::config::{NodeConfig, NodeInput};
+use frr_edge::Frr;
+use k8s_openapi::api::core::v1::Secret;
+use kube_edge::{WriteError, Writer};
+use model::frr::{FrrConfiguration, SessionState};
+use model::node::Node;
+use model::{NodeName, ObjectKey, Problem, hash};
+use reconcile::{Subjects, Verdict};
+use serde_json::json;
+use telemetry::{Chain, Readiness};
+
+use crate::caches::{Caches, standing_sessions};
+use crate::metrics::Metrics;
+
+/// What can be looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Key {
+    /// frr.conf and FRRNodeState.
+    Configuration,
+    /// BGPSessionState objects.
+    Sessions,
+}
+
+/// What the passes write to and report by.
+pub(crate) struct Doors {
+    pub(crate) writer: Writer,
+    pub(crate) client: kube::Client,
+    pub(crate) frr: Frr,
+    pub(crate) readiness: Readiness,
+    pub(crate) metrics: Metrics,
+}
+
+/// FRRNodeState's status, as we last wrote it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Report {
+    conversion: String,
+    reload: String,
+    running: String,
+}
+
+/// The loop's subjects.
+pub(crate) struct FrrSubjects {
+    node: NodeName,
+    namespace: String,
+    caches: Caches,
+    doors: Doors,
+    reported: Option<Report>,
+    reload: String,
+    failed: Option<String>,
+    sessions: Option<BTreeMap<String, (String, BGPSessionStateStatus)>>,
+    linted: Vec<Problem>,
+}
+
+const SUCCESS: &str = "success";
+
+impl FrrSubjects {
+    pub(crate) fn new(node: NodeName, namespace: String, caches: Caches, doors: Doors) -> Self {
+        Self {
+            node,
+            namespace,
+            caches,
+            doors,
+            reported: None,
+            reload: String::new(),
+            failed: None,
+            sessions: None,
+            linted: Vec::new(),
+        }
+    }
+
+    async fn configuration(&mut self) -> Verdict {
+        if !self.caches.ready() {
+            return Verdict::Retry;
+        }
+        self.doors.readiness.set("caches", true);
+        let Some(node) = self
+            .caches
+            .node
+            .get(&ObjectKey::new("", self.node.as_str()))
+            .map(|e| e.value)
+        else {
+            tracing::warn!(node = %self.node, "there is no Node object of this name; the last good configuration stays");
+            return Verdict::Blocked;
+        };
+        let (config, conversion) = match self.convert(&node).await {
+            Ok(Ok(config)) => (Some(config), SUCCESS.to_owned()),
+            Ok(Err(problems)) => {
+                let why: Vec<&str> = problems.iter().map(|p| p.message.as_str()).collect();
+                tracing::warn!(
+                    problems = why.len(),
+                    "objects do not merge, the last good configuration stays: {}",
+                    why.join("; ")
+                );
+                self.doors
+                    .metrics
+                    .conflicts
+                    .set(i64::try_from(why.len()).unwrap_or(i64::MAX));
+                (None, format!("failed: {}", why.join("; ")))
+            }
+            Err(error) => {
+                tracing::warn!(error = %Chain(&error), "cannot read Secrets, the last good configuration stays");
+                return Verdict::Retry;
+            }
+        };
+        let mut verdict = if config.is_some() {
+            Verdict::Settled
+        } else {
+            Verdict::Blocked
+        };
+        if let Some(config) = config {
+            self.doors.metrics.conflicts.set(0);
+            if !self.load(&frr::render::render(&config)).await {
+                verdict = Verdict::Retry;
+            }
+        }
+        if let Err(error) = self.report(conversion).await {
+            tracing::warn!(error = %Chain(&error), "cannot write FRRNodeState");
+            return Verdict::Retry;
+        }
+        if verdict != Verdict::Retry {
+            self.doors.readiness.set("first pass", true);
+        }
+        verdict
+    }
+
+    async fn convert(
+        &mut self,
+        node: &Node,
+    ) -> Result<Result<NodeConfig, Vec<Problem>>, kube::Error> {
+        let sources: Vec<_> = self.caches.sources.with(|map| {
+            map.values()
+                .map(|e| e.value.clone())
+                .filter(|s| {
+                    s.selector
+                        .as_ref()
+                        .is_none_or(|sel| sel.matches(&node.labels))
+                })
+                .collect()
+        });
+        let mut objects: Vec<FrrConfiguration> = Vec::new();
+        let mut problems = Vec::new();
+        for source in sources {
+            match source.object {
+                Ok(object) => objects.push(object),
+                Err(list) => problems.extend(list),
+            }
+        }
+        if !problems.is_empty() {
+            return Ok(Err(problems));
+        }
+        let passwords = self.passwords(&objects).await?;
+        let input = NodeInput {
+            name: self.node.clone(),
+            labels: &node.labels,
+            hostname: node.hostname().to_owned(),
+            objects: &objects,
+            passwords: &passwords,
+        };
+        let config = match frr::merge::merge(&input) {
+            Ok(config) => config,
+            Err(problems) => return Ok(Err(problems)),
+        };
+        let (config, mut lints) = frr::lint::without_self(config, &node.own_addresses());
+        lints.extend(frr::lint::lint(&config, &node.own_addresses()));
+        if lints != self.linted {
+            for lint in &lints {
+                tracing::warn!(reason = lint.reason, "{lint}");
+            }
+            self.linted = lints;
+        }
+        Ok(Ok(config))
+    }
+
+    /// Passwords of the Secrets that the objects refer to; one that is missing or has no password is absent, and the merge names it.
+    async fn passwords(
+        &self,
+        objects: &[FrrConfiguration],
+    ) -> Result<BTreeMap<String, String>, kube::Error> {
+        let names: BTreeSet<&String> = objects
+            .iter()
+            .flat_map(|o| o.routers.iter())
+            .flat_map(|r| r.neighbors.iter())
+            .filter_map(|n| n.session.password_secret.as_ref())
+            .collect();
+        let api: kube::Api<Secret> =
+            kube::Api::namespaced(self.doors.client.clone(), &self.namespace);
+        let mut out = BTreeMap::new();
+        for name in names {
+            let Some(secret) = api.get_opt(name).await? else {
+                continue;
+            };
+            if secret.type_.as_deref() != Some("kubernetes.io/basic-auth") {
+                continue;
+            }
+            let password = secret
+                .data
+                .and_then(|mut d| d.remove("password"))
+                .and_then(|bytes| String::from_utf8(bytes.0).ok())
+                .filter(|p| !p.is_empty());
+            if let Some(password) = password {
+                out.insert(name.clone(), password);
+            }
+        }
+        Ok(out)
+    }
+
+    /// Loads the text unless these daemons hold it already. False: to be tried again.
+    async fn load(&mut self, text: &str) -> bool {
+        let frr = &self.doors.frr;
+        let instance = frr.instance();
+        if !instance.contains("bgpd=") || !instance.contains("zebra=") {
+            "FRR does not run (no vty socket of zebra and bgpd)".clone_into(&mut self.reload);
+            return false;
+        }
+        let mut hasher = DefaultHasher::new();
+        text.hash(&mut hasher);
+        let note = format!("{:016x} {instance}\n", hasher.finish());
+        if self.failed.is_none() && frr.loaded().as_ref() == Some(&note) {
+            SUCCESS.clone_into(&mut self.reload);
+            return true;
+        }
+        if let Err(error) = frr.write_config(text) {
+            self.fail(&note, Chain(&error).to_string());
+            return false;
+        }
+        let timer = self.doors.metrics.reload_seconds.start_timer();
+        let outcome = frr.reload().await;
+        let seconds = timer.stop_and_record();
+        match outcome {
+            Ok(()) => {
+                if let Err(error) = frr.note_loaded(&note) {
+                    tracing::warn!(error = %Chain(&error), "cannot note what was loaded; it will be loaded once more");
+                }
+                tracing::info!(seconds, bytes = text.len(), "FRR loaded its configuration");
+                self.doors
+                    .metrics
+                    .reloads
+                    .with_label_values(&[SUCCESS])
+                    .inc();
+                let now = std::time::SystemTime::now()
+                    .duration_since(std::time::UNIX_EPOCH)
+                    .map_or(0, |d| d.as_secs());
+                self.doors
+                    .metrics
+                    .last_good
+                    .set(i64::try_from(now).unwrap_or(i64::MAX));
+                self.failed = None;
+                SUCCESS.clone_into(&mut self.reload);
+                true
+            }
+            Err(error) => {
+                self.doors
+                    .metrics
+                    .reloads
+                    .with_label_values(&["failure"])
+                    .inc();
+                self.fail(&note, Chain(&error).to_string());
+                false
+            }
+        }
+    }
+
+    /// Remembers a failure; told once for each text that fails.
+    fn fail(&mut self, note: &str, why: String) {
+        if self.failed.as_deref() != Some(note) || self.reload != why {
+            tracing::error!("FRR did not take its configuration: {why}");
+        }
+        self.failed = Some(note.to_owned());
+        self.reload = why;
+    }
+
+    async fn report(&mut self, conversion: String) -> Result<(), WriteError> {
+        let running = self.doors.frr.running_config().await.unwrap_or_default();
+        let report = Report {
+            conversion,
+            reload: self.reload.clone(),
+            running,
+        };
+        if self.reported.is_none() {
+            self.reported = self.standing().await;
+        }
+        if self.reported.as_ref() == Some(&report) {
+            return Ok(());
+        }
+        let key = ObjectKey::new("", self.node.as_str());
+        if self.reported.is_none() {
+            self.doors
+                .writer
+                .apply::<FRRNodeState>(&key, None, json!({"spec": {}}))
+                .await?;
+        }
+        let status = json!({
+            "lastConversionResult": report.conversion,
+            "lastReloadResult": report.reload,
+            "runningConfig": report.running,
+        });
+        self.doors
+            .writer
+            .apply_status::<FRRNodeState>(&key, status)
+            .await?;
+        self.reported = Some(report);
+        Ok(())
+    }
+
+    async fn standing(&self) -> Option<Report> {
+        let api: kube::Api<FRRNodeState> = kube::Api::all(self.doors.client.clone());
+        let status = api.get_opt(self.node.as_str()).await.ok()??.status?;
+        Some(Report {
+            conversion: status.last_conversion_result.unwrap_or_default(),
+            reload: status.last_reload_result.unwrap_or_default(),
+            running: status.running_config.unwrap_or_default(),
+        })
+    }
+
+    async fn sessions(&mut self) -> Verdict {
+        let sessions = match self.doors.frr.sessions().await {
+            Ok(sessions) => sessions,
+            // FRR that is away has no sessions: its own failure is told by the other subject.
+            Err(error) => {
+                tracing::debug!(error = %Chain(&error), "cannot read sessions");
+                Vec::new()
+            }
+        };
+        self.doors.metrics.sessions.reset();
+        for session in &sessions {
+            self.doors
+                .metrics
+                .sessions
+                .with_label_values(&[session.bgp.as_str()])
+                .inc();
+        }
+        match self.write_sessions(&sessions).await {
+            Ok(()) => Verdict::Settled,
+            Err(error) => {
+                tracing::warn!(error = %Chain(error.as_ref()), "cannot write BGPSessionState objects");
+                Verdict::Retry
+            }
+        }
+    }
+
+    async fn write_sessions(&mut self, sessions: &[SessionState]) -> anyhow::Result<()> {
+        if self.sessions.is_none() {
+            let standing =
+                standing_sessions(&self.doors.client, &self.namespace, self.node.as_str()).await?;
+            self.sessions = Some(
+                standing
+                    .into_iter()
+                    .map(|o| {
+                        let uid = o.metadata.uid.unwrap_or_default();
+                        (
+                            o.metadata.name.unwrap_or_default(),
+                            (uid, o.status.unwrap_or_default()),
+                        )
+                    })
+                    .collect(),
+            );
+        }
+        let wanted: BTreeMap<String, (BGPSessionStateStatus, &SessionState)> = sessions
+            .iter()
+            .map(|s| (self.session_name(s), (self.session_status(s), s)))
+            .collect();
+        let mut known = self.sessions.take().unwrap_or_default();
+        let outcome = self.write_session_changes(&wanted, &mut known).await;
+        self.sessions = Some(known);
+        outcome.map_err(Into::into)
+    }
+
+    async fn write_session_changes(
+        &self,
+        wanted: &BTreeMap<String, (BGPSessionStateStatus, &SessionState)>,
+        known: &mut BTreeMap<String, (String, BGPSessionStateStatus)>,
+    ) -> Result<(), WriteError> {
+        let gone: Vec<String> = known
+            .keys()
+            .filter(|name| !wanted.contains_key(*name))
+            .cloned()
+            .collect();
+        for name in gone {
+            let key = ObjectKey::new(&self.namespace, &name);
+            // Without a uid of ours the object was made in this run: look it up by deleting what bears our label next start.
+            if let Some((uid, _)) = known.get(&name) {
+                let uid = if uid.is_empty() {
+                    self.uid_of(&key).await
+                } else {
+                    Some(uid.clone())
+                };
+                if let Some(uid) = uid {
+                    self.doors
+                        .writer
+                        .delete::<BGPSessionState>(&key, &uid)
+                        .await?;
+                }
+            }
+            known.remove(&name);
+        }
+        for (name, (status, session)) in wanted {
+            let key = ObjectKey::new(&self.namespace, name);
+            if known.get(name).is_some_and(|(_, s)| s == status) {
+                continue;
+            }
+            if !known.contains_key(name) {
+                let labels = json!({
+                    LABEL_NODE: self.node.as_str(),
+                    LABEL_PEER: peer_label(&session.peer),
+                    LABEL_VRF: session.vrf,
+                });
+                let body = json!({"metadata": {"labels": labels}, "spec": {}});
+                self.doors
+                    .writer
+                    .apply::<BGPSessionState>(&key, None, body)
+                    .await?;
+            }
+            let json = serde_json::to_value(status).unwrap_or_default();
+            self.doors
+                .writer
+                .apply_status::<BGPSessionState>(&key, json)
+                .await?;
+            let uid = known
+                .get(name)
+                .map(|(uid, _)| uid.clone())
+                .unwrap_or_default();
+            known.insert(name.clone(), (uid, status.clone()));
+        }
+        Ok(())
+    }
+
+    async fn uid_of(&self, key: &ObjectKey) -> Option<String> {
+        let api: kube::Api<BGPSessionState> =
+            kube::Api::namespaced(self.doors.client.clone(), &key.namespace);
+        api.get_opt(&key.name).await.ok()??.metadata.uid
+    }
+
+    fn session_name(&self, session: &SessionState) -> String {
+        format!(
+            "{}-{}",
+            self.node,
+            hash::short(&format!("{}/{}/{}", self.node, session.vrf, session.peer))
+        )
+    }
+
+    fn session_status(&self, session: &SessionState) -> BGPSessionStateStatus {
+        BGPSessionStateStatus {
+            bgp_status: Some(session.bgp.clone()),
+            bfd_status: Some(session.bfd.clone()),
+            node: Some(self.node.to_string()),
+            peer: Some(peer_label(&session.peer)),
+            vrf: Some(session.vrf.clone()),
+        }
+    }
+}
+
+/// A peer as a label value: frr-k8s writes IPv6 addresses whole, with dashes for colons.
+fn peer_label(peer: &str) -> String {
+    match peer.parse::<std::net::Ipv6Addr>() {
+        Ok(ip) => {
+            let groups: Vec<String> = ip.segments().iter().map(|g| format!("{g:04x}")).collect();
+            groups.join("-")
+        }
+        Err(_) => peer.to_owned(),
+    }
+}
+
+impl Subjects for FrrSubjects {
+    type Key = Key;
+
+    async fn universe(&mut self) -> Option<Vec<Key>> {
+        Some(vec![Key::Configuration, Key::Sessions])
+    }
+
+    /// Never cancelled by the loop; the process may end during a reload, which FRR then finishes or not: the note tells.
+    async fn pass(&mut self, key: &Key) -> Verdict {
+        match key {
+            Key::Configuration => self.configuration().await,
+            Key::Sessions => self.sessions().await,
+        }
+    }
+}

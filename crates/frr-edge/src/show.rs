@@ -1,0 +1,154 @@
+//! What FRR shows of itself: sessions and the running configuration.
+//! In: FRR's JSON and text. Out: model values. Invariant: a session that FRR shows is never left out; passwords are taken out of texts.
+//! Not here: judging them.
+
+use std::collections::BTreeMap;
+
+use model::frr::SessionState;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::Frr;
+use crate::vty::VtyError;
+
+/// Why sessions are not known.
+#[derive(Debug, thiserror::Error)]
+pub enum ShowError {
+    /// bgpd did not answer.
+    #[error(transparent)]
+    Vty(#[from] VtyError),
+    /// Its answer is not the JSON that we know.
+    #[error("bgpd's list of neighbors cannot be read")]
+    Json(#[source] serde_json::Error),
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Neighbor {
+    bgp_state: String,
+    #[serde(default)]
+    peer_bfd_info: Option<BfdInfo>,
+}
+
+#[derive(Deserialize)]
+struct BfdInfo {
+    #[serde(default)]
+    status: Option<String>,
+}
+
+impl Frr {
+    /// Every BGP session, sorted.
+    ///
+    /// # Errors
+    /// When bgpd does not answer, or not in the form that we know.
+    pub async fn sessions(&self) -> Result<Vec<SessionState>, ShowError> {
+        let text = self.ask("bgpd", "show bgp vrf all neighbors json").await?;
+        lift_sessions(&text).map_err(ShowError::Json)
+    }
+
+    /// bgpd's running configuration with passwords taken out.
+    ///
+    /// # Errors
+    /// When bgpd does not answer.
+    pub async fn running_config(&self) -> Result<String, VtyError> {
+        Ok(without_passwords(
+            &self.ask("bgpd", "show running-config").await?,
+        ))
+    }
+}
+
+fn lift_sessions(text: &str) -> Result<Vec<SessionState>, serde_json::Error> {
+    let vrfs: BTreeMap<String, BTreeMap<String, Value>> = if text.trim().is_empty() {
+        BTreeMap::new()
+    } else {
+        // Beside VRFs stand members that are no maps of neighbors.
+        let all: BTreeMap<String, Value> = serde_json::from_str(text)?;
+        all.into_iter()
+            .filter_map(|(name, value)| Some((name, serde_json::from_value(value).ok()?)))
+            .collect()
+    };
+    let mut out = Vec::new();
+    for (vrf, members) in vrfs {
+        for (peer, value) in members {
+            // Members such as vrfId and vrfName stand beside the neighbors.
+            if !value.is_object() {
+                continue;
+            }
+            let neighbor: Neighbor = serde_json::from_value(value)?;
+            out.push(SessionState {
+                vrf: if vrf == "default" {
+                    String::new()
+                } else {
+                    vrf.clone()
+                },
+                peer,
+                bgp: neighbor.bgp_state,
+                bfd: neighbor
+                    .peer_bfd_info
+                    .and_then(|b| b.status)
+                    .unwrap_or_else(|| "N/A".to_owned()),
+            });
+        }
+    }
+    out.sort();
+    Ok(out)
+}
+
+/// Replaces what follows the word password on each line.
+#[must_use]
+pub fn without_passwords(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for line in text.lines() {
+        match line.split_once(" password ") {
+            Some((before, _)) => {
+                out.push_str(before);
+                out.push_str(" password <retracted>");
+            }
+            None => out.push_str(line),
+        }
+        out.push('\n');
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sessions_of_all_vrfs_are_lifted_and_other_members_are_passed_over() {
+        let text = r#"{"default":{"vrfId":0,"vrfName":"default",
+            "172.30.0.2":{"remoteAs":1,"bgpState":"Established"},
+            "172.30.0.3":{"bgpState":"Active","peerBfdInfo":{"status":"Down"}}},
+            "blue":{"vrfId":5,"vrfName":"blue","10.0.0.1":{"bgpState":"Idle"}}}"#;
+        let seen: Vec<String> = lift_sessions(text)
+            .unwrap()
+            .iter()
+            .map(|s| format!("{}/{} {} {}", s.vrf, s.peer, s.bgp, s.bfd))
+            .collect();
+        assert_eq!(
+            seen,
+            [
+                "/172.30.0.2 Established N/A",
+                "/172.30.0.3 Active Down",
+                "blue/10.0.0.1 Idle N/A"
+            ]
+        );
+        assert!(lift_sessions("").unwrap().is_empty());
+        assert!(lift_sessions("{}").unwrap().is_empty());
+        assert!(
+            lift_sessions("{\"default\":{\"1.1.1.1\":{}}}").is_err(),
+            "a session without state is not passed over"
+        );
+        assert!(lift_sessions("nonsense").is_err());
+    }
+
+    #[test]
+    fn passwords_are_taken_out() {
+        let text = " neighbor 1.1.1.1 password secret word\n neighbor 1.1.1.1 timers 3 9\n";
+        assert_eq!(
+            without_passwords(text),
+            " neighbor 1.1.1.1 password <retracted>\n neighbor 1.1.1.1 timers 3 9\n"
+        );
+    }
+}

@@ -1,0 +1,131 @@
+//! One question to one FRR daemon over its vty socket, as vtysh asks it, without starting a process.
+//! In: a daemon's name and a command. Out: its answer as text. Invariant: read-only commands; a deadline of five seconds.
+//! Not here: what the answer means (`show`).
+//!
+//! The daemon reads a command that ends with a zero byte, and answers with text, three zero bytes and a status byte.
+
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+
+use crate::Frr;
+
+const DEADLINE: Duration = Duration::from_secs(5);
+/// An answer larger than this is an error: a node's configuration is far smaller.
+const LARGEST: usize = 256 << 20;
+
+/// Why a daemon did not answer.
+#[derive(Debug, thiserror::Error)]
+pub enum VtyError {
+    /// It does not run, or the socket cannot be used.
+    #[error("cannot ask {daemon}")]
+    Io {
+        /// zebra, bgpd, ...
+        daemon: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// No answer in time.
+    #[error("{daemon} does not answer")]
+    Deadline {
+        /// zebra, bgpd, ...
+        daemon: String,
+    },
+    /// It refused the command.
+    #[error("{daemon} refused {command:?} with status {status}")]
+    Refused {
+        /// zebra, bgpd, ...
+        daemon: String,
+        /// The command.
+        command: String,
+        /// FRR's status byte; 0 would be success.
+        status: u8,
+    },
+}
+
+impl Frr {
+    /// Asks one daemon.
+    ///
+    /// # Errors
+    /// When it does not run, does not answer in five seconds, or refuses the command.
+    pub async fn ask(&self, daemon: &str, command: &str) -> Result<String, VtyError> {
+        let asked = async {
+            let mut stream =
+                UnixStream::connect(self.vty_socket.join(format!("{daemon}.vty"))).await?;
+            exchange(&mut stream, "enable").await?;
+            exchange(&mut stream, command).await
+        };
+        let (text, status) = tokio::time::timeout(DEADLINE, asked)
+            .await
+            .map_err(|_| VtyError::Deadline {
+                daemon: daemon.to_owned(),
+            })?
+            .map_err(|source| VtyError::Io {
+                daemon: daemon.to_owned(),
+                source,
+            })?;
+        if status != 0 {
+            return Err(VtyError::Refused {
+                daemon: daemon.to_owned(),
+                command: command.to_owned(),
+                status,
+            });
+        }
+        Ok(text)
+    }
+}
+
+async fn exchange(stream: &mut UnixStream, command: &str) -> std::io::Result<(String, u8)> {
+    stream.write_all(command.as_bytes()).await?;
+    stream.write_all(&[0]).await?;
+    let mut answer = Vec::new();
+    loop {
+        if stream.read_buf(&mut answer).await? == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        if let Some((text, [0, 0, 0, status])) = answer.split_last_chunk::<4>() {
+            return Ok((String::from_utf8_lossy(text).into_owned(), *status));
+        }
+        if answer.len() > LARGEST {
+            return Err(std::io::Error::other("the answer is too large"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_answer_that_comes_in_pieces_is_put_together_and_a_refusal_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let frr = Frr::new(folder.path().to_owned(), folder.path().join("frr.conf"));
+        assert!(matches!(
+            frr.ask("bgpd", "x").await,
+            Err(VtyError::Io { .. })
+        ));
+        let listener = tokio::net::UnixListener::bind(folder.path().join("bgpd.vty")).unwrap();
+        tokio::spawn(async move {
+            for status in [0_u8, 3] {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let mut buffer = [0_u8; 64];
+                let n = stream.read(&mut buffer).await.unwrap();
+                assert_eq!(&buffer[..n], b"enable\0");
+                stream.write_all(&[0, 0, 0, 0]).await.unwrap();
+                let n = stream.read(&mut buffer).await.unwrap();
+                assert!(buffer[..n].starts_with(b"show"));
+                for piece in [b"hel".as_slice(), b"lo", &[0], &[0, 0], &[status]] {
+                    stream.write_all(piece).await.unwrap();
+                    tokio::task::yield_now().await;
+                }
+                let _closed = stream.read(&mut buffer).await;
+            }
+        });
+        assert_eq!(frr.ask("bgpd", "show x").await.unwrap(), "hello");
+        assert!(matches!(
+            frr.ask("bgpd", "show y").await,
+            Err(VtyError::Refused { status: 3, .. })
+        ));
+    }
+}
