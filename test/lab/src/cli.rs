@@ -15,6 +15,7 @@ use clap::{Parser, Subcommand};
 use nix::sys::signal::Signal;
 
 use crate::process::{self, tail};
+use crate::run::tell;
 use crate::state::{Lab, Places, text};
 use crate::up::{Steps, Wanted, own_folder, up};
 use crate::values::Values;
@@ -228,13 +229,13 @@ fn logs(name: &str, node: &str, daemon: Option<&str>) -> Result<bool> {
     }
     for record in wanted {
         if daemon.is_some() {
-            print!("{}", std::fs::read_to_string(&record.start.log)?);
+            tell(std::fs::read_to_string(&record.start.log)?.trim_end());
         } else {
-            println!(
+            tell(&format!(
                 "{}:\n{}",
                 record.start.log.display(),
                 tail(&record.start.log, 15)
-            );
+            ));
         }
     }
     Ok(true)

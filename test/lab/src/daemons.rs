@@ -7,11 +7,11 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
-use serde_json::Value;
 
 use crate::objects::kubeconfig_of;
 use crate::process::{self, Start};
 use crate::state::{Lab, Node, text};
+use crate::values::SNAT_PORTS;
 
 /// Names of the programs.
 pub(crate) const PROGRAMS: [&str; 3] = ["cluster-manager", "node-agent", "frr-agent"];
@@ -97,83 +97,80 @@ fn start(lab: &Lab, spec: &Spec<'_>, more: &[&str]) -> Result<()> {
 }
 
 fn write_config(lab: &Lab, spec: &Spec<'_>) -> Result<PathBuf> {
-    let v = &lab.values;
-    let quoted = |text: String| Value::String(text).to_string();
-    let pods = format!("{}/{}", v.cluster_subnet, v.host_prefix);
-    let mut sections = vec![
-        (
-            "default",
-            vec![
-                ("transport", quoted("no-overlay".to_owned())),
-                ("cluster-subnets", quoted(pods)),
-                ("mtu", "1500".to_owned()),
-            ],
-        ),
-        (
-            "no-overlay",
-            vec![
-                ("outbound-snat", quoted("enabled".to_owned())),
-                ("routing", quoted("managed".to_owned())),
-            ],
-        ),
-        (
-            "bgp-managed",
-            vec![
-                ("topology", quoted("full-mesh".to_owned())),
-                ("as-number", v.as_number.to_string()),
-                ("frr-namespace", quoted("frr-k8s-system".to_owned())),
-            ],
-        ),
-        (
-            "gateway",
-            vec![
-                ("mode", quoted("shared".to_owned())),
-                ("interface", quoted("br-ex".to_owned())),
-                ("next-hop", quoted(v.outside_address().to_string())),
-                ("v4-join-subnet", quoted(v.join_subnet.to_string())),
-                ("ephemeral-port-range", quoted("32768-60999".to_owned())),
-            ],
-        ),
-        (
-            "ovn",
-            vec![
-                ("topology", quoted("build".to_owned())),
-                ("networks", quoted("own".to_owned())),
-            ],
-        ),
-        (
-            "kubernetes",
-            vec![(
-                "kubeconfig",
-                quoted(text(&kubeconfig_of(lab, spec.program))),
-            )],
-        ),
-        (
-            "metrics",
-            vec![("bind-address", quoted(format!("127.0.0.1:{}", spec.port)))],
-        ),
-    ];
-    if spec.node != "underlay" {
-        let (ovs, frr) = (lab.ovs_dir(spec.node), lab.frr_dir(spec.node));
-        let nb = format!("unix:{}", text(&ovs.join("ovnnb_db.sock")));
-        sections.push(("ovnnorth", vec![("address", quoted(nb))]));
-        sections.push(("ovs", vec![("rundir", quoted(text(&ovs)))]));
-        sections.push((
-            "frr",
-            vec![
-                ("vty-socket", quoted(text(&frr))),
-                ("config-file", quoted(text(&frr.join("frr.conf")))),
-            ],
-        ));
-    }
-    let mut content = String::new();
-    for (section, keys) in sections {
-        content.push_str(&format!("[{section}]\n"));
-        for (key, value) in keys {
-            content.push_str(&format!("{key} = {value}\n"));
-        }
-    }
     let path = lab.node_dir(spec.node).join(format!("{}.toml", spec.name));
+    let mut content = cluster_sections(lab);
+    content.push_str(&connection_sections(lab, spec));
     std::fs::write(&path, content)?;
     Ok(path)
+}
+
+/// What holds in the whole cluster.
+fn cluster_sections(lab: &Lab) -> String {
+    let v = &lab.values;
+    format!(
+        r#"[default]
+transport = "no-overlay"
+cluster-subnets = "{}/{}"
+mtu = 1500
+
+[no-overlay]
+outbound-snat = "enabled"
+routing = "managed"
+
+[bgp-managed]
+topology = "full-mesh"
+as-number = {}
+frr-namespace = "frr-k8s-system"
+
+[gateway]
+mode = "shared"
+interface = "br-ex"
+next-hop = "{}"
+v4-join-subnet = "{}"
+ephemeral-port-range = "{}-{}"
+
+[ovn]
+topology = "build"
+networks = "own"
+"#,
+        v.cluster_subnet,
+        v.host_prefix,
+        v.as_number,
+        v.outside_address(),
+        v.join_subnet,
+        SNAT_PORTS.start(),
+        SNAT_PORTS.end(),
+    )
+}
+
+/// Where this daemon finds its peers, and where it serves metrics.
+fn connection_sections(lab: &Lab, spec: &Spec<'_>) -> String {
+    let kubeconfig = text(&kubeconfig_of(lab, spec.program));
+    let mut content = format!(
+        r#"
+[kubernetes]
+kubeconfig = "{kubeconfig}"
+
+[metrics]
+bind-address = "127.0.0.1:{}"
+"#,
+        spec.port
+    );
+    if spec.node != "underlay" {
+        let (ovs, frr) = (text(&lab.ovs_dir(spec.node)), text(&lab.frr_dir(spec.node)));
+        content.push_str(&format!(
+            r#"
+[ovnnorth]
+address = "unix:{ovs}/ovnnb_db.sock"
+
+[ovs]
+rundir = "{ovs}"
+
+[frr]
+vty-socket = "{frr}"
+config-file = "{frr}/frr.conf"
+"#
+        ));
+    }
+    content
 }

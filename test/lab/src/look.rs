@@ -244,3 +244,6 @@ pub(crate) fn imported(lab: &Lab, node: &str) -> Result<Vec<(Ipv4Net, Ipv4Addr)>
     };
     Ok(stamped.filter_map(route).collect())
 }
+
+#[cfg(test)]
+mod tests;

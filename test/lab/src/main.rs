@@ -4,10 +4,6 @@
 //! OVN, FRR and our daemons, a real API server, and lines that say what holds. It
 //! links none of the product's code and believes nothing that the product says: it
 //! reads kernel, OVN, FRR and packets with foreign tools. `hack/lab` builds and calls it.
-#![expect(
-    clippy::print_stdout,
-    reason = "a program for people: what it finds goes to standard output"
-)]
 
 mod apiserver;
 mod cli;
@@ -36,7 +32,7 @@ fn main() -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            println!("lab: {error:#}");
+            run::tell(&format!("lab: {error:#}"));
             ExitCode::FAILURE
         }
     }

@@ -184,3 +184,19 @@ fn holds(value: &Value, wanted: &Value) -> bool {
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value == wanted,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_subnet_is_read_from_both_forms_of_the_annotation() {
+        let wanted = "10.128.2.0/24".parse().ok();
+        assert_eq!(
+            first_subnet(r#"{"default":["10.128.2.0/24","fd00::/64"]}"#),
+            wanted
+        );
+        assert_eq!(first_subnet(r#"{"default":"10.128.2.0/24"}"#), wanted);
+        assert_eq!(first_subnet(r#"{"blue":["10.128.2.0/24"]}"#), None);
+    }
+}

@@ -19,7 +19,7 @@ use std::fmt;
 
 use anyhow::Result;
 
-use crate::run::now;
+use crate::run::{now, tell};
 use crate::state::Lab;
 use crate::supervisor;
 
@@ -151,11 +151,13 @@ pub(crate) fn prove(lab: &mut Lab, only: &[u8], quiet: u64) -> Result<bool> {
         match verdict {
             Ok(remark) => {
                 held += 1;
-                println!("line {number}  ok    {seconds:5.1} s  {claim} ({remark})");
+                tell(&format!(
+                    "line {number}  ok    {seconds:5.1} s  {claim} ({remark})"
+                ));
             }
             Err(failure) => {
                 failed += 1;
-                println!("line {number}  FAIL  {seconds:5.1} s  {claim}");
+                tell(&format!("line {number}  FAIL  {seconds:5.1} s  {claim}"));
                 print_failure(&failure);
             }
         }
@@ -163,17 +165,21 @@ pub(crate) fn prove(lab: &mut Lab, only: &[u8], quiet: u64) -> Result<bool> {
     let deaths = supervisor::deaths(&name);
     if !deaths.is_empty() {
         failed += 1;
-        println!("deaths  FAIL  daemons that died since the lab came up:\n{deaths}");
+        tell(&format!(
+            "deaths  FAIL  daemons that died since the lab came up:\n{deaths}"
+        ));
     }
     let seconds = start.elapsed().as_secs_f64();
-    println!("proof: {held} ok, {failed} failed, {seconds:.1} s");
+    tell(&format!(
+        "proof: {held} ok, {failed} failed, {seconds:.1} s"
+    ));
     Ok(failed == 0)
 }
 
 fn print_failure(failure: &Failure) {
-    println!("        expected: {}", failure.expected);
-    println!("        seen:     {}", failure.seen);
-    println!("        layer:    {}", failure.layer);
+    tell(&format!("        expected: {}", failure.expected));
+    tell(&format!("        seen:     {}", failure.seen));
+    tell(&format!("        layer:    {}", failure.layer));
 }
 
 /// Several complaints as one text: the first few, and how many more.

@@ -123,6 +123,11 @@ impl Tool {
     }
 }
 
+/// Prints a line. That nobody reads it any more is no reason to stop half way.
+pub(crate) fn tell(text: &str) {
+    drop(writeln!(std::io::stdout(), "{text}"));
+}
+
 /// The clock of the lab: it measures, so it reads it.
 #[expect(
     clippy::disallowed_methods,

@@ -8,7 +8,7 @@ use anyhow::Result;
 use crate::look::{frr_routes, imported, kernel_routes, sessions};
 use crate::objects::frr_node_states;
 use crate::process::records;
-use crate::run::each;
+use crate::run::{each, tell};
 use crate::state::{Lab, Node};
 use crate::supervisor;
 
@@ -35,24 +35,24 @@ pub(crate) fn print(lab: &Lab) -> Result<bool> {
     let lines: Vec<(Vec<String>, bool)> = each(&lab.nodes, |node| line(lab, node, state(node)));
     let mut table = vec![HEADINGS.map(str::to_owned).to_vec()];
     table.extend(lines.iter().map(|(cells, _)| cells.clone()));
-    print!("{}", aligned(&table));
+    tell(aligned(&table).trim_end());
     let mut good = lines.iter().all(|(_, good)| *good);
     let deaths = supervisor::deaths(&lab.name);
     if !deaths.is_empty() {
-        println!("\nDied since the start:\n{deaths}");
+        tell(&format!("\nDied since the start:\n{deaths}"));
         good = false;
     }
     for record in records(&lab.dir()) {
         if record.stopped || !record.alive() {
-            println!(
+            tell(&format!(
                 "{} of {} does not run",
                 record.start.name, record.start.node
-            );
+            ));
             good = false;
         }
     }
     if supervisor::running(&lab.name).is_none() {
-        println!("the supervisor does not run");
+        tell("the supervisor does not run");
         good = false;
     }
     Ok(good)

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use crate::node::link;
 use crate::process::records;
 use crate::reach::{attached, unreached};
-use crate::run::{each, now};
+use crate::run::{each, now, tell};
 use crate::state::{Lab, Node, Places, check_name};
 use crate::supervisor;
 use crate::values::Values;
@@ -51,7 +51,10 @@ impl Steps {
 
     /// One line.
     pub(crate) fn say(self, text: &str) {
-        println!("lab: {:6.2} s  {text}", self.0.elapsed().as_secs_f64());
+        tell(&format!(
+            "lab: {:6.2} s  {text}",
+            self.0.elapsed().as_secs_f64()
+        ));
     }
 
     /// Seconds since the command began.
@@ -60,7 +63,7 @@ impl Steps {
     }
 }
 
-/// Brings the lab up; `Ok(None)` says that one was running and was kept.
+/// Brings the lab up, or keeps the one that runs.
 pub(crate) fn up(wanted: &Wanted, steps: Steps) -> Result<Lab> {
     check(wanted)?;
     if let Some(lab) = kept(wanted) {

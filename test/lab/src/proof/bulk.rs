@@ -13,13 +13,15 @@ use sha2::{Digest, Sha256};
 
 use super::{Failure, Layer, Verdict, World, diagnose, listed};
 use crate::netns::inside;
-use crate::reach::attached;
+use crate::reach::{Attached, attached};
 use crate::run::now;
+use crate::state::Lab;
 
 const PORT: u16 = 7008;
 const BYTES: usize = 10_000_000;
 const PATIENCE: Duration = Duration::from_secs(10);
-/// With more nodes than this, only neighbours in the list exchange data.
+/// With more nodes than this, only neighbours in the list exchange data, and hosts and
+/// the outside only on the first few.
 const ALL_PAIRS: usize = 4;
 
 /// Line 4.
@@ -32,33 +34,10 @@ pub(super) fn whole(world: &mut World<'_>) -> Result<Verdict> {
     let payload = payload();
     let (mut complaints, mut done, mut broken) = (Vec::new(), 0, None);
     let start = now();
-    for (i, (from, _)) in pods.iter().enumerate() {
-        let (host, inner) = (lab.namespace(&from.name), lab.pod_namespace(&from.name));
-        let mut targets = vec![(
-            format!("pod on {} and outside", from.name),
-            &inner,
-            lab.values.outside_address(),
-        )];
-        for (j, (to, pod)) in pods.iter().enumerate() {
-            let next = j == (i + 1) % pods.len();
-            if i != j && (next || (i < j && pods.len() <= ALL_PAIRS)) {
-                targets.push((
-                    format!("pods on {} and {}", from.name, to.name),
-                    &inner,
-                    pod.address,
-                ));
-            }
-            if i != j && next {
-                targets.push((
-                    format!("{} and pod on {}", from.name, to.name),
-                    &host,
-                    pod.address,
-                ));
-            }
-        }
-        for (name, namespace, to) in targets {
+    for i in 0..pods.len() {
+        for (name, namespace, to) in targets(lab, &pods, i) {
             done += 1;
-            if let Err(error) = exchange(namespace, to, &payload) {
+            if let Err(error) = exchange(&namespace, to, &payload) {
                 complaints.push(format!("{name}: {error:#}"));
                 broken = broken.or(Some(i));
             }
@@ -80,6 +59,33 @@ pub(super) fn whole(world: &mut World<'_>) -> Result<Verdict> {
         expected,
         format!("{}; {why}", listed(&complaints)),
     )))
+}
+
+/// With whom the pod and the host of the node with this number exchange data: name of
+/// the exchange, namespace of the client, address of the server.
+fn targets(lab: &Lab, pods: &[Attached], number: usize) -> Vec<(String, String, Ipv4Addr)> {
+    let Some((from, _)) = pods.get(number) else {
+        return Vec::new();
+    };
+    let (host, inner) = (lab.namespace(&from.name), lab.pod_namespace(&from.name));
+    let few = pods.len() <= ALL_PAIRS;
+    let mut found = Vec::new();
+    if number < ALL_PAIRS {
+        let name = format!("pod on {} and outside", from.name);
+        found.push((name, inner.clone(), lab.values.outside_address()));
+    }
+    for (j, (to, pod)) in pods.iter().enumerate().filter(|(j, _)| *j != number) {
+        let next = j == (number + 1) % pods.len();
+        if next || (number < j && few) {
+            let name = format!("pods on {} and {}", from.name, to.name);
+            found.push((name, inner.clone(), pod.address));
+        }
+        if next && number < ALL_PAIRS {
+            let name = format!("{} and pod on {}", from.name, to.name);
+            found.push((name, host.clone(), pod.address));
+        }
+    }
+    found
 }
 
 /// Bytes without a pattern that could hide an exchange of two packets.

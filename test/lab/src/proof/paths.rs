@@ -65,75 +65,76 @@ pub(super) fn table(world: &mut World<'_>) -> Result<Verdict> {
     )))
 }
 
-/// All paths that begin on a node, and those from outside to it.
+impl Path {
+    fn new(name: String, from: &str, to: Ipv4Addr, source: Ipv4Addr) -> Self {
+        let from = from.to_owned();
+        Self {
+            name,
+            from,
+            to,
+            source,
+            translated: false,
+            host_to_pod: false,
+        }
+    }
+
+    /// Its source is the node's, by OVN's SNAT row.
+    fn translated(self) -> Self {
+        Self {
+            translated: true,
+            ..self
+        }
+    }
+
+    fn host_to_pod(self) -> Self {
+        Self {
+            host_to_pod: true,
+            ..self
+        }
+    }
+}
+
+/// All paths that begin on a node, and the one from outside to it.
 fn of_node(lab: &Lab, pods: &[Attached], (node, pod): &Attached) -> Vec<Path> {
     let (host, inner) = (lab.namespace(&node.name), lab.pod_namespace(&node.name));
     let (address, outside) = (lab.address(node), lab.values.outside_address());
-    let name = &node.name;
-    let path = |name: String, from: &str, to, source| Path {
-        name,
-        from: from.to_owned(),
-        to,
-        source,
-        translated: false,
-        host_to_pod: false,
-    };
+    let (name, inside, management) = (&node.name, pod.address, pod.management());
+    let from_outside = lab.namespace("outside");
     let mut paths = vec![
-        Path {
-            translated: true,
-            ..path(
-                format!("pod on {name} -> outside"),
-                &inner,
-                outside,
-                address,
-            )
-        },
-        path(
+        Path::new(
+            format!("pod on {name} -> outside"),
+            &inner,
+            outside,
+            address,
+        )
+        .translated(),
+        Path::new(
             format!("pod on {name} -> own node"),
             &inner,
             address,
-            pod.address,
+            inside,
         ),
-        Path {
-            host_to_pod: true,
-            ..path(
-                format!("{name} -> own pod"),
-                &host,
-                pod.address,
-                pod.management(),
-            )
-        },
-        path(format!("{name} -> outside"), &host, outside, address),
-        path(
+        Path::new(format!("{name} -> own pod"), &host, inside, management).host_to_pod(),
+        Path::new(format!("{name} -> outside"), &host, outside, address),
+        Path::new(
             format!("outside -> {name}"),
-            &lab.namespace("outside"),
+            &from_outside,
             address,
             outside,
         ),
     ];
     for (other, far) in pods.iter().filter(|(other, _)| other != node) {
-        let (there, remote) = (lab.address(other), &other.name);
+        let (there, remote, pod) = (lab.address(other), &other.name, far.address);
         paths.extend([
-            path(
+            Path::new(
                 format!("pod on {name} -> pod on {remote}"),
                 &inner,
-                far.address,
-                pod.address,
+                pod,
+                inside,
             ),
-            Path {
-                translated: true,
-                ..path(format!("pod on {name} -> {remote}"), &inner, there, address)
-            },
-            Path {
-                host_to_pod: true,
-                ..path(
-                    format!("{name} -> pod on {remote}"),
-                    &host,
-                    far.address,
-                    pod.management(),
-                )
-            },
-            path(format!("{name} -> {remote}"), &host, there, address),
+            Path::new(format!("pod on {name} -> {remote}"), &inner, there, address).translated(),
+            Path::new(format!("{name} -> pod on {remote}"), &host, pod, management).host_to_pod(),
+            Path::new(format!("{name} -> {remote}"), &host, there, address),
         ]);
     }
     paths

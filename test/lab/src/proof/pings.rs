@@ -52,38 +52,26 @@ pub(super) fn every_pair(world: &mut World<'_>) -> Result<Verdict> {
     }
     let lab = &*world.lab;
     let pings = pinged(&mut world.pings, lab)?;
-    if let Some((from, to, _)) = pings.lost.first() {
-        let texts: Vec<String> = pings
-            .lost
-            .iter()
-            .map(|(from, to, came)| format!("{} -> {}: {came}", from.name, to.name))
+    let strange = pings.strange.iter();
+    let lost = pings.lost.iter();
+    let unseen = pings.unseen.iter();
+    let complaints: Vec<String> =
+        strange
+            .map(|(to, source)| format!("the pod on {} saw {source}", to.name))
+            .chain(lost.map(|(from, to, came)| format!("{} -> {}: {came}", from.name, to.name)))
+            .chain(unseen.map(|(from, to)| {
+                format!("the pod on {} never saw that on {}", to.name, from.name)
+            }))
             .collect();
-        let (layer, why) = diagnose::pods(lab, from, to);
-        return Ok(Err(Failure::new(
-            layer,
-            expected,
-            format!("{}; {why}", listed(&texts)),
-        )));
-    }
-    if !pings.strange.is_empty() || !pings.unseen.is_empty() {
-        let strange = pings
-            .strange
-            .iter()
-            .map(|(to, source)| format!("the pod on {} saw {source}", to.name));
-        let unseen = pings
-            .unseen
-            .iter()
-            .map(|(from, to)| format!("the pod on {} never saw that on {}", to.name, from.name));
-        let texts: Vec<String> = strange.chain(unseen).collect();
-        let (layer, why) = match pings.unseen.first() {
+    if !complaints.is_empty() {
+        let lost = pings.lost.first().map(|(from, to, _)| (from, to));
+        let pair = lost.or_else(|| pings.unseen.first().map(|(from, to)| (from, to)));
+        let (layer, why) = match pair {
             Some((from, to)) => diagnose::pods(lab, from, to),
             None => (Layer::Packets, "no layer explains it".to_owned()),
         };
-        return Ok(Err(Failure::new(
-            layer,
-            expected,
-            format!("{}; {why}", listed(&texts)),
-        )));
+        let seen = format!("{}; {why}", listed(&complaints));
+        return Ok(Err(Failure::new(layer, expected, seen)));
     }
     let nodes = lab.nodes.len();
     Ok(Ok(format!(
