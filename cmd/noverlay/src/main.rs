@@ -1,3 +1,8 @@
-//! noverlay: wired in `lib.rs`.
+//! `noverlay` (also `kubectl noverlay`): arguments in, exit status out; everything else is wired in `lib.rs`.
 
-fn main() {}
+use clap::Parser;
+use noverlay::Arguments;
+
+fn main() -> std::process::ExitCode {
+    noverlay::main(Arguments::parse())
+}

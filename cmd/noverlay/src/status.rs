@@ -1,0 +1,271 @@
+//! `noverlay status`: one line a node, one line a RouteAdvertisements.
+//! In: Node, NodeRoutes, FRRNodeState, BGPSessionState, RouteAdvertisements objects. Out: a report.
+//! Invariant: what is not known is shown as such, never as good.
+//! Not here: anything that asks a node itself.
+
+use std::collections::BTreeMap;
+
+use anyhow::Context;
+use api::frr_state::{BGPSessionState, FRRNodeState};
+use api::node_routes::NodeRoutes;
+use api::route_advertisements::RouteAdvertisements;
+use comfy_table::{Table, presets};
+use k8s_openapi::api::core::v1::Node as KubeNode;
+use kube::api::ListParams;
+use kube::{Api, ResourceExt};
+use model::NetworkName;
+use model::node::Fact;
+use serde::Serialize;
+
+/// One node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeLine {
+    /// Its name.
+    pub name: String,
+    /// `k8s.ovn.org/node-id`.
+    pub node_id: Option<u32>,
+    /// Its pod subnets of the default network.
+    pub subnets: Vec<String>,
+    /// BGP sessions that are up.
+    pub sessions_up: usize,
+    /// BGP sessions in all.
+    pub sessions: usize,
+    /// FRRNodeState: success, or what is wrong; `unknown` where nobody tells.
+    pub frr: String,
+    /// Subnets of other nodes that have to be reachable; absent where the agent has not reported.
+    pub expected: Option<i32>,
+    /// How many of them kernel routes cover.
+    pub in_kernel: Option<i32>,
+    /// How many of them rows of the gateway router cover.
+    pub in_ovn: Option<i32>,
+    /// The first that are missing.
+    pub missing: Vec<String>,
+    /// Annotations that cannot be read.
+    pub problems: Vec<String>,
+}
+
+/// One RouteAdvertisements.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AdvertisementLine {
+    /// Its name.
+    pub name: String,
+    /// `Accepted` is True.
+    pub accepted: bool,
+    /// `Complete` is True.
+    pub complete: bool,
+    /// Why not.
+    pub message: String,
+}
+
+/// The whole report.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Report {
+    /// By name.
+    pub nodes: Vec<NodeLine>,
+    /// By name.
+    pub route_advertisements: Vec<AdvertisementLine>,
+}
+
+impl NodeLine {
+    fn is_well(&self) -> bool {
+        self.frr == "success"
+            && self.sessions_up == self.sessions
+            && self.expected.is_some()
+            && self.expected == self.in_kernel
+            && self.expected == self.in_ovn
+            && self.problems.is_empty()
+            && !self.subnets.is_empty()
+    }
+}
+
+impl Report {
+    /// Nothing is missing and nothing is unknown.
+    #[must_use]
+    pub fn is_well(&self) -> bool {
+        self.nodes.iter().all(NodeLine::is_well)
+            && !self.route_advertisements.is_empty()
+            && self
+                .route_advertisements
+                .iter()
+                .all(|ra| ra.accepted && ra.complete)
+    }
+
+    /// The report for people.
+    #[must_use]
+    pub fn table(&self) -> String {
+        let mut nodes = Table::new();
+        nodes.load_style(presets::NOTHING);
+        nodes.set_header([
+            "NODE", "ID", "SUBNETS", "SESSIONS", "FRR", "EXPECTED", "KERNEL", "OVN", "STATE",
+        ]);
+        let number = |n: Option<i32>| n.map_or_else(|| "?".to_owned(), |n| n.to_string());
+        for n in &self.nodes {
+            let frr: String = n.frr.chars().take(40).collect();
+            nodes.add_row([
+                n.name.clone(),
+                n.node_id
+                    .map_or_else(|| "?".to_owned(), |id| id.to_string()),
+                n.subnets.join(","),
+                format!("{}/{}", n.sessions_up, n.sessions),
+                frr,
+                number(n.expected),
+                number(n.in_kernel),
+                number(n.in_ovn),
+                if n.is_well() { "ok" } else { "NOT OK" }.to_owned(),
+            ]);
+        }
+        let mut text = format!("{nodes}\n");
+        for n in &self.nodes {
+            for line in n.missing.iter().chain(&n.problems) {
+                text.push_str(&format!("{}: {line}\n", n.name));
+            }
+        }
+        let mut ras = Table::new();
+        ras.load_style(presets::NOTHING);
+        ras.set_header(["ROUTEADVERTISEMENTS", "ACCEPTED", "COMPLETE", "MESSAGE"]);
+        for ra in &self.route_advertisements {
+            ras.add_row([
+                ra.name.clone(),
+                ra.accepted.to_string(),
+                ra.complete.to_string(),
+                ra.message.clone(),
+            ]);
+        }
+        text.push_str(&format!("\n{ras}\n"));
+        if self.route_advertisements.is_empty() {
+            text.push_str("no RouteAdvertisements: nothing is advertised\n");
+        }
+        text.lines()
+            .map(|l| l.trim_end().to_owned() + "\n")
+            .collect()
+    }
+}
+
+async fn list<K>(api: Api<K>, what: &str) -> anyhow::Result<Vec<K>>
+where
+    K: kube::Resource + Clone + serde::de::DeserializeOwned + std::fmt::Debug,
+{
+    let params = ListParams::default();
+    let answer = tokio::time::timeout(kube_edge::client::CALL_DEADLINE, api.list(&params)).await;
+    let answer = answer.with_context(|| format!("cannot list {what}: no answer"))?;
+    Ok(answer.with_context(|| format!("cannot list {what}"))?.items)
+}
+
+/// Reads everything the report needs.
+pub(crate) async fn gather(client: kube::Client, frr_namespace: &str) -> anyhow::Result<Report> {
+    let nodes: Vec<KubeNode> = list(Api::all(client.clone()), "nodes").await?;
+    let routes: Vec<NodeRoutes> = list(Api::all(client.clone()), "noderoutes").await?;
+    let states: Vec<FRRNodeState> = list(Api::all(client.clone()), "frrnodestates").await?;
+    let sessions: Vec<BGPSessionState> = list(
+        Api::namespaced(client.clone(), frr_namespace),
+        "bgpsessionstates",
+    )
+    .await?;
+    let ras: Vec<RouteAdvertisements> = list(Api::all(client), "routeadvertisements").await?;
+    Ok(Report {
+        nodes: node_lines(&nodes, &routes, &states, &sessions),
+        route_advertisements: ras.iter().map(advertisement_line).collect(),
+    })
+}
+
+fn node_lines(
+    nodes: &[KubeNode],
+    routes: &[NodeRoutes],
+    states: &[FRRNodeState],
+    sessions: &[BGPSessionState],
+) -> Vec<NodeLine> {
+    let routes: BTreeMap<String, &NodeRoutes> = routes.iter().map(|r| (r.name_any(), r)).collect();
+    let states: BTreeMap<String, &FRRNodeState> =
+        states.iter().map(|s| (s.name_any(), s)).collect();
+    let mut lines: Vec<NodeLine> = nodes
+        .iter()
+        .map(|object| {
+            let node = api::lift_node(object);
+            let name = node.name.to_string();
+            let default = NetworkName::default_network();
+            let report = routes
+                .get(&name)
+                .and_then(|r| r.status.as_ref())
+                .and_then(|s| s.networks.iter().find(|n| n.name == default.as_str()));
+            let of_node = |s: &&BGPSessionState| {
+                s.status.as_ref().and_then(|s| s.node.as_deref()) == Some(name.as_str())
+            };
+            let own: Vec<&BGPSessionState> = sessions.iter().filter(of_node).collect();
+            let is_up = |s: &&&BGPSessionState| {
+                s.status.as_ref().and_then(|s| s.bgp_status.as_deref()) == Some("Established")
+            };
+            let malformed = [malformed(&node.node_id), malformed(&node.subnets)];
+            NodeLine {
+                node_id: node.node_id.known().copied(),
+                subnets: node
+                    .subnets
+                    .known()
+                    .and_then(|m| m.get(&default))
+                    .map(|l| l.iter().map(ToString::to_string).collect())
+                    .unwrap_or_default(),
+                sessions_up: own.iter().filter(is_up).count(),
+                sessions: own.len(),
+                frr: states
+                    .get(&name)
+                    .map_or_else(|| "unknown".to_owned(), |s| frr_word(s)),
+                expected: report.map(|r| r.expected),
+                in_kernel: report.map(|r| r.in_kernel),
+                in_ovn: report.map(|r| r.in_ovn),
+                missing: report.map(|r| r.missing.clone()).unwrap_or_default(),
+                problems: malformed.into_iter().flatten().collect(),
+                name,
+            }
+        })
+        .collect();
+    lines.sort_by(|a, b| a.name.cmp(&b.name));
+    lines
+}
+
+fn malformed<T>(fact: &Fact<T>) -> Option<String> {
+    match fact {
+        Fact::Malformed(why) => Some(why.clone()),
+        Fact::Absent | Fact::Known(_) => None,
+    }
+}
+
+fn frr_word(state: &FRRNodeState) -> String {
+    let status = state.status.clone().unwrap_or_default();
+    let results = [status.last_conversion_result, status.last_reload_result];
+    results
+        .into_iter()
+        .map(|r| r.unwrap_or_else(|| "unknown".to_owned()))
+        .find(|r| r != "success")
+        .unwrap_or_else(|| "success".to_owned())
+}
+
+fn advertisement_line(ra: &RouteAdvertisements) -> AdvertisementLine {
+    let status = ra.status.clone().unwrap_or_default();
+    let current = ra.metadata.generation;
+    let find = |kind: &str| {
+        status
+            .conditions
+            .iter()
+            .find(|c| c.type_ == kind && (c.observed_generation == current || current.is_none()))
+    };
+    let is = |kind: &str| find(kind).is_some_and(|c| c.status == "True");
+    let message = ["Accepted", "Complete"]
+        .into_iter()
+        .filter(|kind| !is(kind))
+        .map(|kind| {
+            find(kind).map_or_else(|| format!("{kind} is not known yet"), |c| c.message.clone())
+        })
+        .next()
+        .unwrap_or_default();
+    AdvertisementLine {
+        name: ra.name_any(),
+        accepted: is("Accepted"),
+        complete: is("Complete"),
+        message,
+    }
+}
+
+#[cfg(test)]
+mod tests;
