@@ -27,11 +27,14 @@ fn objects() -> (
             "metadata": {"name": peer}, "spec": {}, "status": {"node": "n1", "peer": peer, "bgpStatus": bgp}}))
         .unwrap()
     };
+    let conditions = ["Accepted", "Complete"].map(|t| {
+        json!({"type": t, "status": "True", "reason": t, "message": "m", "observedGeneration": 1,
+            "lastTransitionTime": "2026-01-01T00:00:00Z"})
+    });
     let ra: RouteAdvertisements = serde_json::from_value(json!({"apiVersion": "k8s.ovn.org/v1",
         "kind": "RouteAdvertisements", "metadata": {"name": "ra", "generation": 1},
         "spec": {"networkSelectors": [], "nodeSelector": {}, "frrConfigurationSelector": {}, "advertisements": ["PodNetwork"]},
-        "status": {"conditions": ["Accepted", "Complete"].map(|t| json!({"type": t, "status": "True", "reason": t,
-            "message": "m", "observedGeneration": 1, "lastTransitionTime": "2026-01-01T00:00:00Z"}))}}))
+        "status": {"conditions": conditions}}))
     .unwrap();
     (
         vec![node],
