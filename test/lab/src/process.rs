@@ -205,6 +205,12 @@ impl Record {
         born(self.pid) == Some(self.born)
     }
 
+    /// Does it run, neither stopped on purpose nor frozen?
+    pub(crate) fn at_work(&self) -> bool {
+        let frozen = stat(self.pid).is_some_and(|(state, _)| state == "T");
+        self.alive() && !self.stopped && !frozen
+    }
+
     /// Has the program been built anew since this process started?
     pub(crate) fn outdated(&self) -> bool {
         std::fs::read_link(format!("/proc/{}/exe", self.pid))
@@ -214,14 +220,18 @@ impl Record {
 
 /// Start time of a process; `None` when there is none or it is dead and unburied.
 pub(crate) fn born(pid: i32) -> Option<u64> {
+    stat(pid)
+        .filter(|(state, _)| !matches!(state.as_str(), "Z" | "X"))
+        .map(|(_, at)| at)
+}
+
+/// State letter and start time of a process (proc(5)).
+fn stat(pid: i32) -> Option<(String, u64)> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name in brackets may hold anything, so begin after the last bracket.
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
-    let state = fields.next()?;
-    if matches!(state, "Z" | "X") {
-        return None;
-    }
-    fields.nth(18)?.parse().ok()
+    let state = fields.next()?.to_owned();
+    Some((state, fields.nth(18)?.parse().ok()?))
 }
 
 /// Ends processes: asks first, then does not ask.

@@ -43,9 +43,9 @@ pub(crate) fn print(lab: &Lab) -> Result<bool> {
         good = false;
     }
     for record in records(&lab.dir()) {
-        if record.stopped || !record.alive() {
+        if !record.at_work() {
             tell(&format!(
-                "{} of {} does not run",
+                "{} of {} does not run, or is frozen",
                 record.start.name, record.start.node
             ));
             good = false;

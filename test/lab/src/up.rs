@@ -118,7 +118,7 @@ fn kept(wanted: &Wanted) -> Option<Lab> {
         && supervisor::running(&lab.name).is_some();
     let fit = records(&lab.dir())
         .iter()
-        .all(|r| r.alive() && !r.stopped && !r.outdated());
+        .all(|r| r.at_work() && !r.outdated());
     (same && fit).then_some(lab)
 }
 
