@@ -19,7 +19,7 @@ use crate::run::tell;
 use crate::state::{Lab, Places, text};
 use crate::up::{Steps, Wanted, own_folder, up};
 use crate::values::Values;
-use crate::{down, membership, proof, status, supervisor};
+use crate::{down, measure, membership, proof, status, supervisor};
 
 #[derive(Parser)]
 #[command(
@@ -64,6 +64,12 @@ enum Cmd {
         /// Length of line 7's quiet time in seconds.
         #[arg(long, default_value_t = 60)]
         quiet: u64,
+    },
+    /// Memory and processor time of the daemons, writes to the API and databases.
+    Measure {
+        /// Length of the measurement.
+        #[arg(long, default_value_t = 60)]
+        seconds: u64,
     },
     /// A node joins or leaves.
     Node {
@@ -141,6 +147,7 @@ pub(crate) fn run() -> Result<bool> {
             let _lock = lock(&name)?;
             proof::prove(&mut Lab::running(&name)?, &only, quiet)
         }
+        Cmd::Measure { seconds } => measure::print(&Lab::running(&name)?, seconds),
         Cmd::Node { change } => {
             let _lock = lock(&name)?;
             node(&mut Lab::running(&name)?, &change, steps)

@@ -10,6 +10,7 @@ mod cli;
 mod daemons;
 mod down;
 mod look;
+mod measure;
 mod membership;
 mod netns;
 mod node;

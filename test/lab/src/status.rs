@@ -85,7 +85,7 @@ fn line(lab: &Lab, node: &Node, state: String) -> (Vec<String>, bool) {
 }
 
 /// Columns as wide as their widest cell.
-fn aligned(table: &[Vec<String>]) -> String {
+pub(crate) fn aligned(table: &[Vec<String>]) -> String {
     let width = |column: usize| {
         table
             .iter()
