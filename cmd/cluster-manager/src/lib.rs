@@ -66,10 +66,18 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
         .enable_all()
         .build()
         .context("cannot start the runtime")?
-        .block_on(serve(arguments, settings))
+        .block_on(serve(&arguments.identity, settings, telemetry::ended()))
 }
 
-async fn serve(arguments: Arguments, settings: Settings) -> anyhow::Result<()> {
+/// Runs as `identity` until `ended` resolves.
+///
+/// # Errors
+/// At start only: client, metrics address; or when `ended` cannot be waited for.
+pub async fn serve(
+    identity: &str,
+    settings: Settings,
+    ended: impl Future<Output = std::io::Result<()>>,
+) -> anyhow::Result<()> {
     let client = connect(settings.kubeconfig.as_deref()).await?;
     let (stop, stopped) = watch::channel(false);
     let readiness = Readiness::default();
@@ -86,13 +94,13 @@ async fn serve(arguments: Arguments, settings: Settings) -> anyhow::Result<()> {
     let poker = Poker::new();
     let caches = Caches::start(&client, &settings, &poker);
     let (leads, led) = watch::channel(false);
-    let elector = Elector::new(client.clone(), LEASE.0, LEASE.1, &arguments.identity);
+    let elector = Elector::new(client.clone(), LEASE.0, LEASE.1, identity);
     let elector = tokio::spawn(elector.run(leads, stopped.clone()));
     tokio::spawn(poke_new_leader(led.clone(), poker.clone(), metrics.clone()));
 
     let doors = Doors {
         writer: Writer::new(client.clone(), FIELD_MANAGER),
-        publisher: Publisher::new(client, "noverlay-cluster-manager", &arguments.identity),
+        publisher: Publisher::new(client, "noverlay-cluster-manager", identity),
         leads: led,
         readiness,
         metrics,
@@ -104,7 +112,7 @@ async fn serve(arguments: Arguments, settings: Settings) -> anyhow::Result<()> {
     };
     let work = tokio::spawn(reconcile::run(subjects, poker, timing, stopped));
     tokio::select! {
-        ended = telemetry::ended() => ended.context("cannot listen to signals")?,
+        ended = ended => ended.context("cannot listen to signals")?,
         served = server => served.context("metrics server")??,
     }
     tracing::info!("ending");

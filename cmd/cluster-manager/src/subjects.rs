@@ -65,7 +65,7 @@ pub(crate) struct ClusterSubjects {
     settings: Settings,
     doors: Doors,
     verdict: Option<DefaultNetwork>,
-    told: BTreeMap<String, Vec<Problem>>,
+    told: BTreeMap<&'static str, Vec<Problem>>,
 }
 
 impl ClusterSubjects {
@@ -222,38 +222,36 @@ impl ClusterSubjects {
         }
         let key = ObjectKey::new("", name);
         let Some(entry) = self.caches.advertisements.get(&key) else {
-            self.told.remove(name);
             return Ok(Verdict::Settled);
         };
-        self.status(&key, &entry.value, &plan.conditions).await?;
-        if self.told.get(name) != Some(&plan.problems) {
+        // What the conditions say already has been told, by us or by the leader before us.
+        if self.status(&key, &entry.value, &plan.conditions).await? {
             for problem in &plan.problems {
                 let event = Event {
                     warning: true,
                     reason: problem.reason,
                     message: problem.message.clone(),
                 };
-                self.doors
-                    .publisher
+                let publisher = &self.doors.publisher;
+                publisher
                     .publish::<RouteAdvertisements>(&key, &entry.uid, &event)
                     .await;
             }
         }
-        let blocked = !plan.accepted();
-        self.told.insert(name.to_owned(), plan.problems);
-        Ok(if blocked {
-            Verdict::Blocked
-        } else {
+        Ok(if plan.accepted() {
             Verdict::Settled
+        } else {
+            Verdict::Blocked
         })
     }
 
+    /// Writes the status where it differs; true where it did.
     async fn status(
         &self,
         key: &ObjectKey,
         standing: &Advertisement,
         wanted: &[Condition],
-    ) -> Result<(), WriteError> {
+    ) -> Result<bool, WriteError> {
         let generation = standing.spec.as_ref().map(|s| s.generation).unwrap_or(0);
         for condition in wanted {
             self.doors
@@ -278,7 +276,7 @@ impl ClusterSubjects {
                 })
             });
         if same {
-            return Ok(());
+            return Ok(false);
         }
         let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         let conditions: Vec<Value> = wanted
@@ -295,7 +293,8 @@ impl ClusterSubjects {
         self.doors
             .writer
             .apply_status::<RouteAdvertisements>(key, status)
-            .await
+            .await?;
+        Ok(true)
     }
 
     async fn attachment(&mut self, world: &World) -> Result<Verdict, WriteError> {
@@ -372,16 +371,24 @@ impl ClusterSubjects {
         self.verdict = Some(now);
     }
 
-    /// Events on nodes, when what is to be told of a subject changed.
-    async fn tell_nodes(&mut self, subject: &str, problems: Vec<Problem>) {
-        if self.told.get(subject) == Some(&problems) {
+    /// Events on nodes, when what is to be told of a subject changed. The first time after a start those are left out
+    /// that a standing condition names: the leader before us told them.
+    async fn tell_nodes(&mut self, subject: &'static str, problems: Vec<Problem>) {
+        let before = self.told.get(subject);
+        if before == Some(&problems) {
             return;
         }
+        let first = before.is_none();
         for problem in &problems {
             tracing::warn!(reason = problem.reason, "{problem}");
             let Some(name) = problem.subject.strip_prefix("Node/") else {
                 continue;
             };
+            if before.is_some_and(|list| list.contains(problem))
+                || (first && self.stands_told(name))
+            {
+                continue;
+            }
             let key = ObjectKey::new("", name);
             let uid = self
                 .caches
@@ -399,7 +406,15 @@ impl ClusterSubjects {
                 .publish::<KubeNode>(&key, &uid, &event)
                 .await;
         }
-        self.told.insert(subject.to_owned(), problems);
+        self.told.insert(subject, problems);
+    }
+
+    fn stands_told(&self, node: &str) -> bool {
+        let words = format!("node {node}: ");
+        self.caches.advertisements.with(|map| {
+            let mut conditions = map.values().flat_map(|e| e.value.conditions.iter());
+            conditions.any(|c| c.message.contains(&words))
+        })
     }
 }
 
@@ -481,8 +496,8 @@ impl Subjects for ClusterSubjects {
         let outcome = match key {
             Key::Networks => self.networks(&world).await,
             Key::Fabric => self.fabric(&world).await,
-            Key::Advertisement(name) => self.advertisement(&world, name).await,
-            Key::Attachment => self.attachment(&world).await,
+            Key::Advertisement(name) => self.advertisement(&fabric::complete(world), name).await,
+            Key::Attachment => self.attachment(&fabric::complete(world)).await,
         };
         self.doors
             .metrics

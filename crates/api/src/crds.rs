@@ -35,7 +35,13 @@ pub fn files() -> Result<Vec<(String, String)>, serde_json::Error> {
         .map(|crd| {
             let mut value = serde_json::to_value(crd)?;
             tidy(&mut value);
-            let name = format!("{}_{}.yaml", crd.spec.group, crd.spec.names.plural);
+            // Ours stand apart, because they are installed where the others are not.
+            let folder = if crd.spec.group == "noverlay.io" {
+                "noverlay/"
+            } else {
+                ""
+            };
+            let name = format!("{folder}{}_{}.yaml", crd.spec.group, crd.spec.names.plural);
             let yaml = serde_saphyr::to_string(&value).map_err(serde::ser::Error::custom)?;
             Ok((
                 name,

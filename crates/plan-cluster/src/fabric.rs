@@ -79,6 +79,23 @@ pub fn plan(world: &World) -> Plan {
     }
 }
 
+/// The world with the fabric's own objects as they should be, whatever stands there now: who plans from it neither
+/// waits for the echo of our own write, nor withdraws routes because somebody deleted an object that is about to be back.
+#[must_use]
+pub fn complete(mut world: World) -> World {
+    let plan = plan(&world);
+    if let Some(base) = plan.base {
+        world.frr.insert(base.key.clone(), Ok(base));
+    }
+    if let Some(mut wanted) = plan.advertisement {
+        if let Some(Ok(standing)) = world.ras.get(&wanted.name) {
+            wanted.generation = standing.generation;
+        }
+        world.ras.insert(wanted.name.clone(), Ok(wanted));
+    }
+    world
+}
+
 fn base(world: &World, settings: &FabricSettings) -> FrrConfiguration {
     let families: Vec<Family> = world
         .cluster_subnets

@@ -1,6 +1,7 @@
 //! The planner against a recorded run of OVN-Kubernetes' own cluster manager.
 //! In: the world of a case. Out: equality in what has to agree: neighbors, prefixes both ways, AS number, raw text.
 //! Not here: names, labels and the self-neighbor of the base object, where we differ on purpose.
+#![expect(clippy::expect_used, reason = "a test stops at the first surprise")]
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,7 @@ use plan_cluster::{advertise, fabric};
 use serde_json::Value;
 
 fn documents(text: &str) -> Vec<Value> {
-    serde_saphyr::from_multiple(text).unwrap()
+    serde_saphyr::from_multiple(text).expect("test data are YAML")
 }
 
 #[test]

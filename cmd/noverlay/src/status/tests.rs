@@ -3,13 +3,15 @@
 use super::*;
 use serde_json::json;
 
-fn objects() -> (
-    Vec<KubeNode>,
-    Vec<NodeRoutes>,
-    Vec<FRRNodeState>,
-    Vec<BGPSessionState>,
-    Vec<RouteAdvertisements>,
-) {
+struct Objects {
+    nodes: Vec<KubeNode>,
+    routes: Vec<NodeRoutes>,
+    states: Vec<FRRNodeState>,
+    sessions: Vec<BGPSessionState>,
+    ras: Vec<RouteAdvertisements>,
+}
+
+fn objects() -> Objects {
     let from = |v| serde_json::from_value(v).unwrap();
     let node: KubeNode = from(json!({"metadata": {"name": "n1", "annotations": {
         "k8s.ovn.org/node-id": "2", "k8s.ovn.org/node-subnets": "{\"default\":[\"10.128.0.0/24\"]}"}}}));
@@ -36,69 +38,53 @@ fn objects() -> (
         "spec": {"networkSelectors": [], "nodeSelector": {}, "frrConfigurationSelector": {}, "advertisements": ["PodNetwork"]},
         "status": {"conditions": conditions}}))
     .unwrap();
-    (
-        vec![node],
-        vec![routes],
-        vec![state],
-        vec![session("a", "Established"), session("b", "Established")],
-        vec![ra],
-    )
+    Objects {
+        nodes: vec![node],
+        routes: vec![routes],
+        states: vec![state],
+        sessions: vec![session("a", "Established"), session("b", "Established")],
+        ras: vec![ra],
+    }
 }
 
-fn report(
-    change: impl Fn(
-        &mut Vec<NodeRoutes>,
-        &mut Vec<FRRNodeState>,
-        &mut Vec<BGPSessionState>,
-        &mut Vec<RouteAdvertisements>,
-    ),
-) -> Report {
-    let (nodes, mut routes, mut states, mut sessions, mut ras) = objects();
-    change(&mut routes, &mut states, &mut sessions, &mut ras);
+fn report(change: impl Fn(&mut Objects)) -> Report {
+    let mut o = objects();
+    change(&mut o);
     Report {
-        nodes: node_lines(&nodes, &routes, &states, &sessions),
-        route_advertisements: ras.iter().map(advertisement_line).collect(),
+        nodes: node_lines(&o.nodes, &o.routes, &o.states, &o.sessions),
+        route_advertisements: o.ras.iter().map(advertisement_line).collect(),
     }
 }
 
 #[test]
 fn a_whole_cluster_is_well_and_the_table_has_a_line_each() {
-    let report = report(|_, _, _, _| {});
+    let report = report(|_| {});
     assert!(report.is_well(), "{report:?}");
     let table = report.table();
-    assert!(
-        table.contains("n1")
-            && table.contains("10.128.0.0/24")
-            && table.contains("2/2")
-            && table.contains("ok"),
-        "{table}"
-    );
-    assert!(table.contains("ra") && !table.contains("NOT OK"), "{table}");
+    for needle in ["n1", "10.128.0.0/24", "2/2", "ok", "ra"] {
+        assert!(table.contains(needle), "{table}");
+    }
+    assert!(!table.contains("NOT OK"), "{table}");
 }
 
 #[test]
 fn whatever_is_missing_or_unknown_is_not_well() {
-    type Change = fn(
-        &mut Vec<NodeRoutes>,
-        &mut Vec<FRRNodeState>,
-        &mut Vec<BGPSessionState>,
-        &mut Vec<RouteAdvertisements>,
-    );
+    type Change = fn(&mut Objects);
     let cases: [(&str, Change); 7] = [
-        ("no report", |r, _, _, _| r.clear()),
-        ("a route is missing", |r, _, _, _| {
-            r[0].status.as_mut().unwrap().networks[0].in_ovn = 1
+        ("no report", |o| o.routes.clear()),
+        ("a route is missing", |o| {
+            o.routes[0].status.as_mut().unwrap().networks[0].in_ovn = 1
         }),
-        ("no FRR state", |_, s, _, _| s.clear()),
-        ("a failed reload", |_, s, _, _| {
-            s[0].status.as_mut().unwrap().last_reload_result = Some("line 1".to_owned())
+        ("no FRR state", |o| o.states.clear()),
+        ("a failed reload", |o| {
+            o.states[0].status.as_mut().unwrap().last_reload_result = Some("line 1".to_owned());
         }),
-        ("a session is down", |_, _, s, _| {
-            s[0].status.as_mut().unwrap().bgp_status = Some("Active".to_owned())
+        ("a session is down", |o| {
+            o.sessions[0].status.as_mut().unwrap().bgp_status = Some("Active".to_owned());
         }),
-        ("no advertisement", |_, _, _, ra| ra.clear()),
-        ("an old condition", |_, _, _, ra| {
-            ra[0].metadata.generation = Some(2)
+        ("no advertisement", |o| o.ras.clear()),
+        ("an old condition", |o| {
+            o.ras[0].metadata.generation = Some(2)
         }),
     ];
     for (name, change) in cases {

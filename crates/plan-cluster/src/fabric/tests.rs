@@ -74,3 +74,17 @@ fn without_managed_routing_there_is_no_fabric() {
     world.fabric = None;
     assert_eq!(plan(&world), Plan::default());
 }
+
+#[test]
+fn the_completed_world_holds_the_fabrics_objects_even_when_they_were_deleted_or_changed() {
+    let whole = complete(mk_world());
+    let name = advertisement_name(&NetworkName::default_network());
+    assert!(whole.ras.contains_key(&name) && whole.frr.len() == 1);
+    let mut changed = whole.clone();
+    if let Some(Ok(base)) = changed.frr.values_mut().next() {
+        base.routers.clear();
+    }
+    changed.ras.clear();
+    assert_eq!(complete(changed), whole);
+    assert_eq!(crate::advertise::plan(&whole, &name).desired.len(), 3);
+}

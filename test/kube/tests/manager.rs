@@ -1,0 +1,389 @@
+//! The cluster-manager on a real API server, with the rights it is shipped with.
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "a test stops at the first surprise"
+)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use kube_tests::{ApiServer, tools, until};
+use serde_json::Value;
+use tokio::sync::oneshot;
+
+const CONFIG: &str = "[default]\ntransport = \"no-overlay\"\ncluster-subnets = \"10.128.0.0/16/24\"\n[no-overlay]\noutbound-snat = \"enabled\"\nrouting = \"managed\"\n[bgp-managed]\ntopology = \"full-mesh\"\nas-number = 64777\n[ovn]\ntopology = \"build\"\n[metrics]\nbind-address = \"127.0.0.1:0\"\n[kubernetes]\nkubeconfig = \"KUBECONFIG\"\n";
+
+/// A manager on a runtime of its own; dropping it is a kill -9: it gives nothing back.
+struct Manager {
+    runtime: Option<tokio::runtime::Runtime>,
+    end: Option<oneshot::Sender<()>>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Manager {
+    fn start(api: &ApiServer, identity: &'static str) -> Self {
+        let text = CONFIG.replace(
+            "KUBECONFIG",
+            api.kubeconfig("cluster-manager").to_str().unwrap(),
+        );
+        let settings =
+            settings::parse("noverlay.toml", &text, "127.0.0.1:0".parse().unwrap()).unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let (end, ended) = oneshot::channel();
+        let task = runtime.spawn(async move {
+            let ended = async {
+                drop(ended.await);
+                Ok(())
+            };
+            cluster_manager::serve(identity, settings, ended)
+                .await
+                .unwrap();
+        });
+        Self {
+            runtime: Some(runtime),
+            end: Some(end),
+            task,
+        }
+    }
+
+    fn stop(mut self) {
+        let begun = Instant::now();
+        self.end.take().unwrap().send(()).unwrap();
+        let task = &mut self.task;
+        self.runtime.as_ref().unwrap().block_on(task).unwrap();
+        assert!(
+            begun.elapsed() < Duration::from_secs(2),
+            "ending took {:?}",
+            begun.elapsed()
+        );
+    }
+}
+
+impl Drop for Manager {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+fn condition(api: &ApiServer, kind: &str) -> Option<(String, String, String)> {
+    let ra = api.items("routeadvertisements").into_iter().next()?;
+    let list = ra.pointer("/status/conditions")?.as_array()?.clone();
+    let c = list.iter().find(|c| c["type"] == kind)?;
+    let text = |key: &str| c[key].as_str().unwrap_or_default().to_owned();
+    Some((text("status"), text("reason"), text("message")))
+}
+
+fn annotation(node: &Value, key: &str) -> String {
+    node["metadata"]["annotations"][key]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned()
+}
+
+fn generated(api: &ApiServer) -> BTreeMap<String, BTreeSet<String>> {
+    api.items("frrconfigurations")
+        .iter()
+        .filter(|o| {
+            o["metadata"]["name"]
+                .as_str()
+                .unwrap()
+                .starts_with("ovnk-generated-")
+        })
+        .map(|o| {
+            let node = o["spec"]["nodeSelector"]["matchLabels"]["kubernetes.io/hostname"]
+                .as_str()
+                .unwrap();
+            let peers = o["spec"]["bgp"]["routers"][0]["neighbors"]
+                .as_array()
+                .cloned()
+                .unwrap_or_default();
+            let peers = peers
+                .iter()
+                .map(|n| n["address"].as_str().unwrap().to_owned())
+                .collect();
+            (node.to_owned(), peers)
+        })
+        .collect()
+}
+
+fn settled(api: &ApiServer, nodes: usize) {
+    until(
+        "every node has its objects and the conditions are True",
+        30,
+        || {
+            let seen = generated(api);
+            let full = seen.len() == nodes && seen.values().all(|peers| peers.len() == nodes - 1);
+            let accepted = condition(api, "Accepted").is_some_and(|c| c.0 == "True");
+            let complete = condition(api, "Complete").is_some_and(|c| c.0 == "True");
+            if full && accepted && complete {
+                Ok(())
+            } else {
+                Err(format!("{seen:?} {:?}", condition(api, "Complete")))
+            }
+        },
+    );
+}
+
+#[test]
+fn a_managed_cluster_is_served_and_bad_nodes_cost_only_themselves() {
+    let Some(tools) = tools() else { return };
+    let api = ApiServer::start(tools);
+    for n in 1..=3 {
+        api.node(&format!("n{n}"), &format!("172.30.0.{n}"));
+    }
+    let manager = Manager::start(&api, "a");
+    settled(&api, 3);
+    let nodes = api.items("nodes");
+    let ids: BTreeSet<String> = nodes
+        .iter()
+        .map(|n| annotation(n, "k8s.ovn.org/node-id"))
+        .collect();
+    assert_eq!(ids, ["2", "3", "4"].map(str::to_owned).into());
+    let subnets: BTreeSet<String> = nodes
+        .iter()
+        .map(|n| annotation(n, "k8s.ovn.org/node-subnets"))
+        .collect();
+    assert_eq!(subnets.first().unwrap(), r#"{"default":["10.128.0.0/24"]}"#);
+    assert_eq!(subnets.len(), 3);
+    let nad = &api.items("network-attachment-definitions")[0];
+    assert_eq!(nad["metadata"]["namespace"], "ovn-kubernetes");
+    assert_eq!(annotation(nad, "k8s.ovn.org/network-id"), "0");
+    let ra = api.items("routeadvertisements")[0]["metadata"]["name"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    assert!(ra.starts_with("ovnk-managed-"));
+    until("the NAD names the RouteAdvertisements", 5, || {
+        let text = annotation(
+            &api.items("network-attachment-definitions")[0],
+            "k8s.ovn.org/route-advertisements",
+        );
+        if text == format!("[\"{ra}\"]") {
+            Ok(())
+        } else {
+            Err(text)
+        }
+    });
+
+    bad_nodes(&api, &ra);
+
+    // A restart writes nothing but the lease.
+    manager.stop();
+    let before = writes(&api).len();
+    let manager = Manager::start(&api, "b");
+    std::thread::sleep(Duration::from_secs(6));
+    let new: Vec<String> = writes(&api).split_off(before);
+    assert!(new.is_empty(), "a restart with nothing to do wrote {new:?}");
+
+    // A node that goes takes its object and its place in the others with it.
+    for bad in ["bad-ip", "bad-subnet", "twin"] {
+        api.kubectl(&["delete", "node", bad]);
+    }
+    api.kubectl(&["delete", "node", "n3"]);
+    settled(&api, 2);
+    api.node("n4", "172.30.0.4");
+    settled(&api, 3);
+    let n4 = api
+        .items("nodes")
+        .into_iter()
+        .find(|n| n["metadata"]["name"] == "n4")
+        .unwrap();
+    assert_eq!(
+        annotation(&n4, "k8s.ovn.org/node-id"),
+        "4",
+        "what a node had is free once it is gone"
+    );
+    foreign_changes_are_undone(&api);
+    manager.stop();
+}
+
+/// Objects of nodes that were deleted before: n3's.
+const DELETED_SO_FAR: usize = 1;
+
+/// Writes of the manager but for leases and events.
+fn writes(api: &ApiServer) -> Vec<String> {
+    let mut list = api.writes("serviceaccount:noverlay-system:cluster-manager");
+    list.retain(|w| !w.contains(" leases/"));
+    list
+}
+
+fn bad_nodes(api: &ApiServer, ra: &str) {
+    let good = generated(api);
+    api.node("bad-ip", "");
+    api.node("twin", "172.30.0.2");
+    api.apply("apiVersion: v1\nkind: Node\nmetadata: {name: bad-subnet, labels: {kubernetes.io/hostname: bad-subnet}, annotations: {k8s.ovn.org/node-subnets: '{\"default\":[\"10.128\"]}'}}\n");
+    api.kubectl(&[
+        "patch",
+        "node",
+        "bad-subnet",
+        "--subresource=status",
+        "--type=merge",
+        "-p",
+        r#"{"status":{"addresses":[{"type":"InternalIP","address":"172.30.0.9"}]}}"#,
+    ]);
+    until("each bad node is named with its fault", 20, || {
+        let (status, _, message) = condition(api, "Complete").unwrap_or_default();
+        let needles = [
+            "node bad-ip: it has no InternalIP",
+            "node bad-subnet: annotation k8s.ovn.org/node-subnets",
+            "node twin: its InternalIP 172.30.0.2 is also node n2's",
+        ];
+        if status == "False" && needles.iter().all(|n| message.contains(n)) {
+            Ok(())
+        } else {
+            Err(message)
+        }
+    });
+    assert_eq!(condition(api, "Accepted").unwrap().0, "True");
+    assert_eq!(generated(api), good, "the others are served as before");
+    let bad = api
+        .items("nodes")
+        .into_iter()
+        .find(|n| n["metadata"]["name"] == "bad-subnet")
+        .unwrap();
+    assert_eq!(
+        annotation(&bad, "k8s.ovn.org/node-subnets"),
+        r#"{"default":["10.128"]}"#,
+        "it is never overwritten"
+    );
+    until(
+        "there are events on the RouteAdvertisements and on the nodes",
+        10,
+        || {
+            let about: BTreeSet<String> = api
+                .items("events.events.k8s.io")
+                .iter()
+                .map(|e| {
+                    e["regarding"]["name"]
+                        .as_str()
+                        .unwrap_or_default()
+                        .to_owned()
+                })
+                .collect();
+            if ["bad-ip", "bad-subnet", "twin", ra]
+                .iter()
+                .all(|n| about.contains(*n))
+            {
+                Ok(())
+            } else {
+                Err(format!("{about:?}"))
+            }
+        },
+    );
+    let status = api.output(&["get", "ra", ra, "-o", "jsonpath={.status.status}"]);
+    assert_eq!(status, "Accepted");
+}
+
+fn foreign_changes_are_undone(api: &ApiServer) {
+    let name = api.items("frrconfigurations")[0]["metadata"]["name"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    api.kubectl(&[
+        "patch",
+        "frrconfiguration",
+        &name,
+        "-n",
+        "frr-k8s-system",
+        "--type=json",
+        "-p",
+        r#"[{"op":"replace","path":"/spec/bgp/routers/0/asn","value":65001}]"#,
+    ]);
+    api.kubectl(&["delete", "ra", "--all"]);
+    std::thread::sleep(Duration::from_secs(1));
+    let deleted = writes(api)
+        .iter()
+        .filter(|w| w.starts_with("delete ") && w.contains("frrconfigurations"))
+        .count();
+    until(
+        "the changed object is mended and the deleted one is back",
+        20,
+        || {
+            let asn = api.output(&[
+                "get",
+                "frrconfiguration",
+                &name,
+                "-n",
+                "frr-k8s-system",
+                "-o",
+                "jsonpath={.spec.bgp.routers[0].asn}",
+            ]);
+            if asn == "64777" && api.items("routeadvertisements").len() == 1 {
+                Ok(())
+            } else {
+                Err(asn)
+            }
+        },
+    );
+    let after = writes(api)
+        .iter()
+        .filter(|w| w.starts_with("delete ") && w.contains("frrconfigurations"))
+        .count();
+    assert_eq!(
+        (deleted, after),
+        (DELETED_SO_FAR, DELETED_SO_FAR),
+        "nothing that forwards was withdrawn meanwhile"
+    );
+    settled(api, 3);
+    // An advertisement that cannot be served is told so, and disturbs nobody.
+    api.apply("apiVersion: k8s.ovn.org/v1\nkind: RouteAdvertisements\nmetadata: {name: a-user}\nspec: {targetVRF: red, networkSelectors: [{networkSelectionType: DefaultNetwork}], nodeSelector: {}, frrConfigurationSelector: {matchLabels: {use: me}}, advertisements: [PodNetwork]}\n");
+    until("the user's advertisement is not accepted", 10, || {
+        let text = api.output(&["get", "ra", "a-user", "-o", "jsonpath={.status.status}"]);
+        if text.starts_with("Not Accepted: configuration error: targetVRF") {
+            Ok(())
+        } else {
+            Err(text)
+        }
+    });
+    api.kubectl(&["delete", "ra", "a-user"]);
+    settled(api, 3);
+}
+
+#[test]
+fn when_the_leader_is_killed_the_other_takes_over_within_20_seconds_and_writes_only_the_lease() {
+    let Some(tools) = tools() else { return };
+    let api = ApiServer::start(tools);
+    for n in 1..=2 {
+        api.node(&format!("n{n}"), &format!("172.30.0.{n}"));
+    }
+    let first = Manager::start(&api, "first");
+    settled(&api, 2);
+    let second = Manager::start(&api, "second");
+    std::thread::sleep(Duration::from_secs(3));
+    let holder = || {
+        api.output(&[
+            "get",
+            "lease",
+            "noverlay-cluster-manager",
+            "-n",
+            "noverlay-system",
+            "-o",
+            "jsonpath={.spec.holderIdentity}",
+        ])
+    };
+    assert_eq!(holder(), "first");
+    let before = writes(&api).len();
+    drop(first);
+    let killed = Instant::now();
+    until("the second leads", 20, || match holder() {
+        h if h == "second" => Ok(()),
+        h => Err(h),
+    });
+    assert!(killed.elapsed() < Duration::from_secs(20));
+    std::thread::sleep(Duration::from_secs(3));
+    let new: Vec<String> = writes(&api).split_off(before);
+    assert!(new.is_empty(), "the new leader wrote {new:?}");
+    // It does lead: a new node is served.
+    api.node("n3", "172.30.0.3");
+    settled(&api, 3);
+    second.stop();
+    assert_eq!(holder(), "", "a leader that ends gives the lease back");
+}

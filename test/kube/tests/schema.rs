@@ -1,0 +1,141 @@
+//! The manifests on a real API server: they apply, and the schema holds its rules in the words of the documents.
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use kube_tests::{ApiServer, tools, top};
+
+fn ra(spec: &str) -> String {
+    format!(
+        "apiVersion: k8s.ovn.org/v1\nkind: RouteAdvertisements\nmetadata: {{name: t}}\nspec: {spec}\n"
+    )
+}
+
+#[test]
+fn the_manifests_apply_twice_and_the_rules_of_route_advertisements_hold() {
+    let Some(tools) = tools() else { return };
+    let api = ApiServer::start(tools);
+    for overlay in ["standalone", "with-ovn-kubernetes"] {
+        let folder = top().join("manifests/overlays").join(overlay);
+        api.kubectl(&["apply", "--server-side", "-k", folder.to_str().unwrap()]);
+    }
+    let good = "frrConfigurationSelector: {}, nodeSelector: {}, advertisements: [PodNetwork]";
+    let cudn = "clusterUserDefinedNetworkSelector: {networkSelector: {matchLabels: {a: b}}}";
+    for spec in [
+        format!("{{networkSelectors: [{{networkSelectionType: DefaultNetwork}}], {good}}}"),
+        format!("{{networkSelectors: [{{networkSelectionType: ClusterUserDefinedNetwork, {cudn}}}], {good}}}"),
+        format!("{{targetVRF: default, networkSelectors: [{{networkSelectionType: ClusterUserDefinedNetworks, {cudn}}}], {good}}}"),
+        "{networkSelectors: [{networkSelectionType: DefaultNetwork}], frrConfigurationSelector: {}, nodeSelector: {matchLabels: {a: b}}, advertisements: [EgressIP]}".to_owned(),
+    ] {
+        api.apply(&ra(&spec));
+    }
+    let d = "networkSelectors: [{networkSelectionType: DefaultNetwork}]";
+    for (spec, needle) in [
+        (
+            format!(
+                "{{{d}, frrConfigurationSelector: {{}}, nodeSelector: {{matchLabels: {{a: b}}}}, advertisements: [PodNetwork]}}"
+            ),
+            "If 'PodNetwork' is selected for advertisement, a 'nodeSelector' can't be specified as it needs to be advertised on all nodes",
+        ),
+        (
+            format!(
+                "{{networkSelectors: [{{networkSelectionType: NetworkAttachmentDefinitions, networkAttachmentDefinitionSelector: {{namespaceSelector: {{}}, networkSelector: {{}}}}}}], {good}}}"
+            ),
+            "Only DefaultNetwork or ClusterUserDefinedNetworks can be selected",
+        ),
+        (
+            format!(
+                "{{networkSelectors: [{{networkSelectionType: ClusterUserDefinedNetworks, {cudn}}}, {{networkSelectionType: ClusterUserDefinedNetwork, {cudn}}}], {good}}}"
+            ),
+            "two spellings",
+        ),
+        (
+            format!(
+                "{{networkSelectors: [{{networkSelectionType: ClusterUserDefinedNetworks}}], {good}}}"
+            ),
+            "Inconsistent selector: both networkSelectionType ClusterUserDefinedNetworks and clusterUserDefinedNetworkSelector have to be set or neither",
+        ),
+        (
+            format!(
+                "{{networkSelectors: [{{networkSelectionType: DefaultNetwork, {cudn}}}], {good}}}"
+            ),
+            "Inconsistent selector",
+        ),
+        (
+            format!(
+                "{{{d}, frrConfigurationSelector: {{}}, nodeSelector: {{}}, advertisements: [PodNetwork, PodNetwork]}}"
+            ),
+            "must not be repeated",
+        ),
+        (
+            format!(
+                "{{{d}, frrConfigurationSelector: {{}}, nodeSelector: {{}}, advertisements: [Pods]}}"
+            ),
+            "Unsupported value: \"Pods\"",
+        ),
+        (
+            format!("{{networkSelectors: [], {good}}}"),
+            "should have at least 1 items",
+        ),
+        (
+            format!("{{{d}, nodeSelector: {{}}, advertisements: [PodNetwork]}}"),
+            "frrConfigurationSelector: Required value",
+        ),
+    ] {
+        let error = api
+            .try_kubectl_with(&["apply", "-f", "-"], &ra(&spec))
+            .unwrap_err();
+        assert!(
+            error.contains(needle),
+            "{spec}\nwanted: {needle}\nsaid: {error}"
+        );
+    }
+    let short = api.output(&["get", "ra"]);
+    assert!(short.contains("STATUS"), "{short}");
+    frr_configurations(&api);
+}
+
+fn frr_configurations(api: &ApiServer) {
+    let object = |neighbor: &str| {
+        format!(
+            "apiVersion: frrk8s.metallb.io/v1beta1\nkind: FRRConfiguration\nmetadata: {{name: f, namespace: frr-k8s-system}}\n\
+             spec: {{bgp: {{routers: [{{asn: 64512, neighbors: [{neighbor}]}}]}}}}\n"
+        )
+    };
+    api.apply(&object(
+        "{address: 10.0.0.1, asn: 64512, connectTime: 5s, toReceive: {allowed: {}}}",
+    ));
+    let mode = api.output(&[
+        "get", "frrconfiguration", "f", "-n", "frr-k8s-system", "-o",
+        "jsonpath={.spec.bgp.routers[0].neighbors[0].toReceive.allowed.mode} {.spec.bgp.routers[0].neighbors[0].disableMP}",
+    ]);
+    assert_eq!(mode, "filtered false", "defaults are frr-k8s's");
+    for (neighbor, needle) in [
+        (
+            "{address: 10.0.0.1, asn: 64512, connectTime: 0s}",
+            "connect time should be between 1 seconds to 65535",
+        ),
+        (
+            "{address: 10.0.0.1, asn: 64512, connectTime: 1500ms}",
+            "connect time should contain a whole number of seconds",
+        ),
+        (
+            "{address: 10.0.0.1, asn: 4294967296}",
+            "less than or equal to 4294967295",
+        ),
+        (
+            "{address: 10.0.0.1, asn: 1, dynamicASN: both}",
+            "Unsupported value: \"both\"",
+        ),
+        (
+            "{address: 10.0.0.1, asn: 1, port: 16385}",
+            "less than or equal to 16384",
+        ),
+    ] {
+        let error = api
+            .try_kubectl_with(&["apply", "-f", "-"], &object(neighbor))
+            .unwrap_err();
+        assert!(
+            error.contains(needle),
+            "{neighbor}\nwanted: {needle}\nsaid: {error}"
+        );
+    }
+}
