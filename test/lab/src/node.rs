@@ -1,6 +1,6 @@
 //! One node: its namespace, its link to the underlay, OVS, OVN and FRR.
 //!
-//! In: a [`Node`](crate::state::Node). Out: everything a node's admin sets up before
+//! In: a [`Node`]. Out: everything a node's admin sets up before
 //! the product comes: bridges without flows, databases without rows, FRR without
 //! configuration. What the product makes (flows of br-ex, Northbound rows, the
 //! management port, rules, routes, frr.conf) is deliberately not here.
