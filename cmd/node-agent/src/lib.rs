@@ -1,0 +1,154 @@
+//! The node-agent: learned routes into OVN, the node's topology, SNAT, bridge flows, and the truth about them.
+//! In: Node objects, the kernel over netlink, two OVSDB databases. Out: rows, flows, addresses, annotations, NodeRoutes.
+//! Invariant: three loops, one writer for each sink; the bridge's host stage needs neither API server nor OVN.
+//! Not here: decisions (`plan-node`), wires (`ovn`, `netlink`, `host`, `kube-edge`).
+//!
+//! ```text
+//!  netlink events --.                       .--> bridge loop: flows of br-ex              (local facts, last known view)
+//!  flow monitor  ---+--poke(key)--> loops --+--> OVN loop: topology rows, port, imports   (guarded transactions)
+//!  NB, conf DB  ----+                       '--> API loop: annotations, NodeRoutes        (server-side apply)
+//!  Node objects ----'
+//! ```
+
+mod api_subjects;
+mod bridge_subjects;
+mod known;
+mod metrics;
+mod ovn_subjects;
+mod sources;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use kube_edge::connect;
+use model::NodeName;
+use ovsdb::{Client, ClientConfig, Endpoint};
+use reconcile::{Poker, Timing};
+use settings::Settings;
+use telemetry::Readiness;
+use tokio::sync::watch;
+
+use crate::known::Known;
+use crate::metrics::Metrics;
+use crate::sources::Pokers;
+
+/// Field manager of everything the node-agent writes.
+pub const FIELD_MANAGER: &str = "noverlay-node-agent";
+
+/// Command line.
+#[derive(Debug, clap::Parser)]
+#[command(name = "node-agent", about = "noverlay's daemon of each node", version)]
+pub struct Arguments {
+    /// Configuration file; TOML where its name ends in .toml, bare words otherwise.
+    #[arg(long)]
+    pub config: PathBuf,
+    /// Name of this node's Node object.
+    #[arg(long)]
+    pub node: String,
+}
+
+/// Runs the daemon until it is told to end. What it wrote keeps forwarding.
+///
+/// # Errors
+/// At start only: configuration, client, metrics address.
+pub fn run(arguments: Arguments) -> anyhow::Result<()> {
+    let metrics = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 9161));
+    let settings = settings::load(&arguments.config, metrics)?;
+    telemetry::init_logging(&settings.log_level, settings.log_text);
+    for warning in &settings.warnings {
+        tracing::warn!("{warning}");
+    }
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?
+        .block_on(serve(&arguments.node, settings, telemetry::ended()))
+}
+
+fn database(endpoint: &str, name: &'static str, tables: Vec<ovsdb::MonitorTable>) -> anyhow::Result<Client> {
+    let endpoint: Endpoint = endpoint.parse().with_context(|| format!("address of the {name} database"))?;
+    let mut config = ClientConfig::new(endpoint, name);
+    config.tables = tables;
+    // A local database that is restarted is back at once: so are we.
+    config.max_backoff = Duration::from_millis(500);
+    Ok(Client::connect(config))
+}
+
+/// Runs on node `node` until `ended` resolves.
+///
+/// # Errors
+/// At start only; or when `ended` cannot be waited for.
+pub async fn serve(
+    node: &str,
+    settings: Settings,
+    ended: impl Future<Output = std::io::Result<()>>,
+) -> anyhow::Result<()> {
+    let kube = connect(settings.kubeconfig.as_deref()).await?;
+    let (stop, stopped) = watch::channel(false);
+    let readiness = Readiness::default();
+    for condition in ["caches", "ovn", "topology", "import"] {
+        readiness.set(condition, false);
+    }
+    let registry = prometheus::Registry::new();
+    let metrics = Metrics::new(&registry).context("cannot register metrics")?;
+    let server = tokio::spawn(telemetry::serve(settings.metrics_address, registry, readiness.clone()));
+
+    let pokers = Pokers::default();
+    let conf = format!("unix:{}", settings.ovs_rundir.join("db.sock").display());
+    let north = database(&settings.ovn_north, ovn::north::DATABASE, ovn::north::monitor())?;
+    let switch = database(&conf, ovn::switch::DATABASE, ovn::switch::monitor())?;
+    let known = Arc::new(Known::new(NodeName::from(node), settings, north, switch, metrics.clone()));
+    let caches = sources::start(&kube, &known, &pokers, &readiness);
+    known.set_nodes(caches);
+
+    let loops = [
+        tokio::spawn(reconcile::run(
+            bridge_subjects::BridgeSubjects::new(Arc::clone(&known)),
+            pokers.bridge.clone(),
+            timing(20, 50, 1000),
+            stopped.clone(),
+        )),
+        tokio::spawn(reconcile::run(
+            ovn_subjects::OvnSubjects::new(Arc::clone(&known), pokers.api.clone(), pokers.bridge.clone(), readiness),
+            pokers.ovn.clone(),
+            timing(100, 200, 10_000),
+            stopped.clone(),
+        )),
+        tokio::spawn(reconcile::run(
+            api_subjects::ApiSubjects::new(Arc::clone(&known), kube),
+            pokers.api.clone(),
+            timing(1000, 500, 30_000),
+            stopped,
+        )),
+    ];
+    tokio::select! {
+        ended = ended => ended.context("cannot listen to signals")?,
+        served = server => served.context("metrics server")??,
+    }
+    tracing::info!("ending; what was written keeps forwarding");
+    stop.send_replace(true);
+    let rest = async {
+        for task in loops {
+            task.await.context("a loop ended badly")?;
+        }
+        anyhow::Ok(())
+    };
+    tokio::time::timeout(Duration::from_millis(1800), rest).await.unwrap_or(Ok(()))
+}
+
+/// Milliseconds: between two passes of a key, first retry, longest retry.
+fn timing(settle: u64, first: u64, most: u64) -> Timing {
+    Timing {
+        settle: Duration::from_millis(settle),
+        retry_first: Duration::from_millis(first),
+        retry_most: Duration::from_millis(most),
+        ..Timing::default()
+    }
+}
+
+/// A loop's handle and key, for the sources.
+pub(crate) type PokerOf<K> = Poker<K>;

@@ -1,0 +1,279 @@
+//! The node's rows in OVN, its management port, and the imported routes.
+//! In: views, the kernel's routes, replicas. Out: guarded transactions where something differs.
+//! Invariant: no transaction where nothing differs; nothing is withdrawn because something could not be read.
+//! Not here: which rows (`plan_node`), how they are written (`ovn`).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use model::diff::Diff;
+use model::nb::{self, ImportedRoute};
+use model::route::{MAIN_TABLE, PROTOCOL_BGP};
+use model::{Prefix, hash};
+use netlink::{dump, write};
+use ovsdb::{Client, Transaction, Uuid};
+use plan_node::NetworkView;
+use plan_node::imports::{self, ImportWorld};
+use reconcile::{Subjects, Verdict};
+use rib::Rib;
+use telemetry::{Chain, Readiness};
+
+use crate::PokerOf;
+use crate::api_subjects::Key as ApiKey;
+use crate::bridge_subjects::Key as BridgeKey;
+use crate::known::{Imported, Known};
+
+/// What can be looked at; topology first, because imports hang on its router.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Key {
+    /// Routers, switches, ports, SNAT, and the management port down to the kernel.
+    Topology,
+    /// Routes that BGP brought.
+    Import,
+}
+
+/// Why a pass failed; the world's fault, tried again.
+#[derive(Debug, thiserror::Error)]
+enum PassError {
+    #[error("cannot read rows")]
+    Access(#[from] ovsdb::AccessError),
+    #[error("cannot make a transaction")]
+    Lower(#[from] ovn::LowerError),
+    #[error("the transaction failed")]
+    Transact(#[from] ovsdb::TransactError),
+    #[error("the transaction did not change what it should have")]
+    Count(#[from] ovsdb::notation::CountError),
+    #[error("cannot read the kernel's routes")]
+    Dump(#[from] dump::DumpError),
+    #[error("cannot write the kernel's side")]
+    Kernel(#[from] write::WriteError),
+    #[error("a reading thread ended badly")]
+    Thread,
+}
+
+/// The loop's subjects.
+pub(crate) struct OvnSubjects {
+    known: Arc<Known>,
+    api: PokerOf<ApiKey>,
+    bridge: PokerOf<BridgeKey>,
+    readiness: Readiness,
+    rib: Rib,
+    told: String,
+}
+
+impl OvnSubjects {
+    pub(crate) fn new(
+        known: Arc<Known>,
+        api: PokerOf<ApiKey>,
+        bridge: PokerOf<BridgeKey>,
+        readiness: Readiness,
+    ) -> Self {
+        Self {
+            known,
+            api,
+            bridge,
+            readiness,
+            rib: Rib::default(),
+            told: String::new(),
+        }
+    }
+
+    fn tell(&mut self, text: String) {
+        if self.told != text {
+            tracing::warn!("{text}");
+            self.told = text;
+        }
+    }
+
+    /// The view, or `None` with the reason told. A view that cannot be made changes nothing.
+    async fn view(&mut self) -> Option<(NetworkView, u32)> {
+        let made = match self.known.local().await {
+            Ok(local) => self.known.view(&local).map(|view| (view, local.bridge.index)),
+            Err(error) => Err(error),
+        };
+        match made {
+            Ok(made) => Some(made),
+            Err(error) => {
+                self.tell(format!("no view of the network, everything stays as it is: {}", Chain(&error)));
+                None
+            }
+        }
+    }
+
+    async fn topology(&mut self) -> Result<Verdict, PassError> {
+        let Some((mut view, _)) = self.view().await else {
+            return Ok(Verdict::Retry);
+        };
+        let problems = view.problems();
+        self.known.metrics.problems.set(i64::try_from(problems.len()).unwrap_or(i64::MAX));
+        if let Some(problem) = problems.first() {
+            self.tell(problem.to_string());
+        }
+        if self.known.settings.gateway.bgp_default == settings::BgpDefault::Replace {
+            view.gateway.next_hops.clear();
+        }
+        let rows = plan_node::plan(&view);
+        for violation in plan_node::check::rows(&rows) {
+            tracing::error!("the plan breaks an invariant: {violation}");
+        }
+        let network = self.known.network.clone();
+        let lifted = self.known.north.with_replica(|replica| -> Result<_, PassError> {
+            Ok((ovn::north::lift(replica, &network)?, ovn::north::foreign(replica, &rows)))
+        });
+        let Some(lifted) = lifted else {
+            return Ok(Verdict::Retry);
+        };
+        let (north, foreign) = lifted?;
+        if let Some(problem) = foreign.first() {
+            self.tell(problem.to_string());
+            return Ok(Verdict::Blocked);
+        }
+        let diff = Diff::between(&north.owned, &rows, nb::satisfies);
+        if !diff.is_empty() {
+            let comment = format!("noverlay node-agent topology {network}");
+            let transaction = ovn::lower::topology(&diff, &north, &comment)?;
+            tracing::info!(
+                create = diff.create.len(),
+                update = diff.update.len(),
+                delete = diff.delete.len(),
+                "writing the topology"
+            );
+            self.transact("north", &self.known.north, &transaction).await?;
+        }
+        self.management_port(&view).await?;
+        self.told.clear();
+        self.readiness.set("topology", true);
+        self.bridge.poke(BridgeKey::Flows);
+        Ok(Verdict::Settled)
+    }
+
+    async fn management_port(&self, view: &NetworkView) -> Result<(), PassError> {
+        let Some(port) = plan_node::host::port(view) else {
+            return Ok(());
+        };
+        let comment = format!("noverlay node-agent port {}", port.name);
+        let made = self.known.switch.with_replica(|replica| ovn::switch::ensure_port(replica, &port, &comment));
+        if let Some(transaction) = made.transpose()?.flatten() {
+            tracing::info!(port = port.name, "writing the management port");
+            self.transact("switch", &self.known.switch, &transaction).await?;
+        }
+        if let Some(wanted) = plan_node::host::plan(view) {
+            for change in write::apply(&wanted).await? {
+                tracing::info!(change, "changed the kernel");
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends, checks every count, and waits until the replica shows it, so that the next pass does not repeat it.
+    async fn transact(&self, database: &str, client: &Client, transaction: &Transaction) -> Result<(), PassError> {
+        let mut status = client.watch();
+        let before = status.borrow_and_update().generation;
+        let count = |result: &str| self.known.metrics.transactions.with_label_values(&[database, result]).inc();
+        let outcome = match client.transact(transaction).await {
+            Ok(reply) => reply.check_counts().map_err(PassError::from),
+            Err(error) => Err(error.into()),
+        };
+        count(if outcome.is_ok() { "success" } else { "failure" });
+        outcome?;
+        let shown = status.wait_for(|now| now.generation > before);
+        // A replica that shows nothing within a second is told by the next pass's diff.
+        drop(tokio::time::timeout(Duration::from_secs(1), shown).await);
+        Ok(())
+    }
+
+    async fn import(&mut self) -> Result<Verdict, PassError> {
+        #[expect(clippy::disallowed_methods, reason = "a door measures its own latency")]
+        let begun = Instant::now();
+        let Some((view, gateway_link)) = self.view().await else {
+            return Ok(Verdict::Retry);
+        };
+        let read = tokio::task::spawn_blocking(|| -> Result<_, dump::DumpError> {
+            Ok((dump::links()?, dump::routes(Some(MAIN_TABLE), PROTOCOL_BGP)?))
+        });
+        let (links, routes) = read.await.map_err(|_| PassError::Thread)??;
+        self.known.metrics.routes_seen.set(i64::try_from(routes.len()).unwrap_or(i64::MAX));
+        self.rib.set_links(links.iter().map(|l| (l.index, l.up)).collect());
+        self.rib.replace(routes);
+
+        let target = imports::target(&self.known.network, &self.known.node);
+        let Some(lifted) = self.known.north.with_replica(|replica| ovn::north::lift_imports(replica, &target)) else {
+            return Ok(Verdict::Retry);
+        };
+        let lifted = lifted?;
+        let Some(router) = lifted.router else {
+            return Ok(Verdict::Blocked);
+        };
+        let default = match self.known.settings.gateway.bgp_default {
+            settings::BgpDefault::Ignore => imports::BgpDefault::Ignore,
+            settings::BgpDefault::Replace => imports::BgpDefault::Replace,
+        };
+        let world = ImportWorld::of(&view, Some(gateway_link), lifted.taken.clone(), default);
+        let plan = imports::plan(self.rib.view(MAIN_TABLE), &world);
+
+        let add: Vec<ImportedRoute> =
+            plan.desired.iter().filter(|route| !lifted.rows.contains_key(route)).cloned().collect();
+        let surplus = lifted.rows.iter().flat_map(|(route, rows)| {
+            let keep = usize::from(plan.desired.contains(route));
+            rows.iter().skip(keep).copied()
+        });
+        let remove: Vec<Uuid> = surplus.chain(lifted.odd.iter().copied()).collect();
+        if !add.is_empty() || !remove.is_empty() {
+            let comment = format!("noverlay node-agent import {}", target.router);
+            for transaction in ovn::lower::imports(&target, router, &add, &remove, &comment) {
+                self.transact("north", &self.known.north, &transaction).await?;
+            }
+            self.known.metrics.import_seconds.observe(begun.elapsed().as_secs_f64());
+            tracing::info!(add = add.len(), remove = remove.len(), routes = plan.desired.len(), "imported routes");
+        }
+        self.remember(&plan, &lifted.taken, &view);
+        self.readiness.set("import", true);
+        Ok(Verdict::Settled)
+    }
+
+    fn remember(&self, plan: &plan_node::ImportPlan, taken: &BTreeSet<Prefix>, view: &NetworkView) {
+        let m = &self.known.metrics;
+        m.routes_programmed.set(i64::try_from(plan.desired.len()).unwrap_or(i64::MAX));
+        m.routes_skipped.reset();
+        for (reason, skipped) in &plan.skipped {
+            m.routes_skipped
+                .with_label_values(&[reason])
+                .set(i64::try_from(skipped.count).unwrap_or(i64::MAX));
+        }
+        let own = imports::topology_prefixes(&plan_node::plan(view), &view.gateway_router());
+        let mut rows: BTreeSet<Prefix> = plan.desired.iter().map(|r| r.prefix).collect();
+        rows.extend(taken.difference(&own).copied());
+        let identity: String = plan.desired.iter().map(|r| format!("{} {};", r.prefix, r.nexthop)).collect();
+        let new = self.known.set_imported(Imported {
+            kernel: self.rib.view(MAIN_TABLE).filter(|r| !r.legs.is_empty()).map(|r| r.prefix).collect(),
+            rows,
+            count: plan.desired.len(),
+            digest: hash::short(&identity),
+            skipped: plan.skipped.iter().map(|(reason, s)| (*reason, s.count, s.first.clone())).collect(),
+        });
+        if new {
+            self.api.poke(ApiKey::Report);
+        }
+    }
+}
+
+impl Subjects for OvnSubjects {
+    type Key = Key;
+
+    async fn universe(&mut self) -> Option<Vec<Key>> {
+        Some(vec![Key::Topology, Key::Import])
+    }
+
+    /// Never cancelled by the loop; a transaction is applied whole or not at all.
+    async fn pass(&mut self, key: &Key) -> Verdict {
+        let outcome = match key {
+            Key::Topology => self.topology().await,
+            Key::Import => self.import().await,
+        };
+        outcome.unwrap_or_else(|error| {
+            self.tell(format!("{key:?} pass failed, trying again: {}", Chain(&error)));
+            Verdict::Retry
+        })
+    }
+}

@@ -1,0 +1,175 @@
+//! Who pokes whom: Nodes, netlink, the flow monitor, the two databases.
+//! In: subscriptions. Out: pokes, and the cache of Nodes. Invariant: a source that may have lost something pokes everything.
+//! Not here: state; the loops read it themselves.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use host::{BridgeControl, FlowEvent};
+use k8s_openapi::api::core::v1::Node as KubeNode;
+use kube_edge::{Cache, watch};
+use model::ObjectKey;
+use model::node::annotation;
+use netlink::Watcher;
+use ovsdb::Client;
+use telemetry::{Chain, Readiness};
+
+use crate::PokerOf;
+use crate::api_subjects::Key as ApiKey;
+use crate::bridge_subjects::Key as BridgeKey;
+use crate::known::{Known, NodeEntry};
+use crate::ovn_subjects::Key as OvnKey;
+
+/// The handles of the three loops.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Pokers {
+    pub(crate) bridge: PokerOf<BridgeKey>,
+    pub(crate) ovn: PokerOf<OvnKey>,
+    pub(crate) api: PokerOf<ApiKey>,
+}
+
+const PUBLISHED: [&str; 5] = [
+    annotation::PRIMARY_IFADDR,
+    annotation::HOST_CIDRS,
+    annotation::L3_GATEWAY,
+    annotation::CHASSIS_ID,
+    annotation::HOST_MTU,
+];
+
+/// Starts every source; returns the cache of Nodes.
+pub(crate) fn start(
+    kube: &kube::Client,
+    known: &Arc<Known>,
+    pokers: &Pokers,
+    readiness: &Readiness,
+) -> Cache<NodeEntry> {
+    tokio::spawn(kernel(Arc::clone(known), pokers.clone()));
+    tokio::spawn(flows(Arc::clone(known), pokers.clone()));
+    let ready = readiness.clone();
+    let to = pokers.clone();
+    tokio::spawn(follow(known.north.clone(), Arc::clone(known), "north", move |synced| {
+        ready.set("ovn", synced);
+        to.ovn.poke_everything();
+    }));
+    let to = pokers.clone();
+    tokio::spawn(follow(known.switch.clone(), Arc::clone(known), "switch", move |_| {
+        to.bridge.poke(BridgeKey::Flows);
+        to.ovn.poke(OvnKey::Topology);
+        to.api.poke(ApiKey::Annotations);
+    }));
+    let (to, ready, own) = (pokers.clone(), readiness.clone(), known.node.to_string());
+    let changed = move |key: Option<&ObjectKey>| {
+        ready.set("caches", true);
+        to.ovn.poke(OvnKey::Topology);
+        to.api.poke(ApiKey::Report);
+        if key.is_none_or(|key| key.name == own) {
+            to.ovn.poke(OvnKey::Import);
+            to.bridge.poke(BridgeKey::Flows);
+            to.api.poke(ApiKey::Annotations);
+        }
+    };
+    let lift = |object: &KubeNode| NodeEntry {
+        node: api::lift_node(object),
+        published: object
+            .metadata
+            .annotations
+            .iter()
+            .flatten()
+            .filter(|(key, _)| PUBLISHED.contains(&key.as_str()))
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect(),
+    };
+    watch(kube::Api::all(kube.clone()), None, lift, changed)
+}
+
+/// Netlink: events are hints; each says only which loops have to look.
+async fn kernel(known: Arc<Known>, pokers: Pokers) {
+    let mut told = false;
+    loop {
+        let mut watcher = match Watcher::open() {
+            Ok(watcher) => watcher,
+            Err(error) => {
+                if !std::mem::replace(&mut told, true) {
+                    tracing::error!(error = %Chain(&error), "no events from the kernel; trying again each second");
+                }
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                continue;
+            }
+        };
+        told = false;
+        tracing::info!(buffer = watcher.granted, "following the kernel");
+        // What happened before the subscription is read by the passes that this brings.
+        pokers.ovn.poke_everything();
+        pokers.bridge.poke(BridgeKey::Flows);
+        pokers.api.poke(ApiKey::Annotations);
+        loop {
+            let change = match watcher.changed().await {
+                Ok(change) => change,
+                Err(error) => {
+                    tracing::warn!(error = %Chain(&error), "lost the kernel's events, subscribing anew");
+                    break;
+                }
+            };
+            if change.lost {
+                tracing::warn!("events of the kernel were lost, reading everything");
+                known.metrics.netlink_lost.inc();
+            }
+            if change.routes || change.links || change.lost {
+                pokers.ovn.poke(OvnKey::Import);
+            }
+            if change.links || change.addresses || change.rules || change.lost {
+                pokers.ovn.poke(OvnKey::Topology);
+                pokers.bridge.poke(BridgeKey::Flows);
+                pokers.api.poke(ApiKey::Annotations);
+            }
+        }
+    }
+}
+
+/// The bridge's flow table: any change, also our own, and the switch going away.
+async fn flows(known: Arc<Known>, pokers: Pokers) {
+    let control = BridgeControl::new(known.settings.ovs_rundir.clone());
+    let mut watch = control.watch(&known.settings.gateway.interface);
+    let mut before = FlowEvent::Changed;
+    loop {
+        let event = watch.changed().await;
+        if event == FlowEvent::Changed || before == FlowEvent::Changed {
+            pokers.bridge.poke(BridgeKey::Flows);
+        }
+        if event != before {
+            tracing::info!(?event, "the bridge's flow table");
+        }
+        before = event;
+    }
+}
+
+/// A database: every change of its replica, and of the session.
+async fn follow(client: Client, known: Arc<Known>, name: &'static str, poke: impl Fn(bool)) {
+    let mut status = client.watch();
+    let mut before = None;
+    loop {
+        let (synced, generation, sessions, error) = {
+            let now = status.borrow_and_update();
+            let error = match &now.connection {
+                ovsdb::Connection::Disconnected { error, .. } => error.clone(),
+                ovsdb::Connection::Connecting | ovsdb::Connection::Synced => None,
+            };
+            (now.connection.is_synced(), now.generation, now.sessions, error)
+        };
+        if before.is_none_or(|(was, ..)| was != synced) {
+            match (&error, synced) {
+                (_, true) => tracing::info!(database = name, "in step"),
+                (Some(error), false) => tracing::warn!(database = name, error = %Chain(error.as_ref()), "not in step"),
+                (None, false) => tracing::info!(database = name, "connecting"),
+            }
+        }
+        known.metrics.session_up.with_label_values(&[name]).set(i64::from(synced));
+        if before != Some((synced, generation, sessions)) {
+            before = Some((synced, generation, sessions));
+            poke(synced);
+        }
+        if status.changed().await.is_err() {
+            return;
+        }
+    }
+}
