@@ -63,14 +63,17 @@ impl ApiSubjects {
             host_mtu: local.bridge.mtu,
         });
         let standing = &own.value.published;
-        let same = |key: &str, text: &str| standing.get(key).is_some_and(|have| same_json(have, text));
+        let same =
+            |key: &str, text: &str| standing.get(key).is_some_and(|have| same_json(have, text));
         if wanted.iter().all(|(key, text)| same(key, text)) {
             return Ok(Verdict::Settled);
         }
         tracing::info!("publishing the node's annotations");
         let key = ObjectKey::new("", self.known.node.as_str());
         let body = json!({"metadata": {"annotations": wanted}});
-        self.writer.apply::<KubeNode>(&key, Some(&own.uid), body).await?;
+        self.writer
+            .apply::<KubeNode>(&key, Some(&own.uid), body)
+            .await?;
         Ok(Verdict::Settled)
     }
 
@@ -90,8 +93,13 @@ impl ApiSubjects {
             discards: std::collections::BTreeSet::new(),
         };
         let found = coverage::judge(&expected, &reach(&imported.kernel), &reach(&imported.rows));
-        let missing = found.expected.saturating_sub(found.in_kernel.min(found.in_ovn));
-        self.known.metrics.routes_missing.set(i64::try_from(missing).unwrap_or(i64::MAX));
+        let missing = found
+            .expected
+            .saturating_sub(found.in_kernel.min(found.in_ovn));
+        self.known
+            .metrics
+            .routes_missing
+            .set(i64::try_from(missing).unwrap_or(i64::MAX));
         let number = |n: usize| i32::try_from(n).unwrap_or(i32::MAX);
         let status = NodeRoutesStatus {
             networks: vec![NetworkRoutes {
@@ -120,8 +128,14 @@ impl ApiSubjects {
         let key = ObjectKey::new("", self.known.node.as_str());
         if self.reported.is_none() {
             let api: kube::Api<NodeRoutes> = kube::Api::all(self.client.clone());
-            let asked = tokio::time::timeout(kube_edge::client::CALL_DEADLINE, api.get_opt(&key.name)).await;
-            self.reported = asked.ok().and_then(Result::ok).flatten().and_then(|o| o.status);
+            let asked =
+                tokio::time::timeout(kube_edge::client::CALL_DEADLINE, api.get_opt(&key.name))
+                    .await;
+            self.reported = asked
+                .ok()
+                .and_then(Result::ok)
+                .flatten()
+                .and_then(|o| o.status);
         }
         if self.reported.as_ref() == Some(&status) {
             return Ok(Verdict::Settled);

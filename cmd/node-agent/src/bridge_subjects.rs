@@ -42,7 +42,10 @@ impl BridgeSubjects {
     /// The bridge's ports as the conf database has them, or as it last had them.
     fn refresh(&mut self) {
         let name = &self.known.settings.gateway.interface;
-        let fact = self.known.switch.with_replica(|replica| ovn::switch::lift_bridge(replica, name));
+        let fact = self
+            .known
+            .switch
+            .with_replica(|replica| ovn::switch::lift_bridge(replica, name));
         if let Some(Ok(Some(fact))) = fact {
             self.fact = Some(fact);
         }
@@ -52,14 +55,24 @@ impl BridgeSubjects {
     fn uplink(&self) -> Option<u32> {
         let bridge = &self.known.settings.gateway.interface;
         let ports = self.fact.as_ref()?.ports.iter();
-        let mut outside = ports.filter(|p| p.name != *bridge && p.kind != "internal" && p.kind != "patch");
+        let mut outside =
+            ports.filter(|p| p.name != *bridge && p.kind != "internal" && p.kind != "patch");
         outside.find_map(|p| p.ofport)
     }
 
     fn patch(&self) -> Option<u32> {
         let known = &self.known;
-        let name = patch_port(&known.settings.gateway.interface, &known.network, &known.node);
-        self.fact.as_ref()?.ports.iter().find(|p| p.name == name).and_then(|p| p.ofport)
+        let name = patch_port(
+            &known.settings.gateway.interface,
+            &known.network,
+            &known.node,
+        );
+        self.fact
+            .as_ref()?
+            .ports
+            .iter()
+            .find(|p| p.name == name)
+            .and_then(|p| p.ofport)
     }
 
     async fn wanted(&self, uplink: u32) -> (&'static str, Vec<Flow>) {
@@ -93,7 +106,9 @@ impl BridgeSubjects {
         self.refresh();
         let name = self.known.settings.gateway.interface.clone();
         let Some(uplink) = self.uplink() else {
-            self.tell(format!("bridge {name} has no port to the physical network yet"));
+            self.tell(format!(
+                "bridge {name} has no port to the physical network yet"
+            ));
             return Ok(Verdict::Retry);
         };
         let (stage, wanted) = self.wanted(uplink).await;
@@ -105,8 +120,17 @@ impl BridgeSubjects {
             return Ok(Verdict::Settled);
         }
         self.control.replace(&name, &wanted).await?;
-        self.known.metrics.flow_writes.with_label_values(&[stage]).inc();
-        tracing::info!(bridge = name, stage, flows = wanted.len(), "wrote the bridge's flows");
+        self.known
+            .metrics
+            .flow_writes
+            .with_label_values(&[stage])
+            .inc();
+        tracing::info!(
+            bridge = name,
+            stage,
+            flows = wanted.len(),
+            "wrote the bridge's flows"
+        );
         self.told.clear();
         Ok(Verdict::Settled)
     }
@@ -131,7 +155,10 @@ impl Subjects for BridgeSubjects {
         match self.flows().await {
             Ok(verdict) => verdict,
             Err(error) => {
-                self.tell(format!("cannot look after the bridge's flows: {}", Chain(&error)));
+                self.tell(format!(
+                    "cannot look after the bridge's flows: {}",
+                    Chain(&error)
+                ));
                 Verdict::Retry
             }
         }

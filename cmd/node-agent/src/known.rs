@@ -77,7 +77,13 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    pub(crate) fn new(node: NodeName, settings: Settings, north: Client, switch: Client, metrics: Metrics) -> Self {
+    pub(crate) fn new(
+        node: NodeName,
+        settings: Settings,
+        north: Client,
+        switch: Client,
+        metrics: Metrics,
+    ) -> Self {
         Self {
             node,
             network: NetworkName::default_network(),
@@ -108,11 +114,17 @@ impl Known {
 
     /// All nodes, or `None` while they have not been listed.
     pub(crate) fn all_nodes(&self) -> Option<Vec<Node>> {
-        Some(self.nodes()?.with(|map| map.values().map(|e| e.value.node.clone()).collect()))
+        Some(
+            self.nodes()?
+                .with(|map| map.values().map(|e| e.value.node.clone()).collect()),
+        )
     }
 
     pub(crate) fn imported(&self) -> Imported {
-        self.imported.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.imported
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Remembers what an import found; true where it is something new.
@@ -125,11 +137,18 @@ impl Known {
 
     /// The view of the last whole pass, for whom the API server must not matter to.
     pub(crate) fn last_view(&self) -> Option<NetworkView> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.last
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     fn families(&self) -> BTreeSet<Family> {
-        self.settings.cluster_subnets.iter().map(|c| c.cidr.family()).collect()
+        self.settings
+            .cluster_subnets
+            .iter()
+            .map(|c| c.cidr.family())
+            .collect()
     }
 
     /// Reads the machine: the bridge, its addresses, the chassis.
@@ -142,18 +161,31 @@ impl Known {
         let bridge = links.iter().find(|l| l.name == *name).cloned();
         let bridge = bridge.ok_or_else(|| NoView::NoBridge(name.clone()))?;
         let mac = bridge.mac.ok_or_else(|| NoView::NoBridge(name.clone()))?;
-        let chassis = self.switch.with_replica(ovn::switch::system_id).and_then(Result::ok).flatten();
+        let chassis = self
+            .switch
+            .with_replica(ovn::switch::system_id)
+            .and_then(Result::ok)
+            .flatten();
         let families = self.families();
         let usable = |a: &&InterfaceAddr| families.contains(&Family::of(a.ip)) && !is_link_local(a);
-        let own: Vec<_> = self.own().map(|e| e.value.node.internal_ips).unwrap_or_default();
-        let mut addresses: Vec<InterfaceAddr> = bridge.addresses.iter().filter(usable).copied().collect();
+        let own: Vec<_> = self
+            .own()
+            .map(|e| e.value.node.internal_ips)
+            .unwrap_or_default();
+        let mut addresses: Vec<InterfaceAddr> =
+            bridge.addresses.iter().filter(usable).copied().collect();
         // The Node's InternalIPs first: the first of a family is what the gateway router shares.
         addresses.sort_by_key(|a| (!own.contains(&a.ip), *a));
         if addresses.is_empty() {
             return Err(NoView::NoAddress(name.clone()));
         }
         let ours = |l: &&LinkFact| l.name != "lo" && !l.name.starts_with("ovn-k8s-mp");
-        let host_cidrs = links.iter().filter(ours).flat_map(|l| l.addresses.iter()).filter(usable).copied();
+        let host_cidrs = links
+            .iter()
+            .filter(ours)
+            .flat_map(|l| l.addresses.iter())
+            .filter(usable)
+            .copied();
         Ok(Local {
             host_cidrs: host_cidrs.collect(),
             gateway: GatewayView {
@@ -171,7 +203,11 @@ impl Known {
     /// The view of the default network on this node.
     pub(crate) fn view(&self, local: &Local) -> Result<NetworkView, NoView> {
         let nodes = self.all_nodes().ok_or(NoView::Caches)?;
-        let own = self.own().ok_or_else(|| NoView::NoNode(self.node.clone()))?.value.node;
+        let own = self
+            .own()
+            .ok_or_else(|| NoView::NoNode(self.node.clone()))?
+            .value
+            .node;
         let wait = |what| NoView::Waiting(self.node.clone(), what);
         let malformed = |why: &String| NoView::Malformed(self.node.clone(), why.clone());
         let node_id = match &own.node_id {
@@ -195,11 +231,17 @@ impl Known {
             node_addresses.extend(node.host_cidrs.known().into_iter().flatten().map(|a| a.ip));
         }
         node_addresses.retain(|ip| families.contains(&Family::of(*ip)));
-        let smallest = nodes.iter().filter_map(|n| n.host_mtu.known().copied()).min();
+        let smallest = nodes
+            .iter()
+            .filter_map(|n| n.host_mtu.known().copied())
+            .min();
         let no_overlay = self.settings.no_overlay;
         let (first, last) = self.settings.gateway.ephemeral_port_range;
         let used = |p: &&Prefix| families.contains(&p.family());
-        let nat_has_match = self.north.schema().is_some_and(|schema| ovn::north::nat_has_match(&schema));
+        let nat_has_match = self
+            .north
+            .schema()
+            .is_some_and(|schema| ovn::north::nat_has_match(&schema));
         let view = NetworkView {
             network: self.network.clone(),
             network_id: 0,
@@ -207,7 +249,14 @@ impl Known {
             node_id,
             host_subnets,
             cluster_subnets: self.settings.cluster_subnets.clone(),
-            join_subnets: self.settings.gateway.join_subnets.iter().filter(used).copied().collect(),
+            join_subnets: self
+                .settings
+                .gateway
+                .join_subnets
+                .iter()
+                .filter(used)
+                .copied()
+                .collect(),
             gateway: local.gateway.clone(),
             outbound_snat: no_overlay.is_none_or(|n| n.outbound_snat),
             missing_route: match no_overlay.map(|n| n.missing_route) {

@@ -69,8 +69,14 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
         .block_on(serve(&arguments.node, settings, telemetry::ended()))
 }
 
-fn database(endpoint: &str, name: &'static str, tables: Vec<ovsdb::MonitorTable>) -> anyhow::Result<Client> {
-    let endpoint: Endpoint = endpoint.parse().with_context(|| format!("address of the {name} database"))?;
+fn database(
+    endpoint: &str,
+    name: &'static str,
+    tables: Vec<ovsdb::MonitorTable>,
+) -> anyhow::Result<Client> {
+    let endpoint: Endpoint = endpoint
+        .parse()
+        .with_context(|| format!("address of the {name} database"))?;
     let mut config = ClientConfig::new(endpoint, name);
     config.tables = tables;
     // A local database that is restarted is back at once: so are we.
@@ -95,13 +101,27 @@ pub async fn serve(
     }
     let registry = prometheus::Registry::new();
     let metrics = Metrics::new(&registry).context("cannot register metrics")?;
-    let server = tokio::spawn(telemetry::serve(settings.metrics_address, registry, readiness.clone()));
+    let server = tokio::spawn(telemetry::serve(
+        settings.metrics_address,
+        registry,
+        readiness.clone(),
+    ));
 
     let pokers = Pokers::default();
     let conf = format!("unix:{}", settings.ovs_rundir.join("db.sock").display());
-    let north = database(&settings.ovn_north, ovn::north::DATABASE, ovn::north::monitor())?;
+    let north = database(
+        &settings.ovn_north,
+        ovn::north::DATABASE,
+        ovn::north::monitor(),
+    )?;
     let switch = database(&conf, ovn::switch::DATABASE, ovn::switch::monitor())?;
-    let known = Arc::new(Known::new(NodeName::from(node), settings, north, switch, metrics.clone()));
+    let known = Arc::new(Known::new(
+        NodeName::from(node),
+        settings,
+        north,
+        switch,
+        metrics.clone(),
+    ));
     let caches = sources::start(&kube, &known, &pokers, &readiness);
     known.set_nodes(caches);
 
@@ -113,7 +133,12 @@ pub async fn serve(
             stopped.clone(),
         )),
         tokio::spawn(reconcile::run(
-            ovn_subjects::OvnSubjects::new(Arc::clone(&known), pokers.api.clone(), pokers.bridge.clone(), readiness),
+            ovn_subjects::OvnSubjects::new(
+                Arc::clone(&known),
+                pokers.api.clone(),
+                pokers.bridge.clone(),
+                readiness,
+            ),
             pokers.ovn.clone(),
             timing(100, 200, 10_000),
             stopped.clone(),
@@ -137,7 +162,9 @@ pub async fn serve(
         }
         anyhow::Ok(())
     };
-    tokio::time::timeout(Duration::from_millis(1800), rest).await.unwrap_or(Ok(()))
+    tokio::time::timeout(Duration::from_millis(1800), rest)
+        .await
+        .unwrap_or(Ok(()))
 }
 
 /// Milliseconds: between two passes of a key, first retry, longest retry.

@@ -2,7 +2,9 @@
 //! In: what the passes did. Out: Prometheus series, documented in docs/operations.md.
 //! Invariant: label values are from closed sets. Not here: process metrics (the registry's own).
 
-use prometheus::{Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
+use prometheus::{
+    Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+};
 
 /// All of them; cheap to clone.
 #[derive(Debug, Clone)]
@@ -64,7 +66,9 @@ impl Metrics {
         registry.register(Box::new(m.flow_writes.clone()))?;
         registry.register(Box::new(m.netlink_lost.clone()))?;
         registry.register(Box::new(m.problems.clone()))?;
-        registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
+        registry.register(Box::new(
+            prometheus::process_collector::ProcessCollector::for_self(),
+        ))?;
         Ok(m)
     }
 }

@@ -89,13 +89,19 @@ impl OvnSubjects {
     /// The view, or `None` with the reason told. A view that cannot be made changes nothing.
     async fn view(&mut self) -> Option<(NetworkView, u32)> {
         let made = match self.known.local().await {
-            Ok(local) => self.known.view(&local).map(|view| (view, local.bridge.index)),
+            Ok(local) => self
+                .known
+                .view(&local)
+                .map(|view| (view, local.bridge.index)),
             Err(error) => Err(error),
         };
         match made {
             Ok(made) => Some(made),
             Err(error) => {
-                self.tell(format!("no view of the network, everything stays as it is: {}", Chain(&error)));
+                self.tell(format!(
+                    "no view of the network, everything stays as it is: {}",
+                    Chain(&error)
+                ));
                 None
             }
         }
@@ -106,7 +112,10 @@ impl OvnSubjects {
             return Ok(Verdict::Retry);
         };
         let problems = view.problems();
-        self.known.metrics.problems.set(i64::try_from(problems.len()).unwrap_or(i64::MAX));
+        self.known
+            .metrics
+            .problems
+            .set(i64::try_from(problems.len()).unwrap_or(i64::MAX));
         if let Some(problem) = problems.first() {
             self.tell(problem.to_string());
         }
@@ -118,9 +127,15 @@ impl OvnSubjects {
             tracing::error!("the plan breaks an invariant: {violation}");
         }
         let network = self.known.network.clone();
-        let lifted = self.known.north.with_replica(|replica| -> Result<_, PassError> {
-            Ok((ovn::north::lift(replica, &network)?, ovn::north::foreign(replica, &rows)))
-        });
+        let lifted = self
+            .known
+            .north
+            .with_replica(|replica| -> Result<_, PassError> {
+                Ok((
+                    ovn::north::lift(replica, &network)?,
+                    ovn::north::foreign(replica, &rows),
+                ))
+            });
         let Some(lifted) = lifted else {
             return Ok(Verdict::Retry);
         };
@@ -139,7 +154,8 @@ impl OvnSubjects {
                 delete = diff.delete.len(),
                 "writing the topology"
             );
-            self.transact("north", &self.known.north, &transaction).await?;
+            self.transact("north", &self.known.north, &transaction)
+                .await?;
         }
         self.management_port(&view).await?;
         self.told.clear();
@@ -153,10 +169,14 @@ impl OvnSubjects {
             return Ok(());
         };
         let comment = format!("noverlay node-agent port {}", port.name);
-        let made = self.known.switch.with_replica(|replica| ovn::switch::ensure_port(replica, &port, &comment));
+        let made = self
+            .known
+            .switch
+            .with_replica(|replica| ovn::switch::ensure_port(replica, &port, &comment));
         if let Some(transaction) = made.transpose()?.flatten() {
             tracing::info!(port = port.name, "writing the management port");
-            self.transact("switch", &self.known.switch, &transaction).await?;
+            self.transact("switch", &self.known.switch, &transaction)
+                .await?;
         }
         if let Some(wanted) = plan_node::host::plan(view) {
             for change in write::apply(&wanted).await? {
@@ -167,15 +187,30 @@ impl OvnSubjects {
     }
 
     /// Sends, checks every count, and waits until the replica shows it, so that the next pass does not repeat it.
-    async fn transact(&self, database: &str, client: &Client, transaction: &Transaction) -> Result<(), PassError> {
+    async fn transact(
+        &self,
+        database: &str,
+        client: &Client,
+        transaction: &Transaction,
+    ) -> Result<(), PassError> {
         let mut status = client.watch();
         let before = status.borrow_and_update().generation;
-        let count = |result: &str| self.known.metrics.transactions.with_label_values(&[database, result]).inc();
+        let count = |result: &str| {
+            self.known
+                .metrics
+                .transactions
+                .with_label_values(&[database, result])
+                .inc()
+        };
         let outcome = match client.transact(transaction).await {
             Ok(reply) => reply.check_counts().map_err(PassError::from),
             Err(error) => Err(error.into()),
         };
-        count(if outcome.is_ok() { "success" } else { "failure" });
+        count(if outcome.is_ok() {
+            "success"
+        } else {
+            "failure"
+        });
         outcome?;
         let shown = status.wait_for(|now| now.generation > before);
         // A replica that shows nothing within a second is told by the next pass's diff.
@@ -190,15 +225,26 @@ impl OvnSubjects {
             return Ok(Verdict::Retry);
         };
         let read = tokio::task::spawn_blocking(|| -> Result<_, dump::DumpError> {
-            Ok((dump::links()?, dump::routes(Some(MAIN_TABLE), PROTOCOL_BGP)?))
+            Ok((
+                dump::links()?,
+                dump::routes(Some(MAIN_TABLE), PROTOCOL_BGP)?,
+            ))
         });
         let (links, routes) = read.await.map_err(|_| PassError::Thread)??;
-        self.known.metrics.routes_seen.set(i64::try_from(routes.len()).unwrap_or(i64::MAX));
-        self.rib.set_links(links.iter().map(|l| (l.index, l.up)).collect());
+        self.known
+            .metrics
+            .routes_seen
+            .set(i64::try_from(routes.len()).unwrap_or(i64::MAX));
+        self.rib
+            .set_links(links.iter().map(|l| (l.index, l.up)).collect());
         self.rib.replace(routes);
 
         let target = imports::target(&self.known.network, &self.known.node);
-        let Some(lifted) = self.known.north.with_replica(|replica| ovn::north::lift_imports(replica, &target)) else {
+        let Some(lifted) = self
+            .known
+            .north
+            .with_replica(|replica| ovn::north::lift_imports(replica, &target))
+        else {
             return Ok(Verdict::Retry);
         };
         let lifted = lifted?;
@@ -212,8 +258,12 @@ impl OvnSubjects {
         let world = ImportWorld::of(&view, Some(gateway_link), lifted.taken.clone(), default);
         let plan = imports::plan(self.rib.view(MAIN_TABLE), &world);
 
-        let add: Vec<ImportedRoute> =
-            plan.desired.iter().filter(|route| !lifted.rows.contains_key(route)).cloned().collect();
+        let add: Vec<ImportedRoute> = plan
+            .desired
+            .iter()
+            .filter(|route| !lifted.rows.contains_key(route))
+            .cloned()
+            .collect();
         let surplus = lifted.rows.iter().flat_map(|(route, rows)| {
             let keep = usize::from(plan.desired.contains(route));
             rows.iter().skip(keep).copied()
@@ -222,10 +272,19 @@ impl OvnSubjects {
         if !add.is_empty() || !remove.is_empty() {
             let comment = format!("noverlay node-agent import {}", target.router);
             for transaction in ovn::lower::imports(&target, router, &add, &remove, &comment) {
-                self.transact("north", &self.known.north, &transaction).await?;
+                self.transact("north", &self.known.north, &transaction)
+                    .await?;
             }
-            self.known.metrics.import_seconds.observe(begun.elapsed().as_secs_f64());
-            tracing::info!(add = add.len(), remove = remove.len(), routes = plan.desired.len(), "imported routes");
+            self.known
+                .metrics
+                .import_seconds
+                .observe(begun.elapsed().as_secs_f64());
+            tracing::info!(
+                add = add.len(),
+                remove = remove.len(),
+                routes = plan.desired.len(),
+                "imported routes"
+            );
         }
         self.remember(&plan, &lifted.taken, &view);
         self.readiness.set("import", true);
@@ -234,7 +293,8 @@ impl OvnSubjects {
 
     fn remember(&self, plan: &plan_node::ImportPlan, taken: &BTreeSet<Prefix>, view: &NetworkView) {
         let m = &self.known.metrics;
-        m.routes_programmed.set(i64::try_from(plan.desired.len()).unwrap_or(i64::MAX));
+        m.routes_programmed
+            .set(i64::try_from(plan.desired.len()).unwrap_or(i64::MAX));
         m.routes_skipped.reset();
         for (reason, skipped) in &plan.skipped {
             m.routes_skipped
@@ -244,13 +304,26 @@ impl OvnSubjects {
         let own = imports::topology_prefixes(&plan_node::plan(view), &view.gateway_router());
         let mut rows: BTreeSet<Prefix> = plan.desired.iter().map(|r| r.prefix).collect();
         rows.extend(taken.difference(&own).copied());
-        let identity: String = plan.desired.iter().map(|r| format!("{} {};", r.prefix, r.nexthop)).collect();
+        let identity: String = plan
+            .desired
+            .iter()
+            .map(|r| format!("{} {};", r.prefix, r.nexthop))
+            .collect();
         let new = self.known.set_imported(Imported {
-            kernel: self.rib.view(MAIN_TABLE).filter(|r| !r.legs.is_empty()).map(|r| r.prefix).collect(),
+            kernel: self
+                .rib
+                .view(MAIN_TABLE)
+                .filter(|r| !r.legs.is_empty())
+                .map(|r| r.prefix)
+                .collect(),
             rows,
             count: plan.desired.len(),
             digest: hash::short(&identity),
-            skipped: plan.skipped.iter().map(|(reason, s)| (*reason, s.count, s.first.clone())).collect(),
+            skipped: plan
+                .skipped
+                .iter()
+                .map(|(reason, s)| (*reason, s.count, s.first.clone()))
+                .collect(),
         });
         if new {
             self.api.poke(ApiKey::Report);
@@ -272,7 +345,10 @@ impl Subjects for OvnSubjects {
             Key::Import => self.import().await,
         };
         outcome.unwrap_or_else(|error| {
-            self.tell(format!("{key:?} pass failed, trying again: {}", Chain(&error)));
+            self.tell(format!(
+                "{key:?} pass failed, trying again: {}",
+                Chain(&error)
+            ));
             Verdict::Retry
         })
     }

@@ -47,16 +47,26 @@ pub(crate) fn start(
     tokio::spawn(flows(Arc::clone(known), pokers.clone()));
     let ready = readiness.clone();
     let to = pokers.clone();
-    tokio::spawn(follow(known.north.clone(), Arc::clone(known), "north", move |synced| {
-        ready.set("ovn", synced);
-        to.ovn.poke_everything();
-    }));
+    tokio::spawn(follow(
+        known.north.clone(),
+        Arc::clone(known),
+        "north",
+        move |synced| {
+            ready.set("ovn", synced);
+            to.ovn.poke_everything();
+        },
+    ));
     let to = pokers.clone();
-    tokio::spawn(follow(known.switch.clone(), Arc::clone(known), "switch", move |_| {
-        to.bridge.poke(BridgeKey::Flows);
-        to.ovn.poke(OvnKey::Topology);
-        to.api.poke(ApiKey::Annotations);
-    }));
+    tokio::spawn(follow(
+        known.switch.clone(),
+        Arc::clone(known),
+        "switch",
+        move |_| {
+            to.bridge.poke(BridgeKey::Flows);
+            to.ovn.poke(OvnKey::Topology);
+            to.api.poke(ApiKey::Annotations);
+        },
+    ));
     let (to, ready, own) = (pokers.clone(), readiness.clone(), known.node.to_string());
     let changed = move |key: Option<&ObjectKey>| {
         ready.set("caches", true);
@@ -146,7 +156,7 @@ async fn flows(known: Arc<Known>, pokers: Pokers) {
 /// A database: every change of its replica, and of the session.
 async fn follow(client: Client, known: Arc<Known>, name: &'static str, poke: impl Fn(bool)) {
     let mut status = client.watch();
-    let mut before = None;
+    let mut before: Option<(bool, u64, u64)> = None;
     loop {
         let (synced, generation, sessions, error) = {
             let now = status.borrow_and_update();
@@ -154,16 +164,27 @@ async fn follow(client: Client, known: Arc<Known>, name: &'static str, poke: imp
                 ovsdb::Connection::Disconnected { error, .. } => error.clone(),
                 ovsdb::Connection::Connecting | ovsdb::Connection::Synced => None,
             };
-            (now.connection.is_synced(), now.generation, now.sessions, error)
+            (
+                now.connection.is_synced(),
+                now.generation,
+                now.sessions,
+                error,
+            )
         };
         if before.is_none_or(|(was, ..)| was != synced) {
             match (&error, synced) {
                 (_, true) => tracing::info!(database = name, "in step"),
-                (Some(error), false) => tracing::warn!(database = name, error = %Chain(error.as_ref()), "not in step"),
+                (Some(error), false) => {
+                    tracing::warn!(database = name, error = %Chain(error.as_ref()), "not in step")
+                }
                 (None, false) => tracing::info!(database = name, "connecting"),
             }
         }
-        known.metrics.session_up.with_label_values(&[name]).set(i64::from(synced));
+        known
+            .metrics
+            .session_up
+            .with_label_values(&[name])
+            .set(i64::from(synced));
         if before != Some((synced, generation, sessions)) {
             before = Some((synced, generation, sessions));
             poke(synced);
