@@ -1,0 +1,149 @@
+//! Which columns of which table we answer for, and what each holds.
+//! In: a column's datum. Out: a model value, and back. Invariant: this table is the only place that knows a column's form.
+//! Not here: rows' identities (`north`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::nb::{Columns, RowKey, Table, Value};
+use ovsdb::{AccessError, Datum, Record, Uuid};
+
+/// The form of a column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// A string that is always there.
+    Text,
+    /// An integer that is always there.
+    Number,
+    /// A set of strings; an optional string is one of none or one.
+    Set,
+    /// A map of strings.
+    Map,
+    /// A reference to an Address_Set, or none.
+    AddressSet,
+}
+
+use Form::{AddressSet, Map, Number, Set, Text};
+
+/// Columns by table, `external_ids` among them.
+pub(crate) fn columns(table: Table) -> &'static [(&'static str, Form)] {
+    match table {
+        Table::AddressSet => &[("name", Text), ("addresses", Set), ("external_ids", Map)],
+        Table::Router => &[("name", Text), ("options", Map), ("external_ids", Map)],
+        Table::Switch => &[("name", Text), ("other_config", Map), ("external_ids", Map)],
+        Table::RouterPort => &[
+            ("name", Text),
+            ("mac", Text),
+            ("networks", Set),
+            ("options", Map),
+            ("external_ids", Map),
+        ],
+        Table::SwitchPort => &[
+            ("name", Text),
+            ("type", Text),
+            ("addresses", Set),
+            ("port_security", Set),
+            ("options", Map),
+            ("external_ids", Map),
+        ],
+        Table::StaticRoute => &[
+            ("ip_prefix", Text),
+            ("nexthop", Text),
+            ("output_port", Set),
+            ("policy", Set),
+            ("options", Map),
+            ("external_ids", Map),
+        ],
+        Table::Policy => &[
+            ("priority", Number),
+            ("match", Text),
+            ("action", Text),
+            ("nexthops", Set),
+            ("external_ids", Map),
+        ],
+        Table::Nat => &[
+            ("type", Text),
+            ("external_ip", Text),
+            ("logical_ip", Text),
+            ("external_port_range", Text),
+            ("exempted_ext_ips", AddressSet),
+            ("allowed_ext_ips", AddressSet),
+            ("options", Map),
+            ("external_ids", Map),
+        ],
+    }
+}
+
+/// Columns that newer schemas have.
+pub(crate) fn optional_columns(table: Table) -> &'static [(&'static str, Form)] {
+    match table {
+        Table::Nat => &[("match", Text)],
+        Table::AddressSet
+        | Table::Router
+        | Table::Switch
+        | Table::RouterPort
+        | Table::SwitchPort
+        | Table::StaticRoute
+        | Table::Policy => &[],
+    }
+}
+
+/// The reference columns of a parent table, each with its children's table.
+pub(crate) fn children(table: Table) -> impl Iterator<Item = (Table, &'static str)> {
+    Table::ALL.into_iter().filter_map(move |child| {
+        child
+            .parent()
+            .filter(|(p, _)| *p == table)
+            .map(|(_, column)| (child, column))
+    })
+}
+
+/// Lifts a record's columns; `sets` names Address_Sets by uuid.
+pub(crate) fn lift(
+    table: Table,
+    record: &Record,
+    sets: &BTreeMap<Uuid, String>,
+) -> Result<Columns, AccessError> {
+    let mut out = Columns::new();
+    for (name, form) in columns(table) {
+        out.insert(name, lift_one(name, *form, record, sets)?);
+    }
+    for (name, form) in optional_columns(table) {
+        // A schema without the column holds nothing in it.
+        if let Ok(value) = lift_one(name, *form, record, sets) {
+            out.insert(name, value);
+        }
+    }
+    Ok(out)
+}
+
+fn lift_one(
+    name: &str,
+    form: Form,
+    record: &Record,
+    sets: &BTreeMap<Uuid, String>,
+) -> Result<Value, AccessError> {
+    Ok(match form {
+        Text => Value::Text(record.get::<String>(name)?),
+        Number => Value::Number(record.get::<i64>(name)?),
+        Set => Value::Set(record.get::<BTreeSet<String>>(name)?),
+        Map => Value::Entries(record.get::<BTreeMap<String, String>>(name)?),
+        AddressSet => match record.get::<Option<Uuid>>(name)? {
+            None => Value::Set(BTreeSet::new()),
+            Some(uuid) => {
+                let set = sets.get(&uuid).cloned().unwrap_or_else(|| uuid.to_string());
+                Value::Ref(RowKey::root(Table::AddressSet, set))
+            }
+        },
+    })
+}
+
+/// Lowers a value; `None` for a reference to a row that nobody knows.
+pub(crate) fn lower(value: &Value, uuid_of: impl Fn(&RowKey) -> Option<Uuid>) -> Option<Datum> {
+    Some(match value {
+        Value::Text(text) => text.clone().into(),
+        Value::Number(number) => (*number).into(),
+        Value::Set(items) => items.clone().into(),
+        Value::Entries(map) => map.clone().into(),
+        Value::Ref(key) => uuid_of(key)?.into(),
+    })
+}
