@@ -147,7 +147,10 @@ async fn flows(known: Arc<Known>, pokers: Pokers) {
             pokers.bridge.poke(BridgeKey::Flows);
         }
         if event != before {
-            tracing::info!(?event, "the bridge's flow table");
+            tracing::info!(
+                reachable = event == FlowEvent::Changed,
+                "the bridge's flow table"
+            );
         }
         before = event;
     }

@@ -211,7 +211,8 @@ impl FlowWatch {
 
     fn begin(&self) -> Option<(Child, Lines<BufReader<ChildStdout>>)> {
         let mut child = Command::new("ovs-ofctl")
-            .args(["monitor", &self.target, "watch:"])
+            // Without a control socket of its own it leaves no file behind.
+            .args(["--unixctl=none", "monitor", &self.target, "watch:"])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

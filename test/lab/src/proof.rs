@@ -162,6 +162,10 @@ pub(crate) fn prove(lab: &mut Lab, only: &[u8], quiet: u64) -> Result<bool> {
             }
         }
     }
+    let early = supervisor::early(&name);
+    if !early.is_empty() {
+        tell(&format!("note: {}", early.trim_end()));
+    }
     let deaths = supervisor::deaths(&name);
     if !deaths.is_empty() {
         failed += 1;

@@ -37,6 +37,10 @@ pub(crate) fn print(lab: &Lab) -> Result<bool> {
     table.extend(lines.iter().map(|(cells, _)| cells.clone()));
     tell(aligned(&table).trim_end());
     let mut good = lines.iter().all(|(_, good)| *good);
+    let early = supervisor::early(&lab.name);
+    if !early.is_empty() {
+        tell(&format!("\nnote: {}", early.trim_end()));
+    }
     let deaths = supervisor::deaths(&lab.name);
     if !deaths.is_empty() {
         tell(&format!("\nDied since the start:\n{deaths}"));
