@@ -112,7 +112,7 @@ impl BridgeSubjects {
             return Ok(Verdict::Retry);
         };
         let (stage, wanted) = self.wanted(uplink).await;
-        if stage == "host" && self.control.holds_any_of_ours(&name).await? {
+        if stage == "host" && self.control.serves(&name, uplink).await? {
             return Ok(Verdict::Settled);
         }
         if self.control.holds(&name, &wanted).await? {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use model::ovs::{COOKIE, Flow};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
-use tokio::process::{Child, ChildStdout, Command};
+use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 
 /// How long one call may take.
 pub const DEADLINE: Duration = Duration::from_secs(5);
@@ -75,12 +75,12 @@ impl BridgeControl {
         }
     }
 
-    /// Whether the bridge holds a flow with our cookie.
+    /// Whether the bridge holds flows with our cookie that serve this uplink.
     ///
     /// # Errors
     /// When the bridge cannot be asked.
-    pub async fn holds_any_of_ours(&self, bridge: &str) -> Result<bool, FlowError> {
-        let filter = format!("cookie={COOKIE:#x}/-1");
+    pub async fn serves(&self, bridge: &str, uplink: u32) -> Result<bool, FlowError> {
+        let filter = format!("cookie={COOKIE:#x}/-1,in_port={uplink}");
         let (code, said) = self.run("dump-flows", bridge, &[&filter], None).await?;
         if code != 0 {
             return Err(failed("dump-flows", bridge, said));
@@ -158,7 +158,7 @@ impl BridgeControl {
     pub fn watch(&self, bridge: &str) -> FlowWatch {
         FlowWatch {
             target: self.target(bridge),
-            child: None,
+            monitor: None,
         }
     }
 }
@@ -184,42 +184,66 @@ pub enum FlowEvent {
 #[derive(Debug)]
 pub struct FlowWatch {
     target: String,
-    child: Option<(Child, Lines<BufReader<ChildStdout>>)>,
+    monitor: Option<Monitor>,
+}
+
+#[derive(Debug)]
+struct Monitor {
+    child: Child,
+    /// The table as it is at first.
+    first: Lines<BufReader<ChildStdout>>,
+    /// What happens later goes to its standard error, among its complaints.
+    later: Lines<BufReader<ChildStderr>>,
 }
 
 /// From the end of one attempt to follow to the next.
 const AGAIN: Duration = Duration::from_millis(50);
+/// In the first line of each message; the flows follow, one a line.
+const MESSAGE: &str = "FLOW_MONITOR";
 
 impl FlowWatch {
-    /// Waits for the next event. While the switch is away it answers `Gone` every 50 ms or so.
+    /// Waits for the next event. While the switch is away it answers `Gone` every 50 ms or so. Cancel-safe.
     pub async fn changed(&mut self) -> FlowEvent {
-        if self.child.is_none() {
+        if self.monitor.is_none() {
             tokio::time::sleep(AGAIN).await;
-            self.child = self.begin();
+            self.monitor = self.begin();
         }
-        let Some((_, lines)) = &mut self.child else {
+        let Some(monitor) = &mut self.monitor else {
             return FlowEvent::Gone;
         };
-        if let Ok(Some(_)) = lines.next_line().await {
-            return FlowEvent::Changed;
+        loop {
+            let line = tokio::select! {
+                line = monitor.first.next_line() => line,
+                line = monitor.later.next_line() => line,
+            };
+            match line {
+                Ok(Some(line)) if line.contains(MESSAGE) => return FlowEvent::Changed,
+                Ok(Some(_)) => {}
+                Ok(None) | Err(_) => break,
+            }
         }
-        if let Some((mut child, _)) = self.child.take() {
-            drop(child.kill().await);
+        if let Some(mut monitor) = self.monitor.take() {
+            drop(monitor.child.kill().await);
         }
         FlowEvent::Gone
     }
 
-    fn begin(&self) -> Option<(Child, Lines<BufReader<ChildStdout>>)> {
+    fn begin(&self) -> Option<Monitor> {
+        // Without a control socket: its folder may be missing, and a killed monitor would leave the socket there.
         let mut child = Command::new("ovs-ofctl")
-            // Without a control socket of its own it leaves no file behind.
             .args(["--unixctl=none", "monitor", &self.target, "watch:"])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
             .ok()?;
-        let lines = BufReader::new(child.stdout.take()?).lines();
-        Some((child, lines))
+        let first = BufReader::new(child.stdout.take()?).lines();
+        let later = BufReader::new(child.stderr.take()?).lines();
+        Some(Monitor {
+            child,
+            first,
+            later,
+        })
     }
 }

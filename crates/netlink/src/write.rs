@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use model::address::Family;
-use model::host::{HostNetwork, HostRoute, LinkFact, LocalRule};
+use model::host::{HostNetwork, HostRoute, LinkFact, LocalRule, ManagementPort};
 use model::{InterfaceAddr, Prefix};
 use netlink_packet_route::AddressFamily;
 use netlink_packet_route::address::AddressMessage;
@@ -86,26 +86,23 @@ pub async fn apply(wanted: &HostNetwork) -> Result<Vec<String>, WriteError> {
         .map(|r| r.table)
         .chain(wanted.rules.iter().map(|r| r.table))
         .collect();
-    let standing = tokio::task::spawn_blocking(move || read(&tables))
-        .await
-        .map_err(|_| WriteError::Thread)??;
-    let device = &wanted.port.device;
-    let link = standing
-        .links
-        .iter()
-        .find(|l| l.name == *device)
-        .ok_or_else(|| WriteError::NoDevice {
-            device: device.clone(),
-        })?;
     let (connection, handle, _) = rtnetlink::new_connection().map_err(WriteError::Connect)?;
     let task = tokio::spawn(connection);
     let mut writer = Writer {
         handle,
         done: Vec::new(),
     };
-    let outcome = writer.all(wanted, link, &standing).await;
+    let outcome = writer.all(wanted, &tables).await;
     task.abort();
     outcome.map(|()| writer.done)
+}
+
+async fn look(tables: &BTreeSet<u32>) -> Result<Standing, WriteError> {
+    let tables = tables.clone();
+    tokio::task::spawn_blocking(move || read(&tables))
+        .await
+        .map_err(|_| WriteError::Thread)?
+        .map_err(WriteError::Dump)
 }
 
 struct Writer {
@@ -117,18 +114,42 @@ impl Writer {
     async fn all(
         &mut self,
         wanted: &HostNetwork,
-        link: &LinkFact,
+        tables: &BTreeSet<u32>,
+    ) -> Result<(), WriteError> {
+        let mut standing = look(tables).await?;
+        // The kernel removes more than it is told to: secondary addresses go with their primary, and routes with the
+        // last address. So after a change it is read again, and once more what is missing is added.
+        for _ in 0..2 {
+            let before = self.done.len();
+            self.port(&wanted.port, &standing).await?;
+            if self.done.len() == before {
+                break;
+            }
+            standing = look(tables).await?;
+        }
+        self.rules(&wanted.rules, &standing.rules).await?;
+        self.routes(wanted, &standing.links, &standing.routes).await
+    }
+
+    async fn port(
+        &mut self,
+        wanted: &ManagementPort,
         standing: &Standing,
     ) -> Result<(), WriteError> {
+        let link = standing
+            .links
+            .iter()
+            .find(|l| l.name == wanted.device)
+            .ok_or_else(|| WriteError::NoDevice {
+                device: wanted.device.clone(),
+            })?;
         if !link.up {
             let message = LinkUnspec::new_with_index(link.index).up().build();
             let done = self.handle.link().set(message).execute().await;
             self.note(format!("set {} up", link.name), done)?;
         }
-        self.addresses(&wanted.port.addresses, link, &standing.addresses)
-            .await?;
-        self.rules(&wanted.rules, &standing.rules).await?;
-        self.routes(wanted, &standing.links, &standing.routes).await
+        self.addresses(&wanted.addresses, link, &standing.addresses)
+            .await
     }
 
     fn note(
@@ -163,7 +184,12 @@ impl Writer {
                 .await;
             self.note(format!("add {address} to {}", link.name), done)?;
         }
-        for message in standing.iter().filter(|m| m.header.index == link.index) {
+        // From the last, as secondaries stand behind their primary.
+        for message in standing
+            .iter()
+            .rev()
+            .filter(|m| m.header.index == link.index)
+        {
             let Some(address) = dump::interface_addr(message) else {
                 continue;
             };

@@ -1,0 +1,198 @@
+//! Writes: what is wanted is there, what is stale is gone, what is others' stays, and a second time nothing happens.
+//!
+//! In: wishes. Out: the kernel as `ip` shows it.
+//! Invariant: `ip` is right.
+//! Not here: who wants it.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test"
+)]
+
+use model::host::{
+    HostNetwork, HostRoute, LocalRule, ManagementPort, POD_RULE_PREFERENCE, POD_RULE_TABLE,
+};
+use netlink::WriteError;
+use netlink::write::apply;
+use netns_tests::{absent, in_namespace, ip, ip_batch};
+
+const DEVICE: &str = "ovn-k8s-mp0";
+
+fn mk_network() -> HostNetwork {
+    let networks = [
+        ("10.128.0.0/16", "10.128.1.1"),
+        ("fd00:10:128::/48", "fd00:10:128:1::1"),
+    ];
+    HostNetwork {
+        port: ManagementPort {
+            device: DEVICE.to_owned(),
+            mac: "0a:58:0a:80:01:02".parse().unwrap(),
+            addresses: vec![
+                "10.128.1.2/24".parse().unwrap(),
+                "fd00:10:128:1::2/64".parse().unwrap(),
+            ],
+            mtu: 1400,
+        },
+        rules: networks
+            .map(|(to, _)| LocalRule {
+                preference: POD_RULE_PREFERENCE,
+                to: to.parse().unwrap(),
+                table: POD_RULE_TABLE,
+            })
+            .to_vec(),
+        routes: networks
+            .map(|(to, via)| HostRoute {
+                table: POD_RULE_TABLE,
+                to: to.parse().unwrap(),
+                via: via.parse().unwrap(),
+                device: DEVICE.to_owned(),
+                mtu: 1400,
+            })
+            .to_vec(),
+    }
+}
+
+/// The device as Open vSwitch would make it: there, and down.
+fn mk_device() {
+    ip("link set lo up");
+    ip(&format!("link add {DEVICE} type veth peer name other"));
+    ip("link set other up");
+}
+
+/// A line of `ip`'s output without its ends and double spaces.
+fn lines(arguments: &str) -> Vec<String> {
+    let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    ip(arguments).lines().map(words).collect()
+}
+
+/// Fails where the kernel does not hold exactly the network.
+fn is_held() {
+    let link = ip(&format!("-o link show dev {DEVICE}"));
+    assert!(link.contains(",UP"), "{link}");
+    for (family, address, gateway, cluster) in [
+        ("-4", "10.128.1.2/24", "10.128.1.1", "10.128.0.0/16"),
+        (
+            "-6",
+            "fd00:10:128:1::2/64",
+            "fd00:10:128:1::1",
+            "fd00:10:128::/48",
+        ),
+    ] {
+        let addresses = lines(&format!("{family} -o addr show dev {DEVICE} scope global"));
+        assert_eq!(addresses.len(), 1, "{addresses:?}");
+        assert!(
+            addresses.iter().all(|a| a.contains(address)),
+            "{addresses:?}"
+        );
+        let rules = lines(&format!("{family} rule show pref 31 table 7"));
+        let rule = format!("31: from all to {cluster} iif lo lookup 7");
+        assert_eq!(rules, [rule]);
+        let routes = lines(&format!("{family} route show table 7 proto 85"));
+        assert_eq!(routes.len(), 1, "{routes:?}");
+        let route = format!("{cluster} via {gateway} dev {DEVICE} ");
+        assert!(
+            routes
+                .iter()
+                .all(|r| r.starts_with(&route) && r.contains("mtu 1400")),
+            "{routes:?}"
+        );
+    }
+}
+
+#[test]
+fn a_network_is_written_once() {
+    if absent(&["ip"]) {
+        return;
+    }
+    in_namespace(|| async {
+        mk_device();
+        let done = apply(&mk_network()).await.unwrap();
+        is_held();
+        assert_eq!(done.len(), 7, "up, and two of each: {done:?}");
+        let again = apply(&mk_network()).await.unwrap();
+        assert!(again.is_empty(), "{again:?}");
+    });
+}
+
+#[test]
+fn a_device_that_is_not_there_yet_is_named() {
+    if absent(&["ip"]) {
+        return;
+    }
+    in_namespace(|| async {
+        let error = apply(&mk_network()).await.unwrap_err();
+        assert!(
+            matches!(&error, WriteError::NoDevice { device } if device == DEVICE),
+            "{error:?}"
+        );
+    });
+}
+
+#[test]
+fn what_is_stale_goes_and_what_is_others_stays() {
+    if absent(&["ip"]) {
+        return;
+    }
+    in_namespace(|| async {
+        mk_device();
+        ip(&format!("link set {DEVICE} up"));
+        // Of an earlier subnet, of an earlier cluster subnet, half a rule, a wrong MTU.
+        ip_batch(&format!(
+            "addr add 10.99.0.2/24 dev {DEVICE}
+             addr add 2001:db8:9::2/64 dev {DEVICE} nodad
+             rule add pref 31 iif lo to 10.99.0.0/16 lookup 7
+             rule add pref 31 to 10.128.0.0/16 lookup 7
+             route add 10.99.0.0/16 via 10.99.0.1 dev {DEVICE} proto 85 table 7
+             route add 10.128.0.0/16 via 10.99.0.1 dev {DEVICE} proto 85 table 7 mtu 1300
+             route add 2001:db8::/32 via 2001:db8:9::1 dev {DEVICE} proto 85 table 7
+"
+        ));
+        ip("-6 rule add pref 31 iif lo to 2001:db8::/32 lookup 7");
+        // Of others: another table, another preference, another protocol, another device.
+        ip_batch(
+            "addr add 192.0.2.1/24 dev other
+             rule add pref 31 to 10.128.0.0/16 lookup 8
+             rule add pref 32 to 10.128.0.0/16 lookup 7
+             route add 10.66.0.0/16 via 192.0.2.2 dev other proto static table 7
+             route add 10.77.0.0/16 via 192.0.2.2 dev other proto 85
+",
+        );
+        let done = apply(&mk_network()).await.unwrap();
+        is_held();
+        let again = apply(&mk_network()).await.unwrap();
+        assert!(again.is_empty(), "after {done:?}: {again:?}");
+        for (shown, wanted) in [
+            ("-4 -o addr show dev other", "192.0.2.1/24"),
+            ("-4 rule show pref 31", "lookup 8"),
+            ("-4 rule show pref 32", "lookup 7"),
+            ("-4 route show table 7", "10.66.0.0/16"),
+            ("-4 route show", "10.77.0.0/16"),
+            ("-6 -o addr show dev ovn-k8s-mp0 scope link", "fe80::"),
+        ] {
+            let all = ip(shown);
+            assert!(all.contains(wanted), "ip {shown}: {all}");
+        }
+    });
+}
+
+#[test]
+fn a_wanted_address_outlives_a_stale_one_of_its_subnet() {
+    if absent(&["ip"]) {
+        return;
+    }
+    in_namespace(|| async {
+        mk_device();
+        ip(&format!("link set {DEVICE} up"));
+        // What comes second in a subnet is secondary, and goes with the first; the last address takes all routes along.
+        ip(&format!("addr add 10.128.1.9/24 dev {DEVICE}"));
+        ip(&format!("addr add 10.128.1.10/24 dev {DEVICE}"));
+        ip(&format!(
+            "route add 10.128.0.0/16 via 10.128.1.1 dev {DEVICE} proto 85 table 7 mtu 1400"
+        ));
+        apply(&mk_network()).await.unwrap();
+        is_held();
+        let again = apply(&mk_network()).await.unwrap();
+        assert!(again.is_empty(), "{again:?}");
+    });
+}
