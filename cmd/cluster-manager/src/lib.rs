@@ -99,6 +99,7 @@ pub async fn serve(
     tokio::spawn(poke_new_leader(led.clone(), poker.clone(), metrics.clone()));
 
     let doors = Doors {
+        client: client.clone(),
         writer: Writer::new(client.clone(), FIELD_MANAGER),
         publisher: Publisher::new(client, "noverlay-cluster-manager", identity),
         leads: led,

@@ -2,19 +2,24 @@
 //! In: keys from the loop. Out: objects on the API server. Invariant: one pass per key at a time; each pass may be repeated at any time.
 //! Not here: decisions; every `if` here is about what stands there already.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use api::frr_configuration::FRRConfiguration;
+use api::frr_state::{BGPSessionState, FRRNodeState, LABEL_NODE};
 use api::nad::NetworkAttachmentDefinition;
+use api::node_routes::NodeRoutes;
 use api::route_advertisements::RouteAdvertisements;
 use k8s_openapi::api::core::v1::Node as KubeNode;
 use k8s_openapi::jiff::Timestamp;
+use kube::api::ListParams;
+use kube::core::DynamicObject;
+use kube_edge::client::CALL_DEADLINE;
 use kube_edge::events::Publisher;
-use kube_edge::{WriteError, Writer};
+use kube_edge::{WriteError, Writer, untyped};
 use model::frr::FrrConfiguration;
 use model::intent::{Condition, Event};
 use model::node::annotation;
-use model::{ObjectKey, Problem};
+use model::{NodeName, ObjectKey, Problem};
 use plan_cluster::verdicts::{self, DefaultNetwork};
 use plan_cluster::{MANAGED_BY, RA_KEY, World, advertise, fabric, networks};
 use reconcile::{Subjects, Verdict};
@@ -37,6 +42,8 @@ pub(crate) enum Key {
     Advertisement(String),
     /// The default network's NetworkAttachmentDefinition and its events.
     Attachment,
+    /// Reports of nodes that are gone.
+    Leftovers,
 }
 
 impl Key {
@@ -46,12 +53,14 @@ impl Key {
             Self::Fabric => "fabric",
             Self::Advertisement(_) => "advertisement",
             Self::Attachment => "attachment",
+            Self::Leftovers => "leftovers",
         }
     }
 }
 
 /// What the passes write to and report by.
 pub(crate) struct Doors {
+    pub(crate) client: kube::Client,
     pub(crate) writer: Writer,
     pub(crate) publisher: Publisher,
     pub(crate) leads: watch::Receiver<bool>,
@@ -65,6 +74,7 @@ pub(crate) struct ClusterSubjects {
     settings: Settings,
     doors: Doors,
     verdict: Option<DefaultNetwork>,
+    swept: Option<BTreeSet<NodeName>>,
     told: BTreeMap<&'static str, Vec<Problem>>,
 }
 
@@ -75,6 +85,7 @@ impl ClusterSubjects {
             settings,
             doors,
             verdict: None,
+            swept: None,
             told: BTreeMap::new(),
         }
     }
@@ -371,6 +382,58 @@ impl ClusterSubjects {
         self.verdict = Some(now);
     }
 
+    /// Deletes reports of ours about nodes that are gone; looks only when the set of nodes changed.
+    async fn leftovers(&mut self, world: &World) -> Result<Verdict, WriteError> {
+        let nodes: BTreeSet<NodeName> = world.nodes.keys().cloned().collect();
+        if self.swept.as_ref() == Some(&nodes) {
+            return Ok(Verdict::Settled);
+        }
+        let ours = format!("{}={}", MANAGED_BY.0, MANAGED_BY.1);
+        let by_name = |object: &DynamicObject| object.metadata.name.clone();
+        let by_label =
+            |object: &DynamicObject| object.metadata.labels.as_ref()?.get(LABEL_NODE).cloned();
+        let whole = self.sweep::<NodeRoutes>(&nodes, "", by_name).await?
+            & self.sweep::<FRRNodeState>(&nodes, &ours, by_name).await?
+            & self
+                .sweep::<BGPSessionState>(&nodes, &ours, by_label)
+                .await?;
+        if !whole {
+            return Ok(Verdict::Retry);
+        }
+        self.swept = Some(nodes);
+        Ok(Verdict::Settled)
+    }
+
+    /// Deletes objects of one kind whose node is gone; false where they could not be listed.
+    async fn sweep<K>(
+        &self,
+        nodes: &BTreeSet<NodeName>,
+        labels: &str,
+        node_of: impl Fn(&DynamicObject) -> Option<String>,
+    ) -> Result<bool, WriteError>
+    where
+        K: kube::Resource<DynamicType = ()>,
+    {
+        let api = untyped::<K>(self.doors.client.clone(), None);
+        let params = ListParams::default().labels(labels);
+        let listed = tokio::time::timeout(CALL_DEADLINE, api.list(&params)).await;
+        let Ok(Ok(list)) = listed else {
+            tracing::warn!(kind = %K::kind(&()), "cannot list reports of nodes");
+            return Ok(false);
+        };
+        for object in list.items {
+            let gone = node_of(&object).is_some_and(|node| !nodes.contains(&NodeName::from(node)));
+            let (Some(name), Some(uid), true) = (object.metadata.name, object.metadata.uid, gone)
+            else {
+                continue;
+            };
+            let key = ObjectKey::new(object.metadata.namespace.unwrap_or_default(), name);
+            tracing::info!(kind = %K::kind(&()), %key, "deleting the report of a node that is gone");
+            self.doors.writer.delete::<K>(&key, &uid).await?;
+        }
+        Ok(true)
+    }
+
     /// Events on nodes, when what is to be told of a subject changed. The first time after a start those are left out
     /// that a standing condition names: the leader before us told them.
     async fn tell_nodes(&mut self, subject: &'static str, problems: Vec<Problem>) {
@@ -477,7 +540,7 @@ impl Subjects for ClusterSubjects {
                 .chain(left_behind)
                 .map(Key::Advertisement),
         );
-        keys.push(Key::Attachment);
+        keys.extend([Key::Attachment, Key::Leftovers]);
         Some(keys)
     }
 
@@ -498,6 +561,7 @@ impl Subjects for ClusterSubjects {
             Key::Fabric => self.fabric(&world).await,
             Key::Advertisement(name) => self.advertisement(&fabric::complete(world), name).await,
             Key::Attachment => self.attachment(&fabric::complete(world)).await,
+            Key::Leftovers => self.leftovers(&world).await,
         };
         self.doors
             .metrics

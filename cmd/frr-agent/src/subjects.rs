@@ -63,6 +63,9 @@ pub(crate) struct FrrSubjects {
 
 const SUCCESS: &str = "success";
 
+/// Marks our objects, so that the cluster-manager can remove them with their node.
+const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "noverlay");
+
 impl FrrSubjects {
     pub(crate) fn new(node: NodeName, namespace: String, caches: Caches, doors: Doors) -> Self {
         Self {
@@ -296,7 +299,11 @@ impl FrrSubjects {
         if self.reported.is_none() {
             self.doors
                 .writer
-                .apply::<FRRNodeState>(&key, None, json!({"spec": {}}))
+                .apply::<FRRNodeState>(
+                    &key,
+                    None,
+                    json!({"metadata": {"labels": {MANAGED_BY.0: MANAGED_BY.1}}, "spec": {}}),
+                )
                 .await?;
         }
         let status = json!({
@@ -413,6 +420,7 @@ impl FrrSubjects {
                     LABEL_NODE: self.node.as_str(),
                     LABEL_PEER: peer_label(&session.peer),
                     LABEL_VRF: session.vrf,
+                    MANAGED_BY.0: MANAGED_BY.1,
                 });
                 let body = json!({"metadata": {"labels": labels}, "spec": {}});
                 self.doors

@@ -187,8 +187,22 @@ fn a_managed_cluster_is_served_and_bad_nodes_cost_only_themselves() {
     for bad in ["bad-ip", "bad-subnet", "twin"] {
         api.kubectl(&["delete", "node", bad]);
     }
+    reports_of(&api, "n3");
+    reports_of(&api, "n1");
     api.kubectl(&["delete", "node", "n3"]);
     settled(&api, 2);
+    until("reports go with their node, and only those", 10, || {
+        let names: Vec<String> = ["noderoutes", "frrnodestates", "bgpsessionstates"]
+            .iter()
+            .flat_map(|kind| api.items(kind))
+            .map(|o| o["metadata"]["name"].as_str().unwrap().to_owned())
+            .collect();
+        if names == ["n1", "n1", "n1-s"] {
+            Ok(())
+        } else {
+            Err(format!("{names:?}"))
+        }
+    });
     api.node("n4", "172.30.0.4");
     settled(&api, 3);
     let n4 = api
@@ -213,6 +227,16 @@ fn writes(api: &ApiServer) -> Vec<String> {
     let mut list = api.writes("serviceaccount:noverlay-system:cluster-manager");
     list.retain(|w| !w.contains(" leases/"));
     list
+}
+
+/// What the agents of a node report.
+fn reports_of(api: &ApiServer, node: &str) {
+    let ours = "app.kubernetes.io/managed-by: noverlay";
+    api.apply(&format!(
+        "apiVersion: noverlay.io/v1alpha1\nkind: NodeRoutes\nmetadata: {{name: {node}}}\nspec: {{}}\n---\n\
+         apiVersion: frrk8s.metallb.io/v1beta1\nkind: FRRNodeState\nmetadata: {{name: {node}, labels: {{{ours}}}}}\nspec: {{}}\n---\n\
+         apiVersion: frrk8s.metallb.io/v1beta1\nkind: BGPSessionState\nmetadata: {{name: {node}-s, namespace: frr-k8s-system, labels: {{{ours}, frrk8s.metallb.io/node: {node}}}}}\nspec: {{}}\n"
+    ));
 }
 
 fn bad_nodes(api: &ApiServer, ra: &str) {
