@@ -19,4 +19,8 @@ if [ "${1:-}" = --alone ]; then
     cargo check --quiet --locked -p "$name"
   done
 fi
+if cargo deny --version >/dev/null 2>&1; then
+  step "licences and sources of dependencies"
+  cargo deny --config hack/deny.toml check licenses bans sources
+fi
 step "passed"
