@@ -3,7 +3,6 @@
 //! Not here: EVPN, which we keep as an opaque object, and the wording of descriptions.
     clippy::indexing_slicing,
     reason = "a path of JSON that is not there reads as null"
-)]
 
 use serde_json::Value;
 
