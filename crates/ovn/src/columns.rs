@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::nb::{Columns, RowKey, Table, Value};
-use ovsdb::{AccessError, Datum, Record, Uuid};
+use ovsdb::{AccessError, Datum, Mutation, Record, Uuid};
 
 /// The form of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,11 +107,10 @@ pub(crate) fn lift(
     for (name, form) in columns(table) {
         out.insert(name, lift_one(name, *form, record, sets)?);
     }
-    for (name, form) in optional_columns(table) {
-        // A schema without the column holds nothing in it.
-        if let Ok(value) = lift_one(name, *form, record, sets) {
-            out.insert(name, value);
-        }
+    // A schema without the column holds nothing in it.
+    let there = |(name, _): &&(&str, Form)| record.datum(name).is_some();
+    for (name, form) in optional_columns(table).iter().filter(there) {
+        out.insert(name, lift_one(name, *form, record, sets)?);
     }
     Ok(out)
 }
@@ -138,12 +137,23 @@ fn lift_one(
 }
 
 /// Lowers a value; `None` for a reference to a row that nobody knows.
-pub(crate) fn lower(value: &Value, uuid_of: impl Fn(&RowKey) -> Option<Uuid>) -> Option<Datum> {
+pub(crate) fn lower(value: &Value, uuid_of: impl FnOnce(&RowKey) -> Option<Uuid>) -> Option<Datum> {
     Some(match value {
-        Value::Text(text) => text.clone().into(),
+        Value::Text(text) => text.into(),
         Value::Number(number) => (*number).into(),
-        Value::Set(items) => items.clone().into(),
-        Value::Entries(map) => map.clone().into(),
+        Value::Set(items) => Datum::set(items),
+        Value::Entries(map) => Datum::map(map),
         Value::Ref(key) => uuid_of(key)?.into(),
     })
+}
+
+/// Mutations that put entries into a map. A key that is there would keep its value, so it is taken out first.
+pub(crate) fn entries<'a>(
+    column: &'static str,
+    pairs: impl Iterator<Item = (&'a String, &'a String)> + Clone,
+) -> [Mutation; 2] {
+    [
+        Mutation::delete(column, Datum::set(pairs.clone().map(|(key, _)| key))),
+        Mutation::insert(column, Datum::map(pairs)),
+    ]
 }

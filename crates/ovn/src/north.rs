@@ -3,22 +3,21 @@
 //! read in one of our columns is an error, not a missing row.
 //! Not here: writes (`lower`).
 
+mod foreign;
+mod imports;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
 
-use model::nb::{
-    self, Columns, ImportTarget, ImportedRoute, OWNER, ROUTE_IMPORT, RowKey, Rows, Table, Value,
-};
-use model::{NetworkName, Prefix, Problem};
-use ovsdb::{AccessError, Atom, MonitorTable, Record, Replica, Schema, Uuid};
+use model::NetworkName;
+use model::nb::{self, Columns, OWNER, ROUTE_IMPORT, RowKey, Table, Value};
+use ovsdb::{AccessError, Atom, Datum, MonitorTable, Record, Replica, Schema, Uuid};
 
+pub use self::foreign::foreign;
+pub use self::imports::{Imports, lift_imports};
 use crate::columns::{children, columns, lift as lift_columns, optional_columns};
 
 /// Name of the database.
 pub const DATABASE: &str = "OVN_Northbound";
-
-/// Columns of routes beside the topology's, so that rows edited by hand are seen.
-const ROUTE_EXTRAS: [&str; 2] = ["bfd", "route_table"];
 
 /// What to follow: the tables and columns that plans use, and the references from parents to children.
 #[must_use]
@@ -34,7 +33,7 @@ pub fn monitor() -> Vec<MonitorTable> {
                 .map(|(name, _)| *name)
                 .collect();
             if table == Table::StaticRoute {
-                optional.extend(ROUTE_EXTRAS);
+                optional.extend(imports::ROUTE_EXTRAS);
             }
             MonitorTable::new(table.name(), &names).optional(&optional)
         })
@@ -50,12 +49,29 @@ pub fn nat_has_match(schema: &Schema) -> bool {
 /// Rows of one network of ours.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct North {
-    /// Every row with our stamp but imported routes, by identity.
+    /// Every row with our stamp but imported routes, by identity. A child that several parents refer to is here under
+    /// the key of each.
     pub owned: BTreeMap<RowKey, Vec<(Uuid, Columns)>>,
-    /// The parent of each child row: its table and uuid.
-    pub parents: BTreeMap<Uuid, (Table, Uuid)>,
-    /// Root rows by name, whoever made them.
-    pub roots: BTreeMap<(Table, String), Uuid>,
+    /// The root rows that refer to an owned child: one, unless somebody's hand was in it.
+    pub(crate) holders: BTreeMap<Uuid, BTreeSet<Uuid>>,
+    /// Root rows by name, whoever made them; of several with one name the owner's first.
+    pub(crate) roots: BTreeMap<(Table, String), Uuid>,
+    /// Names of root rows, whoever made them.
+    pub(crate) names: BTreeMap<Uuid, String>,
+    /// What owned root rows refer to that share their key, by column, whoever made it.
+    pub(crate) children: BTreeMap<Uuid, Vec<(&'static str, Uuid)>>,
+    /// Address_Sets that a row of somebody else refers to.
+    pub(crate) lent: BTreeSet<Uuid>,
+}
+
+impl North {
+    fn put(&mut self, key: RowKey, uuid: Uuid, columns: Columns) {
+        let rows = self.owned.entry(key).or_default();
+        // A child of two parents with one name is one row.
+        if !rows.iter().any(|(row, _)| *row == uuid) {
+            rows.push((uuid, columns));
+        }
+    }
 }
 
 /// Lifts what bears the owner's stamp.
@@ -63,63 +79,121 @@ pub struct North {
 /// # Errors
 /// When a table is not followed or a column holds what it cannot.
 pub fn lift(replica: &Replica, owner: &NetworkName) -> Result<North, AccessError> {
+    let stamp = Stamp::new(owner);
     let mut north = North::default();
-    let mut names: BTreeMap<Uuid, String> = BTreeMap::new();
     for table in Table::ALL.into_iter().filter(|t| t.parent().is_none()) {
-        for (uuid, record) in replica.table(table.name())? {
-            let name: String = record.get("name")?;
-            for (_, column) in children(table) {
-                for child in record.get::<Vec<Uuid>>(column)? {
-                    north.parents.insert(child, (table, *uuid));
-                }
-            }
-            north.roots.entry((table, name.clone())).or_insert(*uuid);
-            names.insert(*uuid, name);
-        }
+        lift_roots(replica, &stamp, table, &mut north)?;
     }
     for table in Table::ALL {
-        for (uuid, record) in replica.table(table.name())? {
-            if stamp(record, OWNER)? != Some(owner.as_str())
-                || stamp(record, ROUTE_IMPORT.0)? == Some(ROUTE_IMPORT.1)
-            {
-                continue;
+        if let Some(parent) = table.parent() {
+            lift_children(replica, &stamp, (table, parent), &mut north)?;
+        }
+    }
+    let twins = north.owned.iter().filter(|(_, rows)| rows.len() > 1);
+    for (key, rows) in twins.filter(|(key, _)| key.table.parent().is_none()) {
+        let records = replica.table(key.table.name())?;
+        for (uuid, _) in rows {
+            let mut references = Vec::new();
+            for (_, column) in children(key.table) {
+                let Some(record) = records.get(uuid) else {
+                    continue;
+                };
+                references.extend(record.get::<Vec<Uuid>>(column)?.iter().map(|c| (column, *c)));
             }
-            let parent = match table.parent() {
-                None => String::new(),
-                Some(_) => match north.parents.get(uuid).and_then(|(_, p)| names.get(p)) {
-                    Some(name) => name.clone(),
-                    // A child without parent is about to be collected by the server.
-                    None => continue,
-                },
-            };
-            let lifted = lift_columns(table, record, &names)?;
-            let key = RowKey {
-                id: identity(table, &lifted),
-                table,
-                parent,
-            };
-            north.owned.entry(key).or_default().push((*uuid, lifted));
+            north.children.insert(*uuid, references);
+        }
+    }
+    for record in replica.table(Table::Nat.name())?.values() {
+        for column in ["exempted_ext_ips", "allowed_ext_ips"] {
+            if !stamp.is_on(record)? {
+                north.lent.extend(record.get::<Option<Uuid>>(column)?);
+            }
         }
     }
     Ok(north)
 }
 
-/// The value of an `external_ids` key.
-fn stamp<'a>(record: &'a Record, key: &str) -> Result<Option<&'a str>, AccessError> {
-    let Some(datum) = record.datum("external_ids") else {
-        return record.get::<&ovsdb::Datum>("external_ids").map(|_| None);
-    };
-    match datum.value_of(&Atom::from(key)) {
-        Some(Atom::String(text)) => Ok(Some(text)),
-        Some(
-            Atom::Integer(_)
-            | Atom::Real(_)
-            | Atom::Boolean(_)
-            | Atom::Uuid(_)
-            | Atom::NamedUuid(_),
-        )
-        | None => Ok(None),
+fn lift_roots(
+    replica: &Replica,
+    stamp: &Stamp,
+    table: Table,
+    north: &mut North,
+) -> Result<(), AccessError> {
+    for (uuid, record) in replica.table(table.name())? {
+        let name: String = record.get("name")?;
+        north.names.insert(*uuid, name.clone());
+        let at = (table, name.clone());
+        if !stamp.is_on(record)? {
+            north.roots.entry(at).or_insert(*uuid);
+            continue;
+        }
+        let key = RowKey::root(table, name);
+        if !north.owned.contains_key(&key) {
+            north.roots.insert(at, *uuid);
+        }
+        north.put(key, *uuid, lift_columns(table, record, &north.names)?);
     }
+    Ok(())
+}
+
+/// A child without parent is not here: the server is about to collect it.
+fn lift_children(
+    replica: &Replica,
+    stamp: &Stamp,
+    (table, (parent, column)): (Table, (Table, &str)),
+    north: &mut North,
+) -> Result<(), AccessError> {
+    let records = replica.table(table.name())?;
+    for (holder, record) in replica.table(parent.name())? {
+        let name: &str = record.get("name")?;
+        for child in record.get::<Vec<Uuid>>(column)? {
+            let Some(record) = records.get(&child) else {
+                continue;
+            };
+            // Imported routes may be thousands: nothing is built for them.
+            if !stamp.is_on(record)? || stamp.is_import(record)? {
+                continue;
+            }
+            let lifted = lift_columns(table, record, &north.names)?;
+            let key = RowKey::child(table, name, identity(table, &lifted));
+            north.put(key, child, lifted);
+            north.holders.entry(child).or_default().insert(*holder);
+        }
+    }
+    Ok(())
+}
+
+/// A network's stamp and that of imports, ready for comparison.
+struct Stamp {
+    key: Atom,
+    owner: Atom,
+    import_key: Atom,
+    import: Atom,
+}
+
+impl Stamp {
+    fn new(owner: &NetworkName) -> Self {
+        Self {
+            key: OWNER.into(),
+            owner: owner.as_str().into(),
+            import_key: ROUTE_IMPORT.0.into(),
+            import: ROUTE_IMPORT.1.into(),
+        }
+    }
+
+    /// Whether the row is the network's.
+    fn is_on(&self, record: &Record) -> Result<bool, AccessError> {
+        Ok(external_id(record, &self.key)? == Some(&self.owner))
+    }
+
+    /// Whether the row is an imported route, of whatever network.
+    fn is_import(&self, record: &Record) -> Result<bool, AccessError> {
+        Ok(external_id(record, &self.import_key)? == Some(&self.import))
+    }
+}
+
+fn external_id<'a>(record: &'a Record, key: &Atom) -> Result<Option<&'a Atom>, AccessError> {
+    Ok(record.get::<&Datum>("external_ids")?.value_of(key))
 }
 
 fn text<'a>(columns: &'a Columns, name: &str) -> &'a str {
@@ -157,112 +231,5 @@ fn identity(table: Table, row: &Columns) -> String {
     }
 }
 
-/// Rows that bear a name of ours and are not ours: they stand in the way and are not touched.
-#[must_use]
-pub fn foreign(replica: &Replica, wanted: &Rows) -> Vec<Problem> {
-    let named = [
-        Table::AddressSet,
-        Table::Router,
-        Table::Switch,
-        Table::RouterPort,
-        Table::SwitchPort,
-    ];
-    let mut out = Vec::new();
-    for table in named {
-        let names: BTreeSet<&str> = wanted
-            .keys()
-            .filter(|k| k.table == table)
-            .map(|k| k.id.as_str())
-            .collect();
-        let rows = replica.table(table.name()).into_iter().flatten();
-        for (uuid, record) in rows {
-            let Ok(name) = record.get::<&str>("name") else {
-                continue;
-            };
-            if names.contains(name) && matches!(stamp(record, OWNER), Ok(None)) {
-                let what = table.name();
-                let subject = format!("{what}/{name}");
-                let message = format!(
-                    "{what} {name} ({uuid}) has no external_ids:{OWNER}: somebody else made it; remove it, or let OVN-Kubernetes build the topology ([ovn] topology = adopt)"
-                );
-                out.push(Problem::new(subject, "ForeignRow", message));
-            }
-        }
-    }
-    out
-}
-
-/// The routes of one gateway router.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Imports {
-    /// Imported routes in the form that we write, with every row of each.
-    pub rows: BTreeMap<ImportedRoute, Vec<Uuid>>,
-    /// Stamped rows in another form: edited by hand, or unreadable. Surplus.
-    pub odd: Vec<Uuid>,
-    /// Prefixes of rows without the stamp of imports.
-    pub taken: BTreeSet<Prefix>,
-    /// The router; `None` while it does not exist.
-    pub router: Option<Uuid>,
-}
-
-/// Lifts the routes of a gateway router.
-///
-/// # Errors
-/// When a table is not followed or a column holds what it cannot.
-pub fn lift_imports(replica: &Replica, target: &ImportTarget) -> Result<Imports, AccessError> {
-    let mut imports = Imports::default();
-    let routes = replica.table(Table::StaticRoute.name())?;
-    for (uuid, router) in replica.table(Table::Router.name())? {
-        if router.get::<&str>("name")? != target.router.as_str() || imports.router.is_some() {
-            continue;
-        }
-        imports.router = Some(*uuid);
-        for child in router.get::<Vec<Uuid>>("static_routes")? {
-            let Some(record) = routes.get(&child) else {
-                continue;
-            };
-            let prefix = prefix(record.get("ip_prefix")?);
-            if stamp(record, ROUTE_IMPORT.0)? != Some(ROUTE_IMPORT.1) {
-                imports.taken.extend(prefix);
-                continue;
-            }
-            match prefix.zip(record.get::<&str>("nexthop")?.parse::<IpAddr>().ok()) {
-                Some((prefix, nexthop)) if is_canonical(record, target)? => {
-                    imports
-                        .rows
-                        .entry(ImportedRoute { prefix, nexthop })
-                        .or_default()
-                        .push(child);
-                }
-                _ => imports.odd.push(child),
-            }
-        }
-    }
-    Ok(imports)
-}
-
-/// `ip_prefix` may be an address alone.
-fn prefix(text: &str) -> Option<Prefix> {
-    text.parse()
-        .ok()
-        .or_else(|| text.parse::<IpAddr>().ok().map(Prefix::host))
-}
-
-fn is_canonical(record: &Record, target: &ImportTarget) -> Result<bool, AccessError> {
-    let empty = |column: &str| {
-        let datum = record.datum(column);
-        datum.is_none_or(|d| {
-            d.as_set()
-                .is_some_and(|s| s.is_empty() || s == [Atom::from("")])
-                || d.as_map().is_some_and(<[_]>::is_empty)
-        })
-    };
-    Ok(
-        record.get::<Option<&str>>("output_port")? == Some(target.output_port.as_str())
-            && stamp(record, OWNER)? == Some(target.network.as_str())
-            && ["policy", "options"]
-                .into_iter()
-                .chain(ROUTE_EXTRAS)
-                .all(empty),
-    )
-}
+#[cfg(test)]
+mod tests;

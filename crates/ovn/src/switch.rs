@@ -12,6 +12,7 @@ use ovsdb::{
     random_uuid,
 };
 
+use crate::columns::entries;
 use crate::lower::LowerError;
 
 /// Name of the database.
@@ -52,11 +53,13 @@ pub fn system_id(replica: &Replica) -> Result<Option<String>, AccessError> {
     Ok(None)
 }
 
-fn bridge<'a>(
+/// The row of a table whose names are unique.
+fn named<'a>(
     replica: &'a Replica,
+    table: &str,
     name: &str,
 ) -> Result<Option<(Uuid, &'a Record)>, AccessError> {
-    for (uuid, record) in replica.table("Bridge")? {
+    for (uuid, record) in replica.table(table)? {
         if record.get::<&str>("name")? == name {
             return Ok(Some((*uuid, record)));
         }
@@ -69,7 +72,7 @@ fn bridge<'a>(
 /// # Errors
 /// When a table is not followed or a column holds what it cannot.
 pub fn lift_bridge(replica: &Replica, name: &str) -> Result<Option<BridgeFact>, AccessError> {
-    let Some((_, record)) = bridge(replica, name)? else {
+    let Some((_, record)) = named(replica, "Bridge", name)? else {
         return Ok(None);
     };
     let (ports, interfaces) = (replica.table("Port")?, replica.table("Interface")?);
@@ -99,95 +102,152 @@ pub fn lift_bridge(replica: &Replica, name: &str) -> Result<Option<BridgeFact>, 
 
 /// The transaction that makes an internal port right; `None` where it stands as wanted.
 ///
+/// A port of that name on another bridge is moved: the name is the device's, and only one can be.
+///
 /// # Errors
-/// When a table is not followed, a column holds what it cannot, or the bridge does not exist.
+/// When a table is not followed, a column holds what it cannot, the bridge does not exist, or another port holds the
+/// interface.
 pub fn ensure_port(
     replica: &Replica,
     port: &InternalPort,
     comment: &str,
 ) -> Result<Option<Transaction>, LowerError> {
-    let standing = replica.table("Interface")?.iter().find(|(_, record)| {
-        record
-            .get::<&str>("name")
-            .is_ok_and(|name| name == port.name)
-    });
-    let begin = || Transaction::new(DATABASE).comment(comment);
-    let Some((uuid, record)) = standing else {
-        let Some((bridge, _)) = bridge(replica, &port.bridge)? else {
-            return Err(LowerError::NoParent {
-                key: model::nb::RowKey::child(
-                    model::nb::Table::SwitchPort,
-                    &port.bridge,
-                    &port.name,
-                ),
-            });
-        };
-        return Ok(Some(insert(begin(), bridge, port)));
+    let Some((bridge, record)) = named(replica, "Bridge", &port.bridge)? else {
+        return Err(LowerError::NoBridge {
+            bridge: port.bridge.clone(),
+            port: port.name.clone(),
+        });
     };
-    let ids = record.get::<BTreeMap<String, String>>("external_ids")?;
-    let ids_right = wanted_ids(port).iter().all(|(k, v)| ids.get(k) == Some(v));
-    let right = record.get::<&str>("type")? == "internal"
-        && record.get::<Option<String>>("mac")? == Some(port.mac.to_string())
-        && record.get::<Option<i64>>("mtu_request")? == Some(port.mtu.into());
-    if ids_right && right {
-        return Ok(None);
+    let mut transaction = Transaction::new(DATABASE).comment(comment).guard(
+        "Bridge",
+        vec![Condition::uuid(bridge)],
+        Row::new().with("name", port.bridge.as_str()),
+    );
+    let idle = transaction.operations().len();
+
+    let standing = named(replica, "Interface", &port.name)?;
+    let place = named(replica, "Port", &port.name)?;
+    let interface = if let Some((uuid, record)) = standing {
+        refuse_other_port(replica, uuid, port)?;
+        transaction = amend_interface(transaction, uuid, record, port)?;
+        uuid
+    } else {
+        let (uuid, ids) = (random_uuid(), Datum::map(interface_ids(port)));
+        let row = settings(port)
+            .with("name", port.name.as_str())
+            .with("external_ids", ids);
+        transaction = transaction.insert("Interface", uuid, row);
+        uuid
+    };
+    let uuid = if let Some((uuid, record)) = place {
+        if record.get::<Vec<Uuid>>("interfaces")? != [interface] {
+            let row = Row::new().with("interfaces", interface);
+            transaction = transaction.update("Port", vec![Condition::uuid(uuid)], row);
+        }
+        transaction = amend_ids(transaction, "Port", (uuid, record), port_ids(port))?;
+        uuid
+    } else {
+        let (uuid, ids) = (random_uuid(), Datum::map(port_ids(port)));
+        let row = Row::new()
+            .with("name", port.name.as_str())
+            .with("interfaces", interface)
+            .with("external_ids", ids);
+        transaction = transaction.insert("Port", uuid, row);
+        uuid
+    };
+    if !record.get::<Vec<Uuid>>("ports")?.contains(&uuid) {
+        transaction = leave_bridges(transaction, replica, uuid)?.mutate(
+            "Bridge",
+            vec![Condition::uuid(bridge)],
+            vec![Mutation::insert("ports", uuid)],
+        );
     }
-    let itself = || vec![Condition::uuid(*uuid)];
-    let mut transaction = begin();
-    if !right {
-        transaction = transaction.update("Interface", itself(), interface(port));
-    }
-    if !ids_right {
-        let keys: Vec<String> = wanted_ids(port).into_keys().collect();
-        let mutations = vec![
-            Mutation::delete("external_ids", Datum::set(keys)),
-            Mutation::insert("external_ids", wanted_ids(port)),
-        ];
-        transaction = transaction.mutate("Interface", itself(), mutations);
-    }
-    Ok(Some(transaction))
+    Ok((transaction.operations().len() > idle).then_some(transaction))
 }
 
-fn wanted_ids(port: &InternalPort) -> BTreeMap<String, String> {
+fn interface_ids(port: &InternalPort) -> BTreeMap<String, String> {
     [("iface-id", &port.iface_id), (OWNER, &port.owner)]
         .map(|(k, v)| (k.to_owned(), v.clone()))
         .into()
 }
 
-fn interface(port: &InternalPort) -> Row {
+fn port_ids(port: &InternalPort) -> BTreeMap<String, String> {
+    [(OWNER.to_owned(), port.owner.clone())].into()
+}
+
+/// `Interface` columns that are ours alone.
+fn settings(port: &InternalPort) -> Row {
     Row::new()
         .with("type", "internal")
         .with("mac", port.mac.to_string())
-        .with("mtu_request", i64::from(port.mtu))
+        .with("mtu_request", port.mtu)
 }
 
-fn insert(transaction: Transaction, bridge: Uuid, port: &InternalPort) -> Transaction {
-    let (port_uuid, interface_uuid) = (random_uuid(), random_uuid());
-    let owner: BTreeMap<String, String> = [(OWNER.to_owned(), port.owner.clone())].into();
-    transaction
-        .insert(
-            "Interface",
-            interface_uuid,
-            interface(port)
-                .with("name", port.name.clone())
-                .with("external_ids", wanted_ids(port)),
-        )
-        .insert(
-            "Port",
-            port_uuid,
-            Row::new()
-                .with("name", port.name.clone())
-                .with("interfaces", vec![interface_uuid])
-                .with("external_ids", owner),
-        )
-        .guard(
-            "Bridge",
-            vec![Condition::uuid(bridge)],
-            Row::new().with("name", port.bridge.clone()),
-        )
-        .mutate(
-            "Bridge",
-            vec![Condition::uuid(bridge)],
-            vec![Mutation::insert("ports", vec![port_uuid])],
-        )
+/// Errs where a port of another name, a bond, holds the interface.
+fn refuse_other_port(
+    replica: &Replica,
+    interface: Uuid,
+    port: &InternalPort,
+) -> Result<(), LowerError> {
+    for record in replica.table("Port")?.values() {
+        let name: &str = record.get("name")?;
+        if name != port.name && record.get::<Vec<Uuid>>("interfaces")?.contains(&interface) {
+            return Err(LowerError::InterfaceTaken {
+                interface: port.name.clone(),
+                port: name.to_owned(),
+            });
+        }
+    }
+    Ok(())
+}
+
+fn amend_interface(
+    mut transaction: Transaction,
+    uuid: Uuid,
+    record: &Record,
+    port: &InternalPort,
+) -> Result<Transaction, AccessError> {
+    // The address may be spelt in capitals by whoever wrote it.
+    let mac = record.get::<Option<&str>>("mac")?.map(str::parse);
+    let right = record.get::<&str>("type")? == "internal"
+        && mac == Some(Ok(port.mac))
+        && record.get::<Option<i64>>("mtu_request")? == Some(port.mtu.into());
+    if !right {
+        transaction = transaction.update("Interface", vec![Condition::uuid(uuid)], settings(port));
+    }
+    amend_ids(transaction, "Interface", (uuid, record), interface_ids(port))
+}
+
+/// Puts entries into `external_ids`; those of others stay.
+fn amend_ids(
+    transaction: Transaction,
+    table: &'static str,
+    (uuid, record): (Uuid, &Record),
+    wanted: BTreeMap<String, String>,
+) -> Result<Transaction, AccessError> {
+    let have = record.get::<BTreeMap<String, String>>("external_ids")?;
+    let missing = wanted.iter().filter(|(k, v)| have.get(*k) != Some(v));
+    if missing.clone().next().is_none() {
+        return Ok(transaction);
+    }
+    let mutations = entries("external_ids", missing).to_vec();
+    Ok(transaction.mutate(table, vec![Condition::uuid(uuid)], mutations))
+}
+
+/// Takes the port from whatever bridges hold it.
+fn leave_bridges(
+    mut transaction: Transaction,
+    replica: &Replica,
+    port: Uuid,
+) -> Result<Transaction, AccessError> {
+    for (bridge, record) in replica.table("Bridge")? {
+        if record.get::<Vec<Uuid>>("ports")?.contains(&port) {
+            transaction = transaction.mutate(
+                "Bridge",
+                vec![Condition::uuid(*bridge)],
+                vec![Mutation::delete("ports", port)],
+            );
+        }
+    }
+    Ok(transaction)
 }
