@@ -87,7 +87,10 @@ impl ApiSubjects {
             .filter(|n| n.name != self.known.node)
             .filter_map(|n| Some((n.name.clone(), n.subnets.known()?.get(network)?.clone())))
             .collect();
-        let imported = self.known.imported();
+        let Some(imported) = self.known.imported() else {
+            // The first import pokes. Until then what was reported before stands: nothing is known to be missing.
+            return Ok(Verdict::Settled);
+        };
         let reach = |routes: &std::collections::BTreeSet<model::Prefix>| Reach {
             routes: routes.clone(),
             discards: std::collections::BTreeSet::new(),

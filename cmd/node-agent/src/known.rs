@@ -25,7 +25,7 @@ pub(crate) struct NodeEntry {
 }
 
 /// What an import pass found, for the report.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Imported {
     pub(crate) kernel: BTreeSet<Prefix>,
     pub(crate) rows: BTreeSet<Prefix>,
@@ -73,7 +73,7 @@ pub(crate) struct Known {
     pub(crate) metrics: Metrics,
     nodes: OnceLock<Cache<NodeEntry>>,
     last: Mutex<Option<NetworkView>>,
-    imported: Mutex<Imported>,
+    imported: Mutex<Option<Imported>>,
 }
 
 impl Known {
@@ -93,7 +93,7 @@ impl Known {
             metrics,
             nodes: OnceLock::new(),
             last: Mutex::new(None),
-            imported: Mutex::new(Imported::default()),
+            imported: Mutex::new(None),
         }
     }
 
@@ -120,7 +120,8 @@ impl Known {
         )
     }
 
-    pub(crate) fn imported(&self) -> Imported {
+    /// What the last import found; `None` before the first one.
+    pub(crate) fn imported(&self) -> Option<Imported> {
         self.imported
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -130,8 +131,8 @@ impl Known {
     /// Remembers what an import found; true where it is something new.
     pub(crate) fn set_imported(&self, imported: Imported) -> bool {
         let mut last = self.imported.lock().unwrap_or_else(PoisonError::into_inner);
-        let new = *last != imported;
-        *last = imported;
+        let new = last.as_ref() != Some(&imported);
+        *last = Some(imported);
         new
     }
 

@@ -96,7 +96,7 @@ pub async fn serve(
     let kube = connect(settings.kubeconfig.as_deref()).await?;
     let (stop, stopped) = watch::channel(false);
     let readiness = Readiness::default();
-    for condition in ["caches", "ovn", "topology", "import"] {
+    for condition in ["caches", "ovn", "topology", "port", "import"] {
         readiness.set(condition, false);
     }
     let registry = prometheus::Registry::new();

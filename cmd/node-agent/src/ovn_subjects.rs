@@ -1,20 +1,22 @@
-//! The node's rows in OVN, its management port, and the imported routes.
+//! The node's rows in OVN and the imported routes; its management port is in `port`.
 //! In: views, the kernel's routes, replicas. Out: guarded transactions where something differs.
 //! Invariant: no transaction where nothing differs; nothing is withdrawn because something could not be read.
 //! Not here: which rows (`plan_node`), how they are written (`ovn`).
+
+mod port;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use model::diff::Diff;
-use model::nb::{self, ImportedRoute};
+use model::nb::{self, ImportedRoute, Rows};
 use model::route::{MAIN_TABLE, PROTOCOL_BGP};
 use model::{Prefix, hash};
 use netlink::{dump, write};
 use ovsdb::{Client, Transaction, Uuid};
-use plan_node::NetworkView;
 use plan_node::imports::{self, ImportWorld};
+use plan_node::{ImportPlan, NetworkView};
 use reconcile::{Subjects, Verdict};
 use rib::Rib;
 use telemetry::{Chain, Readiness};
@@ -27,8 +29,10 @@ use crate::known::{Imported, Known};
 /// What can be looked at; topology first, because imports hang on its router.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Key {
-    /// Routers, switches, ports, SNAT, and the management port down to the kernel.
+    /// Routers, switches, ports, SNAT.
     Topology,
+    /// The management port, down to the kernel's addresses, rules and routes.
+    Port,
     /// Routes that BGP brought.
     Import,
 }
@@ -59,6 +63,8 @@ pub(crate) struct OvnSubjects {
     bridge: PokerOf<BridgeKey>,
     readiness: Readiness,
     rib: Rib,
+    /// The topology's rows as they last stood, whether written or found.
+    stood: Option<Rows>,
     told: String,
 }
 
@@ -75,6 +81,7 @@ impl OvnSubjects {
             bridge,
             readiness,
             rib: Rib::default(),
+            stood: None,
             told: String::new(),
         }
     }
@@ -148,42 +155,26 @@ impl OvnSubjects {
         if !diff.is_empty() {
             let comment = format!("noverlay node-agent topology {network}");
             let transaction = ovn::lower::topology(&diff, &north, &comment)?;
-            tracing::info!(
-                create = diff.create.len(),
-                update = diff.update.len(),
-                delete = diff.delete.len(),
-                "writing the topology"
-            );
+            let (create, update, delete) =
+                (diff.create.len(), diff.update.len(), diff.delete.len());
+            if self.stood.as_ref() == Some(&rows) {
+                tracing::warn!(
+                    create,
+                    update,
+                    delete,
+                    "somebody else changed the topology's rows, repairing them"
+                );
+            } else {
+                tracing::info!(create, update, delete, "writing the topology");
+            }
             self.transact("north", &self.known.north, &transaction)
                 .await?;
         }
-        self.management_port(&view).await?;
+        self.stood = Some(rows);
         self.told.clear();
         self.readiness.set("topology", true);
         self.bridge.poke(BridgeKey::Flows);
         Ok(Verdict::Settled)
-    }
-
-    async fn management_port(&self, view: &NetworkView) -> Result<(), PassError> {
-        let Some(port) = plan_node::host::port(view) else {
-            return Ok(());
-        };
-        let comment = format!("noverlay node-agent port {}", port.name);
-        let made = self
-            .known
-            .switch
-            .with_replica(|replica| ovn::switch::ensure_port(replica, &port, &comment));
-        if let Some(transaction) = made.transpose()?.flatten() {
-            tracing::info!(port = port.name, "writing the management port");
-            self.transact("switch", &self.known.switch, &transaction)
-                .await?;
-        }
-        if let Some(wanted) = plan_node::host::plan(view) {
-            for change in write::apply(&wanted).await? {
-                tracing::info!(change, "changed the kernel");
-            }
-        }
-        Ok(())
     }
 
     /// Sends, checks every count, and waits until the replica shows it, so that the next pass does not repeat it.
@@ -257,6 +248,7 @@ impl OvnSubjects {
         };
         let world = ImportWorld::of(&view, Some(gateway_link), lifted.taken.clone(), default);
         let plan = imports::plan(self.rib.view(MAIN_TABLE), &world);
+        let digest = digest(&plan);
 
         let add: Vec<ImportedRoute> = plan
             .desired
@@ -279,19 +271,30 @@ impl OvnSubjects {
                 .metrics
                 .import_seconds
                 .observe(begun.elapsed().as_secs_f64());
-            tracing::info!(
-                add = add.len(),
-                remove = remove.len(),
-                routes = plan.desired.len(),
-                "imported routes"
-            );
+            let (add, remove, routes) = (add.len(), remove.len(), plan.desired.len());
+            if self.known.imported().is_some_and(|i| i.digest == digest) {
+                tracing::warn!(
+                    add,
+                    remove,
+                    routes,
+                    "somebody else changed imported routes, repaired them"
+                );
+            } else {
+                tracing::info!(add, remove, routes, "imported routes");
+            }
         }
-        self.remember(&plan, &lifted.taken, &view);
+        self.remember(&plan, digest, &lifted.taken, &view);
         self.readiness.set("import", true);
         Ok(Verdict::Settled)
     }
 
-    fn remember(&self, plan: &plan_node::ImportPlan, taken: &BTreeSet<Prefix>, view: &NetworkView) {
+    fn remember(
+        &self,
+        plan: &ImportPlan,
+        digest: String,
+        taken: &BTreeSet<Prefix>,
+        view: &NetworkView,
+    ) {
         let m = &self.known.metrics;
         m.routes_programmed
             .set(i64::try_from(plan.desired.len()).unwrap_or(i64::MAX));
@@ -304,11 +307,6 @@ impl OvnSubjects {
         let own = imports::topology_prefixes(&plan_node::plan(view), &view.gateway_router());
         let mut rows: BTreeSet<Prefix> = plan.desired.iter().map(|r| r.prefix).collect();
         rows.extend(taken.difference(&own).copied());
-        let identity: String = plan
-            .desired
-            .iter()
-            .map(|r| format!("{} {};", r.prefix, r.nexthop))
-            .collect();
         let new = self.known.set_imported(Imported {
             kernel: self
                 .rib
@@ -318,7 +316,7 @@ impl OvnSubjects {
                 .collect(),
             rows,
             count: plan.desired.len(),
-            digest: hash::short(&identity),
+            digest,
             skipped: plan
                 .skipped
                 .iter()
@@ -331,17 +329,27 @@ impl OvnSubjects {
     }
 }
 
+/// Tells one set of imported routes from another.
+fn digest(plan: &ImportPlan) -> String {
+    let routes = plan.desired.iter();
+    let identity: String = routes
+        .map(|r| format!("{} {};", r.prefix, r.nexthop))
+        .collect();
+    hash::short(&identity)
+}
+
 impl Subjects for OvnSubjects {
     type Key = Key;
 
     async fn universe(&mut self) -> Option<Vec<Key>> {
-        Some(vec![Key::Topology, Key::Import])
+        Some(vec![Key::Topology, Key::Port, Key::Import])
     }
 
     /// Never cancelled by the loop; a transaction is applied whole or not at all.
     async fn pass(&mut self, key: &Key) -> Verdict {
         let outcome = match key {
             Key::Topology => self.topology().await,
+            Key::Port => self.port().await,
             Key::Import => self.import().await,
         };
         outcome.unwrap_or_else(|error| {

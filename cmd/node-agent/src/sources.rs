@@ -64,6 +64,7 @@ pub(crate) fn start(
         move |_| {
             to.bridge.poke(BridgeKey::Flows);
             to.ovn.poke(OvnKey::Topology);
+            to.ovn.poke(OvnKey::Port);
             to.api.poke(ApiKey::Annotations);
         },
     ));
@@ -71,6 +72,7 @@ pub(crate) fn start(
     let changed = move |key: Option<&ObjectKey>| {
         ready.set("caches", true);
         to.ovn.poke(OvnKey::Topology);
+        to.ovn.poke(OvnKey::Port);
         to.api.poke(ApiKey::Report);
         if key.is_none_or(|key| key.name == own) {
             to.ovn.poke(OvnKey::Import);
@@ -126,9 +128,12 @@ async fn kernel(known: Arc<Known>, pokers: Pokers) {
             }
             if change.routes || change.links || change.lost {
                 pokers.ovn.poke(OvnKey::Import);
+                // The host's own routes to pods are routes too.
+                pokers.ovn.poke(OvnKey::Port);
             }
             if change.links || change.addresses || change.rules || change.lost {
                 pokers.ovn.poke(OvnKey::Topology);
+                pokers.ovn.poke(OvnKey::Port);
                 pokers.bridge.poke(BridgeKey::Flows);
                 pokers.api.poke(ApiKey::Annotations);
             }
