@@ -77,6 +77,7 @@ pub fn topology(
     sheet.detach();
     sheet.adopt();
     let doomed: Vec<(Table, Uuid)> = sheet.doomed().collect();
+    let released = release(&sheet, diff);
 
     let mut transaction = Transaction::new(DATABASE);
     if !(writes.is_empty() && doomed.is_empty() && sheet.is_idle()) {
@@ -91,7 +92,7 @@ pub fn topology(
             transaction = transaction.push(absent(key));
         }
     }
-    for write in writes {
+    for write in released.into_iter().chain(writes) {
         transaction = transaction.push(write);
     }
     for (table, uuid, mutations) in sheet.edits() {
@@ -113,6 +114,27 @@ fn absent(key: &RowKey) -> Operation {
         rows: Vec::new(),
         timeout: 0,
     }
+}
+
+/// Empties references to Address_Sets that go, in rows that go too: the server counts references before it collects rows.
+fn release(sheet: &Sheet<'_>, diff: &Diff<RowKey, Columns, Uuid>) -> Vec<Operation> {
+    let mut operations = Vec::new();
+    for (uuid, key) in &diff.delete {
+        let mut row = Row::new();
+        for (column, value) in sheet.standing(*uuid, key).into_iter().flatten() {
+            if matches!(value, Value::Ref(set) if sheet.is_doomed(set)) {
+                row.set(*column, Datum::empty_set());
+            }
+        }
+        if row.columns().next().is_some() {
+            operations.push(Operation::Update {
+                table: key.table.name().into(),
+                conditions: vec![Condition::uuid(*uuid)],
+                row,
+            });
+        }
+    }
+    operations
 }
 
 fn create(sheet: &mut Sheet<'_>, key: &RowKey, wanted: &Columns) -> Result<Operation, LowerError> {
@@ -143,9 +165,7 @@ fn update(
             continue;
         }
         if let Value::Entries(wanted) = value {
-            let holds = |k: &String, v: &String| {
-                matches!(have, Some(Value::Entries(have)) if have.get(k) == Some(v))
-            };
+            let holds = |k: &String, v: &String| matches!(have, Some(Value::Entries(have)) if have.get(k) == Some(v));
             mutations.extend(entries(column, wanted.iter().filter(|(k, v)| !holds(k, v))));
         } else {
             row.set(*column, datum(sheet, key, column, value)?);

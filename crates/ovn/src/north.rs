@@ -98,7 +98,12 @@ pub fn lift(replica: &Replica, owner: &NetworkName) -> Result<North, AccessError
                 let Some(record) = records.get(uuid) else {
                     continue;
                 };
-                references.extend(record.get::<Vec<Uuid>>(column)?.iter().map(|c| (column, *c)));
+                references.extend(
+                    record
+                        .get::<Vec<Uuid>>(column)?
+                        .iter()
+                        .map(|c| (column, *c)),
+                );
             }
             north.children.insert(*uuid, references);
         }

@@ -118,43 +118,15 @@ pub fn ensure_port(
             port: port.name.clone(),
         });
     };
-    let mut transaction = Transaction::new(DATABASE).comment(comment).guard(
+    let transaction = Transaction::new(DATABASE).comment(comment).guard(
         "Bridge",
         vec![Condition::uuid(bridge)],
         Row::new().with("name", port.bridge.as_str()),
     );
     let idle = transaction.operations().len();
 
-    let standing = named(replica, "Interface", &port.name)?;
-    let place = named(replica, "Port", &port.name)?;
-    let interface = if let Some((uuid, record)) = standing {
-        refuse_other_port(replica, uuid, port)?;
-        transaction = amend_interface(transaction, uuid, record, port)?;
-        uuid
-    } else {
-        let (uuid, ids) = (random_uuid(), Datum::map(interface_ids(port)));
-        let row = settings(port)
-            .with("name", port.name.as_str())
-            .with("external_ids", ids);
-        transaction = transaction.insert("Interface", uuid, row);
-        uuid
-    };
-    let uuid = if let Some((uuid, record)) = place {
-        if record.get::<Vec<Uuid>>("interfaces")? != [interface] {
-            let row = Row::new().with("interfaces", interface);
-            transaction = transaction.update("Port", vec![Condition::uuid(uuid)], row);
-        }
-        transaction = amend_ids(transaction, "Port", (uuid, record), port_ids(port))?;
-        uuid
-    } else {
-        let (uuid, ids) = (random_uuid(), Datum::map(port_ids(port)));
-        let row = Row::new()
-            .with("name", port.name.as_str())
-            .with("interfaces", interface)
-            .with("external_ids", ids);
-        transaction = transaction.insert("Port", uuid, row);
-        uuid
-    };
+    let (transaction, interface) = place_interface(transaction, replica, port)?;
+    let (mut transaction, uuid) = place_port(transaction, replica, port, interface)?;
     if !record.get::<Vec<Uuid>>("ports")?.contains(&uuid) {
         transaction = leave_bridges(transaction, replica, uuid)?.mutate(
             "Bridge",
@@ -163,6 +135,46 @@ pub fn ensure_port(
         );
     }
     Ok((transaction.operations().len() > idle).then_some(transaction))
+}
+
+/// The transaction with what the interface needs, and its uuid.
+fn place_interface(
+    transaction: Transaction,
+    replica: &Replica,
+    port: &InternalPort,
+) -> Result<(Transaction, Uuid), LowerError> {
+    if let Some((uuid, record)) = named(replica, "Interface", &port.name)? {
+        refuse_other_port(replica, uuid, port)?;
+        return Ok((amend_interface(transaction, uuid, record, port)?, uuid));
+    }
+    let (uuid, ids) = (random_uuid(), Datum::map(interface_ids(port)));
+    let row = settings(port)
+        .with("name", port.name.as_str())
+        .with("external_ids", ids);
+    Ok((transaction.insert("Interface", uuid, row), uuid))
+}
+
+/// The transaction with what the port needs, and its uuid.
+fn place_port(
+    mut transaction: Transaction,
+    replica: &Replica,
+    port: &InternalPort,
+    interface: Uuid,
+) -> Result<(Transaction, Uuid), LowerError> {
+    if let Some((uuid, record)) = named(replica, "Port", &port.name)? {
+        if record.get::<Vec<Uuid>>("interfaces")? != [interface] {
+            let row = Row::new().with("interfaces", interface);
+            transaction = transaction.update("Port", vec![Condition::uuid(uuid)], row);
+        }
+        let transaction = amend_ids(transaction, "Port", (uuid, record), port_ids(port))?;
+        return Ok((transaction, uuid));
+    }
+    let (uuid, ids) = (random_uuid(), Datum::map(port_ids(port)));
+    let row = Row::new()
+        .with("name", port.name.as_str())
+        .with("interfaces", interface)
+        .with("external_ids", ids);
+    Ok((transaction.insert("Port", uuid, row), uuid))
 }
 
 fn interface_ids(port: &InternalPort) -> BTreeMap<String, String> {
@@ -215,7 +227,12 @@ fn amend_interface(
     if !right {
         transaction = transaction.update("Interface", vec![Condition::uuid(uuid)], settings(port));
     }
-    amend_ids(transaction, "Interface", (uuid, record), interface_ids(port))
+    amend_ids(
+        transaction,
+        "Interface",
+        (uuid, record),
+        interface_ids(port),
+    )
 }
 
 /// Puts entries into `external_ids`; those of others stay.

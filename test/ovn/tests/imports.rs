@@ -1,0 +1,339 @@
+//! Imported routes of a gateway router: what changes, and above all what does not.
+//!
+//! In: routes on a real ovsdb-server, edits by a second client, which also looks on. Out: rows.
+//! Invariant: a prefix that is wanted before and after is never without a row; rows that may stay do.
+//! Not here: which routes are imported.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test"
+)]
+
+use std::collections::BTreeSet;
+
+use model::nb::{ImportTarget, ImportedRoute, OWNER, ROUTE_IMPORT, RowKey, Rows, Table};
+use ovn::{lower, north};
+use ovn_tests::{Bench, mk_routes, mk_view};
+use ovsdb::{
+    Changes, Client, Condition, Datum, Mutation, OperationError, Row, TransactError, Transaction,
+    Uuid, random_uuid,
+};
+
+const ROUTE: &str = "Logical_Router_Static_Route";
+const HOP: &str = "172.30.0.2";
+const OTHER_HOP: &str = "172.30.0.3";
+
+type Routes = BTreeSet<ImportedRoute>;
+
+fn mk_set(routes: impl IntoIterator<Item = ImportedRoute>) -> Routes {
+    routes.into_iter().collect()
+}
+
+/// A bench with a topology, and the gateway router of it.
+async fn mk_bench() -> Option<(Bench, ImportTarget, Rows)> {
+    let bench = Bench::start().await?;
+    let view = mk_view();
+    let rows = plan_node::plan(&view);
+    bench.pass(&rows).await;
+    let target = plan_node::imports::target(&view.network, &view.node);
+    Some((bench, target, rows))
+}
+
+fn uuids(bench: &Bench, target: &ImportTarget) -> BTreeSet<Uuid> {
+    let rows = bench.imports(target).rows;
+    rows.into_values().flatten().collect()
+}
+
+fn generation(client: &Client) -> u64 {
+    client.with_replica(ovsdb::Replica::generation).unwrap()
+}
+
+/// Route rows that changed in the onlooker's replica.
+fn changed(bench: &Bench, since: u64) -> BTreeSet<Uuid> {
+    match bench.hand.with_replica(|r| r.changes_since(since)).unwrap() {
+        Changes::Rows(mut rows) => rows.remove(ROUTE).unwrap_or_default(),
+        Changes::Everything => panic!("everything changed"),
+    }
+}
+
+#[tokio::test]
+async fn routes_come_and_go_and_the_others_are_not_touched() {
+    let Some((bench, target, rows)) = mk_bench().await else {
+        return;
+    };
+    let first = mk_set(mk_routes(0, 10, HOP));
+    assert_eq!(bench.import(&target, &first).await, 1);
+    assert_eq!(bench.import(&target, &first).await, 0);
+    let (before, since) = (uuids(&bench, &target), generation(&bench.hand));
+    let second = mk_set(
+        mk_routes(5, 10, HOP)
+            .into_iter()
+            .chain(mk_routes(7, 1, OTHER_HOP)),
+    );
+    assert_eq!(bench.import(&target, &second).await, 1);
+    let kept: BTreeSet<Uuid> = &before & &uuids(&bench, &target);
+    assert_eq!(kept.len(), 5);
+    assert!(changed(&bench, since).is_disjoint(&kept));
+    // The topology does not take them for its own.
+    assert_eq!(bench.pass(&rows).await, 0);
+    bench.import(&target, &Routes::new()).await;
+    assert_eq!(bench.pass(&rows).await, 0);
+}
+
+#[tokio::test]
+async fn a_next_hop_is_replaced_in_one_step() {
+    let Some((bench, target, _)) = mk_bench().await else {
+        return;
+    };
+    bench.import(&target, &mk_set(mk_routes(0, 200, HOP))).await;
+    let before = generation(&bench.hand);
+    assert_eq!(
+        bench
+            .import(&target, &mk_set(mk_routes(0, 200, OTHER_HOP)))
+            .await,
+        1
+    );
+    // The onlooker was told once, so there was no state in between.
+    assert_eq!(generation(&bench.hand), before + 1);
+}
+
+#[tokio::test]
+async fn many_routes_come_in_batches_and_no_prefix_is_ever_without_one() {
+    let Some((bench, target, _)) = mk_bench().await else {
+        return;
+    };
+    let staying = mk_set(mk_routes(5000, 100, HOP));
+    bench.import(&target, &staying).await;
+    let kept = uuids(&bench, &target);
+    let all = |hop| -> Routes {
+        staying
+            .iter()
+            .cloned()
+            .chain(mk_routes(0, 1200, hop))
+            .collect()
+    };
+    let since = generation(&bench.hand);
+    assert_eq!(bench.import(&target, &all(HOP)).await, 3);
+
+    let wanted: BTreeSet<String> = all(HOP).iter().map(|r| r.prefix.to_string()).collect();
+    let onlooker = bench.hand.clone();
+    let looking = tokio::spawn(async move {
+        let mut status = onlooker.watch();
+        let mut looks = 0;
+        loop {
+            let (there, done) = onlooker.with_replica(seen).unwrap();
+            assert!(wanted.is_subset(&there), "a prefix was without a row");
+            looks += 1;
+            if done {
+                return looks;
+            }
+            status.changed().await.unwrap();
+        }
+    });
+    let transactions = bench.lower_imports(&target, &all(OTHER_HOP));
+    assert_eq!(transactions.len(), 5);
+    assert!(
+        transactions
+            .iter()
+            .all(|t| t.operations().len() <= lower::BATCH + 3)
+    );
+    for transaction in &transactions {
+        bench.client.transact(transaction).await.unwrap();
+        tokio::task::yield_now().await;
+    }
+    bench.settle().await;
+    assert_eq!(bench.import(&target, &all(OTHER_HOP)).await, 0);
+    assert!(looking.await.unwrap() > 1);
+    assert!(changed(&bench, since).is_disjoint(&kept));
+    assert!(kept.is_subset(&uuids(&bench, &target)));
+}
+
+/// Prefixes by way of either hop, and whether the old hop is gone.
+fn seen(replica: &ovsdb::Replica) -> (BTreeSet<String>, bool) {
+    let rows = replica.table(ROUTE).unwrap().values();
+    let mut hops = (0, 0);
+    let there = rows
+        .map(|record| {
+            match record.get::<&str>("nexthop").unwrap() {
+                HOP => hops.0 += 1,
+                OTHER_HOP => hops.1 += 1,
+                _ => {}
+            }
+            record.get::<String>("ip_prefix").unwrap()
+        })
+        .collect();
+    (there, hops == (100, 1200))
+}
+
+#[tokio::test]
+async fn a_row_edited_by_hand_is_replaced() {
+    let Some((bench, target, rows)) = mk_bench().await else {
+        return;
+    };
+    let desired = mk_set(mk_routes(0, 3, HOP));
+    bench.import(&target, &desired).await;
+    let edits = [
+        Row::new().with("output_port", "rtoj-GR_n1"),
+        Row::new().with("output_port", Datum::empty_set()),
+        Row::new().with("policy", "src-ip"),
+        Row::new().with("policy", "dst-ip"),
+        Row::new().with("options", Datum::map([("ecmp_symmetric_reply", "true")])),
+        Row::new().with("route_table", "7"),
+        Row::new().with("nexthop", "discard"),
+        Row::new().with("nexthop", "172.30.0.9"),
+        Row::new().with("ip_prefix", "192.168.0.1"),
+        Row::new().with("ip_prefix", "nonsense"),
+        Row::new().with("ip_prefix", "10.77.0.0/16"),
+        Row::new().with("external_ids", Datum::map([ROUTE_IMPORT])),
+        Row::new().with("external_ids", Datum::map([ROUTE_IMPORT, (OWNER, "blue")])),
+    ];
+    for edit in edits {
+        let uuid = bench
+            .imports(&target)
+            .rows
+            .into_values()
+            .flatten()
+            .next()
+            .unwrap();
+        bench
+            .by_hand(Bench::set(Table::StaticRoute, uuid, edit.clone()))
+            .await;
+        assert_eq!(bench.import(&target, &desired).await, 1, "{edit:?}");
+        assert!(!uuids(&bench, &target).contains(&uuid));
+    }
+    assert_eq!(bench.pass(&rows).await, 0);
+}
+
+#[tokio::test]
+async fn a_row_without_the_stamp_of_imports_goes_by_way_of_the_topology() {
+    let Some((bench, target, rows)) = mk_bench().await else {
+        return;
+    };
+    let desired = mk_set(mk_routes(0, 3, HOP));
+    bench.import(&target, &desired).await;
+    let (route, held) = bench.imports(&target).rows.into_iter().next().unwrap();
+    let edit = Row::new().with("external_ids", Datum::map([(OWNER, "default")]));
+    bench
+        .by_hand(Bench::set(Table::StaticRoute, held[0], edit))
+        .await;
+    assert!(bench.imports(&target).taken.contains(&route.prefix));
+    assert_eq!(bench.pass(&rows).await, 1);
+    assert!(!bench.imports(&target).taken.contains(&route.prefix));
+    assert_eq!(bench.import(&target, &desired).await, 1);
+}
+
+#[tokio::test]
+async fn duplicates_collapse() {
+    let Some((bench, target, _)) = mk_bench().await else {
+        return;
+    };
+    let desired = mk_set(mk_routes(0, 3, HOP));
+    bench.import(&target, &desired).await;
+    let router = bench.imports(&target).router.unwrap();
+    let add: Vec<ImportedRoute> = desired.iter().cloned().collect();
+    for transaction in lower::imports(&target, router, &add, &[], "noverlay test") {
+        bench.client.transact(&transaction).await.unwrap();
+    }
+    bench.settle().await;
+    assert_eq!(uuids(&bench, &target).len(), 6);
+    assert_eq!(bench.import(&target, &desired).await, 1);
+}
+
+#[tokio::test]
+async fn routes_of_others_are_taken_and_stay() {
+    let Some((bench, target, rows)) = mk_bench().await else {
+        return;
+    };
+    let own = plan_node::imports::topology_prefixes(&rows, &target.router);
+    assert_eq!(bench.imports(&target).taken, own);
+    bench
+        .nbctl(&["lr-route-add", "GR_n1", "198.51.100.0/24", "172.30.0.7"])
+        .await;
+    bench
+        .nbctl(&["lr-route-add", "GR_n1", "203.0.113.9", "172.30.0.7"])
+        .await;
+    bench
+        .nbctl(&[
+            "lr-route-add",
+            "ovn_cluster_router",
+            "192.0.2.0/24",
+            "172.30.0.7",
+        ])
+        .await;
+    let foreign = bench.imports(&target).taken;
+    let more: BTreeSet<String> = (&foreign - &own).iter().map(ToString::to_string).collect();
+    assert_eq!(
+        more,
+        ["198.51.100.0/24", "203.0.113.9/32"]
+            .map(String::from)
+            .into()
+    );
+    let before = bench.others();
+    bench.import(&target, &mk_set(mk_routes(0, 5, HOP))).await;
+    bench.import(&target, &Routes::new()).await;
+    assert_eq!(bench.others(), before);
+}
+
+#[tokio::test]
+async fn of_two_routers_ours_is_meant() {
+    let Some((bench, target, _)) = mk_bench().await else {
+        return;
+    };
+    let ours = bench.uuid(&RowKey::root(Table::Router, "GR_n1"));
+    for first in [0x00, 0xff] {
+        let row = Row::new().with("name", "GR_n1");
+        let twin = Uuid::version4([first; 16]);
+        let insert = Transaction::new(north::DATABASE).insert("Logical_Router", twin, row);
+        bench.by_hand(insert).await;
+        assert_eq!(bench.imports(&target).router, Some(ours));
+    }
+    bench
+        .nbctl(&["destroy", "Logical_Router", &ours.to_string()])
+        .await;
+    assert!(bench.imports(&target).router.is_some());
+}
+
+#[tokio::test]
+async fn a_router_that_is_gone_fails_the_batch() {
+    let Some((bench, target, _)) = mk_bench().await else {
+        return;
+    };
+    let transactions = bench.lower_imports(&target, &mk_set(mk_routes(0, 3, HOP)));
+    bench.nbctl(&["lr-del", "GR_n1"]).await;
+    let late = bench.client.transact(&transactions[0]).await;
+    let moved_on = matches!(
+        late,
+        Err(TransactError::Operation {
+            error: OperationError::TimedOut,
+            ..
+        })
+    );
+    assert!(moved_on, "{late:?}");
+    assert_eq!(bench.imports(&target).router, None);
+}
+
+#[tokio::test]
+async fn imports_follow_to_the_router_that_stays() {
+    let Some((bench, target, rows)) = mk_bench().await else {
+        return;
+    };
+    let desired = mk_set(mk_routes(0, 3, HOP));
+    bench.import(&target, &desired).await;
+    let held = uuids(&bench, &target);
+    let (ours, twin) = (bench.imports(&target).router.unwrap(), random_uuid());
+    let row = Row::new()
+        .with("name", "GR_n1")
+        .with("external_ids", Datum::map([(OWNER, "default")]))
+        .with("static_routes", held.clone());
+    let edit = Transaction::new(north::DATABASE)
+        .insert("Logical_Router", twin, row)
+        .mutate(
+            "Logical_Router",
+            vec![Condition::uuid(ours)],
+            vec![Mutation::delete("static_routes", held.clone())],
+        );
+    bench.by_hand(edit).await;
+    assert_eq!(bench.pass(&rows).await, 1);
+    assert_eq!(uuids(&bench, &target), held);
+}

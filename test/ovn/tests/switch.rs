@@ -1,0 +1,280 @@
+//! Open vSwitch's database: a bridge's ports, and the one that is ours.
+//!
+//! In: a served conf.db, without a switch. Out: facts and rows.
+//! Invariant: ports of others stay as they are. Not here: flows, devices.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test"
+)]
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use model::ovs::InternalPort;
+use ovn::{LowerError, switch};
+use ovsdb::{
+    Client, ClientConfig, Condition, Datum, Endpoint, Mutation, Row, Transaction, Uuid, random_uuid,
+};
+use ovsdb_tests::{Server, absent, run, until_synced};
+
+const TOOLS: &[&str] = &["ovsdb-server", "ovsdb-tool", "setpriv"];
+const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
+
+struct Bench {
+    _server: Server,
+    client: Client,
+    root: Uuid,
+}
+
+fn tx() -> Transaction {
+    Transaction::new(switch::DATABASE)
+}
+
+fn mk_port() -> InternalPort {
+    InternalPort {
+        bridge: "br-int".to_owned(),
+        name: "ovn-k8s-mp0".to_owned(),
+        mac: "0a:58:0a:80:01:02".parse().unwrap(),
+        iface_id: "k8s-n1".to_owned(),
+        mtu: 1500,
+        owner: "default".to_owned(),
+    }
+}
+
+impl Bench {
+    async fn start() -> Option<Self> {
+        if absent(TOOLS) {
+            return None;
+        }
+        let mut server = Server::prepared(&[]);
+        let path = server.path("conf.db");
+        run(Command::new("ovsdb-tool")
+            .arg("create")
+            .arg(&path)
+            .arg(SCHEMA));
+        server.add_arguments(&[path.display().to_string()]);
+        server.up();
+        let config = ClientConfig::new(Endpoint::Unix(server.socket()), switch::DATABASE);
+        let client = Client::connect(
+            switch::monitor()
+                .into_iter()
+                .fold(config, ClientConfig::table),
+        );
+        until_synced(&client).await;
+        let root = random_uuid();
+        let bench = Self {
+            _server: server,
+            client,
+            root,
+        };
+        assert_eq!(bench.system_id(), None);
+        let ids = Datum::map([("system-id", "n1")]);
+        bench
+            .send(tx().insert("Open_vSwitch", root, Row::new().with("external_ids", ids)))
+            .await;
+        Some(bench)
+    }
+
+    async fn send(&self, transaction: Transaction) {
+        let reply = self.client.transact(&transaction).await.unwrap();
+        reply.check_counts().unwrap();
+    }
+
+    async fn set(&self, table: &'static str, name: &str, row: Row) {
+        self.send(tx().update(table, vec![Condition::equal("name", name)], row))
+            .await;
+    }
+
+    async fn add_bridge(&self, name: &str) -> Uuid {
+        let uuid = random_uuid();
+        let insert = tx()
+            .insert("Bridge", uuid, Row::new().with("name", name))
+            .mutate(
+                "Open_vSwitch",
+                vec![Condition::uuid(self.root)],
+                vec![Mutation::insert("bridges", uuid)],
+            );
+        self.send(insert).await;
+        uuid
+    }
+
+    async fn add_port(&self, bridge: Uuid, name: &str, interface: &str, ofport: i64) {
+        let (uuid, device) = (random_uuid(), random_uuid());
+        let row = Row::new().with("name", interface).with("ofport", ofport);
+        let insert = tx()
+            .insert("Interface", device, row.with("type", "internal"))
+            .insert(
+                "Port",
+                uuid,
+                Row::new().with("name", name).with("interfaces", device),
+            )
+            .mutate(
+                "Bridge",
+                vec![Condition::uuid(bridge)],
+                vec![Mutation::insert("ports", uuid)],
+            );
+        self.send(insert).await;
+    }
+
+    fn system_id(&self) -> Option<String> {
+        self.client
+            .with_replica(switch::system_id)
+            .unwrap()
+            .unwrap()
+    }
+
+    fn plan(&self, port: &InternalPort) -> Result<Option<Transaction>, LowerError> {
+        let made = self
+            .client
+            .with_replica(|r| switch::ensure_port(r, port, "noverlay test"));
+        made.unwrap()
+    }
+
+    /// Makes the port right; whether there was something to do.
+    async fn ensure(&self, port: &InternalPort) -> bool {
+        let Some(transaction) = self.plan(port).unwrap() else {
+            return false;
+        };
+        self.send(transaction).await;
+        assert_eq!(self.plan(port).unwrap(), None);
+        true
+    }
+
+    fn ports(&self, bridge: &str) -> Vec<(String, Option<u32>)> {
+        let fact = self.client.with_replica(|r| switch::lift_bridge(r, bridge));
+        let ports = fact.unwrap().unwrap().unwrap().ports;
+        ports
+            .into_iter()
+            .map(|port| (port.name, port.ofport))
+            .collect()
+    }
+
+    fn ids(&self, table: &str, name: &str) -> BTreeMap<String, String> {
+        let read = |replica: &ovsdb::Replica| {
+            let mut rows = replica.table(table).unwrap().values();
+            let row = rows
+                .find(|row| row.get::<&str>("name").unwrap() == name)
+                .unwrap();
+            row.get("external_ids").unwrap()
+        };
+        self.client.with_replica(read).unwrap()
+    }
+}
+
+#[tokio::test]
+async fn a_port_is_made_once() {
+    let Some(bench) = Bench::start().await else {
+        return;
+    };
+    let bridge = bench.add_bridge("br-int").await;
+    bench.add_port(bridge, "pod", "pod", 7).await;
+    bench.add_port(bridge, "broken", "broken", -1).await;
+    assert!(bench.ensure(&mk_port()).await);
+    assert!(!bench.ensure(&mk_port()).await);
+    let port = |name: &str, number| (name.to_owned(), number);
+    let expected = [
+        port("broken", None),
+        port("ovn-k8s-mp0", None),
+        port("pod", Some(7)),
+    ];
+    assert_eq!(bench.ports("br-int"), expected);
+    assert_eq!(bench.system_id().as_deref(), Some("n1"));
+}
+
+#[tokio::test]
+async fn an_edited_port_is_put_right() {
+    let Some(bench) = Bench::start().await else {
+        return;
+    };
+    bench.add_bridge("br-int").await;
+    let port = mk_port();
+    bench.ensure(&port).await;
+    let ids = |pairs: &[(&'static str, &'static str)]| {
+        Row::new().with("external_ids", Datum::map(pairs.iter().copied()))
+    };
+    let owner = ("noverlay.io/owner", "default");
+    let edits = [
+        ("Interface", Row::new().with("mac", "0a:58:0a:80:01:99")),
+        ("Interface", Row::new().with("mac", Datum::empty_set())),
+        ("Interface", Row::new().with("mac", "nonsense")),
+        ("Interface", Row::new().with("type", "")),
+        ("Interface", Row::new().with("mtu_request", 1400_i64)),
+        (
+            "Interface",
+            Row::new().with("mtu_request", Datum::empty_set()),
+        ),
+        ("Interface", ids(&[owner])),
+        (
+            "Interface",
+            ids(&[owner, ("iface-id", "other"), ("theirs", "1")]),
+        ),
+        ("Interface", ids(&[("iface-id", "k8s-n1"), ("theirs", "1")])),
+        ("Port", ids(&[("theirs", "1")])),
+    ];
+    for (table, edit) in edits {
+        bench.set(table, &port.name, edit.clone()).await;
+        assert!(bench.ensure(&port).await, "{table} {edit:?}");
+    }
+    for table in ["Interface", "Port"] {
+        let held = bench.ids(table, &port.name);
+        assert_eq!(held["theirs"], "1", "{table}");
+        assert_eq!(held["noverlay.io/owner"], "default", "{table}");
+    }
+    // Another spelling is no edit.
+    bench
+        .set(
+            "Interface",
+            &port.name,
+            Row::new().with("mac", "0A:58:0A:80:01:02"),
+        )
+        .await;
+    assert!(!bench.ensure(&port).await);
+}
+
+#[tokio::test]
+async fn a_missing_bridge_is_an_error() {
+    let Some(bench) = Bench::start().await else {
+        return;
+    };
+    let error = bench.plan(&mk_port()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "there is no bridge br-int for port ovn-k8s-mp0"
+    );
+    let fact = bench
+        .client
+        .with_replica(|r| switch::lift_bridge(r, "br-int"));
+    assert_eq!(fact.unwrap().unwrap(), None);
+    bench.add_bridge("br-int").await;
+    assert!(bench.ensure(&mk_port()).await);
+}
+
+#[tokio::test]
+async fn a_port_on_another_bridge_is_moved() {
+    let Some(bench) = Bench::start().await else {
+        return;
+    };
+    bench.add_bridge("br-int").await;
+    let other = bench.add_bridge("br-ex").await;
+    bench.add_port(other, "ovn-k8s-mp0", "ovn-k8s-mp0", 3).await;
+    bench.add_port(other, "uplink", "uplink", 1).await;
+    assert!(bench.ensure(&mk_port()).await);
+    assert_eq!(bench.ports("br-ex"), [("uplink".to_owned(), Some(1))]);
+    assert_eq!(bench.ports("br-int"), [("ovn-k8s-mp0".to_owned(), Some(3))]);
+}
+
+#[tokio::test]
+async fn an_interface_of_another_port_is_not_taken() {
+    let Some(bench) = Bench::start().await else {
+        return;
+    };
+    let bridge = bench.add_bridge("br-int").await;
+    bench.add_port(bridge, "bond0", "ovn-k8s-mp0", 3).await;
+    let error = bench.plan(&mk_port()).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "interface ovn-k8s-mp0 belongs to port bond0; remove it from there"
+    );
+}

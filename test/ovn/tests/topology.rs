@@ -1,0 +1,384 @@
+//! Whole plans: written once, in one transaction, and never over a database that has moved on.
+//!
+//! In: plans on a real ovsdb-server. Out: rows. Invariant: what others wrote is as it was.
+//! Not here: repairs of single rows (`repair.rs`), imported routes (`imports.rs`).
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::wildcard_enum_match_arm,
+    reason = "a test"
+)]
+
+use std::process::Command;
+
+use model::nb::{Columns, OWNER, RowKey, Rows, Table, Value};
+use ovn::{lower, north};
+use ovn_tests::{Bench, TOOLS, mk_view};
+use ovsdb::{
+    Condition, Datum, Mutation, OperationError, Row, TransactError, Transaction, random_uuid,
+};
+use ovsdb_tests::{Server, absent, run};
+
+const NB_SCHEMA: &str = "/usr/share/ovn/ovn-nb.ovsschema";
+
+fn mk_rows() -> Rows {
+    plan_node::plan(&mk_view())
+}
+
+fn exemption() -> RowKey {
+    let rows = mk_rows();
+    let referred = rows
+        .values()
+        .find_map(|columns| match columns.get("exempted_ext_ips") {
+            Some(Value::Ref(key)) => Some(key.clone()),
+            _ => None,
+        });
+    referred.unwrap()
+}
+
+fn nats(rows: &Rows) -> Vec<(&RowKey, &Columns)> {
+    rows.iter()
+        .filter(|(key, _)| key.table == Table::Nat)
+        .collect()
+}
+
+fn is_moved_on(result: &Result<ovsdb::TransactReply, TransactError>) -> bool {
+    matches!(
+        result,
+        Err(TransactError::Operation {
+            error: OperationError::TimedOut,
+            ..
+        })
+    )
+}
+
+#[tokio::test]
+async fn a_plan_is_written_once() {
+    let Some(bench) = Bench::start().await else {
+        return;
+    };
+    let rows = mk_rows();
+    assert_eq!(bench.pass(&rows).await, rows.len());
+    assert_eq!(bench.pass(&rows).await, 0);
+    assert!(bench.lower(&rows).is_empty());
+    // Another reader sees the tree too.
+    bench.nbctl(&["lrp-get-enabled", "rtoe-GR_n1"]).await;
+    bench
+        .nbctl(&["get", "Logical_Router", "GR_n1", "options:chassis"])
+        .await;
+}
+
+#[tokio::test]
+async fn rows_of_others_stay() {
+    let Some(bench) = Bench::start().await else {
+        return;
+    };
+    bench
+        .nbctl(&["lr-add", "theirs", "--", "ls-add", "their-switch"])
+        .await;
+    let rows = mk_rows();
+    bench.pass(&rows).await;
+    bench
+        .nbctl(&[
+            "--",
+            "lsp-add",
+            "n1",
+            "ns_pod",
+            "--",
+            "lsp-set-addresses",
+            "ns_pod",
+            "0a:58:0a:80:01:05 10.128.1.5",
+            "--",
+            "set",
+            "Logical_Router",
+            "GR_n1",
+            "options:theirs=1",
+            "--",
+            "lr-route-add",
+            "GR_n1",
+            "198.51.100.0/24",
+            "172.30.0.7",
+            "--",
+            "lr-nat-add",
+            "GR_n1",
+            "snat",
+            "172.30.0.1",
+            "10.200.0.0/16",
+        ])
+        .await;
+    assert_eq!(bench.pass(&rows).await, 0);
+    // The whole network goes but for its switch: its other rows, not theirs.
+    let switch = RowKey::root(Table::Switch, "n1");
+    let kept: Rows = rows.into_iter().filter(|(key, _)| *key == switch).collect();
+    bench
+        .nbctl(&["lr-route-del", "GR_n1", "198.51.100.0/24", "172.30.0.7"])
+        .await;
+    bench
+        .nbctl(&["lr-nat-del", "GR_n1", "snat", "10.200.0.0/16"])
+        .await;
+    bench.pass(&kept).await;
+    assert_eq!(bench.named(Table::SwitchPort, "ns_pod").len(), 1);
+    assert_eq!(bench.pass(&mk_rows()).await, mk_rows().len() - 1);
+}
+
+#[tokio::test]
+async fn keys_of_others_in_our_maps_stay() {
+    let Some(bench) = Bench::start().await else {
+        return;
+    };
+    let rows = mk_rows();
+    bench.pass(&rows).await;
+    bench
+        .nbctl(&[
+            "set",
+            "Logical_Router",
+            "GR_n1",
+            "options:theirs=1",
+            "options:chassis=n9",
+        ])
+        .await;
+    assert_eq!(bench.pass(&rows).await, 1);
+    let key = RowKey::root(Table::Router, "GR_n1");
+    let north = bench.lift();
+    let Some(Value::Entries(options)) = north.owned[&key][0].1.get("options") else {
+        panic!("{north:?}");
+    };
+    assert_eq!(options["theirs"], "1");
+    assert_eq!(options["chassis"], "n1");
+}
+
+#[tokio::test]
+async fn forms_of_translation_change_both_ways() {
+    let Some(bench) = Bench::start().await else {
+        return;
+    };
+    let (on, mut view) = (mk_rows(), mk_view());
+    view.outbound_snat = false;
+    let off = plan_node::plan(&view);
+    for rows in [&on, &off, &on, &off] {
+        bench.pass(rows).await;
+        let north = bench.lift();
+        for (key, wanted) in nats(rows) {
+            let [(_, held)] = north.owned[key].as_slice() else {
+                panic!("{key}");
+            };
+            for column in ["exempted_ext_ips", "allowed_ext_ips"] {
+                assert_eq!(held[column], wanted[column], "{key} {column}");
+            }
+        }
+    }
+    assert_eq!(bench.named(Table::AddressSet, &exemption().id).len(), 0);
+}
+
+#[tokio::test]
+async fn a_family_goes_and_comes_back() {
+    let Some(bench) = Bench::start().await else {
+        return;
+    };
+    let (both, mut view) = (mk_rows(), mk_view());
+    view.cluster_subnets.truncate(1);
+    view.host_subnets.truncate(1);
+    view.join_subnets.truncate(1);
+    view.gateway.addresses.truncate(1);
+    view.gateway.next_hops.truncate(1);
+    let one = plan_node::plan(&view);
+    assert!(one.len() < both.len());
+    for rows in [&both, &one, &both, &Rows::new(), &one] {
+        bench.pass(rows).await;
+    }
+}
+
+#[tokio::test]
+async fn a_match_is_written_where_the_schema_has_it() {
+    if absent(TOOLS) {
+        return;
+    }
+    let mut server = Server::prepared(&[]);
+    let schema = std::fs::read_to_string(NB_SCHEMA).unwrap();
+    let nat = schema.find("\"NAT\": {").unwrap();
+    let column = r#""match": {"type": "string"},"#;
+    let (before, after) = schema.split_at(nat);
+    let path = server.path("with-match.ovsschema");
+    if !after.contains(column) {
+        let columns = "\"columns\": {";
+        let after = after.replacen(columns, &format!("{columns}{column}"), 1);
+        std::fs::write(&path, format!("{before}{after}")).unwrap();
+        let mut convert = Command::new("ovsdb-tool");
+        run(convert.arg("convert").arg(server.path("nb.db")).arg(&path));
+    }
+    server.up();
+    let bench = Bench::over(server).await;
+    let mut view = mk_view();
+    view.nat_has_match = north::nat_has_match(&bench.client.schema().unwrap());
+    assert!(view.nat_has_match);
+    for outbound_snat in [false, true, false] {
+        view.outbound_snat = outbound_snat;
+        let rows = plan_node::plan(&view);
+        bench.pass(&rows).await;
+        let north = bench.lift();
+        for (key, wanted) in nats(&rows) {
+            assert_eq!(north.owned[key][0].1["match"], wanted["match"], "{key}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_lagging_replica_makes_no_second_router() {
+    let Some(bench) = Bench::start().await else {
+        return;
+    };
+    let rows = mk_rows();
+    let (first, second) = (bench.lower(&rows), bench.lower(&rows));
+    bench.client.transact(&first).await.unwrap();
+    let late = bench.client.transact(&second).await;
+    assert!(is_moved_on(&late), "{late:?}");
+    bench.settle().await;
+    assert_eq!(bench.named(Table::Router, "GR_n1").len(), 1);
+    assert_eq!(bench.pass(&rows).await, 0);
+}
+
+#[tokio::test]
+async fn a_parent_that_is_gone_meanwhile_fails_the_whole() {
+    let Some(bench) = Bench::start().await else {
+        return;
+    };
+    let rows = mk_rows();
+    bench.pass(&rows).await;
+    bench.nbctl(&["lr-nat-del", "GR_n1"]).await;
+    let transaction = bench.lower(&rows);
+    bench.nbctl(&["lr-del", "GR_n1"]).await;
+    let late = bench.client.transact(&transaction).await;
+    assert!(is_moved_on(&late), "{late:?}");
+    bench.pass(&rows).await;
+}
+
+#[tokio::test]
+async fn a_gateway_router_deleted_by_hand_is_built_again_with_its_children() {
+    let Some(bench) = Bench::start().await else {
+        return;
+    };
+    let rows = mk_rows();
+    bench.pass(&rows).await;
+    bench.nbctl(&["lr-del", "GR_n1"]).await;
+    let children = rows.keys().filter(|key| key.parent == "GR_n1").count();
+    assert_eq!(bench.pass(&rows).await, children + 1);
+    bench.nbctl(&["lrp-get-enabled", "rtoe-GR_n1"]).await;
+}
+
+#[tokio::test]
+async fn a_row_without_our_stamp_is_a_problem_and_not_touched() {
+    let Some(bench) = Bench::start().await else {
+        return;
+    };
+    let rows = mk_rows();
+    bench.pass(&rows).await;
+    let stamped = [
+        exemption(),
+        RowKey::root(Table::Router, "GR_n1"),
+        RowKey::root(Table::Switch, "n1"),
+        RowKey::child(Table::RouterPort, "GR_n1", "rtoe-GR_n1"),
+        RowKey::child(Table::SwitchPort, "n1", "k8s-n1"),
+    ];
+    for key in &stamped {
+        let (table, itself) = (key.table.name(), vec![Condition::uuid(bench.uuid(key))]);
+        let strip = Mutation::delete("external_ids", Datum::set([OWNER]));
+        for (change, says) in [
+            (
+                vec![strip.clone()],
+                "has no external_ids:noverlay.io/owner, not default",
+            ),
+            (
+                vec![Mutation::insert(
+                    "external_ids",
+                    Datum::map([(OWNER, "blue")]),
+                )],
+                "has external_ids:noverlay.io/owner=blue, not default",
+            ),
+        ] {
+            let edit = Transaction::new(north::DATABASE).mutate(table, itself.clone(), change);
+            bench.by_hand(edit).await;
+            let problems = bench.foreign(&rows);
+            let [problem] = problems.as_slice() else {
+                panic!("{key}: {problems:?}");
+            };
+            assert!(
+                problem.starts_with(&format!("{table}/{}: ", key.id)),
+                "{problem}"
+            );
+            assert!(problem.contains(says), "{problem}");
+        }
+        let give_back = vec![
+            strip,
+            Mutation::insert("external_ids", Datum::map([(OWNER, "default")])),
+        ];
+        let edit = Transaction::new(north::DATABASE).mutate(table, itself, give_back);
+        bench.by_hand(edit).await;
+        assert_eq!(bench.pass(&rows).await, 0);
+    }
+}
+
+#[tokio::test]
+async fn a_set_that_another_row_refers_to_does_not_hold_up_the_rest() {
+    let Some(bench) = Bench::start().await else {
+        return;
+    };
+    bench.pass(&mk_rows()).await;
+    bench.nbctl(&["lr-add", "theirs"]).await;
+    let [router] = bench
+        .named(Table::Router, "theirs")
+        .into_iter()
+        .collect::<Vec<_>>()[..]
+    else {
+        panic!("no router");
+    };
+    let nat = random_uuid();
+    let row = Row::new()
+        .with("type", "snat")
+        .with("external_ip", "172.30.0.1")
+        .with("logical_ip", "10.200.0.0/16")
+        .with("exempted_ext_ips", bench.uuid(&exemption()));
+    let insert =
+        Bench::refer(Table::Router, router, Mutation::insert("nat", nat)).insert("NAT", nat, row);
+    bench.by_hand(insert).await;
+
+    let mut view = mk_view();
+    view.outbound_snat = false;
+    let rows = plan_node::plan(&view);
+    let before = bench.others();
+    bench.client.transact(&bench.lower(&rows)).await.unwrap();
+    bench.settle().await;
+    let left = bench.diff(&rows);
+    assert!(left.create.is_empty() && left.update.is_empty());
+    let left: Vec<&RowKey> = left.delete.iter().map(|(_, key)| key).collect();
+    assert_eq!(left, [&exemption()]);
+    assert!(bench.lower(&rows).is_empty());
+    assert_eq!(bench.others(), before);
+    bench.nbctl(&["lr-del", "theirs"]).await;
+    assert_eq!(bench.pass(&rows).await, 1);
+}
+
+#[tokio::test]
+async fn an_error_names_what_is_missing() {
+    let Some(bench) = Bench::start().await else {
+        return;
+    };
+    let rows = mk_rows();
+    let lower = |without: &RowKey| {
+        let mut diff = bench.diff(&rows);
+        diff.create.retain(|(key, _)| key != without);
+        lower::topology(&diff, &bench.lift(), "x")
+            .unwrap_err()
+            .to_string()
+    };
+    let parent = lower(&RowKey::root(Table::Switch, "n1"));
+    assert!(
+        parent.ends_with("of n1 has no parent in the plan or the database"),
+        "{parent}"
+    );
+    let referent = lower(&exemption());
+    assert!(
+        referent.starts_with("column exempted_ext_ips of NAT snat|"),
+        "{referent}"
+    );
+}
