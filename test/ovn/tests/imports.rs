@@ -206,6 +206,28 @@ async fn a_row_edited_by_hand_is_replaced() {
 }
 
 #[tokio::test]
+async fn a_row_in_another_spelling_is_replaced() {
+    let Some((bench, target, _)) = mk_bench().await else {
+        return;
+    };
+    let route = ImportedRoute {
+        prefix: "fd77::/64".parse().unwrap(),
+        nexthop: "fe80::2".parse().unwrap(),
+    };
+    let desired = mk_set([route.clone()]);
+    bench.import(&target, &desired).await;
+    for (column, spelling) in [("ip_prefix", "FD77::/64"), ("nexthop", "fe80:0::2")] {
+        let uuid = bench.imports(&target).rows[&route][0];
+        let edit = Row::new().with(column, spelling);
+        bench
+            .by_hand(Bench::set(Table::StaticRoute, uuid, edit))
+            .await;
+        assert_eq!(bench.imports(&target).odd, [uuid]);
+        assert_eq!(bench.import(&target, &desired).await, 1);
+    }
+}
+
+#[tokio::test]
 async fn a_row_without_the_stamp_of_imports_goes_by_way_of_the_topology() {
     let Some((bench, target, rows)) = mk_bench().await else {
         return;
