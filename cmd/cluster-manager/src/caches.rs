@@ -20,7 +20,7 @@ use plan_cluster::world::FabricSettings;
 use reconcile::Poker;
 use settings::{Profile, Routing, Settings};
 
-use crate::subjects::Key;
+use crate::key::Key;
 
 /// A condition as it stands on an object.
 #[derive(Debug, Clone, PartialEq, Eq)]

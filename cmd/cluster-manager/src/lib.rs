@@ -9,6 +9,7 @@
 //! ```
 
 mod caches;
+mod key;
 mod metrics;
 mod subjects;
 
@@ -129,11 +130,7 @@ pub async fn serve(
 }
 
 /// A new leader looks at everything once.
-async fn poke_new_leader(
-    mut led: watch::Receiver<bool>,
-    poker: Poker<subjects::Key>,
-    metrics: Metrics,
-) {
+async fn poke_new_leader(mut led: watch::Receiver<bool>, poker: Poker<key::Key>, metrics: Metrics) {
     while led.changed().await.is_ok() {
         let leads = *led.borrow_and_update();
         metrics.leader.set(i64::from(leads));

@@ -5,17 +5,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::frr_configuration::FRRConfiguration;
-use api::frr_state::{BGPSessionState, FRRNodeState, LABEL_NODE};
 use api::nad::NetworkAttachmentDefinition;
-use api::node_routes::NodeRoutes;
 use api::route_advertisements::RouteAdvertisements;
 use k8s_openapi::api::core::v1::Node as KubeNode;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::ListParams;
-use kube::core::DynamicObject;
-use kube_edge::client::CALL_DEADLINE;
 use kube_edge::events::Publisher;
-use kube_edge::{WriteError, Writer, untyped};
+use kube_edge::{WriteError, Writer};
 use model::frr::FrrConfiguration;
 use model::intent::{Condition, Event};
 use model::node::annotation;
@@ -29,34 +24,10 @@ use telemetry::{Chain, Readiness};
 use tokio::sync::watch;
 
 use crate::caches::{Advertisement, Caches};
+use crate::key::Key;
 use crate::metrics::Metrics;
 
-/// What can be looked at; in this order, so that what others are made from comes first.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Key {
-    /// Node ids and node subnets.
-    Networks,
-    /// The managed fabric's base object and RouteAdvertisements.
-    Fabric,
-    /// One RouteAdvertisements by name, or the objects it left behind.
-    Advertisement(String),
-    /// The default network's NetworkAttachmentDefinition and its events.
-    Attachment,
-    /// Reports of nodes that are gone.
-    Leftovers,
-}
-
-impl Key {
-    fn subject(&self) -> &'static str {
-        match self {
-            Self::Networks => "networks",
-            Self::Fabric => "fabric",
-            Self::Advertisement(_) => "advertisement",
-            Self::Attachment => "attachment",
-            Self::Leftovers => "leftovers",
-        }
-    }
-}
+mod leftovers;
 
 /// What the passes write to and report by.
 pub(crate) struct Doors {
@@ -380,58 +351,6 @@ impl ClusterSubjects {
                 .await;
         }
         self.verdict = Some(now);
-    }
-
-    /// Deletes reports of ours about nodes that are gone; looks only when the set of nodes changed.
-    async fn leftovers(&mut self, world: &World) -> Result<Verdict, WriteError> {
-        let nodes: BTreeSet<NodeName> = world.nodes.keys().cloned().collect();
-        if self.swept.as_ref() == Some(&nodes) {
-            return Ok(Verdict::Settled);
-        }
-        let ours = format!("{}={}", MANAGED_BY.0, MANAGED_BY.1);
-        let by_name = |object: &DynamicObject| object.metadata.name.clone();
-        let by_label =
-            |object: &DynamicObject| object.metadata.labels.as_ref()?.get(LABEL_NODE).cloned();
-        let whole = self.sweep::<NodeRoutes>(&nodes, "", by_name).await?
-            & self.sweep::<FRRNodeState>(&nodes, &ours, by_name).await?
-            & self
-                .sweep::<BGPSessionState>(&nodes, &ours, by_label)
-                .await?;
-        if !whole {
-            return Ok(Verdict::Retry);
-        }
-        self.swept = Some(nodes);
-        Ok(Verdict::Settled)
-    }
-
-    /// Deletes objects of one kind whose node is gone; false where they could not be listed.
-    async fn sweep<K>(
-        &self,
-        nodes: &BTreeSet<NodeName>,
-        labels: &str,
-        node_of: impl Fn(&DynamicObject) -> Option<String>,
-    ) -> Result<bool, WriteError>
-    where
-        K: kube::Resource<DynamicType = ()>,
-    {
-        let api = untyped::<K>(self.doors.client.clone(), None);
-        let params = ListParams::default().labels(labels);
-        let listed = tokio::time::timeout(CALL_DEADLINE, api.list(&params)).await;
-        let Ok(Ok(list)) = listed else {
-            tracing::warn!(kind = %K::kind(&()), "cannot list reports of nodes");
-            return Ok(false);
-        };
-        for object in list.items {
-            let gone = node_of(&object).is_some_and(|node| !nodes.contains(&NodeName::from(node)));
-            let (Some(name), Some(uid), true) = (object.metadata.name, object.metadata.uid, gone)
-            else {
-                continue;
-            };
-            let key = ObjectKey::new(object.metadata.namespace.unwrap_or_default(), name);
-            tracing::info!(kind = %K::kind(&()), %key, "deleting the report of a node that is gone");
-            self.doors.writer.delete::<K>(&key, &uid).await?;
-        }
-        Ok(true)
     }
 
     /// Events on nodes, when what is to be told of a subject changed. The first time after a start those are left out

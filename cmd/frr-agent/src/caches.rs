@@ -13,7 +13,7 @@ use model::selector::LabelSelector;
 use model::{ObjectKey, Problem};
 use reconcile::Poker;
 
-use crate::subjects::Key;
+use crate::key::Key;
 
 /// One FRRConfiguration: whom it selects, and what it says or why that cannot be read.
 #[derive(Debug, Clone, PartialEq)]

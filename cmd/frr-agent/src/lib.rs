@@ -9,6 +9,7 @@
 //! ```
 
 mod caches;
+mod key;
 mod metrics;
 mod subjects;
 
@@ -26,8 +27,9 @@ use telemetry::Readiness;
 use tokio::sync::watch;
 
 use crate::caches::Caches;
+use crate::key::Key;
 use crate::metrics::Metrics;
-use crate::subjects::{Doors, FrrSubjects, Key};
+use crate::subjects::{Doors, FrrSubjects};
 
 /// Field manager of everything the frr-agent writes.
 pub const FIELD_MANAGER: &str = "noverlay-frr-agent";

@@ -1,0 +1,31 @@
+//! What the cluster-manager's loop can be poked to look at.
+//! In and out: keys. Invariant: their order is the order in which due passes of one moment make sense.
+//! Not here: state.
+
+/// What can be looked at; in this order, so that what others are made from comes first.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Key {
+    /// Node ids and node subnets.
+    Networks,
+    /// The managed fabric's base object and RouteAdvertisements.
+    Fabric,
+    /// One RouteAdvertisements by name, or the objects it left behind.
+    Advertisement(String),
+    /// The default network's NetworkAttachmentDefinition and its events.
+    Attachment,
+    /// Reports of nodes that are gone.
+    Leftovers,
+}
+
+impl Key {
+    /// The word for logs and metrics.
+    pub(crate) fn subject(&self) -> &'static str {
+        match self {
+            Self::Networks => "networks",
+            Self::Fabric => "fabric",
+            Self::Advertisement(_) => "advertisement",
+            Self::Attachment => "attachment",
+            Self::Leftovers => "leftovers",
+        }
+    }
+}
