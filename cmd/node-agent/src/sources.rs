@@ -165,6 +165,7 @@ async fn flows(known: Arc<Known>, pokers: Pokers) {
 async fn follow(client: Client, known: Arc<Known>, name: &'static str, poke: impl Fn(bool)) {
     let mut status = client.watch();
     let mut before: Option<(bool, u64, u64)> = None;
+    let mut told: Option<String> = None;
     loop {
         let (synced, generation, sessions, error) = {
             let now = status.borrow_and_update();
@@ -179,14 +180,22 @@ async fn follow(client: Client, known: Arc<Known>, name: &'static str, poke: imp
                 error,
             )
         };
-        if before.is_none_or(|(was, ..)| was != synced) {
-            match (&error, synced) {
-                (_, true) => tracing::info!(database = name, "in step"),
-                (Some(error), false) => {
-                    tracing::warn!(database = name, error = %Chain(error.as_ref()), "not in step")
-                }
-                (None, false) => tracing::info!(database = name, "connecting"),
+        let error = error.map(|error| Chain(error.as_ref()).to_string());
+        let was = before.map(|(was, ..)| was);
+        if synced {
+            if was != Some(true) {
+                tracing::info!(database = name, "in step");
             }
+            told = None;
+        } else if error.is_some() && error != told {
+            // Each reason once, however often it is tried; a look may come before the first attempt has failed.
+            let error = error.as_deref().unwrap_or_default();
+            tracing::warn!(database = name, error, "not in step");
+        } else if was.is_none() {
+            tracing::info!(database = name, "connecting");
+        }
+        if error.is_some() {
+            told = error;
         }
         known
             .metrics
