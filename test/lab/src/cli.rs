@@ -92,9 +92,10 @@ enum Cmd {
         node: String,
         daemon: Option<String>,
     },
-    /// Stop, start, freeze or thaw one daemon: no death, but a failure to play with.
+    /// Stop (SIGKILL), end (SIGTERM), start, freeze or thaw one daemon: no death, but a
+    /// failure to play with.
     Daemon {
-        #[arg(value_parser = ["stop", "start", "freeze", "thaw"])]
+        #[arg(value_parser = ["stop", "end", "start", "freeze", "thaw"])]
         action: String,
         node: String,
         daemon: String,
@@ -252,6 +253,7 @@ fn tend(lab: &Lab, action: &str, node: &str, daemon: &str) -> Result<()> {
     let record = process::record(lab, node, daemon)?;
     match action {
         "stop" => process::stop(lab, node, daemon, Signal::SIGKILL),
+        "end" => process::stop(lab, node, daemon, Signal::SIGTERM),
         "freeze" => process::send(&record, Signal::SIGSTOP),
         "thaw" => process::send(&record, Signal::SIGCONT),
         _ if record.alive() => bail!("{daemon} of {node} is running"),

@@ -8,8 +8,12 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value;
 
-/// Name of the lab of these tests; short, like the demonstration's.
-pub(crate) const NAME: &str = "e2e";
+/// Name of the lab of these tests; short, like the demonstration's. NOVERLAY_E2E_NAME
+/// keeps two runs on one machine apart.
+pub(crate) fn name() -> &'static str {
+    static NAME: OnceLock<String> = OnceLock::new();
+    NAME.get_or_init(|| std::env::var("NOVERLAY_E2E_NAME").unwrap_or_else(|_| "e2e".to_owned()))
+}
 
 /// Can these tests run here? Where they must (REQUIRE_TOOLS=1), not being able to is a
 /// failure.
@@ -46,7 +50,7 @@ pub(crate) fn command(words: &[&str]) -> Command {
     static BUILT: OnceLock<()> = OnceLock::new();
     let mut command = Command::new(hack_lab());
     command
-        .args(["--name", NAME])
+        .args(["--name", name()])
         .args(words)
         .stdin(Stdio::null());
     if BUILT.get().is_some() {
@@ -174,7 +178,7 @@ impl Standing {
         command.spawn().expect("hack/lab")
     }
 
-    /// stop, start, freeze or thaw a daemon.
+    /// stop, end, start, freeze or thaw a daemon.
     pub(crate) fn daemon(&self, action: &str, node: &str, daemon: &str) {
         let said = call(&["daemon", action, node, daemon]);
         assert!(said.good, "{}", said.text);
@@ -182,7 +186,7 @@ impl Standing {
 
     /// Folder of a node, or of `underlay`.
     pub(crate) fn dir(&self, node: &str) -> PathBuf {
-        Path::new("/run/noverlay-lab").join(NAME).join(node)
+        Path::new("/run/noverlay-lab").join(name()).join(node)
     }
 
     /// Name of the node with this number, from 0.

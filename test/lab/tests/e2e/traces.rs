@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::harness::{NAME, Standing, able, wait};
+use crate::harness::{Standing, able, name, wait};
 
 #[test]
 fn down_leaves_no_process_namespace_mount_or_file() {
@@ -59,10 +59,11 @@ fn files(dir: &Path, depth: usize, found: &mut BTreeSet<String>) {
 
 /// Processes whose command line or namespace is this lab's.
 fn processes() -> BTreeSet<String> {
+    let name = name();
     let marks = [
-        format!("/noverlay-lab/{NAME}/"),
-        format!("nvl-{NAME}-"),
-        format!("--name {NAME} supervise"),
+        format!("/noverlay-lab/{name}/"),
+        format!("nvl-{name}-"),
+        format!("--name {name} supervise"),
     ];
     let mut found = BTreeSet::new();
     for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {

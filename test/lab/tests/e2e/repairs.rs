@@ -1,0 +1,199 @@
+//! What others break, the product repairs; what nobody broke, it leaves alone.
+//!
+//! One lab for all of it, in an order that leaves each part what it needs: at the end
+//! of each part everything is as it was before. Read and broken with foreign tools only.
+
+mod daemons;
+mod look;
+mod proxy;
+mod rows;
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::harness::{Standing, able, call, command, wait};
+use look::{Routes, Seat, pods_ping};
+
+/// How soon what somebody broke by hand is back.
+const REPAIR: Duration = Duration::from_secs(2);
+/// How soon pods reach each other after a repair: OVN's daemons need a moment too.
+const PINGS: Duration = Duration::from_secs(5);
+
+#[test]
+fn what_others_break_is_repaired_and_what_nobody_broke_stays() {
+    if !able() {
+        return;
+    }
+    let lab = Standing::up(&[]);
+    let part = |what: &str, job: fn(&Standing)| {
+        println!("--- {what}");
+        let start = Instant::now();
+        job(&lab);
+        println!("--- {what}: {:.1} s", start.elapsed().as_secs_f64());
+    };
+    let seats = Seat::all(&lab);
+    let accused = |seats: &[Seat<'_>]| seats.iter().any(Seat::accuses);
+    assert!(!accused(&seats), "nobody has broken anything yet");
+    part("rows broken by hand", rows::broken_by_hand);
+    part("kernel broken by hand", kernel_broken_by_hand);
+    part("other rows stay", rows::of_others_never_leave);
+    part("Northbound DB restarted", rows::database_restarted);
+    part(
+        "agent starts before the Northbound DB",
+        daemons::agent_starts_first,
+    );
+    part("restart without work", daemons::restart_writes_nothing);
+    part("SIGTERM", daemons::end_when_told);
+    part("a malformed annotation", malformed_annotation);
+    let whole = wait(Duration::from_secs(20), || call(&["status"]).good);
+    assert!(whole, "status is not good in the end, or a daemon has died");
+    lab.recovers("1,5");
+    assert!(
+        !accused(&seats[1..]),
+        "only the first node's rows were broken"
+    );
+}
+
+/// The host's rule, its route to pods and the management port's address are taken away.
+fn kernel_broken_by_hand(lab: &Standing) {
+    let seat = Seat::of(lab, 0);
+    let device = "ovn-k8s-mp0";
+    let shown = || {
+        let rule = seat.run(&["ip", "rule", "show", "pref", "31"]);
+        let route = seat.run(&["ip", "route", "show", "table", "7"]);
+        let address = seat.run(&["ip", "-br", "-4", "address", "show", "dev", device]);
+        [rule, route, address]
+    };
+    let before = shown();
+    assert!(
+        before.iter().all(|text| !text.trim().is_empty()),
+        "no rule, route or address of ours: {before:?}"
+    );
+    let address = before[2].split_whitespace().nth(2).unwrap();
+    let breakages: [(&str, &[&str]); 4] = [
+        ("the rule", &["ip", "rule", "del", "pref", "31"]),
+        ("the route", &["ip", "route", "flush", "table", "7"]),
+        (
+            "the address",
+            &["ip", "address", "del", address, "dev", device],
+        ),
+        ("the link", &["ip", "link", "set", device, "down"]),
+    ];
+    for (what, words) in breakages {
+        let mark = seat.mark();
+        let start = Instant::now();
+        seat.run(words);
+        let back = wait(REPAIR, || shown() == before);
+        assert!(
+            back,
+            "{what} is not back after {REPAIR:?}: {:?}, before {before:?}",
+            shown()
+        );
+        println!("{what} was back after {:?}", start.elapsed());
+        assert!(
+            seat.told(mark, &["changed the kernel"]),
+            "{what}: not told in the log"
+        );
+    }
+    let pod = lab.pod(1).to_string();
+    let reached = wait(PINGS, || {
+        seat.try_run(&["ping", "-q", "-c", "1", "-W", "1", &pod])
+            .is_some()
+    });
+    assert!(reached, "the host does not reach {pod}");
+}
+
+/// A node whose subnets cannot be read costs only itself, and is named.
+fn malformed_annotation(lab: &Standing) {
+    const KEY: &str = "k8s.ovn.org/node-subnets";
+    let seats = Seat::all(lab);
+    let bad = &seats[1];
+    let node = kubectl(&["get", "node", &bad.node, "-o", "json"]);
+    let annotation = format!("/metadata/annotations/{}", KEY.replace('/', "~1"));
+    let good = node.pointer(&annotation).and_then(Value::as_str).unwrap();
+    let annotate = |text: &str| {
+        let pair = format!("{KEY}={text}");
+        let said = call(&[
+            "kubectl",
+            "annotate",
+            "--overwrite",
+            "node",
+            &bad.node,
+            &pair,
+        ]);
+        assert!(said.good, "{}", said.text);
+    };
+    let holds = || -> Vec<Held> {
+        seats
+            .iter()
+            .map(|seat| (seat.rows(), seat.learned(), seat.flows()))
+            .collect()
+    };
+    let before = holds();
+    annotate("{\"default\":");
+    let named = wait(Duration::from_secs(10), || {
+        complete().is_some_and(|(status, message)| status == "False" && message.contains(&bad.node))
+    });
+    assert!(
+        named,
+        "Complete does not name {}: {:?}",
+        bad.node,
+        complete()
+    );
+    // Longer than any of our loops waits before it acts.
+    std::thread::sleep(Duration::from_secs(4));
+    let after = holds();
+    annotate(good);
+    for (seat, (was, is)) in seats.iter().zip(before.iter().zip(&after)) {
+        unaffected(seat, bad, was, is);
+    }
+    let whole = wait(Duration::from_secs(10), || {
+        complete().is_some_and(|(status, _)| status == "True")
+    });
+    assert!(whole, "Complete is not True again: {:?}", complete());
+    let same = wait(Duration::from_secs(20), || holds() == before);
+    assert!(same, "not as before: {:#?}\nbefore: {before:#?}", holds());
+    pods_ping(lab, PINGS);
+}
+
+type Held = (Option<String>, Routes, String);
+
+/// Flows and rows are what they were. The others may lose their way to the node that
+/// is left out; what they have for each other stays, and that node keeps all its rows.
+fn unaffected(seat: &Seat<'_>, bad: &Seat<'_>, was: &Held, is: &Held) {
+    let subnet = bad.lab.subnet(bad.number);
+    let of_others = |(rows, learned, flows): &Held| {
+        let rows = rows.as_deref().unwrap_or_default().lines();
+        let keeps = |line: &&str| seat.node == bad.node || !line.contains(&subnet);
+        let rows: Vec<String> = rows.filter(keeps).map(str::to_owned).collect();
+        let others = learned
+            .iter()
+            .filter(|(prefix, _)| seat.node != bad.node && *prefix != subnet);
+        (rows, others.cloned().collect::<Routes>(), flows.clone())
+    };
+    let (was, is) = (of_others(was), of_others(is));
+    assert!(
+        was == is,
+        "{} was changed because {}'s annotation is malformed: {is:#?}\nbefore: {was:#?}",
+        seat.node,
+        bad.node
+    );
+}
+
+/// Status and message of the only RouteAdvertisements' condition Complete.
+fn complete() -> Option<(String, String)> {
+    let list = kubectl(&["get", "routeadvertisements", "-o", "json"]);
+    let conditions = list.pointer("/items/0/status/conditions")?.as_array()?;
+    let word = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
+    let found = conditions
+        .iter()
+        .find(|c| word(c, "type").as_deref() == Some("Complete"))?;
+    Some((word(found, "status")?, word(found, "message")?))
+}
+
+/// What kubectl prints as JSON.
+fn kubectl(words: &[&str]) -> Value {
+    let output = command(&[&["kubectl"], words].concat()).output().unwrap();
+    serde_json::from_slice(&output.stdout).unwrap_or_default()
+}

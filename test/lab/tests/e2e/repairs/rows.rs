@@ -1,0 +1,264 @@
+//! Northbound rows: broken by hand, their database restarted, their neighbours' routes gone.
+//!
+//! In: a lab in which all is well. Out: the same. Peers' routes are withdrawn with
+//! vtysh while frr-agent, which would mend it, is frozen.
+
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use super::look::{Routes, Seat, pods_ping};
+use super::{PINGS, REPAIR};
+use crate::harness::{Standing, wait};
+
+/// How soon rows and kernel agree after an event.
+const AGREED: Duration = Duration::from_secs(1);
+/// How soon the agent is in step with a database that is back.
+const IN_STEP: Duration = Duration::from_secs(5);
+/// How long BGP may take.
+const BGP: Duration = Duration::from_secs(20);
+
+/// Each breakage is mended, and the log says what somebody else did.
+pub(super) fn broken_by_hand(lab: &Standing) {
+    let seat = Seat::of(lab, 0);
+    let before = seat.rows().unwrap();
+    let routes = "somebody else changed imported routes";
+    let topology = "somebody else changed the topology's rows";
+
+    let (prefix, nexthop) = seat.imported().first().unwrap().clone();
+    let router = seat.router();
+    let (prefix, nexthop) = (
+        format!("ip_prefix=\"{prefix}\""),
+        format!("nexthop=\"{nexthop}\""),
+    );
+    let port = format!("output_port=rtoe-{router}");
+    let owner = "external_ids:\"noverlay.io/owner\"=default";
+    let stamp = "external_ids:\"k8s.ovn.org/owner-controller\"=RouteImport";
+    let twin = [
+        "--id=@twin",
+        "create",
+        "Logical_Router_Static_Route",
+        &prefix,
+        &nexthop,
+        &port,
+        owner,
+        stamp,
+        "--",
+        "add",
+        "Logical_Router",
+        &router,
+        "static_routes",
+        "@twin",
+    ];
+    repaired(&seat, &before, "an imported route twice", &twin, routes);
+
+    let route = id(&seat, "Logical_Router_Static_Route", &[&prefix, stamp]);
+    let edit = [
+        "clear",
+        "Logical_Router_Static_Route",
+        &route,
+        "output_port",
+    ];
+    repaired(&seat, &before, "an imported route edited", &edit, routes);
+
+    let cluster = format!("logical_ip=\"{}\"", lab.record("/values/cluster_subnet"));
+    let nat = id(&seat, "NAT", &[&cluster]);
+    let clear = ["clear", "NAT", &nat, "exempted_ext_ips"];
+    repaired(&seat, &before, "SNAT without exemption", &clear, topology);
+
+    let delete = ["lr-del", &router];
+    repaired(
+        &seat,
+        &before,
+        "the gateway router deleted",
+        &delete,
+        topology,
+    );
+}
+
+fn id(seat: &Seat<'_>, table: &str, conditions: &[&str]) -> String {
+    let words = [&["--bare", "--columns=_uuid", "find", table], conditions].concat();
+    let found = seat.nbctl(&words).trim().to_owned();
+    assert_eq!(found.lines().count(), 1, "{table} {conditions:?}: {found}");
+    found
+}
+
+fn repaired(seat: &Seat<'_>, before: &str, what: &str, breakage: &[&str], told: &str) {
+    let mark = seat.mark();
+    let start = Instant::now();
+    seat.nbctl(breakage);
+    let back = wait(REPAIR, || seat.rows().as_deref() == Some(before));
+    assert!(
+        back,
+        "{what}: not repaired after {REPAIR:?}:\n{}\nbefore:\n{before}",
+        seat.rows().unwrap_or_default()
+    );
+    println!("{what}: repaired after {:?}", start.elapsed());
+    assert!(
+        seat.told(mark, &["WARN", told]),
+        "{what}: the log does not say {told:?}"
+    );
+    pods_ping(seat.lab, PINGS);
+}
+
+/// `ovsdb-client monitor` of the static routes, with what it printed so far.
+struct Monitor {
+    child: Child,
+    file: std::path::PathBuf,
+}
+
+impl Monitor {
+    fn start(seat: &Seat<'_>) -> Self {
+        let file = seat.lab.dir(&seat.node).join("monitor.csv");
+        let output = std::fs::File::create(&file).unwrap();
+        let child = seat
+            .tool(&[
+                "ovsdb-client",
+                "--format=csv",
+                "--no-headings",
+                "monitor",
+                &seat.northbound(),
+                "OVN_Northbound",
+                "Logical_Router_Static_Route",
+                "ip_prefix,nexthop",
+            ])
+            .stdout(output)
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let monitor = Self { child, file };
+        let begun = wait(IN_STEP, || monitor.seen(",initial,").len() > 2);
+        assert!(begun, "ovsdb-client shows no routes");
+        monitor
+    }
+
+    fn seen(&self, word: &str) -> Vec<String> {
+        let text = std::fs::read_to_string(&self.file).unwrap();
+        let lines = text.lines().filter(|line| line.contains(word));
+        lines.map(str::to_owned).collect()
+    }
+}
+
+impl Drop for Monitor {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// Links and one peer's session flap: only that peer's row goes, and comes back.
+pub(super) fn of_others_never_leave(lab: &Standing) {
+    let seat = Seat::of(lab, 0);
+    let whole = seat.imported();
+    let (peer, subnet) = (lab.address(1), lab.subnet(1));
+    let monitor = Monitor::start(&seat);
+    for words in [
+        "ip link add flap0 type veth peer name flap1",
+        "ip link set flap0 up",
+        "ip link set flap1 up",
+        "ip link set flap0 down",
+        "ip link set veth-pod down",
+        "ip link set veth-pod up",
+        "ip link del flap0",
+    ] {
+        seat.run(&words.split(' ').collect::<Vec<_>>());
+    }
+    agreed(&seat, "flapping links", &whole);
+    assert_eq!(monitor.seen(",delete,"), Vec::<String>::new());
+    lab.daemon("freeze", &seat.node, "frr-agent");
+    let without: Routes = whole
+        .iter()
+        .filter(|(prefix, _)| *prefix != subnet)
+        .cloned()
+        .collect();
+    for flap in 0..2 {
+        seat.bgp(&[&format!("neighbor {peer} shutdown")]);
+        agreed(&seat, &format!("session {flap} down"), &without);
+        seat.bgp(&[&format!("no neighbor {peer} shutdown")]);
+        agreed(&seat, &format!("session {flap} up"), &whole);
+    }
+    lab.daemon("thaw", &seat.node, "frr-agent");
+    let gone = monitor.seen(",delete,");
+    assert_eq!(gone.len(), 2, "deleted rows: {gone:#?}");
+    assert!(
+        gone.iter().all(|row| row.contains(&subnet)),
+        "not only rows of {subnet} were deleted: {gone:#?}"
+    );
+    assert_eq!(monitor.seen(",new,"), Vec::<String>::new(), "changed rows");
+    pods_ping(lab, PINGS);
+}
+
+/// As soon as the kernel has these routes, the rows follow.
+fn agreed(seat: &Seat<'_>, event: &str, routes: &Routes) {
+    let learned = wait(BGP, || seat.learned() == *routes);
+    assert!(
+        learned,
+        "{event}: the kernel has {:?}, not {routes:?}",
+        seat.learned()
+    );
+    let start = Instant::now();
+    let same = wait(AGREED, || seat.imported() == *routes);
+    assert!(
+        same,
+        "{event}: the rows are {:?}, not {routes:?}",
+        seat.imported()
+    );
+    println!(
+        "{event}: rows and kernel agreed after {:?}",
+        start.elapsed()
+    );
+}
+
+/// The database is away for three seconds, in which one route goes and another comes.
+pub(super) fn database_restarted(lab: &Standing) {
+    let seats = Seat::all(lab);
+    let seat = &seats[0];
+    let before = seat.rows().unwrap();
+    let whole = seat.imported();
+    let only = |number: usize| -> Routes {
+        let subnet = lab.subnet(number);
+        let found = whole.iter().filter(|(prefix, _)| *prefix == subnet);
+        found.cloned().collect()
+    };
+    for peer in &seats[1..] {
+        lab.daemon("freeze", &peer.node, "frr-agent");
+    }
+    announce(&seats[2], false);
+    agreed(seat, "a route withdrawn before", &only(1));
+    lab.daemon("stop", &seat.node, "ovsdb-ovnnb");
+    let stopped = Instant::now();
+    announce(&seats[1], false);
+    announce(&seats[2], true);
+    let changed = wait(BGP, || seat.learned() == only(2));
+    assert!(changed, "the kernel has {:?}", seat.learned());
+    std::thread::sleep(Duration::from_secs(3).saturating_sub(stopped.elapsed()));
+    let mark = seat.mark();
+    lab.daemon("start", &seat.node, "ovsdb-ovnnb");
+    let start = Instant::now();
+    let gone = lab.subnet(1);
+    let lines = before.lines().filter(|line| !line.contains(&gone));
+    let expected = lines.collect::<Vec<_>>().join("\n");
+    let right = wait(IN_STEP, || {
+        seat.rows().as_deref() == Some(expected.as_str())
+    });
+    assert!(
+        right,
+        "after {IN_STEP:?} the rows are\n{}\nnot\n{expected}",
+        seat.rows().unwrap_or_default()
+    );
+    println!("in step, and right, after {:?}", start.elapsed());
+    assert!(seat.told(mark, &["in step", "north"]), "not told");
+    announce(&seats[1], true);
+    agreed(seat, "the route is back", &whole);
+    for peer in &seats[1..] {
+        lab.daemon("thaw", &peer.node, "frr-agent");
+    }
+    assert_eq!(seat.rows().unwrap(), before);
+    pods_ping(lab, PINGS);
+}
+
+/// A node's FRR announces its subnet, or withdraws it.
+fn announce(seat: &Seat<'_>, yes: bool) {
+    let word = if yes { "network" } else { "no network" };
+    let statement = format!("{word} {}", seat.lab.subnet(seat.number));
+    seat.bgp(&["address-family ipv4 unicast", &statement]);
+}
