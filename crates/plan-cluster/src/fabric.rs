@@ -12,11 +12,12 @@ use model::frr::{
 };
 use model::hash;
 use model::intent::{NetworkSelector, RouteAdvertisements, TargetVrf};
+use model::node::Node;
 use model::selector::{LabelSelector, Labels, Operator, Requirement};
 use model::{NetworkName, ObjectKey, Problem};
 
 use crate::world::{FabricSettings, World};
-use crate::{FABRIC_LABEL, MANAGED_BY};
+use crate::{FABRIC_LABEL, MANAGED_BY, RA_KEY};
 
 /// What the fabric needs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -102,10 +103,12 @@ fn base(world: &World, settings: &FabricSettings) -> FrrConfiguration {
         .iter()
         .map(|c| c.cidr.family())
         .collect();
+    let fit = world.fit_nodes();
+    // A node that is left out keeps the objects it has, and so its sessions: its peers keep theirs with it.
     let mut addresses: Vec<IpAddr> = world
-        .fit_nodes()
-        .iter()
-        .filter_map(|name| world.nodes.get(name))
+        .nodes
+        .values()
+        .filter(|node| fit.contains(&node.name) || has_objects(world, node))
         .flat_map(|node| node.internal_ips.iter().copied())
         .filter(|ip| families.contains(&Family::of(*ip)))
         .collect();
@@ -137,6 +140,17 @@ fn base(world: &World, settings: &FabricSettings) -> FrrConfiguration {
         bfd_profiles: Vec::new(),
         raw: None,
     }
+}
+
+/// Whether something has been generated for the node before.
+fn has_objects(world: &World, node: &Node) -> bool {
+    let suffix = format!("/{}", node.name);
+    let mut objects = world.frr.values().filter_map(|o| o.as_ref().ok());
+    objects.any(|o| {
+        o.annotations
+            .get(RA_KEY)
+            .is_some_and(|key| key.ends_with(&suffix))
+    })
 }
 
 fn neighbor(ip: IpAddr, world: &World, settings: &FabricSettings) -> Neighbor {

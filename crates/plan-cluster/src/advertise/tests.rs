@@ -306,3 +306,23 @@ fn a_joining_node_changes_each_object_by_one_neighbor() {
         ["172.30.0.2", "172.30.0.3", "172.30.0.4"]
     );
 }
+
+#[test]
+fn a_node_that_becomes_unreadable_stays_its_peers_neighbor_and_one_that_never_was_readable_is_none()
+{
+    let mut world = mk_managed();
+    let ra = managed_ra(&world);
+    let first = plan(&world, &ra);
+    apply(&mut world, &ra, &first);
+    let malformed =
+        Fact::Malformed("annotation k8s.ovn.org/node-subnets = \"x\" is wrong".to_owned());
+    world.nodes.get_mut(&NodeName::from("n2")).unwrap().subnets = malformed.clone();
+    let mut n9 = mk_node("n9", "172.30.0.9", Some(9), None);
+    n9.subnets = malformed;
+    world.nodes.insert(n9.name.clone(), n9);
+    let world = crate::fabric::complete(world);
+    assert_eq!(
+        peers(&plan(&world, &ra), "n1"),
+        ["172.30.0.2", "172.30.0.3"]
+    );
+}
