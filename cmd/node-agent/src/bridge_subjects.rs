@@ -1,146 +1,191 @@
-//! The external bridge's flows.
-//! In: local facts, and the last known view of the network. Out: one bundle where the bridge differs.
-//! Invariant: the host stage needs neither the API server nor OVN; a whole table that stands there is never replaced by the host stage for want of knowledge.
-//! Not here: which flows (`plan_node::bridge`).
+//! The flows of the external bridge.
+//! In: one key. Out: the bridge holds the host's stage or the whole table. Invariant: the host is never cut off: without
+//! the API server, without OVN and after every loss of flows there is at least the host's stage, and nothing that works
+//! is replaced by less.
+//! Not here: the flows themselves (`plan_node::bridge`), ovs-ofctl (`host`).
+//!
+//! ```text
+//!  uplink known? --no--> blocked     view (now, or the last one) and patch port known? --no--> host stage, unless
+//!        '--------------------------------------------------------------yes--> full table       ours serve the uplink
+//! ```
 
-use std::sync::Arc;
-
-use host::BridgeControl;
-use model::ovs::{BridgeFact, Flow, patch_port};
+use host::{BridgeControl, FlowError};
+use model::NodeName;
+use model::names::NetworkName;
+use model::ovs::{self, Flow};
+use ovn::Switch;
+use plan_node::NetworkView;
 use plan_node::bridge::{self, BridgeInput, BridgeNetwork, GatewayMode};
 use reconcile::{Subjects, Verdict};
 use telemetry::Chain;
 
-use crate::known::Known;
+use crate::said::{Complaint, Ledger};
+use crate::sources::Sources;
+use crate::view;
+
+/// The subject, as logs and metrics name it.
+pub(crate) const BRIDGE: &str = "bridge";
 
 /// What can be looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Key {
-    /// The flows of the external bridge.
+    /// The flow table.
     Flows,
 }
 
-/// The loop's subject.
+/// Which table is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Host,
+    Full,
+}
+
+impl Stage {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Host => "host",
+            Self::Full => "full",
+        }
+    }
+}
+
+/// The loop's subjects.
 pub(crate) struct BridgeSubjects {
-    known: Arc<Known>,
+    sources: Sources,
+    ledger: Ledger,
     control: BridgeControl,
-    fact: Option<BridgeFact>,
-    told: String,
+    /// The network as it was last known: flows must not wait for the API server.
+    last: Option<NetworkView>,
+    complaint: Complaint,
 }
 
 impl BridgeSubjects {
-    pub(crate) fn new(known: Arc<Known>) -> Self {
-        let control = BridgeControl::new(known.settings.ovs_rundir.clone());
+    pub(crate) fn new(sources: Sources, ledger: Ledger, control: BridgeControl) -> Self {
         Self {
-            known,
+            sources,
+            ledger,
             control,
-            fact: None,
-            told: String::new(),
+            last: None,
+            complaint: Complaint::of(BRIDGE),
         }
     }
 
-    /// The bridge's ports as the conf database has them, or as it last had them.
-    fn refresh(&mut self) {
-        let name = &self.known.settings.gateway.interface;
-        let fact = self
-            .known
-            .switch
-            .with_replica(|replica| ovn::switch::lift_bridge(replica, name));
-        if let Some(Ok(Some(fact))) = fact {
-            self.fact = Some(fact);
-        }
-    }
-
-    /// The port to the physical network: neither the bridge itself, nor internal, nor a patch.
-    fn uplink(&self) -> Option<u32> {
-        let bridge = &self.known.settings.gateway.interface;
-        let ports = self.fact.as_ref()?.ports.iter();
-        let mut outside =
-            ports.filter(|p| p.name != *bridge && p.kind != "internal" && p.kind != "patch");
-        outside.find_map(|p| p.ofport)
-    }
-
-    fn patch(&self) -> Option<u32> {
-        let known = &self.known;
-        let name = patch_port(
-            &known.settings.gateway.interface,
-            &known.network,
-            &known.node,
-        );
-        self.fact
-            .as_ref()?
-            .ports
-            .iter()
-            .find(|p| p.name == name)
-            .and_then(|p| p.ofport)
-    }
-
-    async fn wanted(&self, uplink: u32) -> (&'static str, Vec<Flow>) {
-        // A fresh view where there is one; it is remembered, and serves while the API server is away.
-        if let Ok(local) = self.known.local().await {
-            drop(self.known.view(&local));
-        }
-        match (self.known.last_view(), self.patch()) {
-            (Some(view), Some(patch)) => {
-                let input = BridgeInput {
-                    uplink,
-                    networks: vec![BridgeNetwork {
-                        network_id: view.network_id,
-                        patch,
-                        pod_subnets: view.host_subnets.clone(),
-                    }],
-                    mac: view.gateway.mac,
-                    addresses: view.gateway.addresses.iter().map(|a| a.ip).collect(),
-                    mode: match self.known.settings.gateway.mode {
-                        settings::GatewayMode::Shared => GatewayMode::Shared,
-                        settings::GatewayMode::Local => GatewayMode::Local,
-                    },
-                };
-                ("full", bridge::full(&input))
+    async fn flows(&mut self) -> Verdict {
+        let bridge = self.sources.settings.gateway.interface.clone();
+        let switch = match self.sources.switch() {
+            Ok(switch) => switch,
+            Err(error) => {
+                self.complaint.say(Chain(&error).to_string());
+                return Verdict::Retry;
             }
-            _ => ("host", bridge::host_stage(uplink)),
+        };
+        let uplink = match uplink(&switch, &bridge) {
+            Ok(uplink) => uplink,
+            Err(why) => {
+                self.complaint.say(why);
+                return Verdict::Blocked;
+            }
+        };
+        if let Ok(view) = view::network(&self.sources).await {
+            self.last = Some(view);
+        }
+        let full = self
+            .last
+            .as_ref()
+            .and_then(|view| full(view, &switch, &bridge, uplink));
+        let outcome = match full {
+            Some(flows) => match self.put(&bridge, Stage::Full, &flows).await {
+                // A switch that refuses the whole table still gets the host its way.
+                Err(error @ FlowError::Failed { .. }) => {
+                    let stage = self.host_stage(&bridge, uplink).await;
+                    stage.and(Err(error))
+                }
+                other => other,
+            },
+            None => self.host_stage(&bridge, uplink).await,
+        };
+        match outcome {
+            Ok(()) => {
+                self.complaint.clear();
+                Verdict::Settled
+            }
+            Err(error) => {
+                self.complaint.say(Chain(&error).to_string());
+                Verdict::Retry
+            }
         }
     }
 
-    async fn flows(&mut self) -> Result<Verdict, host::FlowError> {
-        self.refresh();
-        let name = self.known.settings.gateway.interface.clone();
-        let Some(uplink) = self.uplink() else {
-            self.tell(format!(
-                "bridge {name} has no port to the physical network yet"
-            ));
-            return Ok(Verdict::Retry);
+    /// Writes the host's stage where no flow of ours takes the uplink's packets.
+    async fn host_stage(&self, bridge: &str, uplink: u32) -> Result<(), FlowError> {
+        if self.control.serves(bridge, uplink).await? {
+            return Ok(());
+        }
+        self.put(bridge, Stage::Host, &bridge::host_stage(uplink))
+            .await
+    }
+
+    async fn put(&self, bridge: &str, stage: Stage, flows: &[Flow]) -> Result<(), FlowError> {
+        if self.control.holds(bridge, flows).await? {
+            return Ok(());
+        }
+        let written = self.control.replace(bridge, flows).await;
+        let result = if written.is_ok() {
+            "success"
+        } else {
+            "failure"
         };
-        let (stage, wanted) = self.wanted(uplink).await;
-        if stage == "host" && self.control.serves(&name, uplink).await? {
-            return Ok(Verdict::Settled);
-        }
-        if self.control.holds(&name, &wanted).await? {
-            self.told.clear();
-            return Ok(Verdict::Settled);
-        }
-        self.control.replace(&name, &wanted).await?;
-        self.known
+        self.ledger
             .metrics
             .flow_writes
-            .with_label_values(&[stage])
+            .with_label_values(&[stage.word(), result])
             .inc();
+        written?;
         tracing::info!(
-            bridge = name,
-            stage,
-            flows = wanted.len(),
-            "wrote the bridge's flows"
+            bridge,
+            stage = stage.word(),
+            flows = flows.len(),
+            "flows written"
         );
-        self.told.clear();
-        Ok(Verdict::Settled)
+        Ok(())
     }
+}
 
-    fn tell(&mut self, text: String) {
-        if self.told != text {
-            tracing::warn!("{text}");
-            self.told = text;
+/// Number of the one port that leads out of the node.
+fn uplink(switch: &Switch, bridge: &str) -> Result<u32, String> {
+    match switch.uplinks(bridge).as_slice() {
+        [] => Err(format!("{bridge} has no uplink yet")),
+        [port] => port
+            .ofport
+            .ok_or_else(|| format!("uplink {} of {bridge} has no number yet", port.name)),
+        several => {
+            let names: Vec<&str> = several.iter().map(|port| port.name.as_str()).collect();
+            Err(format!(
+                "{bridge} has several uplinks ({}); exactly one is allowed, its flows stay as they are",
+                names.join(", ")
+            ))
         }
     }
+}
+
+/// The whole table; `None` while the patch port is missing.
+fn full(view: &NetworkView, switch: &Switch, bridge: &str, uplink: u32) -> Option<Vec<Flow>> {
+    let patch = patch(switch, bridge, &view.network, &view.node)?;
+    Some(bridge::full(&BridgeInput {
+        uplink,
+        networks: vec![BridgeNetwork {
+            network_id: view.network_id,
+            patch,
+            pod_subnets: view.host_subnets.clone(),
+        }],
+        mac: view.gateway.mac,
+        addresses: view.gateway.addresses.iter().map(|a| a.ip).collect(),
+        mode: GatewayMode::Shared,
+    }))
+}
+
+fn patch(switch: &Switch, bridge: &str, network: &NetworkName, node: &NodeName) -> Option<u32> {
+    switch.ofport(bridge, &ovs::patch_port(bridge, network, node))
 }
 
 impl Subjects for BridgeSubjects {
@@ -150,17 +195,9 @@ impl Subjects for BridgeSubjects {
         Some(vec![Key::Flows])
     }
 
-    /// Never cancelled by the loop; a bundle is written whole or not at all.
+    /// The process may end at any moment: a bundle is taken whole or not at all.
     async fn pass(&mut self, _: &Key) -> Verdict {
-        match self.flows().await {
-            Ok(verdict) => verdict,
-            Err(error) => {
-                self.tell(format!(
-                    "cannot look after the bridge's flows: {}",
-                    Chain(&error)
-                ));
-                Verdict::Retry
-            }
-        }
+        let verdict = self.flows().await;
+        self.ledger.pass(BRIDGE, verdict)
     }
 }

@@ -1,39 +1,51 @@
-//! The node-agent: learned routes into OVN, the node's topology, SNAT, bridge flows, and the truth about them.
-//! In: Node objects, the kernel over netlink, two OVSDB databases. Out: rows, flows, addresses, annotations, NodeRoutes.
-//! Invariant: three loops, one writer for each sink; the bridge's host stage needs neither API server nor OVN.
-//! Not here: decisions (`plan-node`), wires (`ovn`, `netlink`, `host`, `kube-edge`).
+//! The node-agent: makes a node's part of the no-overlay network, and brings the routes that BGP learned into OVN.
+//! In: the API server, the kernel, the Open_vSwitch and OVN_Northbound databases, one configuration file.
+//! Out: rows, flows, addresses, rules, annotations; each only where it differs.
+//! Invariant: when the agent stops or cannot read something, what stands keeps forwarding; on start nothing is written that is there.
+//! Not here: decisions (`plan-node`), the forms of rows, messages and objects (edges).
 //!
 //! ```text
-//!  netlink events --.                       .--> bridge loop: flows of br-ex              (local facts, last known view)
-//!  flow monitor  ---+--poke(key)--> loops --+--> OVN loop: topology rows, port, imports   (guarded transactions)
-//!  NB, conf DB  ----+                       '--> API loop: annotations, NodeRoutes        (server-side apply)
-//!  Node objects ----'
+//!  Nodes, NodeRoutes --caches--.
+//!  netlink events -------------+-- poke --> bridge: flows of br-ex          (ovs-ofctl)
+//!  Open_vSwitch, OVN_Northbound+            ovn: topology, imported routes  (OVSDB)
+//!  flow monitor of br-ex ------'            host: management port, kernel   (OVSDB, netlink)
+//!                                           objects: annotations, report    (API server)
 //! ```
+//! Four loops, so that a sink that does not answer holds up nothing but itself.
 
-mod api_subjects;
 mod bridge_subjects;
-mod known;
+mod host_subjects;
 mod metrics;
+mod object_subjects;
 mod ovn_subjects;
+mod said;
 mod sources;
+mod view;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
-use kube_edge::connect;
+use anyhow::{Context, bail};
+use host::BridgeControl;
+use kube_edge::{Writer, connect};
 use model::NodeName;
-use ovsdb::{Client, ClientConfig, Endpoint};
-use reconcile::{Poker, Timing};
-use settings::Settings;
+use netlink::Watcher;
+use ovsdb::{Client, Endpoint};
+use reconcile::{Timing, run as reconcile};
+use settings::{GatewayMode, OvnNetworks, OvnTopology, Settings};
 use telemetry::Readiness;
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
-use crate::known::Known;
+use crate::bridge_subjects::BridgeSubjects;
+use crate::host_subjects::HostSubjects;
 use crate::metrics::Metrics;
-use crate::sources::Pokers;
+use crate::object_subjects::ObjectSubjects;
+use crate::ovn_subjects::{OvnSubjects, Told};
+use crate::said::Ledger;
+use crate::sources::{FirstEvent, Pokers, Sources};
 
 /// Field manager of everything the node-agent writes.
 pub const FIELD_MANAGER: &str = "noverlay-node-agent";
@@ -50,10 +62,10 @@ pub struct Arguments {
     pub node: String,
 }
 
-/// Runs the daemon until it is told to end. What it wrote keeps forwarding.
+/// Runs the daemon until it is told to end.
 ///
 /// # Errors
-/// At start only: configuration, client, metrics address.
+/// At start only: configuration, client, endpoints, netlink, metrics address.
 pub fn run(arguments: Arguments) -> anyhow::Result<()> {
     let metrics = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 9161));
     let settings = settings::load(&arguments.config, metrics)?;
@@ -66,41 +78,25 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
         .enable_all()
         .build()
         .context("cannot start the runtime")?
-        .block_on(serve(&arguments.node, settings, telemetry::ended()))
+        .block_on(serve(arguments.node.into(), settings))
 }
 
-fn database(
-    endpoint: &str,
-    name: &'static str,
-    tables: Vec<ovsdb::MonitorTable>,
-) -> anyhow::Result<Client> {
-    let endpoint: Endpoint = endpoint
-        .parse()
-        .with_context(|| format!("address of the {name} database"))?;
-    let mut config = ClientConfig::new(endpoint, name);
-    config.tables = tables;
-    // A local database that is restarted is back at once: so are we.
-    config.max_backoff = Duration::from_millis(500);
-    Ok(Client::connect(config))
-}
-
-/// Runs on node `node` until `ended` resolves.
-///
-/// # Errors
-/// At start only; or when `ended` cannot be waited for.
-pub async fn serve(
-    node: &str,
-    settings: Settings,
-    ended: impl Future<Output = std::io::Result<()>>,
-) -> anyhow::Result<()> {
-    let kube = connect(settings.kubeconfig.as_deref()).await?;
+async fn serve(node: NodeName, settings: Settings) -> anyhow::Result<()> {
+    let builds = builds(&settings)?;
+    let client = connect(settings.kubeconfig.as_deref()).await?;
+    let north: Endpoint = settings.ovn_north.parse().context("[ovnnorth] address")?;
+    let switch = Endpoint::Unix(settings.ovs_rundir.join("db.sock"));
     let (stop, stopped) = watch::channel(false);
     let readiness = Readiness::default();
-    for condition in ["caches", "ovn", "topology", "import"] {
-        readiness.set(condition, false);
-    }
+    readiness.set("caches", false);
+    readiness.set("ovn", false);
     let registry = prometheus::Registry::new();
     let metrics = Metrics::new(&registry).context("cannot register metrics")?;
+    let ledger = Ledger::new(
+        metrics.clone(),
+        readiness.clone(),
+        &subjects(&settings, builds),
+    );
     let server = tokio::spawn(telemetry::serve(
         settings.metrics_address,
         registry,
@@ -108,74 +104,170 @@ pub async fn serve(
     ));
 
     let pokers = Pokers::default();
-    let conf = format!("unix:{}", settings.ovs_rundir.join("db.sock").display());
-    let north = database(
-        &settings.ovn_north,
-        ovn::north::DATABASE,
-        ovn::north::monitor(),
-    )?;
-    let switch = database(&conf, ovn::switch::DATABASE, ovn::switch::monitor())?;
-    let known = Arc::new(Known::new(
-        NodeName::from(node),
-        settings,
-        north,
-        switch,
+    let first_event = FirstEvent::default();
+    let watcher = Watcher::open().context("cannot follow the kernel")?;
+    tokio::spawn(sources::follow_kernel(
+        watcher,
+        pokers.clone(),
         metrics.clone(),
+        first_event.clone(),
     ));
-    let caches = sources::start(&kube, &known, &pokers, &readiness);
-    known.set_nodes(caches);
+    let control = BridgeControl::new(settings.ovs_rundir.clone());
+    let (nodes, reports) = Sources::caches(&client, &node, &pokers);
+    let sources = Sources {
+        settings: Arc::new(settings),
+        node,
+        nodes,
+        reports,
+        north: Client::connect(ovn::north::config(north)),
+        switch: Client::connect(ovn::switch::config(switch)),
+    };
+    follow(&sources, &pokers, &metrics, &readiness);
 
-    let loops = [
-        tokio::spawn(reconcile::run(
-            bridge_subjects::BridgeSubjects::new(Arc::clone(&known)),
-            pokers.bridge.clone(),
-            timing(20, 50, 1000),
-            stopped.clone(),
-        )),
-        tokio::spawn(reconcile::run(
-            ovn_subjects::OvnSubjects::new(
-                Arc::clone(&known),
-                pokers.api.clone(),
-                pokers.bridge.clone(),
-                readiness,
-            ),
+    let (learned, heard) = watch::channel(None);
+    let told = Told {
+        learned,
+        objects: pokers.objects.clone(),
+    };
+    let mut loops = vec![
+        tokio::spawn(reconcile(
+            OvnSubjects::new(sources.clone(), ledger.clone(), told, first_event),
             pokers.ovn.clone(),
-            timing(100, 200, 10_000),
+            timing(100, 200, 5),
             stopped.clone(),
         )),
-        tokio::spawn(reconcile::run(
-            api_subjects::ApiSubjects::new(Arc::clone(&known), kube),
-            pokers.api.clone(),
-            timing(1000, 500, 30_000),
-            stopped,
+        tokio::spawn(reconcile(
+            ObjectSubjects::new(
+                sources.clone(),
+                ledger.clone(),
+                Writer::new(client, FIELD_MANAGER),
+                heard,
+            ),
+            pokers.objects.clone(),
+            timing(1000, 500, 30),
+            stopped.clone(),
         )),
     ];
+    if builds {
+        let bridge = sources.settings.gateway.interface.clone();
+        tokio::spawn(sources::follow_flows(
+            control.clone(),
+            bridge,
+            pokers.clone(),
+        ));
+        loops.push(tokio::spawn(reconcile(
+            BridgeSubjects::new(sources.clone(), ledger.clone(), control),
+            pokers.bridge.clone(),
+            timing(30, 50, 1),
+            stopped.clone(),
+        )));
+        loops.push(tokio::spawn(reconcile(
+            HostSubjects::new(sources, ledger),
+            pokers.host.clone(),
+            timing(300, 50, 5),
+            stopped,
+        )));
+    }
     tokio::select! {
-        ended = ended => ended.context("cannot listen to signals")?,
+        ended = telemetry::ended() => ended.context("cannot listen to signals")?,
         served = server => served.context("metrics server")??,
     }
-    tracing::info!("ending; what was written keeps forwarding");
+    tracing::info!("ending");
     stop.send_replace(true);
-    let rest = async {
-        for task in loops {
-            task.await.context("a loop ended badly")?;
-        }
-        anyhow::Ok(())
-    };
-    tokio::time::timeout(Duration::from_millis(1800), rest)
-        .await
-        .unwrap_or(Ok(()))
+    match tokio::time::timeout(Duration::from_millis(1500), ended(loops)).await {
+        Ok(ended) => ended,
+        // What is under way is left to itself: each sink takes it whole or not at all.
+        Err(_) => Ok(()),
+    }
 }
 
-/// Milliseconds: between two passes of a key, first retry, longest retry.
+/// Whether the agent makes the topology; what it cannot do is refused at the start.
+fn builds(settings: &Settings) -> anyhow::Result<bool> {
+    let builds = settings.ovn_topology == OvnTopology::Build;
+    if builds && settings.gateway.mode == GatewayMode::Local {
+        bail!(
+            "[gateway] mode = local cannot be built; allowed with [ovn] topology = build: shared"
+        );
+    }
+    if !builds {
+        tracing::warn!(
+            "[ovn] topology = adopt: routes are imported and reported, everything else is left to OVN-Kubernetes"
+        );
+    }
+    if settings.no_overlay.is_none() {
+        tracing::warn!("[default] transport = geneve: there is nothing to do for this agent");
+    }
+    Ok(builds)
+}
+
+/// The subjects that have to settle before the daemon is ready.
+fn subjects(settings: &Settings, builds: bool) -> Vec<&'static str> {
+    if settings.no_overlay.is_none() {
+        return Vec::new();
+    }
+    let mut subjects = vec![ovn_subjects::IMPORT, object_subjects::REPORT];
+    if builds {
+        subjects.extend([
+            ovn_subjects::TOPOLOGY,
+            bridge_subjects::BRIDGE,
+            host_subjects::HOST,
+        ]);
+    }
+    if settings.ovn_networks == OvnNetworks::Own {
+        subjects.push(object_subjects::ANNOTATIONS);
+    }
+    subjects
+}
+
+/// `settle` and `first` retry in milliseconds, the longest retry in seconds.
 fn timing(settle: u64, first: u64, most: u64) -> Timing {
     Timing {
         settle: Duration::from_millis(settle),
         retry_first: Duration::from_millis(first),
-        retry_most: Duration::from_millis(most),
+        retry_most: Duration::from_secs(most),
         ..Timing::default()
     }
 }
 
-/// A loop's handle and key, for the sources.
-pub(crate) type PokerOf<K> = Poker<K>;
+/// Follows both databases, and the first filling of the caches.
+fn follow(sources: &Sources, pokers: &Pokers, metrics: &Metrics, readiness: &Readiness) {
+    let on_north = pokers.clone();
+    tokio::spawn(sources::follow_database(
+        sources.north.clone(),
+        ovn::north::DATABASE,
+        metrics.clone(),
+        Some((readiness.clone(), "ovn")),
+        move || {
+            on_north.ovn.poke(ovn_subjects::Key::Topology);
+            on_north.ovn.poke(ovn_subjects::Key::Import);
+            on_north.objects.poke(object_subjects::Key::Report);
+        },
+    ));
+    let on_switch = pokers.clone();
+    tokio::spawn(sources::follow_database(
+        sources.switch.clone(),
+        ovn::switch::DATABASE,
+        metrics.clone(),
+        None,
+        move || {
+            on_switch.bridge.poke(bridge_subjects::Key::Flows);
+            on_switch.ovn.poke(ovn_subjects::Key::Topology);
+            on_switch.host.poke(host_subjects::Key::Network);
+            on_switch.objects.poke(object_subjects::Key::Annotations);
+        },
+    ));
+    let (sources, readiness) = (sources.clone(), readiness.clone());
+    tokio::spawn(async move {
+        while !sources.ready() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        readiness.set("caches", true);
+    });
+}
+
+async fn ended(loops: Vec<JoinHandle<()>>) -> anyhow::Result<()> {
+    for one in loops {
+        one.await.context("a loop ended badly")?;
+    }
+    Ok(())
+}

@@ -1,355 +1,398 @@
-//! The node's rows in OVN, its management port, and the imported routes.
-//! In: views, the kernel's routes, replicas. Out: guarded transactions where something differs.
-//! Invariant: no transaction where nothing differs; nothing is withdrawn because something could not be read.
-//! Not here: which rows (`plan_node`), how they are written (`ovn`).
+//! The Northbound database: the network's rows, and the routes that BGP brought.
+//! In: keys from the loop. Out: guarded transactions, none where nothing differs.
+//! Invariant: rows are removed only for what was read whole; a source that cannot be read leaves everything as it is.
+//! Not here: plans (`plan-node`), lifting and lowering (`ovn`).
+//!
+//! ```text
+//!  Topology: view -> plan -> check -> diff with our rows -> one transaction
+//!  Import:   kernel dump -> rib -> plan -> check -> diff with imported rows -> batches; tells Report what it saw
+//! ```
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use model::diff::Diff;
-use model::nb::{self, ImportedRoute};
-use model::route::{MAIN_TABLE, PROTOCOL_BGP};
-use model::{Prefix, hash};
-use netlink::{dump, write};
-use ovsdb::{Client, Transaction, Uuid};
-use plan_node::NetworkView;
-use plan_node::imports::{self, ImportWorld};
-use reconcile::{Subjects, Verdict};
+use model::nb::{self, ImportTarget, Rows};
+use model::route::{MAIN_TABLE, PROTOCOL_BGP, RouteKind};
+use model::{Diff, Prefix, hash};
+use ovn::{Imports, RowDiff, Standing, lower};
+use plan_node::coverage::Reach;
+use plan_node::imports::{self, ImportPlan, ImportWorld};
+use plan_node::{NetworkView, check};
+use reconcile::{Poker, Subjects, Verdict};
 use rib::Rib;
-use telemetry::{Chain, Readiness};
+use settings::{BgpDefault, OvnTopology};
+use telemetry::Chain;
+use tokio::sync::watch;
 
-use crate::PokerOf;
-use crate::api_subjects::Key as ApiKey;
-use crate::bridge_subjects::Key as BridgeKey;
-use crate::known::{Imported, Known};
+use crate::object_subjects;
+use crate::said::{Complaint, Ledger, without_view};
+use crate::sources::{FirstEvent, ReadError, Sources, links};
+use crate::view;
 
-/// What can be looked at; topology first, because imports hang on its router.
+const NORTH: &str = ovn::north::DATABASE;
+/// Subjects, as logs and metrics name them.
+pub(crate) const TOPOLOGY: &str = "topology";
+/// See [`TOPOLOGY`].
+pub(crate) const IMPORT: &str = "import";
+
+/// What can be looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Key {
-    /// Routers, switches, ports, SNAT, and the management port down to the kernel.
+    /// The network's rows.
     Topology,
-    /// Routes that BGP brought.
+    /// Imported routes.
     Import,
 }
 
-/// Why a pass failed; the world's fault, tried again.
-#[derive(Debug, thiserror::Error)]
-enum PassError {
-    #[error("cannot read rows")]
-    Access(#[from] ovsdb::AccessError),
-    #[error("cannot make a transaction")]
-    Lower(#[from] ovn::LowerError),
-    #[error("the transaction failed")]
-    Transact(#[from] ovsdb::TransactError),
-    #[error("the transaction did not change what it should have")]
-    Count(#[from] ovsdb::notation::CountError),
-    #[error("cannot read the kernel's routes")]
-    Dump(#[from] dump::DumpError),
-    #[error("cannot write the kernel's side")]
-    Kernel(#[from] write::WriteError),
-    #[error("a reading thread ended badly")]
-    Thread,
+/// What an import pass saw, for the report.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Learned {
+    /// What the kernel forwards by BGP.
+    pub(crate) kernel: Reach,
+    /// Imported routes.
+    pub(crate) imported: usize,
+    /// Stands for the set of them.
+    pub(crate) digest: String,
+    /// Reason, number and first prefixes of those left out.
+    pub(crate) skipped: Vec<(&'static str, usize, Vec<Prefix>)>,
+}
+
+/// Where to tell it.
+#[derive(Debug)]
+pub(crate) struct Told {
+    pub(crate) learned: watch::Sender<Option<Learned>>,
+    pub(crate) objects: Poker<object_subjects::Key>,
 }
 
 /// The loop's subjects.
 pub(crate) struct OvnSubjects {
-    known: Arc<Known>,
-    api: PokerOf<ApiKey>,
-    bridge: PokerOf<BridgeKey>,
-    readiness: Readiness,
+    sources: Sources,
+    ledger: Ledger,
+    told: Told,
+    first_event: FirstEvent,
     rib: Rib,
-    told: String,
+    topology: Complaint,
+    import: Complaint,
+    /// The plan that the rows were brought to: what differs from it later was changed by somebody.
+    written: Option<Rows>,
 }
 
 impl OvnSubjects {
     pub(crate) fn new(
-        known: Arc<Known>,
-        api: PokerOf<ApiKey>,
-        bridge: PokerOf<BridgeKey>,
-        readiness: Readiness,
+        sources: Sources,
+        ledger: Ledger,
+        told: Told,
+        first_event: FirstEvent,
     ) -> Self {
         Self {
-            known,
-            api,
-            bridge,
-            readiness,
+            sources,
+            ledger,
+            told,
+            first_event,
             rib: Rib::default(),
-            told: String::new(),
+            topology: Complaint::of(TOPOLOGY),
+            import: Complaint::of(IMPORT),
+            written: None,
         }
     }
 
-    fn tell(&mut self, text: String) {
-        if self.told != text {
-            tracing::warn!("{text}");
-            self.told = text;
-        }
+    fn builds(&self) -> bool {
+        self.sources.settings.ovn_topology == OvnTopology::Build
     }
 
-    /// The view, or `None` with the reason told. A view that cannot be made changes nothing.
-    async fn view(&mut self) -> Option<(NetworkView, u32)> {
-        let made = match self.known.local().await {
-            Ok(local) => self
-                .known
-                .view(&local)
-                .map(|view| (view, local.bridge.index)),
-            Err(error) => Err(error),
+    async fn topology(&mut self) -> Verdict {
+        let view = match view::network(&self.sources).await {
+            Ok(view) => view,
+            Err(why) => return without_view(&mut self.topology, &why),
         };
-        match made {
-            Ok(made) => Some(made),
+        let wanted = plan_node::plan(&view);
+        if let Some(violation) = check::rows(&wanted).first() {
+            debug_assert!(false, "{violation}");
+            self.topology.say(format!(
+                "the plan is not sound, nothing is written: {violation}"
+            ));
+            return Verdict::Blocked;
+        }
+        let standing = match self.standing(&view) {
+            Ok(standing) => standing,
             Err(error) => {
-                self.tell(format!(
-                    "no view of the network, everything stays as it is: {}",
-                    Chain(&error)
-                ));
-                None
+                self.topology.say(Chain(&error).to_string());
+                return Verdict::Retry;
             }
+        };
+        let obstacles = standing.in_the_way(&wanted);
+        if let Some(first) = obstacles.first() {
+            self.topology.say(format!(
+                "{first} ({} such rows); nothing is written",
+                obstacles.len()
+            ));
+            return Verdict::Blocked;
         }
+        let diff = Diff::between(&standing.owned, &wanted, nb::satisfies);
+        if !diff.is_empty() && !self.write_rows(&view, &standing, &diff, &wanted).await {
+            return Verdict::Retry;
+        }
+        self.written = Some(wanted);
+        self.topology.clear();
+        Verdict::Settled
     }
 
-    async fn topology(&mut self) -> Result<Verdict, PassError> {
-        let Some((mut view, _)) = self.view().await else {
-            return Ok(Verdict::Retry);
-        };
-        let problems = view.problems();
-        self.known
-            .metrics
-            .problems
-            .set(i64::try_from(problems.len()).unwrap_or(i64::MAX));
-        if let Some(problem) = problems.first() {
-            self.tell(problem.to_string());
-        }
-        if self.known.settings.gateway.bgp_default == settings::BgpDefault::Replace {
-            view.gateway.next_hops.clear();
-        }
-        let rows = plan_node::plan(&view);
-        for violation in plan_node::check::rows(&rows) {
-            tracing::error!("the plan breaks an invariant: {violation}");
-        }
-        let network = self.known.network.clone();
+    fn standing(&self, view: &NetworkView) -> Result<Standing, ReadError> {
         let lifted = self
-            .known
+            .sources
             .north
-            .with_replica(|replica| -> Result<_, PassError> {
-                Ok((
-                    ovn::north::lift(replica, &network)?,
-                    ovn::north::foreign(replica, &rows),
-                ))
-            });
-        let Some(lifted) = lifted else {
-            return Ok(Verdict::Retry);
-        };
-        let (north, foreign) = lifted?;
-        if let Some(problem) = foreign.first() {
-            self.tell(problem.to_string());
-            return Ok(Verdict::Blocked);
-        }
-        let diff = Diff::between(&north.owned, &rows, nb::satisfies);
-        if !diff.is_empty() {
-            let comment = format!("noverlay node-agent topology {network}");
-            let transaction = ovn::lower::topology(&diff, &north, &comment)?;
-            tracing::info!(
-                create = diff.create.len(),
-                update = diff.update.len(),
-                delete = diff.delete.len(),
-                "writing the topology"
-            );
-            self.transact("north", &self.known.north, &transaction)
-                .await?;
-        }
-        self.management_port(&view).await?;
-        self.told.clear();
-        self.readiness.set("topology", true);
-        self.bridge.poke(BridgeKey::Flows);
-        Ok(Verdict::Settled)
+            .with_replica(|replica| Standing::lift(replica, &view.network));
+        Ok(lifted.ok_or(ReadError::NotYet(NORTH))??)
     }
 
-    async fn management_port(&self, view: &NetworkView) -> Result<(), PassError> {
-        let Some(port) = plan_node::host::port(view) else {
-            return Ok(());
-        };
-        let comment = format!("noverlay node-agent port {}", port.name);
-        let made = self
-            .known
-            .switch
-            .with_replica(|replica| ovn::switch::ensure_port(replica, &port, &comment));
-        if let Some(transaction) = made.transpose()?.flatten() {
-            tracing::info!(port = port.name, "writing the management port");
-            self.transact("switch", &self.known.switch, &transaction)
-                .await?;
-        }
-        if let Some(wanted) = plan_node::host::plan(view) {
-            for change in write::apply(&wanted).await? {
-                tracing::info!(change, "changed the kernel");
+    /// False: to be tried again.
+    async fn write_rows(
+        &mut self,
+        view: &NetworkView,
+        standing: &Standing,
+        diff: &RowDiff,
+        wanted: &Rows,
+    ) -> bool {
+        let transaction = match lower::topology(standing, diff, &view.network) {
+            Ok(transaction) => transaction,
+            Err(error) => {
+                self.topology.say(Chain(&error).to_string());
+                return false;
             }
+        };
+        let north = &self.sources.north;
+        let done = self
+            .ledger
+            .transact(north, NORTH, &transaction, &mut self.topology)
+            .await;
+        if !done {
+            return false;
         }
-        Ok(())
-    }
-
-    /// Sends, checks every count, and waits until the replica shows it, so that the next pass does not repeat it.
-    async fn transact(
-        &self,
-        database: &str,
-        client: &Client,
-        transaction: &Transaction,
-    ) -> Result<(), PassError> {
-        let mut status = client.watch();
-        let before = status.borrow_and_update().generation;
-        let count = |result: &str| {
-            self.known
-                .metrics
-                .transactions
-                .with_label_values(&[database, result])
-                .inc()
-        };
-        let outcome = match client.transact(transaction).await {
-            Ok(reply) => reply.check_counts().map_err(PassError::from),
-            Err(error) => Err(error.into()),
-        };
-        count(if outcome.is_ok() {
-            "success"
+        let (created, updated, deleted) = (diff.create.len(), diff.update.len(), diff.delete.len());
+        let rows = named(diff);
+        if self.written.as_ref() == Some(wanted) {
+            tracing::warn!(
+                created,
+                updated,
+                deleted,
+                rows,
+                "rows of the network were changed by somebody and are repaired"
+            );
         } else {
-            "failure"
-        });
-        outcome?;
-        let shown = status.wait_for(|now| now.generation > before);
-        // A replica that shows nothing within a second is told by the next pass's diff.
-        drop(tokio::time::timeout(Duration::from_secs(1), shown).await);
-        Ok(())
+            tracing::info!(
+                created,
+                updated,
+                deleted,
+                rows,
+                "rows of the network written"
+            );
+        }
+        true
     }
 
-    async fn import(&mut self) -> Result<Verdict, PassError> {
-        #[expect(clippy::disallowed_methods, reason = "a door measures its own latency")]
-        let begun = Instant::now();
-        let Some((view, gateway_link)) = self.view().await else {
-            return Ok(Verdict::Retry);
+    async fn import(&mut self) -> Verdict {
+        let since = self.first_event.take();
+        let view = match view::network(&self.sources).await {
+            Ok(view) => view,
+            // Where topology is built, that subject says why.
+            Err(why) if self.builds() => return why.verdict(),
+            Err(why) => return without_view(&mut self.import, &why),
         };
-        let read = tokio::task::spawn_blocking(|| -> Result<_, dump::DumpError> {
-            Ok((
-                dump::links()?,
-                dump::routes(Some(MAIN_TABLE), PROTOCOL_BGP)?,
-            ))
-        });
-        let (links, routes) = read.await.map_err(|_| PassError::Thread)??;
-        self.known
+        let gateway_link = match self.read_kernel(&view.gateway.bridge).await {
+            Ok(index) => index,
+            Err(error) => {
+                // Nothing is withdrawn because the kernel could not be read.
+                self.import.say(Chain(&error).to_string());
+                return Verdict::Retry;
+            }
+        };
+        let target = imports::target(&view.network, &view.node);
+        let standing = self
+            .sources
+            .north
+            .with_replica(|replica| Imports::lift(replica, &target));
+        let standing = match standing.map(|lifted| lifted.map_err(ReadError::from)) {
+            None => {
+                let why = ReadError::NotYet(NORTH);
+                self.import.say(why.to_string());
+                return Verdict::Blocked;
+            }
+            Some(Err(error)) => {
+                self.import.say(Chain(&error).to_string());
+                return Verdict::Retry;
+            }
+            // Its row will poke this subject.
+            Some(Ok(None)) => return Verdict::Blocked,
+            Some(Ok(Some(standing))) => standing,
+        };
+        let world = self.world(&view, &standing, gateway_link);
+        let plan = imports::plan(self.rib.view(MAIN_TABLE), &world);
+        if let Some(violation) =
+            check::imports(&target, &plan.desired, &world.own_addresses).first()
+        {
+            debug_assert!(false, "{violation}");
+            self.import.say(format!(
+                "the plan is not sound, nothing is written: {violation}"
+            ));
+            return Verdict::Blocked;
+        }
+        if !self.write_imports(&standing, &plan, &target, since).await {
+            return Verdict::Retry;
+        }
+        self.import.clear();
+        self.tell(&plan);
+        Verdict::Settled
+    }
+
+    /// Reads routes and links; gives the gateway bridge's index.
+    async fn read_kernel(&mut self, bridge: &str) -> Result<Option<u32>, ReadError> {
+        let dump = || netlink::dump::routes(Some(MAIN_TABLE), PROTOCOL_BGP);
+        let routes = tokio::task::spawn_blocking(dump)
+            .await
+            .map_err(|_| ReadError::Thread)??;
+        let links = links().await?;
+        self.ledger
             .metrics
             .routes_seen
             .set(i64::try_from(routes.len()).unwrap_or(i64::MAX));
-        self.rib
-            .set_links(links.iter().map(|l| (l.index, l.up)).collect());
         self.rib.replace(routes);
-
-        let target = imports::target(&self.known.network, &self.known.node);
-        let Some(lifted) = self
-            .known
-            .north
-            .with_replica(|replica| ovn::north::lift_imports(replica, &target))
-        else {
-            return Ok(Verdict::Retry);
-        };
-        let lifted = lifted?;
-        let Some(router) = lifted.router else {
-            return Ok(Verdict::Blocked);
-        };
-        let default = match self.known.settings.gateway.bgp_default {
-            settings::BgpDefault::Ignore => imports::BgpDefault::Ignore,
-            settings::BgpDefault::Replace => imports::BgpDefault::Replace,
-        };
-        let world = ImportWorld::of(&view, Some(gateway_link), lifted.taken.clone(), default);
-        let plan = imports::plan(self.rib.view(MAIN_TABLE), &world);
-
-        let add: Vec<ImportedRoute> = plan
-            .desired
+        let states = links.iter().map(|link| (link.index, link.up)).collect();
+        self.rib.set_links(states);
+        Ok(links
             .iter()
-            .filter(|route| !lifted.rows.contains_key(route))
-            .cloned()
-            .collect();
-        let surplus = lifted.rows.iter().flat_map(|(route, rows)| {
-            let keep = usize::from(plan.desired.contains(route));
-            rows.iter().skip(keep).copied()
-        });
-        let remove: Vec<Uuid> = surplus.chain(lifted.odd.iter().copied()).collect();
-        if !add.is_empty() || !remove.is_empty() {
-            let comment = format!("noverlay node-agent import {}", target.router);
-            for transaction in ovn::lower::imports(&target, router, &add, &remove, &comment) {
-                self.transact("north", &self.known.north, &transaction)
-                    .await?;
-            }
-            self.known
-                .metrics
-                .import_seconds
-                .observe(begun.elapsed().as_secs_f64());
-            tracing::info!(
-                add = add.len(),
-                remove = remove.len(),
-                routes = plan.desired.len(),
-                "imported routes"
-            );
-        }
-        self.remember(&plan, &lifted.taken, &view);
-        self.readiness.set("import", true);
-        Ok(Verdict::Settled)
+            .find(|link| link.name == bridge)
+            .map(|link| link.index))
     }
 
-    fn remember(&self, plan: &plan_node::ImportPlan, taken: &BTreeSet<Prefix>, view: &NetworkView) {
-        let m = &self.known.metrics;
-        m.routes_programmed
-            .set(i64::try_from(plan.desired.len()).unwrap_or(i64::MAX));
-        m.routes_skipped.reset();
-        for (reason, skipped) in &plan.skipped {
-            m.routes_skipped
-                .with_label_values(&[reason])
-                .set(i64::try_from(skipped.count).unwrap_or(i64::MAX));
+    fn world(
+        &self,
+        view: &NetworkView,
+        standing: &Imports,
+        gateway_link: Option<u32>,
+    ) -> ImportWorld {
+        let mut taken: BTreeSet<Prefix> = standing.foreign.clone();
+        if self.builds() {
+            let rows = plan_node::plan(view);
+            taken.extend(imports::topology_prefixes(&rows, &view.gateway_router()));
         }
-        let own = imports::topology_prefixes(&plan_node::plan(view), &view.gateway_router());
-        let mut rows: BTreeSet<Prefix> = plan.desired.iter().map(|r| r.prefix).collect();
-        rows.extend(taken.difference(&own).copied());
-        let identity: String = plan
+        if self.sources.settings.gateway.bgp_default == BgpDefault::Replace {
+            taken.retain(|prefix| !prefix.is_default());
+        }
+        let default = view::bgp_default(&self.sources.settings);
+        ImportWorld::of(view, gateway_link, taken, default)
+    }
+
+    /// False: to be tried again.
+    async fn write_imports(
+        &mut self,
+        standing: &Imports,
+        plan: &ImportPlan,
+        target: &ImportTarget,
+        since: Option<Instant>,
+    ) -> bool {
+        let diff = standing.diff(&plan.desired);
+        let misformed = diff.update.len() + standing.unreadable.len();
+        let transactions = lower::imports(standing, &diff, target);
+        for transaction in &transactions {
+            let north = &self.sources.north;
+            let done = self
+                .ledger
+                .transact(north, NORTH, transaction, &mut self.import)
+                .await;
+            if !done {
+                return false;
+            }
+        }
+        if transactions.is_empty() {
+            return true;
+        }
+        if let Some(since) = since {
+            let seconds = since.elapsed().as_secs_f64();
+            self.ledger.metrics.import_seconds.observe(seconds);
+        }
+        let (added, removed) = (diff.create.len(), diff.delete.len());
+        tracing::info!(router = %target.router, added, removed, "imported routes written");
+        if misformed > 0 {
+            tracing::warn!(router = %target.router, rows = misformed, "imported rows were changed by somebody and are repaired");
+        }
+        true
+    }
+
+    fn tell(&self, plan: &ImportPlan) {
+        let metrics = &self.ledger.metrics;
+        let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
+        metrics.routes_programmed.set(count(plan.desired.len()));
+        metrics.routes_skipped.reset();
+        for (reason, skipped) in &plan.skipped {
+            let gauge = metrics.routes_skipped.with_label_values(&[*reason]);
+            gauge.set(count(skipped.count));
+        }
+        let mut kernel = Reach::default();
+        for route in self.rib.view(MAIN_TABLE) {
+            match route.kind {
+                RouteKind::Unicast => kernel.routes.insert(route.prefix),
+                RouteKind::Other => kernel.discards.insert(route.prefix),
+            };
+        }
+        let rows: Vec<String> = plan
             .desired
             .iter()
-            .map(|r| format!("{} {};", r.prefix, r.nexthop))
+            .map(|route| format!("{} {}\n", route.prefix, route.nexthop))
             .collect();
-        let new = self.known.set_imported(Imported {
-            kernel: self
-                .rib
-                .view(MAIN_TABLE)
-                .filter(|r| !r.legs.is_empty())
-                .map(|r| r.prefix)
-                .collect(),
-            rows,
-            count: plan.desired.len(),
-            digest: hash::short(&identity),
+        let learned = Learned {
+            kernel,
+            imported: plan.desired.len(),
+            digest: hash::short(&rows.concat()),
             skipped: plan
                 .skipped
                 .iter()
-                .map(|(reason, s)| (*reason, s.count, s.first.clone()))
+                .map(|(reason, skipped)| (*reason, skipped.count, skipped.first.clone()))
                 .collect(),
+        };
+        let changed = self.told.learned.send_if_modified(|last| {
+            let differs = last.as_ref() != Some(&learned);
+            *last = Some(learned);
+            differs
         });
-        if new {
-            self.api.poke(ApiKey::Report);
+        if changed {
+            self.told.objects.poke(object_subjects::Key::Report);
         }
     }
+}
+
+/// The first rows that a diff touches, for a person.
+fn named(diff: &RowDiff) -> String {
+    let created = diff.create.iter().map(|(key, _)| key);
+    let updated = diff.update.iter().map(|(_, key, _)| key);
+    let deleted = diff.delete.iter().map(|(_, key)| key);
+    let keys = created.chain(updated).chain(deleted);
+    let texts: Vec<String> = keys.take(3).map(ToString::to_string).collect();
+    texts.join(", ")
 }
 
 impl Subjects for OvnSubjects {
     type Key = Key;
 
     async fn universe(&mut self) -> Option<Vec<Key>> {
-        Some(vec![Key::Topology, Key::Import])
+        let mut keys = vec![Key::Import];
+        if self.builds() {
+            keys.push(Key::Topology);
+        }
+        Some(keys)
     }
 
-    /// Never cancelled by the loop; a transaction is applied whole or not at all.
+    /// The process may end while a transaction is on its way: it is applied whole or not at all.
     async fn pass(&mut self, key: &Key) -> Verdict {
-        let outcome = match key {
-            Key::Topology => self.topology().await,
-            Key::Import => self.import().await,
-        };
-        outcome.unwrap_or_else(|error| {
-            self.tell(format!(
-                "{key:?} pass failed, trying again: {}",
-                Chain(&error)
-            ));
-            Verdict::Retry
-        })
+        match key {
+            Key::Topology if self.builds() => {
+                let verdict = self.topology().await;
+                self.ledger.pass(TOPOLOGY, verdict)
+            }
+            Key::Topology => Verdict::Settled,
+            Key::Import => {
+                let verdict = self.import().await;
+                self.ledger.pass(IMPORT, verdict)
+            }
+        }
     }
 }

@@ -1,34 +1,31 @@
-//! Who pokes whom: Nodes, netlink, the flow monitor, the two databases.
-//! In: subscriptions. Out: pokes, and the cache of Nodes. Invariant: a source that may have lost something pokes everything.
-//! Not here: state; the loops read it themselves.
+//! What the node-agent reads: objects, the two databases, links. And whom a change pokes.
+//! In: watches of the API server, sessions to the databases, netlink events, the bridge's flow monitor. Out: values, pokes.
+//! Invariant: every source tells of itself before it is first read, so nothing that changes in between is missed.
+//! Not here: decisions, writes.
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
+use api::node_routes::{NodeRoutes, NodeRoutesStatus};
 use host::{BridgeControl, FlowEvent};
 use k8s_openapi::api::core::v1::Node as KubeNode;
 use kube_edge::{Cache, watch};
-use model::ObjectKey;
-use model::node::annotation;
-use netlink::Watcher;
-use ovsdb::Client;
+use model::host::LinkFact;
+use model::node::{Node, annotation};
+use model::{NodeName, ObjectKey};
+use netlink::{DumpError, Watcher};
+use ovn::Switch;
+use ovsdb::{AccessError, Client, Connection};
+use reconcile::Poker;
+use settings::Settings;
 use telemetry::{Chain, Readiness};
 
-use crate::PokerOf;
-use crate::api_subjects::Key as ApiKey;
-use crate::bridge_subjects::Key as BridgeKey;
-use crate::known::{Known, NodeEntry};
-use crate::ovn_subjects::Key as OvnKey;
+use crate::metrics::Metrics;
+use crate::{bridge_subjects, host_subjects, object_subjects, ovn_subjects};
 
-/// The handles of the three loops.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Pokers {
-    pub(crate) bridge: PokerOf<BridgeKey>,
-    pub(crate) ovn: PokerOf<OvnKey>,
-    pub(crate) api: PokerOf<ApiKey>,
-}
-
-const PUBLISHED: [&str; 5] = [
+/// Annotations of the own Node that the agent publishes.
+pub(crate) const PUBLISHED: [&str; 5] = [
     annotation::PRIMARY_IFADDR,
     annotation::HOST_CIDRS,
     annotation::L3_GATEWAY,
@@ -36,161 +33,244 @@ const PUBLISHED: [&str; 5] = [
     annotation::HOST_MTU,
 ];
 
-/// Starts every source; returns the cache of Nodes.
-pub(crate) fn start(
-    kube: &kube::Client,
-    known: &Arc<Known>,
-    pokers: &Pokers,
-    readiness: &Readiness,
-) -> Cache<NodeEntry> {
-    tokio::spawn(kernel(Arc::clone(known), pokers.clone()));
-    tokio::spawn(flows(Arc::clone(known), pokers.clone()));
-    let ready = readiness.clone();
-    let to = pokers.clone();
-    tokio::spawn(follow(
-        known.north.clone(),
-        Arc::clone(known),
-        "north",
-        move |synced| {
-            ready.set("ovn", synced);
-            to.ovn.poke_everything();
-        },
-    ));
-    let to = pokers.clone();
-    tokio::spawn(follow(
-        known.switch.clone(),
-        Arc::clone(known),
-        "switch",
-        move |_| {
-            to.bridge.poke(BridgeKey::Flows);
-            to.ovn.poke(OvnKey::Topology);
-            to.api.poke(ApiKey::Annotations);
-        },
-    ));
-    let (to, ready, own) = (pokers.clone(), readiness.clone(), known.node.to_string());
-    let changed = move |key: Option<&ObjectKey>| {
-        ready.set("caches", true);
-        to.ovn.poke(OvnKey::Topology);
-        to.api.poke(ApiKey::Report);
-        if key.is_none_or(|key| key.name == own) {
-            to.ovn.poke(OvnKey::Import);
-            to.bridge.poke(BridgeKey::Flows);
-            to.api.poke(ApiKey::Annotations);
-        }
-    };
-    let lift = |object: &KubeNode| NodeEntry {
-        node: api::lift_node(object),
-        published: object
-            .metadata
-            .annotations
-            .iter()
-            .flatten()
-            .filter(|(key, _)| PUBLISHED.contains(&key.as_str()))
-            .map(|(key, value)| (key.clone(), value.clone()))
-            .collect(),
-    };
-    watch(kube::Api::all(kube.clone()), None, lift, changed)
+/// A Node, and of the own one the annotations of ours as they stand.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Seen {
+    pub(crate) node: Node,
+    pub(crate) published: BTreeMap<String, String>,
 }
 
-/// Netlink: events are hints; each says only which loops have to look.
-async fn kernel(known: Arc<Known>, pokers: Pokers) {
-    let mut told = false;
+/// The handles by which sources wake the loops.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Pokers {
+    pub(crate) bridge: Poker<bridge_subjects::Key>,
+    pub(crate) ovn: Poker<ovn_subjects::Key>,
+    pub(crate) host: Poker<host_subjects::Key>,
+    pub(crate) objects: Poker<object_subjects::Key>,
+}
+
+impl Pokers {
+    /// All loops look at everything.
+    pub(crate) fn everything(&self) {
+        self.bridge.poke_everything();
+        self.ovn.poke_everything();
+        self.host.poke_everything();
+        self.objects.poke_everything();
+    }
+}
+
+/// When the kernel first told of a change that no import pass has looked at yet.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct FirstEvent(Arc<Mutex<Option<Instant>>>);
+
+impl FirstEvent {
+    fn note(&self) {
+        let mut first = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        first.get_or_insert_with(now);
+    }
+
+    /// The moment, once.
+    pub(crate) fn take(&self) -> Option<Instant> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a door measures how long its work took"
+)]
+fn now() -> Instant {
+    Instant::now()
+}
+
+/// Everything that can be read. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Sources {
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) node: NodeName,
+    pub(crate) nodes: Cache<Seen>,
+    pub(crate) reports: Cache<Option<NodeRoutesStatus>>,
+    pub(crate) north: Client,
+    pub(crate) switch: Client,
+}
+
+/// Why something could not be read; it is tried again.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReadError {
+    /// The database was never reached since the start.
+    #[error("database {0} has not been read yet")]
+    NotYet(&'static str),
+    /// The replica is not as its schema promises.
+    #[error(transparent)]
+    Access(#[from] AccessError),
+    /// The kernel could not be read.
+    #[error(transparent)]
+    Dump(#[from] DumpError),
+    /// A reading thread ended badly.
+    #[error("the reading thread ended badly")]
+    Thread,
+}
+
+impl Sources {
+    /// Starts the watches of the API server.
+    pub(crate) fn caches(
+        client: &kube::Client,
+        node: &NodeName,
+        pokers: &Pokers,
+    ) -> (Cache<Seen>, Cache<Option<NodeRoutesStatus>>) {
+        let own = node.clone();
+        let lift = move |object: &KubeNode| lift_node(object, &own);
+        let poke = pokers.clone();
+        let nodes = watch(kube::Api::all(client.clone()), None, lift, move |key| {
+            if key.is_none() {
+                poke.everything();
+            }
+            poke.bridge.poke(bridge_subjects::Key::Flows);
+            poke.ovn.poke(ovn_subjects::Key::Topology);
+            poke.ovn.poke(ovn_subjects::Key::Import);
+            poke.host.poke(host_subjects::Key::Network);
+            poke.objects.poke(object_subjects::Key::Annotations);
+            poke.objects.poke(object_subjects::Key::Report);
+        });
+        let objects = pokers.objects.clone();
+        let reports = watch(
+            kube::Api::<NodeRoutes>::all(client.clone()),
+            Some(&format!("metadata.name={node}")),
+            |object| object.status.clone(),
+            move |_| objects.poke(object_subjects::Key::Report),
+        );
+        (nodes, reports)
+    }
+
+    /// True once both caches have been filled.
+    pub(crate) fn ready(&self) -> bool {
+        self.nodes.ready() && self.reports.ready()
+    }
+
+    /// The own Node with its uid.
+    pub(crate) fn own(&self) -> Option<(String, Seen)> {
+        let entry = self.nodes.get(&ObjectKey::new("", self.node.as_str()))?;
+        Some((entry.uid, entry.value))
+    }
+
+    /// What Open vSwitch says; the last known while its database is away.
+    pub(crate) fn switch(&self) -> Result<Switch, ReadError> {
+        let lifted = self.switch.with_replica(Switch::lift);
+        let name = ovn::switch::DATABASE;
+        Ok(lifted.ok_or(ReadError::NotYet(name))??)
+    }
+}
+
+/// Links and addresses of the kernel.
+pub(crate) async fn links() -> Result<Vec<LinkFact>, ReadError> {
+    let read = tokio::task::spawn_blocking(netlink::dump::links).await;
+    Ok(read.map_err(|_| ReadError::Thread)??)
+}
+
+fn lift_node(object: &KubeNode, own: &NodeName) -> Seen {
+    let node = api::lift_node(object);
+    let annotations = object.metadata.annotations.iter().flatten();
+    let published = annotations
+        .filter(|(key, _)| node.name == *own && PUBLISHED.contains(&key.as_str()))
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect();
+    Seen { node, published }
+}
+
+/// Follows the kernel's events.
+pub(crate) async fn follow_kernel(
+    mut watcher: Watcher,
+    pokers: Pokers,
+    metrics: Metrics,
+    first: FirstEvent,
+) {
     loop {
-        let mut watcher = match Watcher::open() {
-            Ok(watcher) => watcher,
+        let change = match watcher.changed().await {
+            Ok(change) => change,
             Err(error) => {
-                if !std::mem::replace(&mut told, true) {
-                    tracing::error!(error = %Chain(&error), "no events from the kernel; trying again each second");
-                }
-                tokio::time::sleep(Duration::from_secs(1)).await;
+                tracing::error!(error = %Chain(&error), "the kernel's events cannot be followed, trying again");
+                watcher = reopened().await;
+                metrics.netlink_lost.inc();
+                pokers.everything();
                 continue;
             }
         };
-        told = false;
-        tracing::info!(buffer = watcher.granted, "following the kernel");
-        // What happened before the subscription is read by the passes that this brings.
-        pokers.ovn.poke_everything();
-        pokers.bridge.poke(BridgeKey::Flows);
-        pokers.api.poke(ApiKey::Annotations);
-        loop {
-            let change = match watcher.changed().await {
-                Ok(change) => change,
-                Err(error) => {
-                    tracing::warn!(error = %Chain(&error), "lost the kernel's events, subscribing anew");
-                    break;
-                }
-            };
-            if change.lost {
-                tracing::warn!("events of the kernel were lost, reading everything");
-                known.metrics.netlink_lost.inc();
-            }
-            if change.routes || change.links || change.lost {
-                pokers.ovn.poke(OvnKey::Import);
-            }
-            if change.links || change.addresses || change.rules || change.lost {
-                pokers.ovn.poke(OvnKey::Topology);
-                pokers.bridge.poke(BridgeKey::Flows);
-                pokers.api.poke(ApiKey::Annotations);
-            }
+        if change.lost {
+            tracing::warn!("events of the kernel were lost, reading everything");
+            metrics.netlink_lost.inc();
+            first.note();
+            pokers.everything();
+            continue;
+        }
+        if change.routes || change.links {
+            first.note();
+            pokers.ovn.poke(ovn_subjects::Key::Import);
+        }
+        if change.links || change.addresses {
+            pokers.bridge.poke(bridge_subjects::Key::Flows);
+            pokers.ovn.poke(ovn_subjects::Key::Topology);
+            pokers.objects.poke(object_subjects::Key::Annotations);
+        }
+        pokers.host.poke(host_subjects::Key::Network);
+    }
+}
+
+async fn reopened() -> Watcher {
+    loop {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        if let Ok(watcher) = Watcher::open() {
+            return watcher;
         }
     }
 }
 
-/// The bridge's flow table: any change, also our own, and the switch going away.
-async fn flows(known: Arc<Known>, pokers: Pokers) {
-    let control = BridgeControl::new(known.settings.ovs_rundir.clone());
-    let mut watch = control.watch(&known.settings.gateway.interface);
-    let mut before = FlowEvent::Changed;
+/// Follows the flow table of the external bridge.
+pub(crate) async fn follow_flows(control: BridgeControl, bridge: String, pokers: Pokers) {
+    let mut watch = control.watch(&bridge);
+    let mut before = None;
     loop {
         let event = watch.changed().await;
-        if event == FlowEvent::Changed || before == FlowEvent::Changed {
-            pokers.bridge.poke(BridgeKey::Flows);
+        if event == FlowEvent::Changed || before != Some(event) {
+            pokers.bridge.poke(bridge_subjects::Key::Flows);
         }
-        if event != before {
-            tracing::info!(
-                reachable = event == FlowEvent::Changed,
-                "the bridge's flow table"
-            );
-        }
-        before = event;
+        before = Some(event);
     }
 }
 
-/// A database: every change of its replica, and of the session.
-async fn follow(client: Client, known: Arc<Known>, name: &'static str, poke: impl Fn(bool)) {
+/// Follows a database: says when its session comes and goes, and calls `changed` when a row changed.
+pub(crate) async fn follow_database(
+    client: Client,
+    name: &'static str,
+    metrics: Metrics,
+    readiness: Option<(Readiness, &'static str)>,
+    changed: impl Fn(),
+) {
     let mut status = client.watch();
-    let mut before: Option<(bool, u64, u64)> = None;
+    let up = metrics.session_up.with_label_values(&[name]);
+    let mut seen = (0, 0);
+    let mut told = String::new();
     loop {
-        let (synced, generation, sessions, error) = {
-            let now = status.borrow_and_update();
-            let error = match &now.connection {
-                ovsdb::Connection::Disconnected { error, .. } => error.clone(),
-                ovsdb::Connection::Connecting | ovsdb::Connection::Synced => None,
-            };
-            (
-                now.connection.is_synced(),
-                now.generation,
-                now.sessions,
-                error,
-            )
-        };
-        if before.is_none_or(|(was, ..)| was != synced) {
-            match (&error, synced) {
-                (_, true) => tracing::info!(database = name, "in step"),
-                (Some(error), false) => {
-                    tracing::warn!(database = name, error = %Chain(error.as_ref()), "not in step")
-                }
-                (None, false) => tracing::info!(database = name, "connecting"),
-            }
+        let now = status.borrow_and_update().clone();
+        let synced = now.connection.is_synced();
+        up.set(i64::from(synced));
+        if let Some((readiness, condition)) = &readiness {
+            readiness.set(condition, synced);
         }
-        known
-            .metrics
-            .session_up
-            .with_label_values(&[name])
-            .set(i64::from(synced));
-        if before != Some((synced, generation, sessions)) {
-            before = Some((synced, generation, sessions));
-            poke(synced);
+        if let Connection::Disconnected {
+            error: Some(error), ..
+        } = &now.connection
+        {
+            let why = Chain(&**error).to_string();
+            if told != why {
+                tracing::warn!(database = name, "no session: {why}");
+                told = why;
+            }
+        } else if synced && !std::mem::take(&mut told).is_empty() {
+            tracing::info!(database = name, "the session is up again");
+        }
+        if seen != (now.sessions, now.generation) {
+            seen = (now.sessions, now.generation);
+            changed();
         }
         if status.changed().await.is_err() {
             return;

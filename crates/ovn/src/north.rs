@@ -1,268 +1,209 @@
-//! OVN_Northbound, read: rows of ours by identity, and what a gateway router holds of imported and other routes.
-//! In: a replica. Out: [`North`] and [`Imports`]. Invariant: every owned row is here, duplicates too; a row that cannot be
-//! read in one of our columns is an error, not a missing row.
-//! Not here: writes (`lower`).
+//! What stands in OVN_Northbound: our rows, imported routes, and what is in their way.
+//! In: a replica of the tables of [`config`]. Out: values that diffs are made from.
+//! Invariant: every row of ours is there, duplicates and edited ones too; a row is ours by its stamp in `external_ids`.
+//! Not here: what is wanted.
+//!
+//! ```text
+//!  stamp                                       | counts as
+//!  k8s.ovn.org/owner-controller = RouteImport  | an imported route; without our owner one that is out of form
+//!  else noverlay.io/owner = NETWORK            | a row of the network's plan
+//!  else                                        | somebody's: its name or prefix is taken
+//! ```
+
+mod imports;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
 
-use model::nb::{
-    self, Columns, ImportTarget, ImportedRoute, OWNER, ROUTE_IMPORT, RowKey, Rows, Table, Value,
-};
-use model::{NetworkName, Prefix, Problem};
-use ovsdb::{AccessError, Atom, MonitorTable, Record, Replica, Schema, Uuid};
+use model::nb::{self, Columns, OWNER, ROUTE_IMPORT, RowKey, Rows, Table};
+use model::{Diff, NetworkName, Problem};
+use ovsdb::{AccessError, Atom, ClientConfig, Endpoint, MonitorTable, Record, Replica, Uuid};
 
-use crate::columns::{children, columns, lift as lift_columns, optional_columns};
+pub use self::imports::{ImportDiff, Imports, destinations};
+use crate::form;
 
-/// Name of the database.
+/// The database.
 pub const DATABASE: &str = "OVN_Northbound";
 
-/// Columns of routes beside the topology's, so that rows edited by hand are seen.
-const ROUTE_EXTRAS: [&str; 2] = ["bfd", "route_table"];
+/// The difference between a network's rows and its plan.
+pub type RowDiff = Diff<RowKey, Columns, Uuid>;
 
-/// What to follow: the tables and columns that plans use, and the references from parents to children.
+/// A client's configuration with the tables that this module reads.
 #[must_use]
-pub fn monitor() -> Vec<MonitorTable> {
-    Table::ALL
-        .into_iter()
-        .map(|table| {
-            let mut names: Vec<&'static str> =
-                columns(table).iter().map(|(name, _)| *name).collect();
-            names.extend(children(table).map(|(_, column)| column));
-            let mut optional: Vec<&'static str> = optional_columns(table)
-                .iter()
-                .map(|(name, _)| *name)
-                .collect();
-            if table == Table::StaticRoute {
-                optional.extend(ROUTE_EXTRAS);
-            }
-            MonitorTable::new(table.name(), &names).optional(&optional)
-        })
-        .collect()
-}
-
-/// Whether NAT rows can have a match (OVN 23.03 has no such column).
-#[must_use]
-pub fn nat_has_match(schema: &Schema) -> bool {
-    schema.has_column("NAT", "match")
-}
-
-/// Rows of one network of ours.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct North {
-    /// Every row with our stamp but imported routes, by identity.
-    pub owned: BTreeMap<RowKey, Vec<(Uuid, Columns)>>,
-    /// The parent of each child row: its table and uuid.
-    pub parents: BTreeMap<Uuid, (Table, Uuid)>,
-    /// Root rows by name, whoever made them.
-    pub roots: BTreeMap<(Table, String), Uuid>,
-}
-
-/// Lifts what bears the owner's stamp.
-///
-/// # Errors
-/// When a table is not followed or a column holds what it cannot.
-pub fn lift(replica: &Replica, owner: &NetworkName) -> Result<North, AccessError> {
-    let mut north = North::default();
-    let mut names: BTreeMap<Uuid, String> = BTreeMap::new();
-    for table in Table::ALL.into_iter().filter(|t| t.parent().is_none()) {
-        for (uuid, record) in replica.table(table.name())? {
-            let name: String = record.get("name")?;
-            for (_, column) in children(table) {
-                for child in record.get::<Vec<Uuid>>(column)? {
-                    north.parents.insert(child, (table, *uuid));
-                }
-            }
-            north.roots.entry((table, name.clone())).or_insert(*uuid);
-            names.insert(*uuid, name);
-        }
-    }
+pub fn config(endpoint: Endpoint) -> ClientConfig {
+    let mut config = ClientConfig::new(endpoint, DATABASE);
     for table in Table::ALL {
-        for (uuid, record) in replica.table(table.name())? {
-            if stamp(record, OWNER)? != Some(owner.as_str())
-                || stamp(record, ROUTE_IMPORT.0)? == Some(ROUTE_IMPORT.1)
-            {
-                continue;
-            }
-            let parent = match table.parent() {
-                None => String::new(),
-                Some(_) => match north.parents.get(uuid).and_then(|(_, p)| names.get(p)) {
-                    Some(name) => name.clone(),
-                    // A child without parent is about to be collected by the server.
-                    None => continue,
-                },
-            };
-            let lifted = lift_columns(table, record, &names)?;
-            let key = RowKey {
-                id: identity(table, &lifted),
-                table,
-                parent,
-            };
-            north.owned.entry(key).or_default().push((*uuid, lifted));
-        }
-    }
-    Ok(north)
-}
-
-/// The value of an `external_ids` key.
-fn stamp<'a>(record: &'a Record, key: &str) -> Result<Option<&'a str>, AccessError> {
-    let Some(datum) = record.datum("external_ids") else {
-        return record.get::<&ovsdb::Datum>("external_ids").map(|_| None);
-    };
-    match datum.value_of(&Atom::from(key)) {
-        Some(Atom::String(text)) => Ok(Some(text)),
-        Some(
-            Atom::Integer(_)
-            | Atom::Real(_)
-            | Atom::Boolean(_)
-            | Atom::Uuid(_)
-            | Atom::NamedUuid(_),
-        )
-        | None => Ok(None),
-    }
-}
-
-fn text<'a>(columns: &'a Columns, name: &str) -> &'a str {
-    match columns.get(name) {
-        Some(Value::Text(text)) => text,
-        Some(Value::Set(items)) => items.first().map_or("", String::as_str),
-        Some(Value::Number(_) | Value::Entries(_) | Value::Ref(_)) | None => "",
-    }
-}
-
-/// What tells a row from its siblings; the planners use the same functions.
-fn identity(table: Table, row: &Columns) -> String {
-    match table {
-        Table::AddressSet
-        | Table::Router
-        | Table::Switch
-        | Table::RouterPort
-        | Table::SwitchPort => text(row, "name").to_owned(),
-        Table::StaticRoute => nb::route_id(
-            text(row, "policy"),
-            text(row, "ip_prefix"),
-            text(row, "nexthop"),
-            text(row, "output_port"),
-        ),
-        Table::Policy => {
-            let priority = match row.get("priority") {
-                Some(Value::Number(n)) => *n,
-                Some(Value::Text(_) | Value::Set(_) | Value::Entries(_) | Value::Ref(_)) | None => {
-                    0
-                }
-            };
-            nb::policy_id(priority, text(row, "match"))
-        }
-        Table::Nat => nb::nat_id(text(row, "type"), text(row, "logical_ip")),
-    }
-}
-
-/// Rows that bear a name of ours and are not ours: they stand in the way and are not touched.
-#[must_use]
-pub fn foreign(replica: &Replica, wanted: &Rows) -> Vec<Problem> {
-    let named = [
-        Table::AddressSet,
-        Table::Router,
-        Table::Switch,
-        Table::RouterPort,
-        Table::SwitchPort,
-    ];
-    let mut out = Vec::new();
-    for table in named {
-        let names: BTreeSet<&str> = wanted
-            .keys()
-            .filter(|k| k.table == table)
-            .map(|k| k.id.as_str())
+        let references = Table::ALL
+            .iter()
+            .filter_map(|child| child.parent())
+            .filter(|(parent, _)| *parent == table)
+            .map(|(_, column)| column);
+        let columns: Vec<&'static str> = form::columns(table)
+            .iter()
+            .map(|(name, _)| *name)
+            .chain(references)
             .collect();
-        let rows = replica.table(table.name()).into_iter().flatten();
-        for (uuid, record) in rows {
-            let Ok(name) = record.get::<&str>("name") else {
-                continue;
-            };
-            if names.contains(name) && matches!(stamp(record, OWNER), Ok(None)) {
-                let what = table.name();
-                let subject = format!("{what}/{name}");
-                let message = format!(
-                    "{what} {name} ({uuid}) has no external_ids:{OWNER}: somebody else made it; remove it, or let OVN-Kubernetes build the topology ([ovn] topology = adopt)"
-                );
-                out.push(Problem::new(subject, "ForeignRow", message));
-            }
-        }
+        let optional = form::optional(table).iter().map(|(name, _)| *name);
+        let unused = imports::UNUSED
+            .into_iter()
+            .filter(|_| table == Table::StaticRoute);
+        let optional: Vec<&'static str> = optional.chain(unused).collect();
+        config = config.table(MonitorTable::new(table.name(), &columns).optional(&optional));
     }
-    out
+    config
 }
 
-/// The routes of one gateway router.
+/// Whether the server's schema has `NAT.match`.
+#[must_use]
+pub fn nat_has_match(schema: &ovsdb::Schema) -> bool {
+    schema.has_column(Table::Nat.name(), "match")
+}
+
+/// The rows of one network, without imported routes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Imports {
-    /// Imported routes in the form that we write, with every row of each.
-    pub rows: BTreeMap<ImportedRoute, Vec<Uuid>>,
-    /// Stamped rows in another form: edited by hand, or unreadable. Surplus.
-    pub odd: Vec<Uuid>,
-    /// Prefixes of rows without the stamp of imports.
-    pub taken: BTreeSet<Prefix>,
-    /// The router; `None` while it does not exist.
-    pub router: Option<Uuid>,
+pub struct Standing {
+    /// Every row with the network's stamp, by identity.
+    pub owned: BTreeMap<RowKey, Vec<(Uuid, Columns)>>,
+    /// The parent of each child among them.
+    pub(crate) parents: BTreeMap<Uuid, Uuid>,
+    /// Names of other people's rows in the tables whose rows are found by name.
+    taken: BTreeSet<(Table, String)>,
 }
 
-/// Lifts the routes of a gateway router.
-///
-/// # Errors
-/// When a table is not followed or a column holds what it cannot.
-pub fn lift_imports(replica: &Replica, target: &ImportTarget) -> Result<Imports, AccessError> {
-    let mut imports = Imports::default();
-    let routes = replica.table(Table::StaticRoute.name())?;
-    for (uuid, router) in replica.table(Table::Router.name())? {
-        if router.get::<&str>("name")? != target.router.as_str() || imports.router.is_some() {
-            continue;
-        }
-        imports.router = Some(*uuid);
-        for child in router.get::<Vec<Uuid>>("static_routes")? {
-            let Some(record) = routes.get(&child) else {
+impl Standing {
+    /// Lifts a network's rows.
+    ///
+    /// # Errors
+    /// When a column is not monitored or not of the type that ovn-nb(5) gives it.
+    pub fn lift(replica: &Replica, network: &NetworkName) -> Result<Self, AccessError> {
+        let stamps = Stamps::new(network);
+        let sets = form::set_names(replica)?;
+        let mut standing = Self::default();
+        for table in Table::ALL {
+            let rows = replica.table(table.name())?;
+            let Some((parent, column)) = table.parent() else {
+                for (uuid, record) in rows {
+                    standing.root(table, *uuid, record, &stamps, &sets)?;
+                }
                 continue;
             };
-            let prefix = prefix(record.get("ip_prefix")?);
-            if stamp(record, ROUTE_IMPORT.0)? != Some(ROUTE_IMPORT.1) {
-                imports.taken.extend(prefix);
-                continue;
-            }
-            match prefix.zip(record.get::<&str>("nexthop")?.parse::<IpAddr>().ok()) {
-                Some((prefix, nexthop)) if is_canonical(record, target)? => {
-                    imports
-                        .rows
-                        .entry(ImportedRoute { prefix, nexthop })
-                        .or_default()
-                        .push(child);
+            for (above, owner) in replica.table(parent.name())? {
+                let name: &str = owner.get("name")?;
+                for uuid in owner.get::<Vec<Uuid>>(column)? {
+                    if let Some(record) = rows.get(&uuid)
+                        && let Some(key) = standing.child(table, name, record, &stamps)?
+                    {
+                        let columns = form::lift(table, record, &sets)?;
+                        standing.owned.entry(key).or_default().push((uuid, columns));
+                        standing.parents.insert(uuid, *above);
+                    }
                 }
-                _ => imports.odd.push(child),
             }
         }
+        Ok(standing)
     }
-    Ok(imports)
+
+    fn root(
+        &mut self,
+        table: Table,
+        uuid: Uuid,
+        record: &Record,
+        stamps: &Stamps,
+        sets: &BTreeMap<Uuid, String>,
+    ) -> Result<(), AccessError> {
+        let name: String = record.get("name")?;
+        if stamps.owned(record) {
+            let columns = form::lift(table, record, sets)?;
+            let rows = self.owned.entry(RowKey::root(table, name)).or_default();
+            rows.push((uuid, columns));
+        } else {
+            self.taken.insert((table, name));
+        }
+        Ok(())
+    }
+
+    /// The key of a child where it is ours; else its name is noted.
+    fn child(
+        &mut self,
+        table: Table,
+        parent: &str,
+        record: &Record,
+        stamps: &Stamps,
+    ) -> Result<Option<RowKey>, AccessError> {
+        let owned = stamps.owned(record);
+        let id = match table {
+            Table::RouterPort | Table::SwitchPort => {
+                let name: String = record.get("name")?;
+                if !owned {
+                    self.taken.insert((table, name));
+                    return Ok(None);
+                }
+                name
+            }
+            // Imported routes may be thousands: nothing is built for them here.
+            Table::StaticRoute if !owned || stamps.imported(record) => return Ok(None),
+            Table::StaticRoute => route_id(record)?,
+            Table::Policy | Table::Nat if !owned => return Ok(None),
+            Table::Policy => nb::policy_id(record.get("priority")?, record.get("match")?),
+            Table::Nat => nb::nat_id(record.get("type")?, record.get("logical_ip")?),
+            Table::AddressSet | Table::Router | Table::Switch => return Ok(None),
+        };
+        Ok(Some(RowKey::child(table, parent, id)))
+    }
+
+    /// Wanted rows whose name somebody else's row has: they cannot be made, and theirs is not touched.
+    #[must_use]
+    pub fn in_the_way(&self, wanted: &Rows) -> Vec<Problem> {
+        wanted
+            .keys()
+            .filter(|key| self.taken.contains(&(key.table, key.id.clone())))
+            .map(|key| {
+                Problem::new(
+                    format!("{} {}", key.table.name(), key.id),
+                    "NameTaken",
+                    format!(
+                        "a row of this name in {DATABASE} does not bear external_ids:{OWNER} of this network; remove it, or let OVN-Kubernetes build the topology ([ovn] topology = adopt)"
+                    ),
+                )
+            })
+            .collect()
+    }
 }
 
-/// `ip_prefix` may be an address alone.
-fn prefix(text: &str) -> Option<Prefix> {
-    text.parse()
-        .ok()
-        .or_else(|| text.parse::<IpAddr>().ok().map(Prefix::host))
+fn route_id(record: &Record) -> Result<String, AccessError> {
+    let policy: Option<&str> = record.get("policy")?;
+    let port: Option<&str> = record.get("output_port")?;
+    Ok(nb::route_id(
+        policy.unwrap_or_default(),
+        record.get("ip_prefix")?,
+        record.get("nexthop")?,
+        port.unwrap_or_default(),
+    ))
 }
 
-fn is_canonical(record: &Record, target: &ImportTarget) -> Result<bool, AccessError> {
-    let empty = |column: &str| {
-        let datum = record.datum(column);
-        datum.is_none_or(|d| {
-            d.as_set()
-                .is_some_and(|s| s.is_empty() || s == [Atom::from("")])
-                || d.as_map().is_some_and(<[_]>::is_empty)
-        })
-    };
-    Ok(
-        record.get::<Option<&str>>("output_port")? == Some(target.output_port.as_str())
-            && stamp(record, OWNER)? == Some(target.network.as_str())
-            && ["policy", "options"]
-                .into_iter()
-                .chain(ROUTE_EXTRAS)
-                .all(empty),
-    )
+/// What tells a network's rows.
+struct Stamps {
+    owner: (Atom, Atom),
+    import: (Atom, Atom),
+}
+
+impl Stamps {
+    fn new(network: &NetworkName) -> Self {
+        Self {
+            owner: (OWNER.into(), network.as_str().into()),
+            import: (ROUTE_IMPORT.0.into(), ROUTE_IMPORT.1.into()),
+        }
+    }
+
+    fn owned(&self, record: &Record) -> bool {
+        bears(record, &self.owner)
+    }
+
+    fn imported(&self, record: &Record) -> bool {
+        bears(record, &self.import)
+    }
+}
+
+fn bears(record: &Record, (key, value): &(Atom, Atom)) -> bool {
+    let ids = record.datum("external_ids");
+    ids.and_then(|ids| ids.value_of(key)) == Some(value)
 }

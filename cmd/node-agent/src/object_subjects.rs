@@ -1,0 +1,327 @@
+//! What the node tells the cluster: annotations of its Node, and its NodeRoutes object.
+//! In: keys from the loop. Out: server-side applies, none where the object says it already.
+//! Invariant: only the agent's own annotations are written, and only on the very Node (uid) that was seen.
+//! Not here: the texts (`plan_node::annotations`), the judgement (`plan_node::coverage`).
+
+use std::collections::BTreeMap;
+
+use api::node_routes::{NetworkRoutes, NodeRoutes, NodeRoutesStatus, SkippedRoutes};
+use k8s_openapi::api::core::v1::Node as KubeNode;
+use kube_edge::{WriteError, Writer};
+use model::{NetworkName, NodeName, ObjectKey, Prefix};
+use plan_node::annotations::{self, NodeFacts};
+use plan_node::coverage::{self, Reach};
+use plan_node::imports;
+use reconcile::{Subjects, Verdict};
+use serde_json::{Value, json};
+use settings::OvnNetworks;
+use telemetry::Chain;
+use tokio::sync::watch;
+
+use crate::ovn_subjects::Learned;
+use crate::said::{Complaint, Ledger};
+use crate::sources::{ReadError, Seen, Sources, links};
+use crate::view;
+
+/// Subjects, as logs and metrics name them.
+pub(crate) const ANNOTATIONS: &str = "annotations";
+/// See [`ANNOTATIONS`].
+pub(crate) const REPORT: &str = "report";
+
+/// What can be looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Key {
+    /// Annotations of the own Node.
+    Annotations,
+    /// The NodeRoutes object.
+    Report,
+}
+
+/// What was written and what stood there before: until the watch shows something else than that, it is on its way.
+#[derive(Debug, Clone, PartialEq)]
+struct Sent<T> {
+    uid: String,
+    before: T,
+    wanted: T,
+}
+
+/// The loop's subjects.
+pub(crate) struct ObjectSubjects {
+    sources: Sources,
+    ledger: Ledger,
+    writer: Writer,
+    learned: watch::Receiver<Option<Learned>>,
+    annotated: Option<Sent<BTreeMap<String, String>>>,
+    reported: Option<Sent<Option<NodeRoutesStatus>>>,
+    annotations: Complaint,
+    report: Complaint,
+}
+
+impl ObjectSubjects {
+    pub(crate) fn new(
+        sources: Sources,
+        ledger: Ledger,
+        writer: Writer,
+        learned: watch::Receiver<Option<Learned>>,
+    ) -> Self {
+        Self {
+            sources,
+            ledger,
+            writer,
+            learned,
+            annotated: None,
+            reported: None,
+            annotations: Complaint::of(ANNOTATIONS),
+            report: Complaint::of(REPORT),
+        }
+    }
+
+    fn publishes(&self) -> bool {
+        self.sources.settings.ovn_networks == OvnNetworks::Own
+    }
+
+    fn key(&self) -> ObjectKey {
+        ObjectKey::new("", self.sources.node.as_str())
+    }
+
+    /// The own Node, once the caches are filled.
+    fn own(&self, complaint: &mut Complaint) -> Option<(String, Seen)> {
+        if !self.sources.ready() {
+            return None;
+        }
+        let own = self.sources.own();
+        if own.is_none() {
+            complaint.say(format!(
+                "Node/{}: there is no Node object of this name; nothing is written",
+                self.sources.node
+            ));
+        }
+        own
+    }
+
+    async fn annotate(&mut self, complaint: &mut Complaint) -> Verdict {
+        let Some((uid, seen)) = self.own(complaint) else {
+            return Verdict::Blocked;
+        };
+        let (switch, links) = match self.read().await {
+            Ok(read) => read,
+            Err(error) => {
+                complaint.say(Chain(&error).to_string());
+                return Verdict::Retry;
+            }
+        };
+        let settings = &*self.sources.settings;
+        let gateway = match view::gateway(settings, &seen.node, &switch, &links) {
+            Ok(gateway) => gateway,
+            Err(problem) => {
+                complaint.say(problem.to_string());
+                return Verdict::Blocked;
+            }
+        };
+        let uplinks = switch.uplinks(&gateway.bridge);
+        let mtu = links
+            .iter()
+            .filter(|l| l.name == gateway.bridge || uplinks.iter().any(|u| u.name == l.name))
+            .map(|link| link.mtu)
+            .min();
+        let wanted = annotations::plan(&NodeFacts {
+            node: self.sources.node.clone(),
+            gateway,
+            host_cidrs: view::host_cidrs(settings, &links),
+            host_mtu: mtu.unwrap_or(1500),
+        });
+        if seen.published == wanted {
+            self.annotated = None;
+            return Verdict::Settled;
+        }
+        let sent = Sent {
+            uid,
+            before: seen.published,
+            wanted,
+        };
+        if self.annotated.as_ref() == Some(&sent) {
+            return Verdict::Settled;
+        }
+        let body = json!({"metadata": {"annotations": sent.wanted}});
+        let key = self.key();
+        let done = self
+            .writer
+            .apply::<KubeNode>(&key, Some(&sent.uid), body)
+            .await;
+        let verdict = self.written("Node", done, complaint);
+        if verdict == Verdict::Settled {
+            tracing::info!("annotations of the Node written");
+            self.annotated = Some(sent);
+        }
+        verdict
+    }
+
+    async fn read(&self) -> Result<(ovn::Switch, Vec<model::host::LinkFact>), ReadError> {
+        Ok((self.sources.switch()?, links().await?))
+    }
+
+    fn written(
+        &self,
+        kind: &str,
+        done: Result<(), WriteError>,
+        complaint: &mut Complaint,
+    ) -> Verdict {
+        let result = if done.is_ok() { "success" } else { "failure" };
+        self.ledger
+            .metrics
+            .api_writes
+            .with_label_values(&[kind, result])
+            .inc();
+        match done {
+            Ok(()) => Verdict::Settled,
+            Err(error) => {
+                complaint.say(Chain(&error).to_string());
+                Verdict::Retry
+            }
+        }
+    }
+
+    async fn tell(&mut self, complaint: &mut Complaint) -> Verdict {
+        let Some((uid, _)) = self.own(complaint) else {
+            return Verdict::Blocked;
+        };
+        let Some(learned) = self.learned.borrow().clone() else {
+            return Verdict::Blocked;
+        };
+        let network = NetworkName::default_network();
+        let target = imports::target(&network, &self.sources.node);
+        let rows = self
+            .sources
+            .north
+            .with_replica(|replica| ovn::north::destinations(replica, &target));
+        let rows = match rows {
+            Some(Ok(rows)) => rows,
+            Some(Err(error)) => {
+                complaint.say(Chain(&error).to_string());
+                return Verdict::Retry;
+            }
+            None => return Verdict::Blocked,
+        };
+        let wanted = NodeRoutesStatus {
+            networks: vec![self.judge(&network, &learned, rows)],
+        };
+        let standing = self.sources.reports.get(&self.key());
+        let before = standing.as_ref().and_then(|entry| entry.value.clone());
+        if before.as_ref() == Some(&wanted) {
+            self.reported = None;
+            return Verdict::Settled;
+        }
+        let sent = Sent {
+            uid,
+            before,
+            wanted: Some(wanted),
+        };
+        if self.reported.as_ref() == Some(&sent) {
+            return Verdict::Settled;
+        }
+        let done = self.write_report(&sent, standing.is_some()).await;
+        let verdict = self.written("NodeRoutes", done, complaint);
+        if verdict == Verdict::Settled {
+            self.reported = Some(sent);
+        }
+        verdict
+    }
+
+    async fn write_report(
+        &self,
+        sent: &Sent<Option<NodeRoutesStatus>>,
+        there: bool,
+    ) -> Result<(), WriteError> {
+        let key = self.key();
+        if !there {
+            // It goes with its Node.
+            let owner = json!([{
+                "apiVersion": "v1", "kind": "Node", "name": key.name, "uid": sent.uid,
+            }]);
+            let body = json!({"metadata": {"ownerReferences": owner}, "spec": {}});
+            self.writer.apply::<NodeRoutes>(&key, None, body).await?;
+        }
+        let status = serde_json::to_value(&sent.wanted).unwrap_or(Value::Null);
+        self.writer.apply_status::<NodeRoutes>(&key, status).await
+    }
+
+    fn judge(
+        &self,
+        network: &NetworkName,
+        learned: &Learned,
+        rows: Vec<(Prefix, bool)>,
+    ) -> NetworkRoutes {
+        let mut ovn = Reach::default();
+        for (prefix, forwards) in rows {
+            if forwards {
+                ovn.routes.insert(prefix);
+            } else {
+                ovn.discards.insert(prefix);
+            }
+        }
+        let expected: BTreeMap<NodeName, Vec<Prefix>> = self.sources.nodes.with(|map| {
+            map.values()
+                .map(|entry| &entry.value.node)
+                .filter(|node| node.name != self.sources.node)
+                .filter_map(|node| {
+                    let subnets = node.subnets.known()?.get(network)?;
+                    Some((node.name.clone(), subnets.clone()))
+                })
+                .collect()
+        });
+        let coverage = coverage::judge(&expected, &learned.kernel, &ovn);
+        let count = |n: usize| i32::try_from(n).unwrap_or(i32::MAX);
+        NetworkRoutes {
+            name: network.to_string(),
+            expected: count(coverage.expected),
+            in_kernel: count(coverage.in_kernel),
+            in_ovn: count(coverage.in_ovn),
+            imported: count(learned.imported),
+            digest: learned.digest.clone(),
+            missing: coverage.missing,
+            skipped: learned
+                .skipped
+                .iter()
+                .map(|(reason, number, first)| SkippedRoutes {
+                    reason: (*reason).to_owned(),
+                    count: count(*number),
+                    examples: first.iter().take(3).map(Prefix::to_string).collect(),
+                })
+                .collect(),
+        }
+    }
+}
+
+impl Subjects for ObjectSubjects {
+    type Key = Key;
+
+    async fn universe(&mut self) -> Option<Vec<Key>> {
+        let mut keys = vec![Key::Report];
+        if self.publishes() {
+            keys.push(Key::Annotations);
+        }
+        Some(keys)
+    }
+
+    /// The process may end during a write: the server applies it or not.
+    async fn pass(&mut self, key: &Key) -> Verdict {
+        let (subject, complaint) = match key {
+            Key::Annotations => (ANNOTATIONS, &mut self.annotations),
+            Key::Report => (REPORT, &mut self.report),
+        };
+        let mut complaint = std::mem::replace(complaint, Complaint::of(subject));
+        let verdict = match key {
+            Key::Annotations if self.publishes() => self.annotate(&mut complaint).await,
+            Key::Annotations => Verdict::Settled,
+            Key::Report => self.tell(&mut complaint).await,
+        };
+        if verdict == Verdict::Settled {
+            complaint.clear();
+        }
+        match key {
+            Key::Annotations => self.annotations = complaint,
+            Key::Report => self.report = complaint,
+        }
+        self.ledger.pass(subject, verdict)
+    }
+}
