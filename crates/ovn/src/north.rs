@@ -65,6 +65,8 @@ pub struct Standing {
     pub owned: BTreeMap<RowKey, Vec<(Uuid, Columns)>>,
     /// The parent of each child among them.
     pub(crate) parents: BTreeMap<Uuid, Uuid>,
+    /// How many children each root row has.
+    weights: BTreeMap<Uuid, usize>,
     /// Names of other people's rows in the tables whose rows are found by name.
     taken: BTreeSet<(Table, String)>,
 }
@@ -111,13 +113,21 @@ impl Standing {
         sets: &BTreeMap<Uuid, String>,
     ) -> Result<(), AccessError> {
         let name: String = record.get("name")?;
-        if stamps.owned(record) {
-            let columns = form::lift(table, record, sets)?;
-            let rows = self.owned.entry(RowKey::root(table, name)).or_default();
-            rows.push((uuid, columns));
-        } else {
+        if !stamps.owned(record) {
             self.taken.insert((table, name));
+            return Ok(());
         }
+        let columns = form::lift(table, record, sets)?;
+        let weight = weight(table, record)?;
+        let rows = self.owned.entry(RowKey::root(table, name)).or_default();
+        // Of several the first is kept: the one that holds most, so that a twin costs nothing.
+        let lighter = |(other, _): &(Uuid, Columns)| {
+            let other = self.weights.get(other).copied().unwrap_or_default();
+            other < weight
+        };
+        let at = rows.iter().position(lighter).unwrap_or(rows.len());
+        rows.insert(at, (uuid, columns));
+        self.weights.insert(uuid, weight);
         Ok(())
     }
 
@@ -167,6 +177,17 @@ impl Standing {
             })
             .collect()
     }
+}
+
+/// How many rows a root row refers to as its children.
+fn weight(table: Table, record: &Record) -> Result<usize, AccessError> {
+    let mut weight = 0;
+    for (parent, column) in Table::ALL.iter().filter_map(|child| child.parent()) {
+        if parent == table {
+            weight += record.get::<Vec<Uuid>>(column)?.len();
+        }
+    }
+    Ok(weight)
 }
 
 fn route_id(record: &Record) -> Result<String, AccessError> {

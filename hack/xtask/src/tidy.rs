@@ -35,6 +35,7 @@ const OPEN: &[&str] = &[
     "frr-agent",
     "noverlay",
     "ovsdb-tests",
+    "ovn-tests",
     "frr-tests",
     "kube-tests",
     "netns-tests",

@@ -10,7 +10,7 @@ use model::nb::{ImportTarget, ImportedRoute, Table};
 use model::{Diff, Prefix, RouterName};
 use ovsdb::{AccessError, Atom, Datum, Record, Replica, Uuid};
 
-use super::Stamps;
+use super::{Stamps, weight};
 
 /// The difference between imported routes and those wanted; `true` means that a row is in form.
 pub type ImportDiff = Diff<ImportedRoute, bool, Uuid>;
@@ -36,7 +36,7 @@ pub struct Imports {
 
 impl Imports {
     /// Lifts the routes of a router; `None` where there is no such router.
-    /// Of several routers of one name the one with our stamp counts.
+    /// Of several routers of one name the one counts that the topology's rows keep.
     ///
     /// # Errors
     /// When a column is not monitored or not of the type that ovn-nb(5) gives it.
@@ -107,22 +107,23 @@ pub fn destinations(
     Ok(found)
 }
 
+/// The router of a name: ours before others, then the one that holds most, as the topology's rows are kept.
 fn router<'a>(
     replica: &'a Replica,
     name: &RouterName,
     stamps: &Stamps,
 ) -> Result<Option<(Uuid, &'a Record)>, AccessError> {
-    let mut found = None;
+    let mut found: Option<((bool, usize), Uuid, &Record)> = None;
     for (uuid, record) in replica.table(Table::Router.name())? {
         if record.get::<&str>("name")? != name.as_str() {
             continue;
         }
-        if stamps.owned(record) {
-            return Ok(Some((*uuid, record)));
+        let rank = (stamps.owned(record), weight(Table::Router, record)?);
+        if found.is_none_or(|(best, ..)| best < rank) {
+            found = Some((rank, *uuid, record));
         }
-        found = found.or(Some((*uuid, record)));
     }
-    Ok(found)
+    Ok(found.map(|(_, uuid, record)| (uuid, record)))
 }
 
 /// Prefix and next hop of an imported route.
