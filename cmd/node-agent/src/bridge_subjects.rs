@@ -19,7 +19,7 @@ use plan_node::bridge::{self, BridgeInput, BridgeNetwork, GatewayMode};
 use reconcile::{Subjects, Verdict};
 use telemetry::Chain;
 
-use crate::said::{Complaint, Ledger};
+use crate::said::{Complaint, Ledger, unread};
 use crate::sources::Sources;
 use crate::view;
 
@@ -74,10 +74,7 @@ impl BridgeSubjects {
         let bridge = self.sources.settings.gateway.interface.clone();
         let switch = match self.sources.switch() {
             Ok(switch) => switch,
-            Err(error) => {
-                self.complaint.say(Chain(&error).to_string());
-                return Verdict::Retry;
-            }
+            Err(error) => return unread(&mut self.complaint, &error),
         };
         let uplink = match uplink(&switch, &bridge) {
             Ok(uplink) => uplink,
@@ -201,3 +198,6 @@ impl Subjects for BridgeSubjects {
         self.ledger.pass(BRIDGE, verdict)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -58,10 +58,7 @@ impl HostSubjects {
         let switch = &self.sources.switch;
         let transaction = match switch.with_replica(|replica| ovn::switch::ports(replica, &wanted))
         {
-            None => {
-                self.complaint.say(ReadError::NotYet(SWITCH).to_string());
-                return Verdict::Retry;
-            }
+            None => return ReadError::NotYet(SWITCH).verdict(),
             Some(Err(error @ PortError::NameTaken { .. })) => {
                 let problem = Problem::new(SWITCH, "NameTaken", error.to_string());
                 self.complaint.say(problem.to_string());

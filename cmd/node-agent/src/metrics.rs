@@ -86,7 +86,7 @@ impl Metrics {
             )?,
             problems: add.gauges(
                 "noverlay_node_problems",
-                "What keeps a subject from being whole; 0 is good",
+                "1 while a subject is not as it should be, 0 is good",
                 &["subject"],
             )?,
         };

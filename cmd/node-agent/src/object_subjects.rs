@@ -19,7 +19,7 @@ use telemetry::Chain;
 use tokio::sync::watch;
 
 use crate::ovn_subjects::Learned;
-use crate::said::{Complaint, Ledger};
+use crate::said::{Complaint, Ledger, unread};
 use crate::sources::{ReadError, Seen, Sources, links};
 use crate::view;
 
@@ -105,10 +105,7 @@ impl ObjectSubjects {
         };
         let (switch, links) = match self.read().await {
             Ok(read) => read,
-            Err(error) => {
-                complaint.say(Chain(&error).to_string());
-                return Verdict::Retry;
-            }
+            Err(error) => return unread(complaint, &error),
         };
         let settings = &*self.sources.settings;
         let gateway = match view::gateway(settings, &seen.node, &switch, &links) {

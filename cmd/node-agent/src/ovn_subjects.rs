@@ -25,7 +25,7 @@ use telemetry::Chain;
 use tokio::sync::watch;
 
 use crate::object_subjects;
-use crate::said::{Complaint, Ledger, without_view};
+use crate::said::{Complaint, Ledger, unread, without_view};
 use crate::sources::{FirstEvent, ReadError, Sources, links};
 use crate::view;
 
@@ -115,10 +115,7 @@ impl OvnSubjects {
         }
         let standing = match self.standing(&view) {
             Ok(standing) => standing,
-            Err(error) => {
-                self.topology.say(Chain(&error).to_string());
-                return Verdict::Retry;
-            }
+            Err(error) => return unread(&mut self.topology, &error),
         };
         let obstacles = standing.in_the_way(&wanted);
         if let Some(first) = obstacles.first() {
@@ -200,11 +197,8 @@ impl OvnSubjects {
         };
         let gateway_link = match self.read_kernel(&view.gateway.bridge).await {
             Ok(index) => index,
-            Err(error) => {
-                // Nothing is withdrawn because the kernel could not be read.
-                self.import.say(Chain(&error).to_string());
-                return Verdict::Retry;
-            }
+            // Nothing is withdrawn because the kernel could not be read.
+            Err(error) => return unread(&mut self.import, &error),
         };
         let target = imports::target(&view.network, &view.node);
         let standing = self
@@ -212,15 +206,8 @@ impl OvnSubjects {
             .north
             .with_replica(|replica| Imports::lift(replica, &target));
         let standing = match standing.map(|lifted| lifted.map_err(ReadError::from)) {
-            None => {
-                let why = ReadError::NotYet(NORTH);
-                self.import.say(why.to_string());
-                return Verdict::Blocked;
-            }
-            Some(Err(error)) => {
-                self.import.say(Chain(&error).to_string());
-                return Verdict::Retry;
-            }
+            None => return ReadError::NotYet(NORTH).verdict(),
+            Some(Err(error)) => return unread(&mut self.import, &error),
             // Its row will poke this subject.
             Some(Ok(None)) => return Verdict::Blocked,
             Some(Ok(Some(standing))) => standing,

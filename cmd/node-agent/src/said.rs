@@ -10,6 +10,7 @@ use reconcile::Verdict;
 use telemetry::{Chain, Readiness};
 
 use crate::metrics::Metrics;
+use crate::sources::ReadError;
 use crate::view::NoView;
 
 /// Remembers the last complaint of one subject.
@@ -127,11 +128,19 @@ impl Ledger {
     }
 }
 
+/// Says why something could not be read, and gives the pass its verdict.
+pub(crate) fn unread(complaint: &mut Complaint, why: &ReadError) -> Verdict {
+    if !why.is_early() {
+        complaint.say(Chain(why).to_string());
+    }
+    why.verdict()
+}
+
 /// Says why there is no view, and gives the pass its verdict.
 pub(crate) fn without_view(complaint: &mut Complaint, why: &NoView) -> Verdict {
     match why {
         NoView::NotHeard | NoView::NoNetwork => {}
-        NoView::Read(_) => complaint.say(Chain(why).to_string()),
+        NoView::Read(why) => return unread(complaint, why),
         NoView::Problems(_) => complaint.say(format!("{why}; what stands is kept")),
     }
     why.verdict()

@@ -17,7 +17,7 @@ use model::{NodeName, ObjectKey};
 use netlink::{DumpError, Watcher};
 use ovn::Switch;
 use ovsdb::{AccessError, Client, Connection};
-use reconcile::Poker;
+use reconcile::{Poker, Verdict};
 use settings::Settings;
 use telemetry::{Chain, Readiness};
 
@@ -94,7 +94,7 @@ pub(crate) struct Sources {
     pub(crate) switch: Client,
 }
 
-/// Why something could not be read; it is tried again.
+/// Why something could not be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReadError {
     /// The database was never reached since the start.
@@ -109,6 +109,22 @@ pub(crate) enum ReadError {
     /// A reading thread ended badly.
     #[error("the reading thread ended badly")]
     Thread,
+}
+
+impl ReadError {
+    /// Nothing is wrong: the first session is on its way, and pokes whoever waits for it.
+    pub(crate) fn is_early(&self) -> bool {
+        matches!(self, Self::NotYet(_))
+    }
+
+    /// What it means for a pass.
+    pub(crate) fn verdict(&self) -> Verdict {
+        if self.is_early() {
+            Verdict::Blocked
+        } else {
+            Verdict::Retry
+        }
+    }
 }
 
 impl Sources {

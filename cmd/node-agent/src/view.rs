@@ -10,7 +10,7 @@ use model::address::{Family, InterfaceAddr};
 use model::host::LinkFact;
 use model::names::management_device;
 use model::node::{Fact, Node};
-use model::{NetworkName, Problem};
+use model::{NetworkName, NodeName, Problem};
 use ovn::Switch;
 use plan_node::imports;
 use plan_node::snapshot::{GatewayView, MissingRoute, NetworkView};
@@ -60,7 +60,13 @@ fn is_usable(ip: IpAddr) -> bool {
     !ip.is_loopback() && !link_local
 }
 
-/// The node's gateway as it stands, with the Node's InternalIPs first among the bridge's addresses.
+/// The families of the cluster's pods.
+fn families(settings: &Settings) -> BTreeSet<Family> {
+    let subnets = settings.cluster_subnets.iter();
+    subnets.map(|subnet| subnet.cidr.family()).collect()
+}
+
+/// The node's gateway as it stands: of the bridge's addresses those of the pods' families, with the Node's InternalIPs first among the bridge's addresses.
 ///
 /// # Errors
 /// The fact that is missing.
@@ -71,6 +77,7 @@ pub(crate) fn gateway(
     links: &[LinkFact],
 ) -> Result<GatewayView, Problem> {
     let bridge = &settings.gateway.interface;
+    let families = families(settings);
     let missing = |reason, what: String| Problem::new(format!("Node/{}", node.name), reason, what);
     let link = links
         .iter()
@@ -82,14 +89,14 @@ pub(crate) fn gateway(
     let mut addresses: Vec<InterfaceAddr> = link
         .addresses
         .iter()
-        .filter(|address| is_usable(address.ip))
+        .filter(|address| is_usable(address.ip) && families.contains(&Family::of(address.ip)))
         .copied()
         .collect();
     addresses.sort_by_key(|address| (!node.internal_ips.contains(&address.ip), *address));
     if addresses.is_empty() {
         return Err(missing(
             "NoBridgeAddress",
-            format!("{bridge} has no address"),
+            format!("{bridge} has no address of the pods' families"),
         ));
     }
     let physical_network = switch
@@ -108,17 +115,12 @@ pub(crate) fn gateway(
             "external_ids:system-id of Open vSwitch is not set".to_owned(),
         )
     })?;
-    let next_hops = match settings.gateway.bgp_default {
-        BgpDefault::Ignore => settings.gateway.next_hops.clone(),
-        // The learned default route is the only one then.
-        BgpDefault::Replace => Vec::new(),
-    };
     Ok(GatewayView {
         bridge: bridge.clone(),
         physical_network,
         mac,
         addresses,
-        next_hops,
+        next_hops: settings.gateway.next_hops.clone(),
         chassis,
     })
 }
@@ -144,7 +146,7 @@ impl NoView {
     /// What it means for a pass: what was not read is read again, all else waits for a change.
     pub(crate) fn verdict(&self) -> Verdict {
         match self {
-            Self::Read(_) => Verdict::Retry,
+            Self::Read(why) => why.verdict(),
             Self::NotHeard | Self::NoNetwork | Self::Problems(_) => Verdict::Blocked,
         }
     }
@@ -174,7 +176,15 @@ pub(crate) async fn network(sources: &Sources) -> Result<NetworkView, NoView> {
             .map(|entry: &kube_edge::Entry<Seen>| entry.value.node.clone())
             .collect()
     });
-    let view = assemble(sources, &nodes, &switch, &links, match_column)?;
+    let facts = Facts {
+        settings: &sources.settings,
+        node: &sources.node,
+        nodes: &nodes,
+        switch: &switch,
+        links: &links,
+        nat_has_match: match_column,
+    };
+    let view = assemble(&facts)?;
     let problems: Vec<Problem> = view
         .problems()
         .into_iter()
@@ -187,29 +197,38 @@ pub(crate) async fn network(sources: &Sources) -> Result<NetworkView, NoView> {
     }
 }
 
-fn assemble(
-    sources: &Sources,
-    nodes: &[Node],
-    switch: &Switch,
-    links: &[LinkFact],
+/// What a view is made of.
+struct Facts<'a> {
+    settings: &'a Settings,
+    node: &'a NodeName,
+    nodes: &'a [Node],
+    switch: &'a Switch,
+    links: &'a [LinkFact],
     nat_has_match: bool,
-) -> Result<NetworkView, NoView> {
-    let settings = &*sources.settings;
+}
+
+fn assemble(facts: &Facts<'_>) -> Result<NetworkView, NoView> {
+    let Facts {
+        settings,
+        nodes,
+        switch,
+        links,
+        nat_has_match,
+        ..
+    } = *facts;
     let network = NetworkName::default_network();
     let no_overlay = settings.no_overlay.ok_or(NoView::NoNetwork)?;
-    let own = nodes
-        .iter()
-        .find(|node| node.name == sources.node)
-        .ok_or_else(|| {
-            one(
-                "NoNode",
-                &sources.node,
-                "there is no Node object of this name",
-            )
-        })?;
+    let absent = "there is no Node object of this name";
+    let own = nodes.iter().find(|node| node.name == *facts.node);
+    let own = own.ok_or_else(|| one("NoNode", facts.node, absent))?;
     let subnets = known(own, &own.subnets, "node-subnets")?;
     let node_id = *known(own, &own.node_id, "node-id")?;
-    let gateway = gateway(settings, own, switch, links).map_err(|p| NoView::Problems(vec![p]))?;
+    let mut gateway =
+        gateway(settings, own, switch, links).map_err(|p| NoView::Problems(vec![p]))?;
+    if settings.gateway.bgp_default == BgpDefault::Replace {
+        // The learned default route is the only one then.
+        gateway.next_hops.clear();
+    }
     let host_addresses: BTreeSet<IpAddr> =
         host_cidrs(settings, links).iter().map(|a| a.ip).collect();
     let others = nodes.iter().filter(|node| node.name != own.name);
@@ -226,11 +245,7 @@ fn assemble(
         .filter_map(|node| node.host_mtu.known().copied());
     let smallest = known_mtus.chain(own_mtu).min().unwrap_or(1500);
     let (first, last) = settings.gateway.ephemeral_port_range;
-    let families: BTreeSet<Family> = settings
-        .cluster_subnets
-        .iter()
-        .map(|subnet| subnet.cidr.family())
-        .collect();
+    let families = families(settings);
     Ok(NetworkView {
         host_subnets: subnets.get(&network).cloned().unwrap_or_default(),
         network,
@@ -274,3 +289,6 @@ fn known<'a, T>(node: &Node, fact: &'a Fact<T>, what: &str) -> Result<&'a T, NoV
         Fact::Malformed(why) => Err(one("Malformed", &node.name, why)),
     }
 }
+
+#[cfg(test)]
+mod tests;
