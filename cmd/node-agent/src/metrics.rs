@@ -16,6 +16,7 @@ pub(crate) struct Metrics {
     pub(crate) routes_programmed: IntGauge,
     pub(crate) routes_skipped: IntGaugeVec,
     pub(crate) transactions: IntCounterVec,
+    pub(crate) repairs: IntCounterVec,
     pub(crate) session_up: IntGaugeVec,
     pub(crate) netlink_lost: IntCounter,
     pub(crate) import_seconds: Histogram,
@@ -51,6 +52,11 @@ impl Metrics {
                 "noverlay_ovsdb_transactions_total",
                 "Transactions by database and result (success, guard, failure)",
                 &["database", "result"],
+            )?,
+            repairs: add.counters(
+                "noverlay_repairs_total",
+                "Rows that somebody had changed and that were put right, by subject",
+                &["subject"],
             )?,
             session_up: add.gauges(
                 "noverlay_ovsdb_session_up",

@@ -11,7 +11,7 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use model::nb::{self, ImportTarget, Rows};
+use model::nb::{self, ImportTarget, ImportedRoute, Rows};
 use model::route::{MAIN_TABLE, PROTOCOL_BGP, RouteKind};
 use model::{Diff, Prefix, hash};
 use ovn::{Imports, RowDiff, Standing, lower};
@@ -75,6 +75,8 @@ pub(crate) struct OvnSubjects {
     import: Complaint,
     /// The plan that the rows were brought to: what differs from it later was changed by somebody.
     written: Option<Rows>,
+    /// The same of imported routes.
+    imported: Option<BTreeSet<ImportedRoute>>,
 }
 
 impl OvnSubjects {
@@ -93,6 +95,7 @@ impl OvnSubjects {
             topology: Complaint::of(TOPOLOGY),
             import: Complaint::of(IMPORT),
             written: None,
+            imported: None,
         }
     }
 
@@ -168,6 +171,7 @@ impl OvnSubjects {
         let (created, updated, deleted) = (diff.create.len(), diff.update.len(), diff.delete.len());
         let rows = named(diff);
         if self.written.as_ref() == Some(wanted) {
+            self.repaired(TOPOLOGY, diff.len());
             tracing::warn!(
                 created,
                 updated,
@@ -278,7 +282,6 @@ impl OvnSubjects {
         since: Option<Instant>,
     ) -> bool {
         let diff = standing.diff(&plan.desired);
-        let misformed = diff.update.len() + standing.unreadable.len();
         let transactions = lower::imports(standing, &diff, target);
         for transaction in &transactions {
             let north = &self.sources.north;
@@ -290,6 +293,7 @@ impl OvnSubjects {
                 return false;
             }
         }
+        let same = self.imported.replace(plan.desired.clone()).as_ref() == Some(&plan.desired);
         if transactions.is_empty() {
             return true;
         }
@@ -297,12 +301,22 @@ impl OvnSubjects {
             let seconds = since.elapsed().as_secs_f64();
             self.ledger.metrics.import_seconds.observe(seconds);
         }
-        let (added, removed) = (diff.create.len(), diff.delete.len());
-        tracing::info!(router = %target.router, added, removed, "imported routes written");
-        if misformed > 0 {
-            tracing::warn!(router = %target.router, rows = misformed, "imported rows were changed by somebody and are repaired");
+        let (added, changed) = (diff.create.len(), diff.update.len());
+        let removed = diff.delete.len() + standing.unreadable.len();
+        let router = &target.router;
+        if same {
+            self.repaired(IMPORT, added + changed + removed);
+            tracing::warn!(%router, added, changed, removed, "imported routes were changed by somebody and are repaired");
+        } else {
+            tracing::info!(%router, added, changed, removed, "imported routes written");
         }
         true
+    }
+
+    fn repaired(&self, subject: &str, rows: usize) {
+        let rows = u64::try_from(rows).unwrap_or(u64::MAX);
+        let repairs = &self.ledger.metrics.repairs;
+        repairs.with_label_values(&[subject]).inc_by(rows);
     }
 
     fn tell(&self, plan: &ImportPlan) {

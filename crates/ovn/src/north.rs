@@ -13,6 +13,7 @@
 mod imports;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use model::nb::{self, Columns, OWNER, ROUTE_IMPORT, RowKey, Rows, Table};
 use model::{Diff, NetworkName, Problem};
@@ -24,6 +25,9 @@ use crate::form;
 /// The database.
 pub const DATABASE: &str = "OVN_Northbound";
 
+/// A database on the same machine that was restarted is back at once: so are we.
+pub(crate) const MAX_BACKOFF: Duration = Duration::from_millis(500);
+
 /// The difference between a network's rows and its plan.
 pub type RowDiff = Diff<RowKey, Columns, Uuid>;
 
@@ -31,6 +35,7 @@ pub type RowDiff = Diff<RowKey, Columns, Uuid>;
 #[must_use]
 pub fn config(endpoint: Endpoint) -> ClientConfig {
     let mut config = ClientConfig::new(endpoint, DATABASE);
+    config.max_backoff = MAX_BACKOFF;
     for table in Table::ALL {
         let references = Table::ALL
             .iter()

@@ -10,6 +10,8 @@ use std::collections::BTreeMap;
 use model::ovs::{BridgeFact, PortFact};
 use ovsdb::{AccessError, ClientConfig, Endpoint, MonitorTable, Record, Replica, Uuid};
 
+use crate::north::MAX_BACKOFF;
+
 pub use self::ports::{PortError, ports};
 
 /// The database.
@@ -30,7 +32,9 @@ pub fn config(endpoint: Endpoint) -> ClientConfig {
         "mtu_request",
         "external_ids",
     ];
-    ClientConfig::new(endpoint, DATABASE)
+    let mut config = ClientConfig::new(endpoint, DATABASE);
+    config.max_backoff = MAX_BACKOFF;
+    config
         .table(MonitorTable::new(DATABASE, &["external_ids"]))
         .table(MonitorTable::new(BRIDGE, &["name", "ports"]))
         .table(MonitorTable::new(

@@ -14,6 +14,7 @@
 
 mod failures;
 mod harness;
+mod repairs;
 mod sabotage;
 mod traces;
 
