@@ -50,3 +50,6 @@ pub fn topology(
     }
     Ok(draft.finish(&format!("noverlay node-agent topology {network}")))
 }
+
+#[cfg(test)]
+mod tests;
