@@ -19,7 +19,7 @@ use plan_node::bridge::{self, BridgeInput, BridgeNetwork, GatewayMode};
 use reconcile::{Subjects, Verdict};
 use telemetry::Chain;
 
-use crate::said::{Complaint, Ledger, unread};
+use crate::said::{Complaint, Ledger, Unsettled};
 use crate::sources::Sources;
 use crate::view;
 
@@ -70,19 +70,10 @@ impl BridgeSubjects {
         }
     }
 
-    async fn flows(&mut self) -> Verdict {
+    async fn flows(&mut self) -> Result<(), Unsettled> {
         let bridge = self.sources.settings.gateway.interface.clone();
-        let switch = match self.sources.switch() {
-            Ok(switch) => switch,
-            Err(error) => return unread(&mut self.complaint, &error),
-        };
-        let uplink = match uplink(&switch, &bridge) {
-            Ok(uplink) => uplink,
-            Err(why) => {
-                self.complaint.say(why);
-                return Verdict::Blocked;
-            }
-        };
+        let switch = self.sources.switch()?;
+        let uplink = uplink(&switch, &bridge).map_err(Unsettled::blocked)?;
         if let Ok(view) = view::network(&self.sources).await {
             self.last = Some(view);
         }
@@ -90,7 +81,8 @@ impl BridgeSubjects {
             .last
             .as_ref()
             .and_then(|view| full(view, &switch, &bridge, uplink));
-        let outcome = match full {
+        let written = match full {
+            None => self.host_stage(&bridge, uplink).await,
             Some(flows) => match self.put(&bridge, Stage::Full, &flows).await {
                 // A switch that refuses the whole table still gets the host its way.
                 Err(error @ FlowError::Failed { .. }) => {
@@ -99,18 +91,8 @@ impl BridgeSubjects {
                 }
                 other => other,
             },
-            None => self.host_stage(&bridge, uplink).await,
         };
-        match outcome {
-            Ok(()) => {
-                self.complaint.clear();
-                Verdict::Settled
-            }
-            Err(error) => {
-                self.complaint.say(Chain(&error).to_string());
-                Verdict::Retry
-            }
-        }
+        written.map_err(|error| Unsettled::retry(Chain(&error)))
     }
 
     /// Writes the host's stage where no flow of ours takes the uplink's packets.
@@ -194,8 +176,8 @@ impl Subjects for BridgeSubjects {
 
     /// The process may end at any moment: a bundle is taken whole or not at all.
     async fn pass(&mut self, _: &Key) -> Verdict {
-        let verdict = self.flows().await;
-        self.ledger.pass(BRIDGE, verdict)
+        let outcome = self.flows().await;
+        self.ledger.pass(&mut self.complaint, outcome)
     }
 }
 

@@ -3,14 +3,13 @@
 //! Invariant: without a view nothing is taken away; a port that the switch has not made yet is waited for.
 //! Not here: what is planned (`plan_node::host`).
 
-use model::Problem;
 use ovn::PortError;
 use plan_node::NetworkView;
 use plan_node::host as plan;
 use reconcile::{Subjects, Verdict};
 use telemetry::Chain;
 
-use crate::said::{Complaint, Ledger};
+use crate::said::{Complaint, Ledger, Unsettled};
 use crate::sources::{ReadError, Sources};
 use crate::view;
 
@@ -41,71 +40,53 @@ impl HostSubjects {
         }
     }
 
-    async fn network(&mut self) -> Verdict {
-        let view = match view::network(&self.sources).await {
-            Ok(view) => view,
-            // The topology's subject says why.
-            Err(why) => return why.verdict(),
-        };
-        match self.port(&view).await {
-            Verdict::Settled => self.kernel(&view).await,
-            verdict @ (Verdict::Retry | Verdict::Blocked) => verdict,
-        }
+    async fn network(&self) -> Result<(), Unsettled> {
+        // The topology's subject says why there is no view.
+        let view = view::network(&self.sources)
+            .await
+            .map_err(|why| Unsettled::from(why).hushed())?;
+        self.port(&view).await?;
+        self.kernel(&view).await
     }
 
-    async fn port(&mut self, view: &NetworkView) -> Verdict {
+    async fn port(&self, view: &NetworkView) -> Result<(), Unsettled> {
         let wanted: Vec<_> = plan::port(view).into_iter().collect();
         let switch = &self.sources.switch;
-        let transaction = match switch.with_replica(|replica| ovn::switch::ports(replica, &wanted))
-        {
-            None => return ReadError::NotYet(SWITCH).verdict(),
-            Some(Err(error @ PortError::NameTaken { .. })) => {
-                let problem = Problem::new(SWITCH, "NameTaken", error.to_string());
-                self.complaint.say(problem.to_string());
-                return Verdict::Blocked;
-            }
-            Some(Err(error)) => {
-                self.complaint.say(Chain(&error).to_string());
-                return Verdict::Retry;
-            }
-            Some(Ok(None)) => return Verdict::Settled,
-            Some(Ok(Some(transaction))) => transaction,
+        let made = switch.with_replica(|replica| ovn::switch::ports(replica, &wanted));
+        let made = made.ok_or(ReadError::NotYet(SWITCH))?;
+        let Some(transaction) = made.map_err(|error| refused(&error))? else {
+            return Ok(());
         };
-        let done = self
-            .ledger
-            .transact(switch, SWITCH, &transaction, &mut self.complaint)
-            .await;
-        if !done {
-            return Verdict::Retry;
-        }
+        self.ledger.transact(switch, SWITCH, &transaction).await?;
         tracing::info!("management port written");
-        Verdict::Settled
+        Ok(())
     }
 
-    async fn kernel(&mut self, view: &NetworkView) -> Verdict {
+    async fn kernel(&self, view: &NetworkView) -> Result<(), Unsettled> {
         let Some(wanted) = plan::plan(view) else {
-            return Verdict::Blocked;
+            return Err(Unsettled::quietly(Verdict::Blocked));
         };
-        match netlink::write::apply(&wanted).await {
-            Ok(done) => {
-                if !done.is_empty() {
-                    let changes = u64::try_from(done.len()).unwrap_or(u64::MAX);
-                    self.ledger.metrics.kernel_changes.inc_by(changes);
-                    tracing::info!(changes = done.join("; "), "kernel changed");
-                }
-                self.complaint.clear();
-                Verdict::Settled
-            }
+        let done = match netlink::write::apply(&wanted).await {
+            Ok(done) => done,
             // The switch makes it, and its link event pokes us.
-            Err(error @ netlink::WriteError::NoDevice { .. }) => {
-                tracing::debug!(error = %Chain(&error), "waiting for the switch");
-                Verdict::Retry
+            Err(netlink::WriteError::NoDevice { .. }) => {
+                return Err(Unsettled::quietly(Verdict::Retry));
             }
-            Err(error) => {
-                self.complaint.say(Chain(&error).to_string());
-                Verdict::Retry
-            }
+            Err(error) => return Err(Unsettled::retry(Chain(&error))),
+        };
+        if !done.is_empty() {
+            let changes = u64::try_from(done.len()).unwrap_or(u64::MAX);
+            self.ledger.metrics.kernel_changes.inc_by(changes);
+            tracing::info!(changes = done.join("; "), "kernel changed");
         }
+        Ok(())
+    }
+}
+
+fn refused(error: &PortError) -> Unsettled {
+    match error {
+        PortError::NameTaken { .. } => Unsettled::blocked(error),
+        PortError::Access(_) | PortError::NoBridge { .. } => Unsettled::retry(Chain(error)),
     }
 }
 
@@ -118,7 +99,7 @@ impl Subjects for HostSubjects {
 
     /// The process may end half way: the next start finds what is missing.
     async fn pass(&mut self, _: &Key) -> Verdict {
-        let verdict = self.network().await;
-        self.ledger.pass(HOST, verdict)
+        let outcome = self.network().await;
+        self.ledger.pass(&mut self.complaint, outcome)
     }
 }

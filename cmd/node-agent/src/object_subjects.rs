@@ -15,11 +15,10 @@ use plan_node::imports;
 use reconcile::{Subjects, Verdict};
 use serde_json::{Value, json};
 use settings::OvnNetworks;
-use telemetry::Chain;
 use tokio::sync::watch;
 
 use crate::ovn_subjects::Learned;
-use crate::said::{Complaint, Ledger, unread};
+use crate::said::{Complaint, Ledger, Unsettled};
 use crate::sources::{ReadError, Seen, Sources, links};
 use crate::view;
 
@@ -85,36 +84,23 @@ impl ObjectSubjects {
     }
 
     /// The own Node, once the caches are filled.
-    fn own(&self, complaint: &mut Complaint) -> Option<(String, Seen)> {
+    fn own(&self) -> Result<(String, Seen), Unsettled> {
         if !self.sources.ready() {
-            return None;
+            return Err(Unsettled::quietly(Verdict::Blocked));
         }
-        let own = self.sources.own();
-        if own.is_none() {
-            complaint.say(format!(
+        self.sources.own().ok_or_else(|| {
+            Unsettled::blocked(format!(
                 "Node/{}: there is no Node object of this name; nothing is written",
                 self.sources.node
-            ));
-        }
-        own
+            ))
+        })
     }
 
-    async fn annotate(&mut self, complaint: &mut Complaint) -> Verdict {
-        let Some((uid, seen)) = self.own(complaint) else {
-            return Verdict::Blocked;
-        };
-        let (switch, links) = match self.read().await {
-            Ok(read) => read,
-            Err(error) => return unread(complaint, &error),
-        };
+    async fn annotate(&mut self) -> Result<(), Unsettled> {
+        let (uid, seen) = self.own()?;
+        let (switch, links) = (self.sources.switch()?, links().await?);
         let settings = &*self.sources.settings;
-        let gateway = match view::gateway(settings, &seen.node, &switch, &links) {
-            Ok(gateway) => gateway,
-            Err(problem) => {
-                complaint.say(problem.to_string());
-                return Verdict::Blocked;
-            }
-        };
+        let gateway = view::gateway(settings, &seen.node, &switch, &links)?;
         let uplinks = switch.uplinks(&gateway.bridge);
         let mtu = links
             .iter()
@@ -129,7 +115,7 @@ impl ObjectSubjects {
         });
         if seen.published == wanted {
             self.annotated = None;
-            return Verdict::Settled;
+            return Ok(());
         }
         let sent = Sent {
             uid,
@@ -137,68 +123,41 @@ impl ObjectSubjects {
             wanted,
         };
         if self.annotated.as_ref() == Some(&sent) {
-            return Verdict::Settled;
+            return Ok(());
         }
         let body = json!({"metadata": {"annotations": sent.wanted}});
         let key = self.key();
-        let done = self
-            .writer
-            .apply::<KubeNode>(&key, Some(&sent.uid), body)
-            .await;
-        let verdict = self.written("Node", done, complaint);
-        if verdict == Verdict::Settled {
-            tracing::info!("annotations of the Node written");
-            self.annotated = Some(sent);
-        }
-        verdict
+        let done = self.writer.apply::<KubeNode>(&key, Some(&sent.uid), body);
+        self.written("Node", done.await)?;
+        tracing::info!("annotations of the Node written");
+        self.annotated = Some(sent);
+        Ok(())
     }
 
-    async fn read(&self) -> Result<(ovn::Switch, Vec<model::host::LinkFact>), ReadError> {
-        Ok((self.sources.switch()?, links().await?))
-    }
-
-    fn written(
-        &self,
-        kind: &str,
-        done: Result<(), WriteError>,
-        complaint: &mut Complaint,
-    ) -> Verdict {
+    /// Counts a write.
+    fn written(&self, kind: &str, done: Result<(), WriteError>) -> Result<(), Unsettled> {
         let result = if done.is_ok() { "success" } else { "failure" };
+        let labels = [kind, result];
         self.ledger
             .metrics
             .api_writes
-            .with_label_values(&[kind, result])
+            .with_label_values(&labels)
             .inc();
-        match done {
-            Ok(()) => Verdict::Settled,
-            Err(error) => {
-                complaint.say(Chain(&error).to_string());
-                Verdict::Retry
-            }
-        }
+        Ok(done?)
     }
 
-    async fn tell(&mut self, complaint: &mut Complaint) -> Verdict {
-        let Some((uid, _)) = self.own(complaint) else {
-            return Verdict::Blocked;
-        };
+    async fn tell(&mut self) -> Result<(), Unsettled> {
+        let (uid, _) = self.own()?;
         let Some(learned) = self.learned.borrow().clone() else {
-            return Verdict::Blocked;
+            // The import's pass will poke this subject.
+            return Err(Unsettled::quietly(Verdict::Blocked));
         };
         let network = NetworkName::default_network();
         let target = imports::target(&network, &self.sources.node);
-        let rows = self
-            .sources
-            .north
-            .with_replica(|replica| ovn::north::destinations(replica, &target));
-        let rows = match rows {
-            Some(Ok(rows)) => rows,
-            Some(Err(error)) => {
-                complaint.say(Chain(&error).to_string());
-                return Verdict::Retry;
-            }
-            None => return Verdict::Blocked,
-        };
+        let north = &self.sources.north;
+        let rows = north.with_replica(|replica| ovn::north::destinations(replica, &target));
+        let rows = rows.ok_or(ReadError::NotYet(ovn::north::DATABASE))?;
+        let rows = rows.map_err(ReadError::from)?;
         let wanted = NodeRoutesStatus {
             networks: vec![self.judge(&network, &learned, rows)],
         };
@@ -206,7 +165,7 @@ impl ObjectSubjects {
         let before = standing.as_ref().and_then(|entry| entry.value.clone());
         if before.as_ref() == Some(&wanted) {
             self.reported = None;
-            return Verdict::Settled;
+            return Ok(());
         }
         let sent = Sent {
             uid,
@@ -214,14 +173,12 @@ impl ObjectSubjects {
             wanted: Some(wanted),
         };
         if self.reported.as_ref() == Some(&sent) {
-            return Verdict::Settled;
+            return Ok(());
         }
         let done = self.write_report(&sent, standing.is_some()).await;
-        let verdict = self.written("NodeRoutes", done, complaint);
-        if verdict == Verdict::Settled {
-            self.reported = Some(sent);
-        }
-        verdict
+        self.written("NodeRoutes", done)?;
+        self.reported = Some(sent);
+        Ok(())
     }
 
     async fn write_report(
@@ -302,23 +259,16 @@ impl Subjects for ObjectSubjects {
 
     /// The process may end during a write: the server applies it or not.
     async fn pass(&mut self, key: &Key) -> Verdict {
-        let (subject, complaint) = match key {
-            Key::Annotations => (ANNOTATIONS, &mut self.annotations),
-            Key::Report => (REPORT, &mut self.report),
-        };
-        let mut complaint = std::mem::replace(complaint, Complaint::of(subject));
-        let verdict = match key {
-            Key::Annotations if self.publishes() => self.annotate(&mut complaint).await,
-            Key::Annotations => Verdict::Settled,
-            Key::Report => self.tell(&mut complaint).await,
-        };
-        if verdict == Verdict::Settled {
-            complaint.clear();
-        }
         match key {
-            Key::Annotations => self.annotations = complaint,
-            Key::Report => self.report = complaint,
+            Key::Annotations if self.publishes() => {
+                let outcome = self.annotate().await;
+                self.ledger.pass(&mut self.annotations, outcome)
+            }
+            Key::Annotations => Verdict::Settled,
+            Key::Report => {
+                let outcome = self.tell().await;
+                self.ledger.pass(&mut self.report, outcome)
+            }
         }
-        self.ledger.pass(subject, verdict)
     }
 }

@@ -15,9 +15,10 @@ use model::nb::{self, ImportTarget, ImportedRoute, Rows};
 use model::route::{MAIN_TABLE, PROTOCOL_BGP, RouteKind};
 use model::{Diff, Prefix, hash};
 use ovn::{Imports, RowDiff, Standing, lower};
+use plan_node::NetworkView;
+use plan_node::check::{self, Violation};
 use plan_node::coverage::Reach;
 use plan_node::imports::{self, ImportPlan, ImportWorld};
-use plan_node::{NetworkView, check};
 use reconcile::{Poker, Subjects, Verdict};
 use rib::Rib;
 use settings::{BgpDefault, OvnTopology};
@@ -25,7 +26,7 @@ use telemetry::Chain;
 use tokio::sync::watch;
 
 use crate::object_subjects;
-use crate::said::{Complaint, Ledger, unread, without_view};
+use crate::said::{Complaint, Ledger, Unsettled};
 use crate::sources::{FirstEvent, ReadError, Sources, links};
 use crate::view;
 
@@ -103,38 +104,23 @@ impl OvnSubjects {
         self.sources.settings.ovn_topology == OvnTopology::Build
     }
 
-    async fn topology(&mut self) -> Verdict {
-        let view = match view::network(&self.sources).await {
-            Ok(view) => view,
-            Err(why) => return without_view(&mut self.topology, &why),
-        };
+    async fn topology(&mut self) -> Result<(), Unsettled> {
+        let view = view::network(&self.sources).await?;
         let wanted = plan_node::plan(&view);
-        if let Some(violation) = check::rows(&wanted).first() {
-            debug_assert!(false, "{violation}");
-            self.topology.say(format!(
-                "the plan is not sound, nothing is written: {violation}"
-            ));
-            return Verdict::Blocked;
-        }
-        let standing = match self.standing(&view) {
-            Ok(standing) => standing,
-            Err(error) => return unread(&mut self.topology, &error),
-        };
+        sound(&check::rows(&wanted))?;
+        let standing = self.standing(&view)?;
         let obstacles = standing.in_the_way(&wanted);
         if let Some(first) = obstacles.first() {
-            self.topology.say(format!(
-                "{first} ({} such rows); nothing is written",
-                obstacles.len()
-            ));
-            return Verdict::Blocked;
+            let count = obstacles.len();
+            let why = format!("{first} ({count} such rows); nothing is written");
+            return Err(Unsettled::blocked(why));
         }
         let diff = Diff::between(&standing.owned, &wanted, nb::satisfies);
-        if !diff.is_empty() && !self.write_rows(&view, &standing, &diff, &wanted).await {
-            return Verdict::Retry;
+        if !diff.is_empty() {
+            self.write_rows(&view, &standing, &diff, &wanted).await?;
         }
         self.written = Some(wanted);
-        self.topology.clear();
-        Verdict::Settled
+        Ok(())
     }
 
     fn standing(&self, view: &NetworkView) -> Result<Standing, ReadError> {
@@ -145,29 +131,17 @@ impl OvnSubjects {
         Ok(lifted.ok_or(ReadError::NotYet(NORTH))??)
     }
 
-    /// False: to be tried again.
     async fn write_rows(
-        &mut self,
+        &self,
         view: &NetworkView,
         standing: &Standing,
         diff: &RowDiff,
         wanted: &Rows,
-    ) -> bool {
-        let transaction = match lower::topology(standing, diff, &view.network) {
-            Ok(transaction) => transaction,
-            Err(error) => {
-                self.topology.say(Chain(&error).to_string());
-                return false;
-            }
-        };
+    ) -> Result<(), Unsettled> {
+        let transaction = lower::topology(standing, diff, &view.network)
+            .map_err(|error| Unsettled::blocked(Chain(&error)))?;
         let north = &self.sources.north;
-        let done = self
-            .ledger
-            .transact(north, NORTH, &transaction, &mut self.topology)
-            .await;
-        if !done {
-            return false;
-        }
+        self.ledger.transact(north, NORTH, &transaction).await?;
         let (created, updated, deleted) = (diff.create.len(), diff.update.len(), diff.delete.len());
         let rows = named(diff);
         if self.written.as_ref() == Some(wanted) {
@@ -188,51 +162,36 @@ impl OvnSubjects {
                 "rows of the network written"
             );
         }
-        true
+        Ok(())
     }
 
-    async fn import(&mut self) -> Verdict {
+    async fn import(&mut self) -> Result<(), Unsettled> {
         let since = self.first_event.take();
-        let view = match view::network(&self.sources).await {
-            Ok(view) => view,
+        let view = view::network(&self.sources).await.map_err(|why| {
+            let why = Unsettled::from(why);
             // Where topology is built, that subject says why.
-            Err(why) if self.builds() => return why.verdict(),
-            Err(why) => return without_view(&mut self.import, &why),
-        };
-        let gateway_link = match self.read_kernel(&view.gateway.bridge).await {
-            Ok(index) => index,
-            // Nothing is withdrawn because the kernel could not be read.
-            Err(error) => return unread(&mut self.import, &error),
-        };
+            if self.builds() { why.hushed() } else { why }
+        })?;
+        // Nothing is withdrawn because the kernel could not be read.
+        let gateway_link = self.read_kernel(&view.gateway.bridge).await?;
         let target = imports::target(&view.network, &view.node);
-        let standing = self
-            .sources
-            .north
-            .with_replica(|replica| Imports::lift(replica, &target));
-        let standing = match standing.map(|lifted| lifted.map_err(ReadError::from)) {
-            None => return ReadError::NotYet(NORTH).verdict(),
-            Some(Err(error)) => return unread(&mut self.import, &error),
-            // Its row will poke this subject.
-            Some(Ok(None)) => return Verdict::Blocked,
-            Some(Ok(Some(standing))) => standing,
+        let north = &self.sources.north;
+        let standing = north.with_replica(|replica| Imports::lift(replica, &target));
+        let standing = standing.ok_or(ReadError::NotYet(NORTH))?;
+        let Some(standing) = standing.map_err(ReadError::from)? else {
+            // The router's row will poke this subject.
+            return Err(Unsettled::quietly(Verdict::Blocked));
         };
         let world = self.world(&view, &standing, gateway_link);
         let plan = imports::plan(self.rib.view(MAIN_TABLE), &world);
-        if let Some(violation) =
-            check::imports(&target, &plan.desired, &world.own_addresses).first()
-        {
-            debug_assert!(false, "{violation}");
-            self.import.say(format!(
-                "the plan is not sound, nothing is written: {violation}"
-            ));
-            return Verdict::Blocked;
-        }
-        if !self.write_imports(&standing, &plan, &target, since).await {
-            return Verdict::Retry;
-        }
-        self.import.clear();
+        sound(&check::imports(
+            &target,
+            &plan.desired,
+            &world.own_addresses,
+        ))?;
+        self.write_imports(&standing, &plan, &target, since).await?;
         self.tell(&plan);
-        Verdict::Settled
+        Ok(())
     }
 
     /// Reads routes and links; gives the gateway bridge's index.
@@ -273,29 +232,22 @@ impl OvnSubjects {
         ImportWorld::of(view, gateway_link, taken, default)
     }
 
-    /// False: to be tried again.
     async fn write_imports(
         &mut self,
         standing: &Imports,
         plan: &ImportPlan,
         target: &ImportTarget,
         since: Option<Instant>,
-    ) -> bool {
+    ) -> Result<(), Unsettled> {
         let diff = standing.diff(&plan.desired);
         let transactions = lower::imports(standing, &diff, target);
         for transaction in &transactions {
             let north = &self.sources.north;
-            let done = self
-                .ledger
-                .transact(north, NORTH, transaction, &mut self.import)
-                .await;
-            if !done {
-                return false;
-            }
+            self.ledger.transact(north, NORTH, transaction).await?;
         }
         let same = self.imported.replace(plan.desired.clone()).as_ref() == Some(&plan.desired);
         if transactions.is_empty() {
-            return true;
+            return Ok(());
         }
         if let Some(since) = since {
             let seconds = since.elapsed().as_secs_f64();
@@ -310,7 +262,7 @@ impl OvnSubjects {
         } else {
             tracing::info!(%router, added, changed, removed, "imported routes written");
         }
-        true
+        Ok(())
     }
 
     fn repaired(&self, subject: &str, rows: usize) {
@@ -361,6 +313,16 @@ impl OvnSubjects {
     }
 }
 
+/// A plan with a broken invariant is a bug of a planner: it is said, and nothing is written.
+fn sound(violations: &[Violation]) -> Result<(), Unsettled> {
+    let Some(first) = violations.first() else {
+        return Ok(());
+    };
+    debug_assert!(false, "{first}");
+    let why = format!("the plan is not sound, nothing is written: {first}");
+    Err(Unsettled::blocked(why))
+}
+
 /// The first rows that a diff touches, for a person.
 fn named(diff: &RowDiff) -> String {
     let created = diff.create.iter().map(|(key, _)| key);
@@ -386,13 +348,13 @@ impl Subjects for OvnSubjects {
     async fn pass(&mut self, key: &Key) -> Verdict {
         match key {
             Key::Topology if self.builds() => {
-                let verdict = self.topology().await;
-                self.ledger.pass(TOPOLOGY, verdict)
+                let outcome = self.topology().await;
+                self.ledger.pass(&mut self.topology, outcome)
             }
             Key::Topology => Verdict::Settled,
             Key::Import => {
-                let verdict = self.import().await;
-                self.ledger.pass(IMPORT, verdict)
+                let outcome = self.import().await;
+                self.ledger.pass(&mut self.import, outcome)
             }
         }
     }

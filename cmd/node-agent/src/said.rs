@@ -1,10 +1,12 @@
-//! What the loops have in common: saying things once, counting passes, and transactions.
+//! What the loops have in common: outcomes of passes, saying things once, transactions.
 //! In: outcomes. Out: log lines, metrics, verdicts. Invariant: a complaint is logged when it changes, not when it repeats.
 //! Not here: what the outcomes mean for a subject.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use kube_edge::WriteError;
+use model::Problem;
 use ovsdb::{Client, OperationError, TransactError, Transaction};
 use reconcile::Verdict;
 use telemetry::{Chain, Readiness};
@@ -13,7 +15,77 @@ use crate::metrics::Metrics;
 use crate::sources::ReadError;
 use crate::view::NoView;
 
-/// Remembers the last complaint of one subject.
+/// Why a pass did not settle, and when the next one is due.
+#[derive(Debug)]
+pub(crate) struct Unsettled {
+    verdict: Verdict,
+    /// Nothing where somebody else says it, or nothing is wrong.
+    why: Option<String>,
+}
+
+impl Unsettled {
+    /// Something that will change by itself or by a poke; nothing to say.
+    pub(crate) fn quietly(verdict: Verdict) -> Self {
+        Self { verdict, why: None }
+    }
+
+    /// The world's fault, tried again.
+    pub(crate) fn retry(why: impl ToString) -> Self {
+        Self {
+            verdict: Verdict::Retry,
+            why: Some(why.to_string()),
+        }
+    }
+
+    /// Only a changed input helps.
+    pub(crate) fn blocked(why: impl ToString) -> Self {
+        Self {
+            verdict: Verdict::Blocked,
+            why: Some(why.to_string()),
+        }
+    }
+
+    /// The same without a word.
+    pub(crate) fn hushed(self) -> Self {
+        Self::quietly(self.verdict)
+    }
+}
+
+impl From<ReadError> for Unsettled {
+    fn from(error: ReadError) -> Self {
+        match error {
+            // The first session is on its way, and pokes whoever waits for it.
+            ReadError::NotYet(_) => Self::quietly(Verdict::Blocked),
+            ReadError::Access(_) | ReadError::Dump(_) | ReadError::Thread => {
+                Self::retry(Chain(&error))
+            }
+        }
+    }
+}
+
+impl From<NoView> for Unsettled {
+    fn from(why: NoView) -> Self {
+        match why {
+            NoView::Read(error) => error.into(),
+            NoView::NotHeard | NoView::NoNetwork => Self::quietly(Verdict::Blocked),
+            NoView::Problems(_) => Self::blocked(format!("{why}; what stands is kept")),
+        }
+    }
+}
+
+impl From<Problem> for Unsettled {
+    fn from(problem: Problem) -> Self {
+        Self::blocked(problem)
+    }
+}
+
+impl From<WriteError> for Unsettled {
+    fn from(error: WriteError) -> Self {
+        Self::retry(Chain(&error))
+    }
+}
+
+/// The last complaint of one subject.
 #[derive(Debug)]
 pub(crate) struct Complaint {
     subject: &'static str,
@@ -29,7 +101,7 @@ impl Complaint {
     }
 
     /// Says it, unless it was the last thing said.
-    pub(crate) fn say(&mut self, text: String) {
+    fn say(&mut self, text: String) {
         if self.last != text {
             tracing::warn!(subject = self.subject, "{text}");
             self.last = text;
@@ -37,7 +109,7 @@ impl Complaint {
     }
 
     /// Nothing is wrong (any more).
-    pub(crate) fn clear(&mut self) {
+    fn clear(&mut self) {
         if !std::mem::take(&mut self.last).is_empty() {
             tracing::info!(subject = self.subject, "all is well again");
         }
@@ -63,85 +135,71 @@ impl Ledger {
         }
     }
 
-    /// Counts a pass and hands its verdict on.
-    pub(crate) fn pass(&self, subject: &'static str, verdict: Verdict) -> Verdict {
+    /// Counts a pass, says what is new, and gives the verdict for the loop.
+    pub(crate) fn pass(
+        &self,
+        complaint: &mut Complaint,
+        outcome: Result<(), Unsettled>,
+    ) -> Verdict {
+        let subject = complaint.subject;
+        let verdict = match outcome {
+            Ok(()) => {
+                complaint.clear();
+                self.settled(subject);
+                Verdict::Settled
+            }
+            Err(Unsettled { verdict, why }) => {
+                why.into_iter().for_each(|why| complaint.say(why));
+                verdict
+            }
+        };
         let word = match verdict {
             Verdict::Settled => "settled",
             Verdict::Retry => "retry",
             Verdict::Blocked => "blocked",
         };
-        self.metrics
-            .passes
-            .with_label_values(&[subject, word])
-            .inc();
+        let labels = [subject, word];
+        self.metrics.passes.with_label_values(&labels).inc();
         let problems = self.metrics.problems.with_label_values(&[subject]);
         problems.set(i64::from(verdict != Verdict::Settled));
-        if verdict == Verdict::Settled {
-            let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-            if open.remove(subject) && open.is_empty() {
-                tracing::info!("the first pass of everything is done");
-                self.readiness.set("first pass", true);
-            }
-        }
         verdict
     }
 
-    /// Sends a transaction; `true` where it was applied as meant.
+    fn settled(&self, subject: &'static str) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if open.remove(subject) && open.is_empty() {
+            tracing::info!("the first pass of everything is done");
+            self.readiness.set("first pass", true);
+        }
+    }
+
+    /// Sends a transaction and checks what it changed.
     pub(crate) async fn transact(
         &self,
         client: &Client,
         database: &'static str,
         transaction: &Transaction,
-        complaint: &mut Complaint,
-    ) -> bool {
-        let count = |result| {
-            let labels = [database, result];
-            self.metrics.transactions.with_label_values(&labels).inc();
-        };
-        match client.transact(transaction).await {
+    ) -> Result<(), Unsettled> {
+        let (result, outcome) = match client.transact(transaction).await {
             Ok(reply) => match reply.check_counts() {
-                Ok(()) => {
-                    count("success");
-                    true
-                }
+                Ok(()) => ("success", Ok(())),
                 Err(error) => {
-                    count("guard");
-                    complaint.say(format!("{database} changed meanwhile: {error}"));
-                    false
+                    let why = format!("{database} changed meanwhile: {error}");
+                    ("guard", Err(Unsettled::retry(why)))
                 }
             },
             // Somebody changed what was assumed: the next pass reads it anew.
             Err(TransactError::Operation {
                 error: OperationError::TimedOut,
                 ..
-            }) => {
-                count("guard");
-                tracing::debug!(database, "a guard failed, reading anew");
-                false
-            }
+            }) => ("guard", Err(Unsettled::quietly(Verdict::Retry))),
             Err(error) => {
-                count("failure");
-                complaint.say(format!("{database}: {}", Chain(&error)));
-                false
+                let why = format!("{database}: {}", Chain(&error));
+                ("failure", Err(Unsettled::retry(why)))
             }
-        }
+        };
+        let labels = [database, result];
+        self.metrics.transactions.with_label_values(&labels).inc();
+        outcome
     }
-}
-
-/// Says why something could not be read, and gives the pass its verdict.
-pub(crate) fn unread(complaint: &mut Complaint, why: &ReadError) -> Verdict {
-    if !why.is_early() {
-        complaint.say(Chain(why).to_string());
-    }
-    why.verdict()
-}
-
-/// Says why there is no view, and gives the pass its verdict.
-pub(crate) fn without_view(complaint: &mut Complaint, why: &NoView) -> Verdict {
-    match why {
-        NoView::NotHeard | NoView::NoNetwork => {}
-        NoView::Read(why) => return unread(complaint, why),
-        NoView::Problems(_) => complaint.say(format!("{why}; what stands is kept")),
-    }
-    why.verdict()
 }

@@ -17,7 +17,7 @@ use model::{NodeName, ObjectKey};
 use netlink::{DumpError, Watcher};
 use ovn::Switch;
 use ovsdb::{AccessError, Client, Connection};
-use reconcile::{Poker, Verdict};
+use reconcile::Poker;
 use settings::Settings;
 use telemetry::{Chain, Readiness};
 
@@ -109,22 +109,6 @@ pub(crate) enum ReadError {
     /// A reading thread ended badly.
     #[error("the reading thread ended badly")]
     Thread,
-}
-
-impl ReadError {
-    /// Nothing is wrong: the first session is on its way, and pokes whoever waits for it.
-    pub(crate) fn is_early(&self) -> bool {
-        matches!(self, Self::NotYet(_))
-    }
-
-    /// What it means for a pass.
-    pub(crate) fn verdict(&self) -> Verdict {
-        if self.is_early() {
-            Verdict::Blocked
-        } else {
-            Verdict::Retry
-        }
-    }
 }
 
 impl Sources {

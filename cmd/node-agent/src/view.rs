@@ -14,7 +14,6 @@ use model::{NetworkName, NodeName, Problem};
 use ovn::Switch;
 use plan_node::imports;
 use plan_node::snapshot::{GatewayView, MissingRoute, NetworkView};
-use reconcile::Verdict;
 use settings::{BgpDefault, Settings};
 
 use crate::sources::{ReadError, Seen, Sources, links};
@@ -140,16 +139,6 @@ pub(crate) enum NoView {
     /// What was read is not enough.
     #[error("{}", text(.0))]
     Problems(Vec<Problem>),
-}
-
-impl NoView {
-    /// What it means for a pass: what was not read is read again, all else waits for a change.
-    pub(crate) fn verdict(&self) -> Verdict {
-        match self {
-            Self::Read(why) => why.verdict(),
-            Self::NotHeard | Self::NoNetwork | Self::Problems(_) => Verdict::Blocked,
-        }
-    }
 }
 
 fn text(problems: &[Problem]) -> String {
