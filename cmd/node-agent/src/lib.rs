@@ -252,6 +252,7 @@ fn follow(sources: &Sources, pokers: &Pokers, metrics: &Metrics, readiness: &Rea
         move || {
             on_switch.bridge.poke(bridge_subjects::Key::Flows);
             on_switch.ovn.poke(ovn_subjects::Key::Topology);
+            on_switch.ovn.poke(ovn_subjects::Key::Import);
             on_switch.host.poke(host_subjects::Key::Network);
             on_switch.objects.poke(object_subjects::Key::Annotations);
         },

@@ -83,9 +83,9 @@ impl ObjectSubjects {
         ObjectKey::new("", self.sources.node.as_str())
     }
 
-    /// The own Node, once the caches are filled.
+    /// The own Node, once the Nodes are known.
     fn own(&self) -> Result<(String, Seen), Unsettled> {
-        if !self.sources.ready() {
+        if !self.sources.nodes.ready() {
             return Err(Unsettled::quietly(Verdict::Blocked));
         }
         self.sources.own().ok_or_else(|| {
@@ -148,8 +148,9 @@ impl ObjectSubjects {
 
     async fn tell(&mut self) -> Result<(), Unsettled> {
         let (uid, _) = self.own()?;
-        let Some(learned) = self.learned.borrow().clone() else {
-            // The import's pass will poke this subject.
+        let learned = self.learned.borrow().clone();
+        // The first listing of reports pokes this subject, and so does the first pass of imports.
+        let Some(learned) = learned.filter(|_| self.sources.reports.ready()) else {
             return Err(Unsettled::quietly(Verdict::Blocked));
         };
         let network = NetworkName::default_network();

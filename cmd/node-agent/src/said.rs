@@ -203,3 +203,6 @@ impl Ledger {
         outcome
     }
 }
+
+#[cfg(test)]
+mod tests;

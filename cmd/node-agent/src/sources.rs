@@ -204,6 +204,9 @@ pub(crate) async fn follow_kernel(
         }
         if change.routes || change.links {
             first.note();
+        }
+        // Of rules only the host's subject is a reader, of all else the imports are one too.
+        if change.routes || change.links || change.addresses {
             pokers.ovn.poke(ovn_subjects::Key::Import);
         }
         if change.links || change.addresses {
