@@ -108,7 +108,8 @@ router bgp 64512
 
 #[test]
 fn every_session_field_has_its_line() {
-    let rows: [(fn(&mut Neighbor), &[&str]); 12] = [
+    type Row<'a> = (fn(&mut Neighbor), &'a [&'a str]);
+    let rows: [Row<'_>; 12] = [
         (
             |n| n.session.remote_as = RemoteAs::Internal,
             &["neighbor 172.31.9.2 remote-as internal"],

@@ -187,6 +187,51 @@ pub(super) fn of_others_never_leave(lab: &Standing) {
     pods_ping(lab, PINGS);
 }
 
+/// The agent sleeps through more events than its socket holds: it reads everything anew,
+/// finds the one change that counts, and touches no other row.
+pub(super) fn overrun(lab: &Standing) {
+    let seat = Seat::of(lab, 0);
+    let whole = seat.imported();
+    let monitor = Monitor::start(&seat);
+    let mark = seat.mark();
+    lab.daemon("freeze", &seat.node, "node-agent");
+    let flood = lab.dir(&seat.node).join("flood");
+    for verb in ["add", "del"] {
+        let lines: String = (0..60_000_u32)
+            .map(|n| {
+                let (a, b) = (n / 256, n % 256);
+                format!("route {verb} blackhole 10.200.{a}.{b} table 4000\n")
+            })
+            .collect();
+        std::fs::write(&flood, lines).unwrap();
+        seat.run(&["ip", "-batch", &flood.display().to_string()]);
+    }
+    let extra = "10.77.0.0/16".to_owned();
+    let via = whole.first().unwrap().1.clone();
+    let route = |verb: &str| {
+        let words = format!("ip route {verb} {extra} via {via} dev br-ex proto bgp");
+        seat.run(&words.split(' ').collect::<Vec<_>>());
+    };
+    route("add");
+    lab.daemon("thaw", &seat.node, "node-agent");
+    let mut with: Routes = whole.clone();
+    with.push((extra.clone(), via.clone()));
+    with.sort();
+    agreed(&seat, "events lost", &with);
+    assert!(
+        seat.told(mark, &["WARN", "events of the kernel were lost"]),
+        "the flood was no overrun"
+    );
+    route("del");
+    agreed(&seat, "a route taken back", &whole);
+    let gone = monitor.seen(",delete,");
+    assert!(
+        gone.len() == 1 && gone.iter().all(|row| row.contains(&extra)),
+        "deleted rows: {gone:#?}"
+    );
+    pods_ping(lab, PINGS);
+}
+
 /// As soon as the kernel has these routes, the rows follow.
 fn agreed(seat: &Seat<'_>, event: &str, routes: &Routes) {
     let learned = wait(BGP, || seat.learned() == *routes);
