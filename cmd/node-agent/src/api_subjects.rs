@@ -32,7 +32,8 @@ pub(crate) struct ApiSubjects {
     known: Arc<Known>,
     writer: Writer,
     client: kube::Client,
-    reported: Option<NodeRoutesStatus>,
+    /// The report as it stands, and of which Node (uid); unknown where nothing was read or written yet.
+    reported: Option<(String, NodeRoutesStatus)>,
 }
 
 impl ApiSubjects {
@@ -129,21 +130,22 @@ impl ApiSubjects {
 
     async fn write(&mut self, uid: &str, status: NodeRoutesStatus) -> Result<Verdict, WriteError> {
         let key = ObjectKey::new("", self.known.node.as_str());
+        // A Node that was deleted took its report along, and came back as another one.
+        self.reported.take_if(|(of, _)| of != uid);
         if self.reported.is_none() {
             let api: kube::Api<NodeRoutes> = kube::Api::all(self.client.clone());
             let asked =
                 tokio::time::timeout(kube_edge::client::CALL_DEADLINE, api.get_opt(&key.name))
                     .await;
-            self.reported = asked
-                .ok()
-                .and_then(Result::ok)
-                .flatten()
-                .and_then(|o| o.status);
+            let standing = asked.ok().and_then(Result::ok).flatten();
+            let status = standing.and_then(|o| o.status);
+            self.reported = status.map(|status| (uid.to_owned(), status));
         }
-        if self.reported.as_ref() == Some(&status) {
+        if self.reported.as_ref().is_some_and(|(_, s)| *s == status) {
             return Ok(Verdict::Settled);
         }
-        if self.reported.is_none() {
+        // Taken before the write: after a failure nobody knows what stands, or whether it is there at all.
+        if self.reported.take().is_none() {
             // Where a garbage collector runs, the report goes with the node.
             let owner = json!([{"apiVersion": "v1", "kind": "Node", "name": key.name, "uid": uid}]);
             let body = json!({"metadata": {"ownerReferences": owner}, "spec": {}});
@@ -151,7 +153,7 @@ impl ApiSubjects {
         }
         let body = serde_json::to_value(&status).unwrap_or_default();
         self.writer.apply_status::<NodeRoutes>(&key, body).await?;
-        self.reported = Some(status);
+        self.reported = Some((uid.to_owned(), status));
         Ok(Verdict::Settled)
     }
 }
@@ -168,6 +170,8 @@ impl Subjects for ApiSubjects {
     type Key = Key;
 
     async fn universe(&mut self) -> Option<Vec<Key>> {
+        // A report that somebody deleted is noticed with the sweep.
+        self.reported = None;
         Some(vec![Key::Annotations, Key::Report])
     }
 

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use host::BridgeControl;
-use model::ovs::{BridgeFact, Flow, patch_port};
+use model::ovs::{BridgeFact, Flow, PortFact, patch_port};
 use plan_node::bridge::{self, BridgeInput, BridgeNetwork, GatewayMode};
 use reconcile::{Subjects, Verdict};
 use telemetry::Chain;
@@ -51,13 +51,13 @@ impl BridgeSubjects {
         }
     }
 
-    /// The port to the physical network: neither the bridge itself, nor internal, nor a patch.
-    fn uplink(&self) -> Option<u32> {
-        let bridge = &self.known.settings.gateway.interface;
-        let ports = self.fact.as_ref()?.ports.iter();
-        let mut outside =
-            ports.filter(|p| p.name != *bridge && p.kind != "internal" && p.kind != "patch");
-        outside.find_map(|p| p.ofport)
+    /// The one port to the physical network, or why there is none.
+    fn uplink(&self) -> Result<u32, String> {
+        let ports = self.fact.as_ref().map(|fact| fact.ports.as_slice());
+        uplink(
+            &self.known.settings.gateway.interface,
+            ports.unwrap_or_default(),
+        )
     }
 
     fn patch(&self) -> Option<u32> {
@@ -91,10 +91,7 @@ impl BridgeSubjects {
                     }],
                     mac: view.gateway.mac,
                     addresses: view.gateway.addresses.iter().map(|a| a.ip).collect(),
-                    mode: match self.known.settings.gateway.mode {
-                        settings::GatewayMode::Shared => GatewayMode::Shared,
-                        settings::GatewayMode::Local => GatewayMode::Local,
-                    },
+                    mode: GatewayMode::Shared,
                 };
                 ("full", bridge::full(&input))
             }
@@ -105,11 +102,12 @@ impl BridgeSubjects {
     async fn flows(&mut self) -> Result<Verdict, host::FlowError> {
         self.refresh();
         let name = self.known.settings.gateway.interface.clone();
-        let Some(uplink) = self.uplink() else {
-            self.tell(format!(
-                "bridge {name} has no port to the physical network yet"
-            ));
-            return Ok(Verdict::Retry);
+        let uplink = match self.uplink() {
+            Ok(uplink) => uplink,
+            Err(why) => {
+                self.tell(why);
+                return Ok(Verdict::Retry);
+            }
         };
         let (stage, wanted) = self.wanted(uplink).await;
         if stage == "host" && self.control.serves(&name, uplink).await? {
@@ -119,7 +117,14 @@ impl BridgeSubjects {
             self.told.clear();
             return Ok(Verdict::Settled);
         }
-        self.control.replace(&name, &wanted).await?;
+        if let Err(error) = self.control.replace(&name, &wanted).await {
+            // A switch that refuses the whole table still gets the host its way.
+            if stage == "full" && !self.control.serves(&name, uplink).await? {
+                let host = bridge::host_stage(uplink);
+                self.control.replace(&name, &host).await?;
+            }
+            return Err(error);
+        }
         self.known
             .metrics
             .flow_writes
@@ -139,6 +144,28 @@ impl BridgeSubjects {
         if self.told != text {
             tracing::warn!("{text}");
             self.told = text;
+        }
+    }
+}
+
+/// The one port that is neither the bridge itself, nor internal, nor a patch. With several it cannot be told which of
+/// them leads to the physical network, and the flows stay as they are.
+fn uplink(bridge: &str, ports: &[PortFact]) -> Result<u32, String> {
+    let inside = |p: &PortFact| p.name == bridge || p.kind == "internal" || p.kind == "patch";
+    let outside: Vec<&PortFact> = ports.iter().filter(|p| !inside(p)).collect();
+    match outside.as_slice() {
+        [] => Err(format!(
+            "bridge {bridge} has no port to the physical network yet"
+        )),
+        [port] => port
+            .ofport
+            .ok_or_else(|| format!("port {} of bridge {bridge} has no number yet", port.name)),
+        several => {
+            let names: Vec<&str> = several.iter().map(|p| p.name.as_str()).collect();
+            Err(format!(
+                "bridge {bridge} has several ports to the outside ({}); exactly one is allowed, its flows stay as they are",
+                names.join(", ")
+            ))
         }
     }
 }
@@ -164,3 +191,6 @@ impl Subjects for BridgeSubjects {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,12 +4,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Instant;
 
 use kube_edge::{Cache, Entry};
 use model::address::Family;
 use model::host::LinkFact;
 use model::node::{Fact, Node};
-use model::{InterfaceAddr, NetworkName, NodeName, ObjectKey, Prefix};
+use model::{InterfaceAddr, NetworkName, NodeName, ObjectKey, Prefix, Problem};
 use netlink::dump;
 use ovsdb::Client;
 use plan_node::{GatewayView, MissingRoute, NetworkView};
@@ -51,6 +52,12 @@ pub(crate) enum NoView {
     NoAddress(String),
     #[error("the local Open vSwitch database has no system-id yet")]
     NoChassis,
+    #[error("external_ids:ovn-bridge-mappings of the local Open vSwitch does not name bridge {0}")]
+    NoMapping(String),
+    #[error("the default network is not a no-overlay one")]
+    NoNetwork,
+    #[error("{0}")]
+    Unsound(Problem),
     #[error("cannot read the kernel's links")]
     Links(#[source] dump::DumpError),
 }
@@ -74,6 +81,7 @@ pub(crate) struct Known {
     nodes: OnceLock<Cache<NodeEntry>>,
     last: Mutex<Option<NetworkView>>,
     imported: Mutex<Option<Imported>>,
+    event: Mutex<Option<Instant>>,
 }
 
 impl Known {
@@ -94,6 +102,7 @@ impl Known {
             nodes: OnceLock::new(),
             last: Mutex::new(None),
             imported: Mutex::new(None),
+            event: Mutex::new(None),
         }
     }
 
@@ -136,6 +145,20 @@ impl Known {
         new
     }
 
+    /// The kernel told of routes or links.
+    pub(crate) fn note_event(&self) {
+        let mut event = self.event.lock().unwrap_or_else(PoisonError::into_inner);
+        event.get_or_insert_with(now);
+    }
+
+    /// When the kernel first told of what no import has looked at yet; once.
+    pub(crate) fn take_event(&self) -> Option<Instant> {
+        self.event
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
+    }
+
     /// The view of the last whole pass, for whom the API server must not matter to.
     pub(crate) fn last_view(&self) -> Option<NetworkView> {
         self.last
@@ -167,6 +190,11 @@ impl Known {
             .with_replica(ovn::switch::system_id)
             .and_then(Result::ok)
             .flatten();
+        let networks = self
+            .switch
+            .with_replica(ovn::switch::physical_networks)
+            .and_then(Result::ok)
+            .unwrap_or_default();
         let families = self.families();
         let usable = |a: &&InterfaceAddr| families.contains(&Family::of(a.ip)) && !is_link_local(a);
         let own: Vec<_> = self
@@ -191,11 +219,14 @@ impl Known {
             host_cidrs: host_cidrs.collect(),
             gateway: GatewayView {
                 bridge: name.clone(),
-                physical_network: "physnet".to_owned(),
                 mac,
                 addresses,
                 next_hops: self.settings.gateway.next_hops.clone(),
                 chassis: chassis.ok_or(NoView::NoChassis)?,
+                physical_network: networks
+                    .get(name)
+                    .cloned()
+                    .ok_or_else(|| NoView::NoMapping(name.clone()))?,
             },
             bridge,
         })
@@ -236,7 +267,7 @@ impl Known {
             .iter()
             .filter_map(|n| n.host_mtu.known().copied())
             .min();
-        let no_overlay = self.settings.no_overlay;
+        let no_overlay = self.settings.no_overlay.ok_or(NoView::NoNetwork)?;
         let (first, last) = self.settings.gateway.ephemeral_port_range;
         let used = |p: &&Prefix| families.contains(&p.family());
         let nat_has_match = self
@@ -259,10 +290,10 @@ impl Known {
                 .copied()
                 .collect(),
             gateway: local.gateway.clone(),
-            outbound_snat: no_overlay.is_none_or(|n| n.outbound_snat),
-            missing_route: match no_overlay.map(|n| n.missing_route) {
-                Some(settings::MissingRoute::Forward) => MissingRoute::Forward,
-                Some(settings::MissingRoute::Discard) | None => MissingRoute::Discard,
+            outbound_snat: no_overlay.outbound_snat,
+            missing_route: match no_overlay.missing_route {
+                settings::MissingRoute::Forward => MissingRoute::Forward,
+                settings::MissingRoute::Discard => MissingRoute::Discard,
             },
             mtu: self.settings.mtu.or(smallest).unwrap_or(local.bridge.mtu),
             ephemeral_port_range: format!("{first}-{last}"),
@@ -270,9 +301,19 @@ impl Known {
             node_addresses,
             nat_has_match,
         };
+        // A family without a node address costs only its own rows; a subnet or id that cannot be is not built on.
+        let problems = view.problems().into_iter();
+        if let Some(problem) = problems.into_iter().find(|p| p.reason != "NoNodeAddress") {
+            return Err(NoView::Unsound(problem));
+        }
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(view.clone());
         Ok(view)
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a door measures its own latency")]
+fn now() -> Instant {
+    Instant::now()
 }
 
 fn is_link_local(address: &InterfaceAddr) -> bool {

@@ -22,12 +22,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use kube_edge::connect;
 use model::NodeName;
 use ovsdb::{Client, ClientConfig, Endpoint};
 use reconcile::{Poker, Timing};
-use settings::Settings;
+use settings::{GatewayMode, OvnTopology, Settings};
 use telemetry::Readiness;
 use tokio::sync::watch;
 
@@ -69,6 +69,23 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
         .block_on(serve(&arguments.node, settings, telemetry::ended()))
 }
 
+/// What this agent cannot do is refused before anything is written: on a bridge that OVN-Kubernetes looks after, its flows
+/// would be replaced.
+fn refuse_what_is_not_built(settings: &Settings) -> anyhow::Result<()> {
+    if settings.ovn_topology == OvnTopology::Adopt {
+        bail!("[ovn] topology = adopt: this node-agent builds the topology itself; allowed: build");
+    }
+    if settings.gateway.mode == GatewayMode::Local {
+        bail!(
+            "[gateway] mode = local: this node-agent builds the shared gateway only; allowed: shared"
+        );
+    }
+    if settings.no_overlay.is_none() {
+        tracing::warn!("[default] transport = geneve: the node-agent has no network to build");
+    }
+    Ok(())
+}
+
 fn database(
     endpoint: &str,
     name: &'static str,
@@ -93,6 +110,7 @@ pub async fn serve(
     settings: Settings,
     ended: impl Future<Output = std::io::Result<()>>,
 ) -> anyhow::Result<()> {
+    refuse_what_is_not_built(&settings)?;
     let kube = connect(settings.kubeconfig.as_deref()).await?;
     let (stop, stopped) = watch::channel(false);
     let readiness = Readiness::default();

@@ -5,9 +5,9 @@
 
 mod port;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use model::diff::Diff;
 use model::nb::{self, ImportedRoute, Rows};
@@ -15,6 +15,7 @@ use model::route::{MAIN_TABLE, PROTOCOL_BGP};
 use model::{Prefix, hash};
 use netlink::{dump, write};
 use ovsdb::{Client, Transaction, Uuid};
+use plan_node::check::{self, Violation};
 use plan_node::imports::{self, ImportWorld};
 use plan_node::{ImportPlan, NetworkView};
 use reconcile::{Subjects, Verdict};
@@ -65,7 +66,8 @@ pub(crate) struct OvnSubjects {
     rib: Rib,
     /// The topology's rows as they last stood, whether written or found.
     stood: Option<Rows>,
-    told: String,
+    /// What was last said of each subject.
+    told: BTreeMap<Key, String>,
 }
 
 impl OvnSubjects {
@@ -82,19 +84,32 @@ impl OvnSubjects {
             readiness,
             rib: Rib::default(),
             stood: None,
-            told: String::new(),
+            told: BTreeMap::new(),
         }
     }
 
-    fn tell(&mut self, text: String) {
-        if self.told != text {
+    fn tell(&mut self, key: Key, text: String) {
+        if self.told.get(&key) != Some(&text) {
             tracing::warn!("{text}");
-            self.told = text;
+            self.told.insert(key, text);
         }
+    }
+
+    /// A plan with a broken invariant is a bug of a planner: it is said, and nothing is written.
+    fn is_sound(&mut self, key: Key, violations: &[Violation]) -> bool {
+        let Some(first) = violations.first() else {
+            return true;
+        };
+        debug_assert!(false, "{first}");
+        self.tell(
+            key,
+            format!("the plan breaks an invariant, nothing is written: {first}"),
+        );
+        false
     }
 
     /// The view, or `None` with the reason told. A view that cannot be made changes nothing.
-    async fn view(&mut self) -> Option<(NetworkView, u32)> {
+    async fn view(&mut self, key: Key) -> Option<(NetworkView, u32)> {
         let made = match self.known.local().await {
             Ok(local) => self
                 .known
@@ -105,17 +120,21 @@ impl OvnSubjects {
         match made {
             Ok(made) => Some(made),
             Err(error) => {
-                self.tell(format!(
+                let why = format!(
                     "no view of the network, everything stays as it is: {}",
                     Chain(&error)
-                ));
+                );
+                // All subjects miss the same view: one of them says it.
+                if key == Key::Topology {
+                    self.tell(key, why);
+                }
                 None
             }
         }
     }
 
     async fn topology(&mut self) -> Result<Verdict, PassError> {
-        let Some((mut view, _)) = self.view().await else {
+        let Some((mut view, _)) = self.view(Key::Topology).await else {
             return Ok(Verdict::Retry);
         };
         let problems = view.problems();
@@ -124,14 +143,14 @@ impl OvnSubjects {
             .problems
             .set(i64::try_from(problems.len()).unwrap_or(i64::MAX));
         if let Some(problem) = problems.first() {
-            self.tell(problem.to_string());
+            self.tell(Key::Topology, problem.to_string());
         }
         if self.known.settings.gateway.bgp_default == settings::BgpDefault::Replace {
             view.gateway.next_hops.clear();
         }
         let rows = plan_node::plan(&view);
-        for violation in plan_node::check::rows(&rows) {
-            tracing::error!("the plan breaks an invariant: {violation}");
+        if !self.is_sound(Key::Topology, &check::rows(&rows)) {
+            return Ok(Verdict::Blocked);
         }
         let network = self.known.network.clone();
         let lifted = self
@@ -148,7 +167,7 @@ impl OvnSubjects {
         };
         let (north, foreign) = lifted?;
         if let Some(problem) = foreign.first() {
-            self.tell(problem.to_string());
+            self.tell(Key::Topology, problem.to_string());
             return Ok(Verdict::Blocked);
         }
         let diff = Diff::between(&north.owned, &rows, nb::satisfies);
@@ -171,7 +190,7 @@ impl OvnSubjects {
                 .await?;
         }
         self.stood = Some(rows);
-        self.told.clear();
+        self.told.remove(&Key::Topology);
         self.readiness.set("topology", true);
         self.bridge.poke(BridgeKey::Flows);
         Ok(Verdict::Settled)
@@ -210,9 +229,8 @@ impl OvnSubjects {
     }
 
     async fn import(&mut self) -> Result<Verdict, PassError> {
-        #[expect(clippy::disallowed_methods, reason = "a door measures its own latency")]
-        let begun = Instant::now();
-        let Some((view, gateway_link)) = self.view().await else {
+        let since = self.known.take_event();
+        let Some((view, gateway_link)) = self.view(Key::Import).await else {
             return Ok(Verdict::Retry);
         };
         let read = tokio::task::spawn_blocking(|| -> Result<_, dump::DumpError> {
@@ -248,6 +266,12 @@ impl OvnSubjects {
         };
         let world = ImportWorld::of(&view, Some(gateway_link), lifted.taken.clone(), default);
         let plan = imports::plan(self.rib.view(MAIN_TABLE), &world);
+        if !self.is_sound(
+            Key::Import,
+            &check::imports(&target, &plan.desired, &world.own_addresses),
+        ) {
+            return Ok(Verdict::Blocked);
+        }
         let digest = digest(&plan);
 
         let add: Vec<ImportedRoute> = plan
@@ -267,10 +291,10 @@ impl OvnSubjects {
                 self.transact("north", &self.known.north, &transaction)
                     .await?;
             }
-            self.known
-                .metrics
-                .import_seconds
-                .observe(begun.elapsed().as_secs_f64());
+            if let Some(since) = since {
+                let seconds = since.elapsed().as_secs_f64();
+                self.known.metrics.import_seconds.observe(seconds);
+            }
             let (add, remove, routes) = (add.len(), remove.len(), plan.desired.len());
             if self.known.imported().is_some_and(|i| i.digest == digest) {
                 tracing::warn!(
@@ -283,6 +307,7 @@ impl OvnSubjects {
                 tracing::info!(add, remove, routes, "imported routes");
             }
         }
+        self.told.remove(&Key::Import);
         self.remember(&plan, digest, &lifted.taken, &view);
         self.readiness.set("import", true);
         Ok(Verdict::Settled)
@@ -353,10 +378,10 @@ impl Subjects for OvnSubjects {
             Key::Import => self.import().await,
         };
         outcome.unwrap_or_else(|error| {
-            self.tell(format!(
-                "{key:?} pass failed, trying again: {}",
-                Chain(&error)
-            ));
+            self.tell(
+                *key,
+                format!("{key:?} pass failed, trying again: {}", Chain(&error)),
+            );
             Verdict::Retry
         })
     }

@@ -127,6 +127,7 @@ async fn kernel(known: Arc<Known>, pokers: Pokers) {
                 known.metrics.netlink_lost.inc();
             }
             if change.routes || change.links || change.lost {
+                known.note_event();
                 pokers.ovn.poke(OvnKey::Import);
                 // The host's own routes to pods are routes too.
                 pokers.ovn.poke(OvnKey::Port);

@@ -53,6 +53,23 @@ pub fn system_id(replica: &Replica) -> Result<Option<String>, AccessError> {
     Ok(None)
 }
 
+/// `external_ids:ovn-bridge-mappings`: the physical network of each bridge.
+///
+/// # Errors
+/// When the table is not followed or the column holds what it cannot.
+pub fn physical_networks(replica: &Replica) -> Result<BTreeMap<String, String>, AccessError> {
+    let mut networks = BTreeMap::new();
+    for record in replica.table("Open_vSwitch")?.values() {
+        let ids = record.get::<BTreeMap<String, String>>("external_ids")?;
+        let mappings = ids.get("ovn-bridge-mappings").map_or("", String::as_str);
+        let pairs = mappings.split(',').filter_map(|pair| pair.split_once(':'));
+        networks.extend(
+            pairs.map(|(network, bridge)| (bridge.trim().to_owned(), network.trim().to_owned())),
+        );
+    }
+    Ok(networks)
+}
+
 /// The row of a table whose names are unique.
 fn named<'a>(
     replica: &'a Replica,

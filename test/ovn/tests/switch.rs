@@ -278,3 +278,21 @@ async fn an_interface_of_another_port_is_not_taken() {
         "interface ovn-k8s-mp0 belongs to port bond0; remove it from there"
     );
 }
+
+#[tokio::test]
+async fn bridge_mappings_name_the_physical_network_of_each_bridge() {
+    let Some(bench) = Bench::start().await else {
+        return;
+    };
+    let networks = || {
+        let read = bench.client.with_replica(switch::physical_networks);
+        read.unwrap().unwrap()
+    };
+    assert!(networks().is_empty());
+    let ids = Datum::map([("ovn-bridge-mappings", "a:br-a, physnet:br-ex,nonsense")]);
+    let row = Row::new().with("external_ids", ids);
+    let at = vec![Condition::uuid(bench.root)];
+    bench.send(tx().update("Open_vSwitch", at, row)).await;
+    let wanted = [("br-a", "a"), ("br-ex", "physnet")].map(|(k, v)| (k.to_owned(), v.to_owned()));
+    assert_eq!(networks(), BTreeMap::from(wanted));
+}

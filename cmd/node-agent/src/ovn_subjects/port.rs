@@ -6,11 +6,11 @@
 use netlink::write;
 use reconcile::Verdict;
 
-use super::{OvnSubjects, PassError};
+use super::{Key, OvnSubjects, PassError};
 
 impl OvnSubjects {
     pub(super) async fn port(&mut self) -> Result<Verdict, PassError> {
-        let Some((view, _)) = self.view().await else {
+        let Some((view, _)) = self.view(Key::Port).await else {
             return Ok(Verdict::Retry);
         };
         if let Some(port) = plan_node::host::port(&view) {
@@ -30,7 +30,7 @@ impl OvnSubjects {
                 tracing::info!(change, "changed the kernel");
             }
         }
-        self.told.clear();
+        self.told.remove(&Key::Port);
         self.readiness.set("port", true);
         Ok(Verdict::Settled)
     }
