@@ -7,21 +7,12 @@ use api::frr_state::BGPSessionState;
 use k8s_openapi::api::core::v1::Node as KubeNode;
 use kube::core::DynamicObject;
 use kube_edge::{Cache, untyped, watch};
-use model::frr::FrrConfiguration;
+use model::ObjectKey;
+use model::frr::Source;
 use model::node::Node;
-use model::selector::LabelSelector;
-use model::{ObjectKey, Problem};
 use reconcile::Poker;
 
 use crate::key::Key;
-
-/// One FRRConfiguration: whom it selects, and what it says or why that cannot be read.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Source {
-    /// `None` where the selector itself cannot be read: it then counts as selecting every node.
-    pub(crate) selector: Option<LabelSelector>,
-    pub(crate) object: Result<FrrConfiguration, Vec<Problem>>,
-}
 
 /// All caches.
 #[derive(Debug, Clone)]
@@ -68,23 +59,8 @@ fn lift(object: &DynamicObject) -> Source {
         object.metadata.namespace.clone().unwrap_or_default(),
         object.metadata.name.clone().unwrap_or_default(),
     );
-    match object.clone().try_parse::<FRRConfiguration>() {
-        Err(err) => {
-            let subject = format!("FRRConfiguration/{key}");
-            let text = format!("{subject} cannot be read: {err}");
-            Source {
-                selector: None,
-                object: Err(vec![Problem::new(subject, "ConversionFailed", text)]),
-            }
-        }
-        Ok(typed) => Source {
-            selector: match &typed.spec.node_selector {
-                None => Some(LabelSelector::default()),
-                Some(s) => api::selector::lift(s).ok(),
-            },
-            object: FrrConfiguration::try_from(&typed),
-        },
-    }
+    let typed = object.clone().try_parse::<FRRConfiguration>();
+    api::lift_source(key, typed.map_err(|error| error.to_string()))
 }
 
 /// The session states that stand in the API for a node, by name, as JSON of their status.

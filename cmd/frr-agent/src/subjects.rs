@@ -132,27 +132,14 @@ impl FrrSubjects {
         &mut self,
         node: &Node,
     ) -> Result<Result<NodeConfig, Vec<Problem>>, kube::Error> {
-        let sources: Vec<_> = self.caches.sources.with(|map| {
-            map.values()
-                .map(|e| e.value.clone())
-                .filter(|s| {
-                    s.selector
-                        .as_ref()
-                        .is_none_or(|sel| sel.matches(&node.labels))
-                })
-                .collect()
-        });
-        let mut objects: Vec<FrrConfiguration> = Vec::new();
-        let mut problems = Vec::new();
-        for source in sources {
-            match source.object {
-                Ok(object) => objects.push(object),
-                Err(list) => problems.extend(list),
-            }
+        let selected = self
+            .caches
+            .sources
+            .with(|map| frr::select(map.values().map(|e| &e.value), &node.labels));
+        if !selected.broken.is_empty() {
+            return Ok(Err(selected.broken));
         }
-        if !problems.is_empty() {
-            return Ok(Err(problems));
-        }
+        let objects = selected.objects;
         let passwords = self.passwords(&objects).await?;
         let input = NodeInput {
             name: self.node.clone(),
@@ -177,10 +164,7 @@ impl FrrSubjects {
     }
 
     /// Passwords of the Secrets that the objects refer to; one that is missing or has no password is absent, and the merge names it.
-    async fn passwords(
-        &self,
-        objects: &[FrrConfiguration],
-    ) -> Result<BTreeMap<String, String>, kube::Error> {
+    async fn passwords(&self, objects: &[FrrConfiguration]) -> Result<frr::Passwords, kube::Error> {
         let names: BTreeSet<&String> = objects
             .iter()
             .flat_map(|o| o.routers.iter())
@@ -203,7 +187,7 @@ impl FrrSubjects {
                 .and_then(|bytes| String::from_utf8(bytes.0).ok())
                 .filter(|p| !p.is_empty());
             if let Some(password) = password {
-                out.insert(name.clone(), password);
+                out.insert(name.clone(), Ok(password));
             }
         }
         Ok(out)

@@ -21,4 +21,5 @@ pub mod node_routes;
 pub mod route_advertisements;
 pub mod selector;
 
+pub use lift_frr::lift_source;
 pub use lift_node::lift_node;

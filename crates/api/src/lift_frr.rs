@@ -26,6 +26,16 @@ impl Collector {
             .push(Problem::new(self.subject.clone(), "ConversionFailed", text));
     }
 
+    fn evpn(&mut self, field: &str) {
+        let text = format!(
+            "{} field {field}: EVPN is not supported; remove the field, or run frr-k8s on this node",
+            self.subject
+        );
+        let subject = self.subject.clone();
+        self.problems
+            .push(Problem::new(subject, m::EVPN_UNSUPPORTED, text));
+    }
+
     fn take<T, E: std::fmt::Display>(&mut self, field: &str, result: Result<T, E>) -> Option<T> {
         result.map_err(|err| self.add(field, err)).ok()
     }
@@ -103,12 +113,33 @@ impl TryFrom<&FRRConfiguration> for m::FrrConfiguration {
     }
 }
 
+/// An object as it was read, or why it is not even of the type's shape.
+#[must_use]
+pub fn lift_source(key: ObjectKey, read: Result<FRRConfiguration, String>) -> m::Source {
+    match read {
+        Ok(object) => m::Source {
+            key,
+            node_selector: match &object.spec.node_selector {
+                None => Some(LabelSelector::default()),
+                Some(s) => selector::lift(s).ok(),
+            },
+            object: m::FrrConfiguration::try_from(&object),
+        },
+        Err(why) => {
+            let subject = format!("FRRConfiguration/{key}");
+            let text = format!("{subject} cannot be read: {why}");
+            m::Source {
+                key,
+                node_selector: None,
+                object: Err(vec![Problem::new(subject, "ConversionFailed", text)]),
+            }
+        }
+    }
+}
+
 fn router(c: &mut Collector, path: &str, r: &k::Router) -> Option<m::Router> {
     if r.evpn.is_some() {
-        c.add(
-            &format!("{path}.evpn"),
-            "EVPN is not supported; remove the field",
-        );
+        c.evpn(&format!("{path}.evpn"));
     }
     let neighbors = (r.neighbors.iter().flatten().enumerate())
         .filter_map(|(at, n)| neighbor(c, &format!("{path}.neighbors[{at}]"), n))
@@ -198,10 +229,7 @@ fn session(c: &mut Collector, path: &str, n: &k::Neighbor) -> Option<m::Session>
         );
     }
     if n.address_families.iter().flatten().any(|f| f != "unicast") {
-        c.add(
-            &format!("{path}.addressFamilies"),
-            "only unicast is supported",
-        );
+        c.evpn(&format!("{path}.addressFamilies"));
     }
     let local_as = n
         .local_asn

@@ -77,7 +77,7 @@ pub(crate) fn mk_raw(name: &str, priority: i64, config: &str) -> FrrConfiguratio
 
 /// Merges for node `node1`, whose only Secret is `peering` with the password `s3cret`.
 pub(crate) fn merged(objects: &[FrrConfiguration]) -> Result<NodeConfig, Vec<Problem>> {
-    let passwords = BTreeMap::from([("peering".to_owned(), "s3cret".to_owned())]);
+    let passwords = BTreeMap::from([("peering".to_owned(), Ok("s3cret".to_owned()))]);
     let labels = Labels::from([("kubernetes.io/hostname".to_owned(), "node1".to_owned())]);
     crate::merge::merge(&NodeInput {
         name: NodeName::from("node1"),

@@ -24,9 +24,12 @@ pub struct NodeInput<'a> {
     pub hostname: String,
     /// All objects of the namespace that the node's FRR is configured from, selecting it or not, in any order.
     pub objects: &'a [FrrConfiguration],
-    /// Secret name -> password, for the Secrets of that namespace.
-    pub passwords: &'a BTreeMap<String, String>,
+    /// Passwords of the Secrets of that namespace.
+    pub passwords: &'a Passwords,
 }
+
+/// Secret name -> its password, or why it has none (`is of type Opaque; ...`); a name that is absent is a Secret that is.
+pub type Passwords = BTreeMap<String, Result<String, String>>;
 
 /// Everything that one node's FRR is told.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,14 +7,16 @@ pub mod config;
 pub mod lint;
 pub mod merge;
 pub mod render;
+pub mod select;
 
 pub use config::{
-    AskedTimers, Families, Incoming, NeighborConfig, NodeConfig, NodeInput, Outgoing, RawText,
-    RouterConfig,
+    AskedTimers, Families, Incoming, NeighborConfig, NodeConfig, NodeInput, Outgoing, Passwords,
+    RawText, RouterConfig,
 };
 pub use lint::{lint, without_self};
 pub use merge::merge;
 pub use render::render;
+pub use select::{Selected, select};
 
 #[cfg(test)]
 mod builders;

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use crate::address::Prefix;
 use crate::asn::Asn;
 use crate::names::ObjectKey;
+use crate::problem::Problem;
 use crate::selector::{LabelSelector, Labels};
 
 /// One `frrk8s.metallb.io/v1beta1` FRRConfiguration.
@@ -237,4 +238,18 @@ pub struct SessionState {
     pub bgp: String,
     /// Up, Down, or `N/A` where no BFD runs.
     pub bfd: String,
+}
+
+/// Reason of a problem that costs only the object that it is about: EVPN, which is not supported.
+pub const EVPN_UNSUPPORTED: &str = "EvpnUnsupported";
+
+/// An FRRConfiguration as it was read: whom it selects, and what it says or why that cannot be honoured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Source {
+    /// Namespace and name.
+    pub key: ObjectKey,
+    /// `None` where the selector itself cannot be read: it then counts as selecting every node.
+    pub node_selector: Option<LabelSelector>,
+    /// The object, or all that is wrong with it.
+    pub object: Result<FrrConfiguration, Vec<Problem>>,
 }

@@ -3,7 +3,7 @@
 //! Invariant: a part holds only prefixes that the object itself originates or imports and that the session carries.
 //! Not here: comparing objects with each other (`neighbor`).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use model::address::{Family, Prefix};
@@ -12,7 +12,7 @@ use model::names::ObjectKey;
 use model::problem::Problem;
 
 use super::neighbor::Part;
-use crate::config::{AskedTimers, Families, Outgoing, subject, vrf_name};
+use crate::config::{AskedTimers, Families, Outgoing, Passwords, subject, vrf_name};
 
 const PORT: u16 = 179;
 const HOLD: u64 = 180;
@@ -26,14 +26,14 @@ pub(super) struct Scope<'a> {
     router: &'a Router,
     prefixes: BTreeSet<Prefix>,
     profiles: BTreeSet<&'a str>,
-    passwords: &'a BTreeMap<String, String>,
+    passwords: &'a Passwords,
 }
 
 impl<'a> Scope<'a> {
     pub(super) fn new(
         object: &'a FrrConfiguration,
         router: &'a Router,
-        passwords: &'a BTreeMap<String, String>,
+        passwords: &'a Passwords,
         problems: &mut Vec<Problem>,
     ) -> Self {
         let mut prefixes: BTreeSet<Prefix> = router.prefixes.iter().copied().collect();
@@ -146,16 +146,17 @@ impl<'a> Scope<'a> {
             problems.push(self.problem(neighbor, "PasswordTwice", &text));
             return true;
         }
-        let Some(password) = self.passwords.get(&name) else {
-            let text = format!(
-                "passwordSecret {name}: no Secret of that name with a password in namespace {}",
-                self.key.namespace
-            );
-            problems.push(self.problem(neighbor, "SecretMissing", &text));
-            return false;
+        let why = match self.passwords.get(&name) {
+            Some(Ok(password)) => {
+                session.password = Some(password.clone());
+                return true;
+            }
+            Some(Err(why)) => format!("Secret {}/{name} {why}", self.key.namespace),
+            None => format!("there is no Secret {}/{name}", self.key.namespace),
         };
-        session.password = Some(password.clone());
-        true
+        let text = format!("passwordSecret {name}: {why}");
+        problems.push(self.problem(neighbor, "SecretMissing", &text));
+        false
     }
 
     fn outgoing(&self, neighbor: &Neighbor, problems: &mut Vec<Problem>) -> Outgoing {

@@ -323,7 +323,7 @@ fn an_object_has_to_stand_for_itself() {
         (
             "secret",
             |n| n.session.password_secret = Some("gone".to_owned()),
-            "passwordSecret gone: no Secret of that name",
+            "passwordSecret gone: there is no Secret",
         ),
         (
             "local pref",

@@ -1,0 +1,85 @@
+//! Which of the objects that were read count for a node.
+//! In: objects as they were read, the node's labels. Out: the objects to merge, and what is wrong with the others.
+//! Invariant: an object that cannot be read stops the node's new configuration, as with frr-k8s; one that uses EVPN
+//! costs itself only.
+//! Not here: what the objects say together (`merge`).
+
+use model::frr::{EVPN_UNSUPPORTED, FrrConfiguration, Source};
+use model::problem::Problem;
+use model::selector::Labels;
+
+/// What counts for a node.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Selected {
+    /// Objects to merge.
+    pub objects: Vec<FrrConfiguration>,
+    /// Objects that use what we cannot do; the others stand.
+    pub left_out: Vec<Problem>,
+    /// What stops the node's configuration; empty is good.
+    pub broken: Vec<Problem>,
+}
+
+/// Selects the objects of a node by its labels. The caller has chosen the namespace.
+#[must_use]
+pub fn select<'a>(sources: impl IntoIterator<Item = &'a Source>, labels: &Labels) -> Selected {
+    let mut out = Selected::default();
+    for source in sources {
+        let selector = source.node_selector.as_ref();
+        if !selector.is_none_or(|s| s.matches(labels)) {
+            continue;
+        }
+        match &source.object {
+            Ok(object) => out.objects.push(object.clone()),
+            Err(list) if list.iter().any(|p| p.reason == EVPN_UNSUPPORTED) => {
+                out.left_out.extend(list.iter().cloned());
+            }
+            Err(list) => out.broken.extend(list.iter().cloned()),
+        }
+    }
+    out.left_out.sort();
+    out.broken.sort();
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use model::names::ObjectKey;
+    use model::selector::LabelSelector;
+
+    use super::*;
+
+    fn source(name: &str, selector: Option<LabelSelector>, reason: Option<&'static str>) -> Source {
+        let key = ObjectKey::new("frr", name);
+        let object = match reason {
+            None => Ok(crate::builders::mk_object(name, Vec::new())),
+            Some(reason) => Err(vec![Problem::new(name, reason, "wrong")]),
+        };
+        Source {
+            key,
+            node_selector: selector,
+            object,
+        }
+    }
+
+    #[test]
+    fn an_object_of_evpn_costs_itself_and_a_broken_one_the_node_whose_labels_it_selects() {
+        let labels = Labels::from([("a".to_owned(), "b".to_owned())]);
+        let all = Some(LabelSelector::default());
+        let other = Some(LabelSelector::label("a", "c"));
+        let sources = [
+            source("good", all.clone(), None),
+            source("evpn", all.clone(), Some(EVPN_UNSUPPORTED)),
+            source("broken", all, Some("ConversionFailed")),
+            source("elsewhere", other.clone(), None),
+            source("broken-elsewhere", other, Some("ConversionFailed")),
+            source("who-knows", None, Some("ConversionFailed")),
+        ];
+        let seen = select(&sources, &labels);
+        let names: Vec<&str> = seen.objects.iter().map(|o| o.key.name.as_str()).collect();
+        assert_eq!(names, ["good"]);
+        let of =
+            |list: &[Problem]| -> Vec<String> { list.iter().map(|p| p.subject.clone()).collect() };
+        assert_eq!(of(&seen.left_out), ["evpn"]);
+        assert_eq!(of(&seen.broken), ["broken", "who-knows"]);
+    }
+}
