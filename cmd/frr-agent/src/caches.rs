@@ -1,6 +1,6 @@
 //! What the frr-agent knows of the API server: FRRConfigurations of one namespace, and its own Node.
 //! In: watches. Out: lifted objects. Invariant: an object that cannot be lifted still says which nodes it selects.
-//! Not here: Secrets; they are read when an object refers to one.
+//! Not here: Secrets (`secrets`).
 
 use api::frr_configuration::FRRConfiguration;
 use api::frr_state::BGPSessionState;
@@ -12,7 +12,7 @@ use model::frr::Source;
 use model::node::Node;
 use reconcile::Poker;
 
-use crate::key::Key;
+use crate::key::Configuration;
 
 /// All caches.
 #[derive(Debug, Clone)]
@@ -26,11 +26,11 @@ impl Caches {
         client: &kube::Client,
         namespace: &str,
         node: &str,
-        poker: &Poker<Key>,
+        poker: &Poker<Configuration>,
     ) -> Self {
         let poke = || {
             let poker = poker.clone();
-            move |_: Option<&ObjectKey>| poker.poke(Key::Configuration)
+            move |_: Option<&ObjectKey>| poker.poke(Configuration)
         };
         let nodes: kube::Api<KubeNode> = kube::Api::all(client.clone());
         Self {

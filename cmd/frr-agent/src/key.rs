@@ -1,11 +1,10 @@
-//! What the frr-agent's loop can be poked to look at.
-//! In and out: keys. Invariant: the configuration comes first. Not here: state.
+//! What the frr-agent's two loops can be poked to look at.
+//! In and out: keys. Invariant: a reload that takes long holds up no session's state. Not here: state.
 
-/// What can be looked at.
+/// The configuration loop's only key: frr.conf and FRRNodeState.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Key {
-    /// frr.conf and FRRNodeState.
-    Configuration,
-    /// BGPSessionState objects.
-    Sessions,
-}
+pub(crate) struct Configuration;
+
+/// The session loop's only key: BGPSessionState objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Sessions;

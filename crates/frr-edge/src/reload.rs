@@ -1,142 +1,171 @@
-//! FRR's own reload tool.
-//! In: frr.conf as it stands on disk. Out: loaded, or what the tool said. Invariant: it is killed after a minute.
-//! Not here: retries.
+//! FRR's own reload tool, and its judge of a file.
+//! In: text, or frr.conf as it stands on disk. Out: loaded, or the lines that FRR refused.
+//! Invariant: a text that FRR cannot read never takes the place of frr.conf; a refusal of a line that stands nevertheless is none.
+//! Not here: retries (the frr-agent).
 
-use std::process::Stdio;
+use std::path::Path;
 use std::time::Duration;
 
 use tokio::process::Command;
 
 use crate::Frr;
+use crate::file::FileError;
+use crate::program::{self, Output, ProgramError};
+use crate::refusal::{self, Refusal};
 
-/// How long a reload may take.
-pub const DEADLINE: Duration = Duration::from_secs(60);
+/// A check reads one file and starts nothing.
+const CHECK_DEADLINE: Duration = Duration::from_secs(20);
+
+/// Why a text was not put in the place of frr.conf.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckError {
+    /// It cannot be written.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// vtysh gave no answer.
+    #[error(transparent)]
+    Program(#[from] ProgramError),
+    /// FRR does not know these lines; nothing was changed.
+    #[error("FRR does not know {}; the last good configuration stays", refusal::list(.0))]
+    Unknown(Vec<Refusal>),
+}
 
 /// Why a reload failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
-    /// The tool cannot be started.
-    #[error("cannot start {tool}")]
-    Start {
-        /// Its path.
-        tool: String,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// It did not end in time.
-    #[error("the reload tool did not end within {DEADLINE:?}")]
-    Deadline,
-    /// It ended with an error; whatever FRR did not refuse has been applied.
-    #[error("FRR refused: {refused}")]
-    Refused {
-        /// The lines that FRR refused, or the end of the tool's output.
-        refused: String,
-    },
+    /// The tool cannot run or does not end.
+    #[error(transparent)]
+    Program(#[from] ProgramError),
+    /// FRR refused these lines; the rest has been applied.
+    #[error("FRR refused {}", refusal::list(.0))]
+    Refused(Vec<Refusal>),
 }
 
 impl Frr {
+    /// Has vtysh read the text, and puts it in the place of frr.conf when every line is known.
+    ///
+    /// # Errors
+    /// When it cannot be written, or holds a line that FRR does not know.
+    pub async fn prepare(&self, text: &str) -> Result<(), CheckError> {
+        let Some(next) = self.write_next(text)? else {
+            return Ok(());
+        };
+        let mut vtysh = self.vtysh();
+        vtysh.arg("-C").arg("-f").arg(next.path());
+        let output = program::run("vtysh", &mut vtysh, CHECK_DEADLINE).await?;
+        let unknown = refusal::lift(&output.text);
+        if !unknown.is_empty() {
+            return Err(CheckError::Unknown(unknown));
+        }
+        if !output.status.success() {
+            return Err(CheckError::Unknown(refusal::last_words(&output.text)));
+        }
+        Ok(next.place()?)
+    }
+
     /// Loads frr.conf into the running daemons.
     ///
     /// # Errors
-    /// When the tool cannot run, does not end, or FRR refuses a line.
+    /// When the tool cannot run, does not end, or FRR refuses a line and does not run it either.
     pub async fn reload(&self) -> Result<(), ReloadError> {
+        let output = self.tool("--reload").await?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let refused = refusal::lift(&output.text);
+        if refused.is_empty() {
+            return Err(ReloadError::Refused(refusal::last_words(&output.text)));
+        }
+        // The tool sends some lines twice, and FRR may refuse the second: what counts is what runs in the end.
+        let residue = refusal::residue(&self.tool("--test").await?.text);
+        let real: Vec<Refusal> = refused
+            .into_iter()
+            .filter(|r| residue.contains(&r.line))
+            .collect();
+        if real.is_empty() {
+            return Ok(());
+        }
+        Err(ReloadError::Refused(real))
+    }
+
+    async fn tool(&self, mode: &str) -> Result<Output, ProgramError> {
         let folder = self.config_file.parent().unwrap_or(&self.vty_socket);
+        let mut command = Command::new("python3");
         // Without --overwrite and with frr.conf in its own folder the tool does not write the file itself.
-        let child = Command::new("python3")
+        command
             .arg(&self.reload_tool)
-            .args(["--reload", "--stdout", "--vty_socket"])
+            .args([mode, "--stdout", "--vty_socket"])
             .arg(&self.vty_socket)
             .arg("--confdir")
             .arg(folder)
             .arg("--rundir")
             .arg(&self.vty_socket)
-            .arg(&self.config_file)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .map_err(|source| ReloadError::Start {
-                tool: self.reload_tool.display().to_string(),
-                source,
-            })?;
-        let output = tokio::time::timeout(DEADLINE, child.wait_with_output())
-            .await
-            .map_err(|_| ReloadError::Deadline)?
-            .map_err(|source| ReloadError::Start {
-                tool: self.reload_tool.display().to_string(),
-                source,
-            })?;
-        if output.status.success() {
-            return Ok(());
-        }
-        let text = format!(
-            "{}{}",
-            String::from_utf8_lossy(&output.stdout),
-            String::from_utf8_lossy(&output.stderr)
-        );
-        Err(ReloadError::Refused {
-            refused: refused(&text),
-        })
+            .arg(&self.config_file);
+        let name = self.reload_tool.display().to_string();
+        program::run(&name, &mut command, self.reload_timeout).await
     }
-}
 
-/// The lines that name a refusal; where there are none, the last lines of the output.
-fn refused(text: &str) -> String {
-    let marks = [
-        "% ",
-        "Failed to execute",
-        "line ",
-        "Can not",
-        "Unknown command",
-        "failed",
-    ];
-    let mut lines: Vec<&str> = text
-        .lines()
-        .map(str::trim)
-        .filter(|l| marks.iter().any(|m| l.contains(m)) && !l.contains("Called via"))
-        .collect();
-    if lines.is_empty() {
-        lines = text
-            .lines()
-            .map(str::trim)
-            .filter(|l| !l.is_empty())
-            .collect();
+    /// vtysh as it talks to this FRR.
+    pub(crate) fn vtysh(&self) -> Command {
+        let mut command = Command::new("vtysh");
+        command.arg("--vty_socket").arg(&self.vty_socket);
+        command
+            .arg("--config_dir")
+            .arg(self.config_file.parent().unwrap_or(Path::new("/etc/frr")));
+        command
     }
-    let skip = lines.len().saturating_sub(20);
-    lines.into_iter().skip(skip).collect::<Vec<_>>().join("; ")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_refusal_is_told_by_its_own_line() {
-        let text = "2026 INFO: Called via x\n2026 INFO: Loading\n% Can not configure the local system as neighbor\nbye\n";
-        assert_eq!(
-            refused(text),
-            "% Can not configure the local system as neighbor"
+    /// An FRR whose reload tool is this Python text.
+    fn with_tool(folder: &Path, python: &str) -> Frr {
+        let mut frr = Frr::new(folder.to_owned(), folder.join("frr.conf"));
+        frr.reload_tool = folder.join("tool.py");
+        std::fs::write(&frr.reload_tool, python).unwrap();
+        frr
+    }
+
+    const REFUSES: &str =
+        "print('% No.')\nprint('line 1: Failure to communicate[13] to bgpd, line:  foo')\n";
+
+    #[tokio::test]
+    async fn a_refused_line_that_is_still_missing_is_an_error_and_one_that_stands_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let missing = format!(
+            "import sys\nif '--reload' in sys.argv:\n  {}sys.exit(1)\nprint('Lines To Add')\nprint('====')\nprint(' foo')\n",
+            REFUSES.replace('\n', "\n  ").trim_start()
         );
-        assert_eq!(refused("a\n\nb\n"), "a; b");
+        let error = with_tool(folder.path(), &missing)
+            .reload()
+            .await
+            .unwrap_err();
+        assert_eq!(error.to_string(), "FRR refused `foo`: No");
+        let stands = missing.replace("print(' foo')", "print(' bar')");
+        with_tool(folder.path(), &stands).reload().await.unwrap();
     }
 
     #[tokio::test]
-    async fn a_tool_that_is_missing_or_refuses_is_an_error_in_its_words() {
+    async fn a_tool_that_fails_otherwise_is_told_in_its_own_words_and_one_that_succeeds_is_believed()
+     {
         let folder = tempfile::tempdir().unwrap();
-        let mut frr = Frr::new(folder.path().to_owned(), folder.path().join("frr.conf"));
-        frr.reload_tool = folder.path().join("tool.py");
-        std::fs::write(
-            &frr.reload_tool,
-            "import sys\nprint('% Unknown command: foo')\nsys.exit(1)\n",
-        )
-        .unwrap();
-        let error = frr.reload().await.unwrap_err();
+        let fails = "import sys\nprint('vtysh configure is locked')\nsys.exit(1)\n";
+        let error = with_tool(folder.path(), fails).reload().await.unwrap_err();
         assert!(
-            matches!(&error, ReloadError::Refused { refused } if refused.contains("Unknown command: foo")),
+            error.to_string().contains("vtysh configure is locked"),
             "{error}"
         );
-        std::fs::write(&frr.reload_tool, "pass\n").unwrap();
-        frr.reload().await.unwrap();
+        with_tool(folder.path(), "pass\n").reload().await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_tool_that_hangs_is_an_error_after_its_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut frr = with_tool(folder.path(), "import time\ntime.sleep(100)\n");
+        frr.reload_timeout = Duration::from_millis(300);
+        let error = frr.reload().await.unwrap_err();
+        assert!(error.to_string().contains("300ms"), "{error}");
     }
 }

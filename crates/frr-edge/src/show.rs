@@ -3,13 +3,18 @@
 //! Not here: judging them.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use model::frr::SessionState;
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::Frr;
+use crate::file::DAEMONS;
+use crate::program::{self, ProgramError};
 use crate::vty::VtyError;
+
+const SHOW_DEADLINE: Duration = Duration::from_secs(20);
 
 /// Why sessions are not known.
 #[derive(Debug, thiserror::Error)]
@@ -17,6 +22,12 @@ pub enum ShowError {
     /// bgpd did not answer.
     #[error(transparent)]
     Vty(#[from] VtyError),
+    /// vtysh cannot run or does not end.
+    #[error(transparent)]
+    Program(#[from] ProgramError),
+    /// vtysh says that something is wrong.
+    #[error("vtysh cannot show the running configuration: {0}")]
+    Vtysh(String),
     /// Its answer is not the JSON that we know.
     #[error("bgpd's list of neighbors cannot be read")]
     Json(#[source] serde_json::Error),
@@ -28,6 +39,17 @@ struct Neighbor {
     bgp_state: String,
     #[serde(default)]
     peer_bfd_info: Option<BfdInfo>,
+    #[serde(default)]
+    address_family_info: BTreeMap<String, FamilyInfo>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct FamilyInfo {
+    #[serde(default)]
+    accepted_prefix_counter: u64,
+    #[serde(default)]
+    sent_prefix_counter: u64,
 }
 
 #[derive(Deserialize)]
@@ -46,14 +68,34 @@ impl Frr {
         lift_sessions(&text).map_err(ShowError::Json)
     }
 
-    /// bgpd's running configuration with passwords taken out.
+    /// FRR's running configuration as vtysh shows it, with passwords taken out.
     ///
     /// # Errors
-    /// When bgpd does not answer.
-    pub async fn running_config(&self) -> Result<String, VtyError> {
-        Ok(without_passwords(
-            &self.ask("bgpd", "show running-config").await?,
-        ))
+    /// When vtysh or a daemon does not answer.
+    pub async fn running_config(&self) -> Result<String, ShowError> {
+        let mut vtysh = self.vtysh();
+        vtysh.args(["-c", "show running-config"]);
+        let output = program::run("vtysh", &mut vtysh, SHOW_DEADLINE).await?;
+        if output.status.success() {
+            Ok(without_passwords(&output.text))
+        } else {
+            Err(ShowError::Vtysh(output.text))
+        }
+    }
+
+    /// A digest of what the daemons run, passwords included: it changes when somebody reconfigures one of them.
+    ///
+    /// # Errors
+    /// When a daemon that has a socket does not answer.
+    pub async fn running_digest(&self) -> Result<String, VtyError> {
+        let mut all = String::new();
+        for daemon in DAEMONS {
+            if self.runs(daemon) {
+                all.push_str(&self.ask(daemon, "show running-config").await?);
+                all.push('\0');
+            }
+        }
+        Ok(model::hash::short(&all))
     }
 }
 
@@ -75,7 +117,10 @@ fn lift_sessions(text: &str) -> Result<Vec<SessionState>, serde_json::Error> {
                 continue;
             }
             let neighbor: Neighbor = serde_json::from_value(value)?;
+            let families = neighbor.address_family_info.values();
             out.push(SessionState {
+                received: families.clone().map(|f| f.accepted_prefix_counter).sum(),
+                sent: families.map(|f| f.sent_prefix_counter).sum(),
                 vrf: if vrf == "default" {
                     String::new()
                 } else {
@@ -99,16 +144,18 @@ fn lift_sessions(text: &str) -> Result<Vec<SessionState>, serde_json::Error> {
 pub fn without_passwords(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for line in text.lines() {
-        match line.split_once(" password ") {
-            Some((before, _)) => {
-                out.push_str(before);
-                out.push_str(" password <retracted>");
-            }
-            None => out.push_str(line),
-        }
+        out.push_str(&without_password(line));
         out.push('\n');
     }
     out
+}
+
+/// The same for one line.
+pub(crate) fn without_password(line: &str) -> String {
+    match line.split_once(" password ") {
+        Some((before, _)) => format!("{before} password <retracted>"),
+        None => line.to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -118,20 +165,25 @@ mod tests {
     #[test]
     fn sessions_of_all_vrfs_are_lifted_and_other_members_are_passed_over() {
         let text = r#"{"default":{"vrfId":0,"vrfName":"default",
-            "172.30.0.2":{"remoteAs":1,"bgpState":"Established"},
+            "172.30.0.2":{"remoteAs":1,"bgpState":"Established","addressFamilyInfo":{
+                "ipv4Unicast":{"acceptedPrefixCounter":3,"sentPrefixCounter":1},
+                "ipv6Unicast":{"acceptedPrefixCounter":4}}},
             "172.30.0.3":{"bgpState":"Active","peerBfdInfo":{"status":"Down"}}},
             "blue":{"vrfId":5,"vrfName":"blue","10.0.0.1":{"bgpState":"Idle"}}}"#;
         let seen: Vec<String> = lift_sessions(text)
             .unwrap()
             .iter()
-            .map(|s| format!("{}/{} {} {}", s.vrf, s.peer, s.bgp, s.bfd))
+            .map(|s| {
+                let count = (s.received, s.sent);
+                format!("{}/{} {} {} {count:?}", s.vrf, s.peer, s.bgp, s.bfd)
+            })
             .collect();
         assert_eq!(
             seen,
             [
-                "/172.30.0.2 Established N/A",
-                "/172.30.0.3 Active Down",
-                "blue/10.0.0.1 Idle N/A"
+                "/172.30.0.2 Established N/A (7, 1)",
+                "/172.30.0.3 Active Down (0, 0)",
+                "blue/10.0.0.1 Idle N/A (0, 0)"
             ]
         );
         assert!(lift_sessions("").unwrap().is_empty());

@@ -48,6 +48,21 @@ pub struct NodeConfig {
     pub notes: Vec<Problem>,
 }
 
+impl NodeConfig {
+    /// The configuration of a node without objects.
+    #[must_use]
+    pub fn empty(node: NodeName, hostname: String) -> Self {
+        Self {
+            node,
+            hostname,
+            routers: Vec::new(),
+            bfd_profiles: Vec::new(),
+            raw: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+}
+
 /// The raw text of one object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RawText {

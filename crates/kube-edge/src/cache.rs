@@ -15,6 +15,7 @@ use kube::runtime::{WatchStreamExt, watcher as watch_objects};
 use kube::{Api, Resource, ResourceExt};
 use model::ObjectKey;
 use serde::de::DeserializeOwned;
+use tokio::task::AbortHandle;
 
 /// A lifted object with what writes need to know of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,13 +32,29 @@ struct Inner<T> {
     ready: bool,
 }
 
-/// The cache; cheap to clone.
+/// The cache; cheap to clone. Its watch ends when the last clone is dropped.
 #[derive(Debug)]
-pub struct Cache<T>(Arc<RwLock<Inner<T>>>);
+pub struct Cache<T> {
+    inner: Arc<RwLock<Inner<T>>>,
+    watch: Arc<Watch>,
+}
 
 impl<T> Clone for Cache<T> {
     fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
+        Self {
+            inner: Arc::clone(&self.inner),
+            watch: Arc::clone(&self.watch),
+        }
+    }
+}
+
+/// The task that follows the watch.
+#[derive(Debug)]
+struct Watch(AbortHandle);
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 
@@ -45,12 +62,19 @@ impl<T: Clone> Cache<T> {
     /// True once the first listing is complete.
     #[must_use]
     pub fn ready(&self) -> bool {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).ready
+        self.inner
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .ready
     }
 
     /// Looks into the map.
     pub fn with<R>(&self, f: impl FnOnce(&BTreeMap<ObjectKey, Entry<T>>) -> R) -> R {
-        f(&self.0.read().unwrap_or_else(PoisonError::into_inner).map)
+        f(&self
+            .inner
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .map)
     }
 
     /// One object.
@@ -112,12 +136,12 @@ where
     K: Resource + Send + 'static,
     T: Clone + PartialEq + Send + Sync + 'static,
 {
-    let cache = Cache(Arc::new(RwLock::new(Inner {
+    let shared = Arc::new(RwLock::new(Inner {
         map: BTreeMap::new(),
         ready: false,
-    })));
-    let inner = Arc::clone(&cache.0);
-    tokio::spawn(async move {
+    }));
+    let inner = Arc::clone(&shared);
+    let task = tokio::spawn(async move {
         let mut stream = std::pin::pin!(stream);
         let mut fresh: BTreeMap<ObjectKey, Entry<T>> = BTreeMap::new();
         let mut broken = false;
@@ -140,7 +164,10 @@ where
             }
         }
     });
-    cache
+    Cache {
+        inner: shared,
+        watch: Arc::new(Watch(task.abort_handle())),
+    }
 }
 
 /// Applies one event; returns what to tell.

@@ -238,6 +238,10 @@ pub struct SessionState {
     pub bgp: String,
     /// Up, Down, or `N/A` where no BFD runs.
     pub bfd: String,
+    /// Prefixes that were received and accepted, of all families.
+    pub received: u64,
+    /// Prefixes that were sent, of all families.
+    pub sent: u64,
 }
 
 /// Reason of a problem that costs only the object that it is about: EVPN, which is not supported.

@@ -45,6 +45,11 @@ pub trait Subjects {
 pub struct Timing {
     /// At least this long from one pass of a key to the next; a quiet key passes at once.
     pub settle: Duration,
+    /// A poked key waits this long for further pokes, each of which puts the pass off; zero: it does not wait.
+    /// For sinks where one more write costs far more than a short delay.
+    pub gather: Duration,
+    /// Pokes put a pass off until this long after the first of them at most.
+    pub gather_most: Duration,
     /// From one sweep of the universe to the next.
     pub sweep: Duration,
     /// Delay of the first retry; it doubles.
@@ -57,6 +62,8 @@ impl Default for Timing {
     fn default() -> Self {
         Self {
             settle: Duration::from_millis(100),
+            gather: Duration::ZERO,
+            gather_most: Duration::ZERO,
             sweep: Duration::from_secs(300),
             retry_first: Duration::from_millis(200),
             retry_most: Duration::from_secs(30),
@@ -131,8 +138,26 @@ impl<K: Ord> Poker<K> {
     }
 }
 
+/// When a key is due, and why.
+#[derive(Debug, Clone, Copy, Default)]
+struct Due {
+    /// The first poke since the last pass, and when the pass is due for it and those after it.
+    poked: Option<(Instant, Instant)>,
+    retry: Option<Instant>,
+}
+
+impl Due {
+    fn at(&self) -> Option<Instant> {
+        let poked = self.poked.map(|(_, at)| at);
+        match (poked, self.retry) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+}
+
 struct Agenda<K> {
-    due: BTreeMap<K, Instant>,
+    due: BTreeMap<K, Due>,
     delays: BTreeMap<K, Duration>,
     last: BTreeMap<K, Instant>,
     sweep_at: Instant,
@@ -140,20 +165,29 @@ struct Agenda<K> {
 }
 
 impl<K: Ord + Clone> Agenda<K> {
-    fn poked(&mut self, key: K, now: Instant, settle: Duration) {
-        let at = self
-            .last
-            .get(&key)
-            .map_or(now, |last| now.max(*last + settle));
-        let due = self.due.entry(key).or_insert(at);
-        *due = (*due).min(at);
+    fn poked(&mut self, key: K, now: Instant, timing: &Timing) {
+        let settled = self.last.get(&key).map(|last| *last + timing.settle);
+        let due = self.due.entry(key).or_default();
+        let first = due.poked.map_or(now, |(first, _)| first);
+        let gathered = (now + timing.gather).min(first + timing.gather_most.max(timing.gather));
+        let at = settled.map_or(gathered, |settled| gathered.max(settled));
+        due.poked = Some((first, at));
     }
 
     fn next(&self) -> Instant {
-        self.due
-            .values()
-            .min()
-            .map_or(self.sweep_at, |at| (*at).min(self.sweep_at))
+        let first = self.due.values().filter_map(Due::at).min();
+        first.map_or(self.sweep_at, |at| at.min(self.sweep_at))
+    }
+
+    /// The key that has waited longest, so that a busy key cannot starve a quiet one.
+    fn ready(&self, now: Instant) -> Option<K> {
+        let due = self
+            .due
+            .iter()
+            .filter_map(|(key, due)| Some((key, due.at()?)));
+        due.filter(|(_, at)| *at <= now)
+            .min_by_key(|(_, at)| *at)
+            .map(|(key, _)| key.clone())
     }
 
     fn judged(&mut self, key: K, verdict: Verdict, now: Instant, timing: &Timing) {
@@ -164,9 +198,7 @@ impl<K: Ord + Clone> Agenda<K> {
                 .get(&key)
                 .map_or(timing.retry_first, |d| (*d * 2).min(timing.retry_most));
             self.delays.insert(key.clone(), delay);
-            let at = now + delay;
-            let due = self.due.entry(key).or_insert(at);
-            *due = (*due).min(at);
+            self.due.entry(key).or_default().retry = Some(now + delay);
         } else {
             self.delays.remove(&key);
         }
@@ -197,19 +229,13 @@ pub async fn run<S: Subjects>(
         let (keys, everything) = poker.take();
         let now = Instant::now();
         for key in keys {
-            agenda.poked(key, now, timing.settle);
+            agenda.poked(key, now, &timing);
         }
         if everything || agenda.sweep_at <= now {
             sweep(&mut subjects, &mut agenda, &timing).await;
         }
         let now = Instant::now();
-        // The longest waiting first, so that a busy key cannot starve a quiet one.
-        let ready = agenda
-            .due
-            .iter()
-            .filter(|(_, at)| **at <= now)
-            .min_by_key(|(_, at)| **at)
-            .map(|(key, _)| key.clone());
+        let ready = agenda.ready(now);
         if let Some(key) = ready {
             agenda.due.remove(&key);
             let verdict = subjects.pass(&key).await;
@@ -238,7 +264,7 @@ async fn sweep<S: Subjects>(subjects: &mut S, agenda: &mut Agenda<S::Key>, timin
     agenda.last.retain(|key, _| known.contains(key));
     agenda.delays.retain(|key, _| known.contains(key));
     for key in known {
-        agenda.poked(key, now, timing.settle);
+        agenda.poked(key, now, timing);
     }
 }
 

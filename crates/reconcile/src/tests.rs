@@ -39,6 +39,7 @@ fn timing() -> Timing {
         sweep: Duration::from_secs(1000),
         retry_first: Duration::from_millis(200),
         retry_most: Duration::from_secs(1),
+        ..Timing::default()
     }
 }
 
@@ -50,11 +51,15 @@ struct Bench {
 }
 
 fn start(log: Log, pass_time: Duration) -> Bench {
+    start_with(log, pass_time, timing())
+}
+
+fn start_with(log: Log, pass_time: Duration, timing: Timing) -> Bench {
     let log = Arc::new(Mutex::new(log));
     let poker = Poker::new();
     let (stop, stopped) = watch::channel(false);
     let recorder = Recorder(Arc::clone(&log), Instant::now(), pass_time);
-    let task = tokio::spawn(run(recorder, poker.clone(), timing(), stopped));
+    let task = tokio::spawn(run(recorder, poker.clone(), timing, stopped));
     Bench {
         log,
         poker,
@@ -155,4 +160,53 @@ async fn stopping_finishes_the_pass_under_way() {
     b.stop.send(true).unwrap();
     b.task.await.unwrap();
     assert_eq!(b.log.lock().unwrap().passes, [("a", 50)]);
+}
+
+fn gathering() -> Timing {
+    Timing {
+        gather: Duration::from_millis(300),
+        gather_most: Duration::from_secs(3),
+        ..timing()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gathering_key_waits_for_the_end_of_a_burst_and_passes_once() {
+    let b = start_with(Log::default(), Duration::ZERO, gathering());
+    ms(10).await;
+    for _ in 0..5 {
+        b.poker.poke("a");
+        ms(100).await;
+    }
+    ms(5000).await;
+    assert_eq!(b.log.lock().unwrap().passes, [("a", 710)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn churn_puts_a_gathering_key_off_by_its_limit_and_no_longer() {
+    let b = start_with(Log::default(), Duration::ZERO, gathering());
+    for _ in 0..1000 {
+        b.poker.poke("a");
+        ms(10).await;
+    }
+    ms(1000).await;
+    let passes = b.log.lock().unwrap().passes.clone();
+    let times: Vec<u128> = passes.iter().map(|(_, at)| *at).collect();
+    assert_eq!(times.len(), 4, "{times:?}");
+    assert!(times[0] >= 3000 && times[0] <= 3010, "{times:?}");
+    assert!(times[3] >= 10_000 && times[3] <= 10_300, "{times:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_poke_does_not_put_off_a_retry_that_is_due_sooner() {
+    let log = Log {
+        answers: BTreeMap::from([("a", VecDeque::from([Verdict::Retry]))]),
+        ..Log::default()
+    };
+    let b = start_with(log, Duration::ZERO, gathering());
+    b.poker.poke("a");
+    ms(450).await;
+    b.poker.poke("a");
+    ms(3000).await;
+    assert_eq!(b.log.lock().unwrap().passes, [("a", 300), ("a", 500)]);
 }

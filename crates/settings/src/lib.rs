@@ -211,6 +211,10 @@ pub struct Settings {
     pub frr_vty_socket: PathBuf,
     /// `[frr] config-file`, default /etc/frr/frr.conf.
     pub frr_config_file: PathBuf,
+    /// `[frr] reload-tool`: FRR's reload tool, default /usr/lib/frr/frr-reload.py.
+    pub frr_reload_tool: PathBuf,
+    /// `[frr] reload-timeout`, 5 to 600 s, default 60 s: a reload that takes longer is ended and tried again later.
+    pub frr_reload_timeout: Duration,
     /// `[kubernetes] kubeconfig`; absent: in-cluster.
     pub kubeconfig: Option<PathBuf>,
     /// `[metrics] bind-address`.

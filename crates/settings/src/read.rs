@@ -98,6 +98,8 @@ impl Keys<'_> {
             ovs_rundir: path(r.text("ovs", "rundir")?, "/var/run/openvswitch"),
             frr_vty_socket: path(r.text("frr", "vty-socket")?, "/var/run/frr"),
             frr_config_file: path(r.text("frr", "config-file")?, "/etc/frr/frr.conf"),
+            frr_reload_tool: path(r.text("frr", "reload-tool")?, "/usr/lib/frr/frr-reload.py"),
+            frr_reload_timeout: reload_timeout(r)?,
             kubeconfig: r.text("kubernetes", "kubeconfig")?.map(Into::into),
             metrics_address: r
                 .value("metrics", "bind-address", "address:port")?
@@ -469,4 +471,15 @@ fn is_dns_label(text: &str) -> bool {
         && text.bytes().all(|c| inner(c) || c == b'-')
         && text.bytes().next().is_some_and(inner)
         && text.bytes().next_back().is_some_and(inner)
+}
+
+/// `[frr] reload-timeout`: a reload of 2,000 neighbors takes about 20 s, one that hangs should not last for ever.
+fn reload_timeout(r: &mut Reader<'_>) -> Result<Duration, SettingsError> {
+    let allowed = "whole seconds from 5 to 600";
+    let seconds: u64 = r.value("frr", "reload-timeout", allowed)?.unwrap_or(60);
+    if (5..=600).contains(&seconds) {
+        return Ok(Duration::from_secs(seconds));
+    }
+    let why = format!("out of range; allowed: {allowed}");
+    Err(r.wrong("frr", "reload-timeout", &seconds.to_string(), &why))
 }

@@ -170,6 +170,10 @@ fn a_wrong_value_names_file_section_key_value_and_what_is_allowed() {
             vec!["ephemeral-port-range", "9-1"],
         ),
         (
+            "[frr]\nreload-timeout = 2\n".to_owned(),
+            vec!["[frr] reload-timeout", "2", "5 to 600"],
+        ),
+        (
             "[metrics]\nbind-address = \"nine\"\n".to_owned(),
             vec!["[metrics] bind-address", "nine", "address:port"],
         ),

@@ -37,6 +37,7 @@ const OPEN: &[&str] = &[
     "ovsdb-tests",
     "ovn-tests",
     "frr-tests",
+    "frr-agent-tests",
     "kube-tests",
     "netns-tests",
 ];

@@ -160,6 +160,81 @@ impl Frr {
             .args(["-c", command]))
     }
 
+    /// The folder with the vty sockets.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Connects two of them over a link of its own: this one gets `172.31.<net>.1/24`, the other `172.31.<net>.2/24`.
+    ///
+    /// # Errors
+    /// When the link cannot be made.
+    pub fn connect(&self, other: &Self, net: u8) -> io::Result<()> {
+        let (near, far) = (format!("p{net}"), format!("q{net}"));
+        let make = [
+            "link",
+            "add",
+            &near,
+            "netns",
+            &self.namespace,
+            "type",
+            "veth",
+        ];
+        let peer = ["peer", "name", &far, "netns", &other.namespace];
+        run(Command::new("ip").args(make).args(peer))?;
+        for (namespace, link, host) in [(&self.namespace, &near, 1), (&other.namespace, &far, 2)] {
+            let ip = |args: &[&str]| run(Command::new("ip").args(["-n", namespace]).args(args));
+            ip(&[
+                "address",
+                "add",
+                &format!("172.31.{net}.{host}/24"),
+                "dev",
+                link,
+            ])?;
+            ip(&["link", "set", link, "up"])?;
+        }
+        Ok(())
+    }
+
+    /// Runs `ip` in the namespace.
+    ///
+    /// # Errors
+    /// When it fails.
+    pub fn ip(&self, arguments: &str) -> io::Result<String> {
+        let words = arguments.split_whitespace();
+        run(Command::new("ip").args(["-n", &self.namespace]).args(words))
+    }
+
+    /// Sends a signal (`KILL`, `STOP`, `CONT`) to a daemon; one that was killed is started again unless it is held.
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub fn signal(&self, daemon: &str, signal: &str) -> io::Result<()> {
+        let pids = run(Command::new("ip").args(["netns", "pids", &self.namespace]))?;
+        for pid in pids.split_whitespace() {
+            let comm = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+            if comm.trim() == daemon {
+                run(Command::new("kill").args([&format!("-{signal}"), pid]))?;
+                return Ok(());
+            }
+        }
+        Err(io::Error::other(format!("{daemon} does not run")))
+    }
+
+    /// Keeps a daemon that ends from being started again, or lets it.
+    ///
+    /// # Errors
+    /// When the folder cannot be written.
+    pub fn hold(&self, daemon: &str, held: bool) -> io::Result<()> {
+        let file = self.dir.path().join(format!("{daemon}.hold"));
+        if held {
+            fs::write(file, "")
+        } else {
+            fs::remove_file(file)
+        }
+    }
+
     fn wait_until_ready(&self) -> io::Result<()> {
         for _ in 0..200 {
             let sockets = DAEMONS.map(|name| self.dir.path().join(format!("{name}.vty")));
@@ -183,7 +258,7 @@ impl Frr {
 
 impl Drop for Frr {
     fn drop(&mut self) {
-        // Teardown goes on whatever fails: the process may be gone already.
+        // Teardown goes on whatever fails: the process may be gone already. A frozen daemon dies of SIGKILL too.
         let _ = self.supervisor.kill();
         let _ = self.supervisor.wait();
         // The daemons die a moment after their process 1; until then they may still write into the folder.
@@ -227,6 +302,7 @@ fn spawn(namespace: &str, dir: &Path) -> io::Result<Child> {
         .spawn()
 }
 
+/// Each daemon is started again when it ends, as watchfrr does, unless it is held.
 fn script(dir: &Path) -> String {
     let dir = dir.display();
     let daemon = |name: &str| {
@@ -236,7 +312,7 @@ fn script(dir: &Path) -> String {
             String::new()
         };
         format!(
-            "{LIB}/{name} -u frr -g frr --vty_socket {dir} -i {dir}/{name}.pid -z {dir}/zserv.api --log file:{dir}/{name}.log{more} &"
+            "(while :; do {LIB}/{name} -u frr -g frr --vty_socket {dir} -i {dir}/{name}.pid -z {dir}/zserv.api --log file:{dir}/{name}.log{more}; sleep 0.2; while test -e {dir}/{name}.hold; do sleep 0.1; done; done) &"
         )
     };
     let [zebra, bgpd, bfdd] = DAEMONS.map(daemon);

@@ -59,6 +59,7 @@ pub struct ApiServer {
     folder: tempfile::TempDir,
     port: u16,
     children: Vec<Child>,
+    server_arguments: Vec<String>,
 }
 
 const USERS: &[(&str, &str)] = &[
@@ -69,7 +70,9 @@ const USERS: &[(&str, &str)] = &[
     ("noverlay-view", "system:serviceaccounts"),
 ];
 
-fn free_port() -> u16 {
+/// A port that nobody listens on at this moment.
+#[must_use]
+pub fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -88,6 +91,7 @@ impl ApiServer {
             folder,
             port,
             children: Vec::new(),
+            server_arguments: Vec::new(),
         };
         server.write_files();
         server.spawn_all();
@@ -193,6 +197,20 @@ impl ApiServer {
             ("audit-log-path", path("audit.log")),
         ]);
         self.spawn("kube-apiserver", &arguments);
+        self.server_arguments = arguments;
+    }
+
+    /// Kills the API server; what it stored stays.
+    pub fn stop(&mut self) {
+        let mut server = self.children.pop().unwrap();
+        server.kill().unwrap();
+        server.wait().unwrap();
+    }
+
+    /// Starts it again after `stop`.
+    pub fn start_again(&mut self) {
+        self.spawn("kube-apiserver", &self.server_arguments.clone());
+        self.wait_ready();
     }
 
     fn wait_ready(&self) {

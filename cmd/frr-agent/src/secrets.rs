@@ -1,0 +1,120 @@
+//! The Secrets that the node's objects refer to: each watched by itself, and no other.
+//! In: names. Out: their passwords. Invariant: of a Secret nothing is kept but the password, or why it has none.
+//! Not here: which objects refer to them (`frr`), where passwords are written to (`frr-edge`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use frr::Passwords;
+use k8s_openapi::api::core::v1::Secret;
+use kube_edge::{Cache, watch};
+use model::ObjectKey;
+use model::frr::FrrConfiguration;
+use reconcile::Poker;
+
+use crate::key::Configuration;
+
+const TYPE: &str = "kubernetes.io/basic-auth";
+
+/// One watch a Secret.
+pub(crate) struct Secrets {
+    client: kube::Client,
+    namespace: String,
+    poker: Poker<Configuration>,
+    watches: BTreeMap<String, Cache<Result<String, String>>>,
+}
+
+impl Secrets {
+    pub(crate) fn new(client: kube::Client, namespace: &str, poker: Poker<Configuration>) -> Self {
+        Self {
+            client,
+            namespace: namespace.to_owned(),
+            poker,
+            watches: BTreeMap::new(),
+        }
+    }
+
+    /// Watches the Secrets of these objects and lets go of all others.
+    pub(crate) fn follow(&mut self, objects: &[FrrConfiguration]) {
+        let names: BTreeSet<&String> = objects
+            .iter()
+            .flat_map(|o| o.routers.iter())
+            .flat_map(|r| r.neighbors.iter())
+            .filter_map(|n| n.session.password_secret.as_ref())
+            .collect();
+        self.watches.retain(|name, _| names.contains(name));
+        for name in names {
+            if self.watches.contains_key(name) {
+                continue;
+            }
+            let api: kube::Api<Secret> =
+                kube::Api::namespaced(self.client.clone(), &self.namespace);
+            let poker = self.poker.clone();
+            let fields = format!("metadata.name={name}");
+            let cache = watch(api, Some(&fields), password, move |_| {
+                poker.poke(Configuration);
+            });
+            self.watches.insert(name.clone(), cache);
+        }
+    }
+
+    /// Secrets that have not been read yet: whether they exist is not known.
+    pub(crate) fn waiting(&self) -> Vec<&str> {
+        let unread = self.watches.iter().filter(|(_, cache)| !cache.ready());
+        unread.map(|(name, _)| name.as_str()).collect()
+    }
+
+    /// What the Secrets hold; those that do not exist are absent.
+    pub(crate) fn passwords(&self) -> Passwords {
+        let held = self.watches.iter().filter_map(|(name, cache)| {
+            let entry = cache.get(&ObjectKey::new(&self.namespace, name))?;
+            Some((name.clone(), entry.value))
+        });
+        held.collect()
+    }
+}
+
+fn password(secret: &Secret) -> Result<String, String> {
+    let kind = secret.type_.as_deref().unwrap_or("Opaque");
+    if kind != TYPE {
+        return Err(format!("is of type {kind}; allowed is {TYPE}"));
+    }
+    let data = secret.data.as_ref().and_then(|data| data.get("password"));
+    let Some(bytes) = data.filter(|bytes| !bytes.0.is_empty()) else {
+        return Err("has no key password, or an empty one".to_owned());
+    };
+    String::from_utf8(bytes.0.clone()).map_err(|_| "has a password that is no text".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::ByteString;
+
+    use super::*;
+
+    fn mk_secret(kind: Option<&str>, key: &str, value: &[u8]) -> Secret {
+        Secret {
+            type_: kind.map(str::to_owned),
+            data: Some([(key.to_owned(), ByteString(value.to_vec()))].into()),
+            ..Secret::default()
+        }
+    }
+
+    #[test]
+    fn only_a_secret_of_the_right_type_with_a_text_has_a_password() {
+        let good = mk_secret(Some(TYPE), "password", b"s3cret");
+        assert_eq!(password(&good).as_deref(), Ok("s3cret"));
+        for (secret, why) in [
+            (mk_secret(None, "password", b"x"), "type Opaque"),
+            (
+                mk_secret(Some("Opaque"), "password", b"x"),
+                "allowed is kubernetes.io/basic-auth",
+            ),
+            (mk_secret(Some(TYPE), "username", b"x"), "no key password"),
+            (mk_secret(Some(TYPE), "password", b""), "empty"),
+            (mk_secret(Some(TYPE), "password", &[0xff]), "no text"),
+        ] {
+            let said = password(&secret).unwrap_err();
+            assert!(said.contains(why), "{said} lacks {why}");
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! What FRR refused, read out of what vtysh and FRR's reload tool print.
+//! In: their output. Out: lines with FRR's reason; the lines that a dry run still wants to change.
+//! Invariant: passwords are taken out. Not here: whether a refusal matters (`reload`).
+//!
+//! ```text
+//! % Can not configure the local system as neighbor                                        <- the reason, before the line
+//! line 2: Failure to communicate[13] to bgpd, line:  neighbor 172.31.9.1 remote-as 64512  <- the line, at a reload
+//! line 42: % Unknown command[88]: foo bar                                                 <- both, at a check
+//! "router bgp 1 -- no foo" we failed to remove this command                               <- a line that stays
+//! ```
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use crate::show::without_password;
+
+/// One line that FRR did not take.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Refusal {
+    /// The line, without leading blanks; empty where the tool did not name one.
+    pub line: String,
+    /// FRR's words for it.
+    pub why: String,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.line.is_empty() {
+            return f.write_str(&self.why);
+        }
+        write!(f, "`{}`: {}", self.line, self.why)
+    }
+}
+
+/// The refusals as one text.
+#[must_use]
+pub fn list(refusals: &[Refusal]) -> String {
+    const MOST: usize = 20;
+    let mut texts: Vec<String> = refusals.iter().take(MOST).map(Refusal::to_string).collect();
+    if refusals.len() > MOST {
+        texts.push(format!("and {} more", refusals.len() - MOST));
+    }
+    texts.join("; ")
+}
+
+/// Every refused line once, in the order of the output.
+pub(crate) fn lift(text: &str) -> Vec<Refusal> {
+    let mut out = Vec::new();
+    let mut seen = BTreeSet::new();
+    let mut reason = "no reason given";
+    for line in text.lines().map(str::trim) {
+        let refusal = if let Some((_, refused)) = line.split_once(", line:") {
+            let why = std::mem::replace(&mut reason, "no reason given");
+            Some((refused.trim(), why))
+        } else if let Some((front, refused)) = line.split_once("]: ")
+            && let Some((_, why)) = front.split_once(": % ")
+        {
+            Some((refused.trim(), why.split('[').next().unwrap_or(why)))
+        } else if let Some((front, _)) = line.split_once("\" we failed to remove this command") {
+            let refused = front.split('"').next_back().unwrap_or(front);
+            let refused = refused.rsplit(" -- ").next().unwrap_or(refused);
+            Some((refused.trim(), "FRR keeps it"))
+        } else {
+            if let Some(why) = line.strip_prefix("% ") {
+                reason = why;
+            }
+            None
+        };
+        if let Some((line, why)) = refusal
+            && seen.insert(line.to_owned())
+        {
+            out.push(Refusal {
+                line: without_password(line),
+                why: why.trim_end_matches('.').to_owned(),
+            });
+        }
+    }
+    out
+}
+
+/// The end of an output in which no refused line can be found.
+pub(crate) fn last_words(text: &str) -> Vec<Refusal> {
+    let lines: Vec<String> = text
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty() && !line.contains("INFO:"))
+        .map(without_password)
+        .collect();
+    let skip = lines.len().saturating_sub(5);
+    let why = lines.into_iter().skip(skip).collect::<Vec<_>>().join(" / ");
+    vec![Refusal {
+        line: String::new(),
+        why: if why.is_empty() {
+            "the reload tool failed without a word".to_owned()
+        } else {
+            why
+        },
+    }]
+}
+
+/// The lines that a dry run of the reload tool would still add or delete.
+pub(crate) fn residue(text: &str) -> BTreeSet<String> {
+    let heads = ["Lines To Add", "Lines To Delete"];
+    let start = text
+        .lines()
+        .position(|line| heads.contains(&line.trim()))
+        .unwrap_or(usize::MAX);
+    text.lines()
+        .skip(start)
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .map(without_password)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mk(line: &str, why: &str) -> Refusal {
+        Refusal {
+            line: line.to_owned(),
+            why: why.to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_reload_names_each_refused_line_once_with_the_reason_before_it() {
+        let text = "2026 INFO: Loading\n\
+            % Can not configure the local system as neighbor\n\
+            line 2: Failure to communicate[13] to bgpd, line:  neighbor 172.31.9.1 remote-as 64512\n\n\
+            % Specify remote-as or peer-group commands first\n\
+            line 5: Failure to communicate[13] to bgpd, line:   neighbor 9.9.9.9 password a b\n\
+            % Can not configure the local system as neighbor\n\
+            line 11: Failure to communicate[13] to bgpd, line:  neighbor 172.31.9.1 remote-as 64512\n\
+            WARNING: \"router bgp 1 --  no foo\" we failed to remove this command\n";
+        assert_eq!(
+            lift(text),
+            [
+                mk(
+                    "neighbor 172.31.9.1 remote-as 64512",
+                    "Can not configure the local system as neighbor"
+                ),
+                mk(
+                    "neighbor 9.9.9.9 password <retracted>",
+                    "Specify remote-as or peer-group commands first"
+                ),
+                mk("no foo", "FRR keeps it"),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_check_names_every_unknown_line() {
+        let text = "line 42: % Unknown command[88]: ip prefix-list x seq 1 permit 10.0.0.0/8 le 64\n\
+            line 43: % Unknown command[88]: foo bar\n";
+        assert_eq!(
+            lift(text),
+            [
+                mk(
+                    "ip prefix-list x seq 1 permit 10.0.0.0/8 le 64",
+                    "Unknown command"
+                ),
+                mk("foo bar", "Unknown command"),
+            ]
+        );
+    }
+
+    #[test]
+    fn an_output_without_a_refused_line_is_told_by_its_end() {
+        assert!(lift("a\nb\n").is_empty());
+        let words = last_words("x INFO: y\n\na\nb\n");
+        assert_eq!(words, [mk("", "a / b")]);
+        assert!(last_words("")[0].why.contains("without a word"));
+    }
+
+    #[test]
+    fn a_residue_is_what_stands_under_the_two_headings() {
+        let text = "2026 INFO: Called\n\nLines To Delete\n===============\nno hostname vm\n\nLines To Add\n============\nbfd\n profile fast\n  detect-multiplier 3\n";
+        let seen = residue(text);
+        assert!(seen.contains("detect-multiplier 3") && seen.contains("no hostname vm"));
+        assert!(!seen.iter().any(|line| line.contains("INFO")));
+        assert!(residue("2026 INFO: Called\n").is_empty());
+    }
+
+    #[test]
+    fn a_long_list_is_cut_with_a_count() {
+        let many = vec![mk("a", "b"); 23];
+        let text = list(&many);
+        assert!(text.ends_with("; and 3 more"), "{text}");
+    }
+}
