@@ -24,6 +24,9 @@ use crate::report::MANAGED_BY;
 /// FRR that shows no session at all is believed after this time: one that has just started has none for a moment.
 const BELIEVED: Duration = Duration::from_secs(10);
 
+/// Writes that are under way together.
+const AT_ONCE: usize = 8;
+
 /// What stands on the server, by object name: its uid (empty where we made it in this run), and its status.
 type Standing = BTreeMap<String, (String, BGPSessionStateStatus)>;
 
@@ -116,49 +119,74 @@ impl SessionSubject {
             .filter(|name| !wanted.contains_key(*name))
             .cloned()
             .collect();
-        for name in gone {
-            let key = ObjectKey::new(&self.namespace, &name);
-            // Without a uid of ours the object was made in this run: look it up by deleting what bears our label next start.
-            if let Some((uid, _)) = known.get(&name) {
-                let uid = if uid.is_empty() {
-                    self.uid_of(&key).await
-                } else {
-                    Some(uid.clone())
-                };
-                if let Some(uid) = uid {
-                    self.writer.delete::<BGPSessionState>(&key, &uid).await?;
-                }
+        for part in gone.chunks(AT_ONCE) {
+            let deletes = part
+                .iter()
+                .filter_map(|name| Some((name, known.get(name)?)));
+            let deletes = deletes.map(|(name, (uid, _))| self.delete_one(name, uid));
+            futures::future::try_join_all(deletes).await?;
+            for name in part {
+                known.remove(name);
             }
-            known.remove(&name);
         }
-        for (name, (status, session)) in wanted {
-            let key = ObjectKey::new(&self.namespace, name);
-            if known.get(name).is_some_and(|(_, s)| s == status) {
-                continue;
+        let changed: Vec<_> = wanted
+            .iter()
+            .filter(|(name, (status, _))| known.get(*name).is_none_or(|(_, s)| s != status))
+            .collect();
+        for part in changed.chunks(AT_ONCE) {
+            let writes = part.iter().map(|(name, (status, session))| {
+                self.write_one(name, status, session, !known.contains_key(*name))
+            });
+            futures::future::try_join_all(writes).await?;
+            for (name, (status, _)) in part {
+                let uid = known
+                    .get(*name)
+                    .map(|(uid, _)| uid.clone())
+                    .unwrap_or_default();
+                known.insert((*name).clone(), (uid, status.clone()));
             }
-            if !known.contains_key(name) {
-                let labels = json!({
-                    LABEL_NODE: self.node.as_str(),
-                    LABEL_PEER: peer_label(&session.peer),
-                    LABEL_VRF: session.vrf,
-                    MANAGED_BY.0: MANAGED_BY.1,
-                });
-                let body = json!({"metadata": {"labels": labels}, "spec": {}});
-                self.writer
-                    .apply::<BGPSessionState>(&key, None, body)
-                    .await?;
-            }
-            let json = serde_json::to_value(status).unwrap_or_default();
-            self.writer
-                .apply_status::<BGPSessionState>(&key, json)
-                .await?;
-            let uid = known
-                .get(name)
-                .map(|(uid, _)| uid.clone())
-                .unwrap_or_default();
-            known.insert(name.clone(), (uid, status.clone()));
         }
         Ok(())
+    }
+
+    async fn write_one(
+        &self,
+        name: &str,
+        status: &BGPSessionStateStatus,
+        session: &SessionState,
+        new: bool,
+    ) -> Result<(), WriteError> {
+        let key = ObjectKey::new(&self.namespace, name);
+        if new {
+            let labels = json!({
+                LABEL_NODE: self.node.as_str(),
+                LABEL_PEER: peer_label(&session.peer),
+                LABEL_VRF: session.vrf,
+                MANAGED_BY.0: MANAGED_BY.1,
+            });
+            let body = json!({"metadata": {"labels": labels}, "spec": {}});
+            self.writer
+                .apply::<BGPSessionState>(&key, None, body)
+                .await?;
+        }
+        let json = serde_json::to_value(status).unwrap_or_default();
+        self.writer
+            .apply_status::<BGPSessionState>(&key, json)
+            .await
+    }
+
+    async fn delete_one(&self, name: &str, uid: &str) -> Result<(), WriteError> {
+        let key = ObjectKey::new(&self.namespace, name);
+        // Without a uid the object was made in this run.
+        let uid = if uid.is_empty() {
+            self.uid_of(&key).await
+        } else {
+            Some(uid.to_owned())
+        };
+        match uid {
+            Some(uid) => self.writer.delete::<BGPSessionState>(&key, &uid).await,
+            None => Ok(()),
+        }
     }
 
     async fn uid_of(&self, key: &ObjectKey) -> Option<String> {

@@ -116,6 +116,18 @@ impl Frr {
     }
 }
 
+/// Writes a file that only its owner can read, down to the disk.
+pub(crate) fn write_private(file: &Path, text: &str) -> std::io::Result<()> {
+    let mut out = std::fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(file)?;
+    out.write_all(text.as_bytes())?;
+    out.sync_all()
+}
+
 fn write_beside(file: &Path, text: &str) -> Result<Next, FileError> {
     let next = Next {
         path: file.with_extension("conf.next"),
@@ -123,14 +135,7 @@ fn write_beside(file: &Path, text: &str) -> Result<Next, FileError> {
         placed: false,
     };
     let write = || -> std::io::Result<()> {
-        let mut out = std::fs::OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&next.path)?;
-        out.write_all(text.as_bytes())?;
-        out.sync_all()?;
+        write_private(&next.path, text)?;
         // FRR's own programs read it as their own user: the owner is the folder's.
         if let Some(folder) = file.parent().and_then(|p| std::fs::metadata(p).ok()) {
             std::os::unix::fs::chown(&next.path, Some(folder.uid()), Some(folder.gid()))?;

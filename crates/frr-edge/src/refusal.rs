@@ -98,6 +98,14 @@ pub(crate) fn last_words(text: &str) -> Vec<Refusal> {
     }]
 }
 
+/// The commands with which a dry run of the reload tool would delete, as it prints them.
+pub(crate) fn deletions(text: &str) -> String {
+    let head = |wanted: &'static str| move |line: &&str| line.trim() == wanted;
+    let lines = text.lines().skip_while(|l| !head("Lines To Delete")(l));
+    let lines = lines.skip(2).take_while(|l| !head("Lines To Add")(l));
+    lines.flat_map(|line| [line, "\n"]).collect()
+}
+
 /// The lines that a dry run of the reload tool would still add or delete.
 pub(crate) fn residue(text: &str) -> BTreeSet<String> {
     let heads = ["Lines To Add", "Lines To Delete"];
@@ -181,6 +189,8 @@ mod tests {
         assert!(seen.contains("detect-multiplier 3") && seen.contains("no hostname vm"));
         assert!(!seen.iter().any(|line| line.contains("INFO")));
         assert!(residue("2026 INFO: Called\n").is_empty());
+        assert_eq!(deletions(text).trim(), "no hostname vm");
+        assert_eq!(deletions("\nLines To Add\n====\nfoo\n"), "");
     }
 
     #[test]

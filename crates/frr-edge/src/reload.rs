@@ -3,15 +3,19 @@
 //! Invariant: a text that FRR cannot read never takes the place of frr.conf; a refusal of a line that stands nevertheless is none.
 //! Not here: retries (the frr-agent).
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
 use tokio::process::Command;
 
 use crate::Frr;
-use crate::file::FileError;
+use crate::file::{self, FileError};
 use crate::program::{self, Output, ProgramError};
 use crate::refusal::{self, Refusal};
+
+/// So many lines are deleted in one go.
+const MANY: usize = 20;
 
 /// A check reads one file and starts nothing.
 const CHECK_DEADLINE: Duration = Duration::from_secs(20);
@@ -68,6 +72,7 @@ impl Frr {
     /// # Errors
     /// When the tool cannot run, does not end, or FRR refuses a line and does not run it either.
     pub async fn reload(&self) -> Result<(), ReloadError> {
+        self.clear_surplus().await?;
         let output = self.tool("--reload").await?;
         if output.status.success() {
             return Ok(());
@@ -86,6 +91,32 @@ impl Frr {
             return Ok(());
         }
         Err(ReloadError::Refused(real))
+    }
+
+    /// The tool starts a vtysh for each line that it deletes: of a thousand neighbors that go it would take minutes.
+    /// Where FRR runs much that the file does not say, what the tool would delete is deleted in one go before it runs.
+    async fn clear_surplus(&self) -> Result<(), ProgramError> {
+        // A daemon that does not answer is the tool's to complain of.
+        let running = self.ask("bgpd", "show running-config").await;
+        let wanted = self.config().unwrap_or_default();
+        if running.map_or(0, |running| surplus(&running, &wanted)) < MANY {
+            return Ok(());
+        }
+        let deletions = refusal::deletions(&self.tool("--test").await?.text);
+        let file = self.vty_socket.join("noverlay-surplus.conf");
+        if let Err(error) = file::write_private(&file, &deletions) {
+            return Err(ProgramError::Start {
+                program: format!("vtysh with {}", file.display()),
+                source: error,
+            });
+        }
+        let mut vtysh = self.vtysh();
+        vtysh.arg("-f").arg(&file);
+        // With a neighbor go lines that are deleted once more after it: what FRR says to that is of no interest.
+        let outcome = program::run("vtysh", &mut vtysh, self.reload_timeout).await;
+        // It may hold passwords; where it cannot be removed, mode 0600 still guards it.
+        drop(std::fs::remove_file(&file));
+        outcome.map(drop)
     }
 
     async fn tool(&self, mode: &str) -> Result<Output, ProgramError> {
@@ -114,6 +145,22 @@ impl Frr {
             .arg(self.config_file.parent().unwrap_or(Path::new("/etc/frr")));
         command
     }
+}
+
+/// How many lines FRR runs that the file does not have, in whatever order their words come.
+fn surplus(running: &str, wanted: &str) -> usize {
+    let words = |line: &str| {
+        let mut words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        words.sort_unstable();
+        words
+    };
+    let wanted: BTreeSet<Vec<String>> = wanted.lines().map(words).collect();
+    let said = |line: &&str| {
+        let line = line.trim();
+        !(line.is_empty() || line.starts_with('!') || line.starts_with("exit"))
+    };
+    let more = running.lines().filter(said).map(words);
+    more.filter(|line| !wanted.contains(line)).count()
 }
 
 #[cfg(test)]
@@ -158,6 +205,14 @@ mod tests {
             "{error}"
         );
         with_tool(folder.path(), "pass\n").reload().await.unwrap();
+    }
+
+    #[test]
+    fn a_surplus_is_counted_by_words_whatever_their_order() {
+        let running = "!\nfrr version 8.4.4\nip prefix-list a seq 1 permit 10.0.0.0/8 ge 24 le 24\n neighbor 1.1.1.1 remote-as 1\nexit\n";
+        let wanted = "ip prefix-list a seq 1 permit 10.0.0.0/8 le 24 ge 24\n";
+        assert_eq!(surplus(running, wanted), 2);
+        assert_eq!(surplus(running, running), 0);
     }
 
     #[tokio::test]

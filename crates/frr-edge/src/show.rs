@@ -14,7 +14,8 @@ use crate::file::DAEMONS;
 use crate::program::{self, ProgramError};
 use crate::vty::VtyError;
 
-const SHOW_DEADLINE: Duration = Duration::from_secs(20);
+/// A node's configuration is shown within a second; a daemon that is frozen holds up vtysh.
+const SHOW_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Why sessions are not known.
 #[derive(Debug, thiserror::Error)]

@@ -245,7 +245,7 @@ impl Bench {
     pub fn neighbor(&self, address: &str) -> Value {
         let text = self
             .frr
-            .vtysh("show bgp neighbors json")
+            .ask("bgpd", "show bgp neighbors json")
             .unwrap_or_default();
         let all: Value = serde_json::from_str(&text).unwrap_or(Value::Null);
         all[address].clone()

@@ -160,6 +160,17 @@ impl Frr {
             .args(["-c", command]))
     }
 
+    /// The output of one command of one daemon; the others may be frozen.
+    ///
+    /// # Errors
+    /// When vtysh cannot be run or fails.
+    pub fn ask(&self, daemon: &str, command: &str) -> io::Result<String> {
+        run(Command::new("vtysh")
+            .arg("--vty_socket")
+            .arg(self.dir.path())
+            .args(["-d", daemon, "-c", command]))
+    }
+
     /// The folder with the vty sockets.
     #[must_use]
     pub fn dir(&self) -> &Path {
