@@ -12,6 +12,9 @@ use model::frr::{BfdProfile, RemoteAs};
 
 use crate::config::{Families, NeighborConfig, NodeConfig, RouterConfig};
 
+/// What stands in place of a password where none may be shown; frr-k8s and frr-agent write the same.
+pub const RETRACTED: &str = "<retracted>";
+
 /// Lines of the file as they grow.
 #[derive(Default)]
 struct Text(String);
@@ -50,6 +53,24 @@ pub fn render(config: &NodeConfig) -> String {
         text.line(raw.config.trim_end_matches('\n'));
     }
     text.0
+}
+
+/// The text with `<retracted>` in place of every password, of raw text too.
+#[must_use]
+pub fn without_passwords(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for line in text.lines() {
+        match line.split_once(" password ") {
+            Some((before, _)) => {
+                out.push_str(before);
+                out.push_str(" password ");
+                out.push_str(RETRACTED);
+            }
+            None => out.push_str(line),
+        }
+        out.push('\n');
+    }
+    out
 }
 
 fn render_router(text: &mut Text, router: &RouterConfig) {
