@@ -16,7 +16,7 @@ use model::intent::{Condition, Event};
 use model::node::annotation;
 use model::{NodeName, ObjectKey, Problem};
 use plan_cluster::verdicts::{self, DefaultNetwork};
-use plan_cluster::{MANAGED_BY, RA_KEY, World, advertise, fabric, networks};
+use plan_cluster::{MANAGED_BY, RA_KEY, World, advertise, fabric, generated, networks};
 use reconcile::{Subjects, Verdict};
 use serde_json::{Value, json};
 use settings::{OvnNetworks, Settings};
@@ -155,10 +155,10 @@ impl ClusterSubjects {
 
     fn owned_frr(&self, key: &ObjectKey) -> Option<String> {
         let entry = self.caches.frr.get(key)?;
-        let ours = entry
-            .value
-            .as_ref()
-            .is_ok_and(|o| o.labels.get(MANAGED_BY.0).map(String::as_str) == Some(MANAGED_BY.1));
+        let ours =
+            entry.value.object.as_ref().is_ok_and(|o| {
+                o.labels.get(MANAGED_BY.0).map(String::as_str) == Some(MANAGED_BY.1)
+            });
         ours.then_some(entry.uid)
     }
 
@@ -193,7 +193,7 @@ impl ClusterSubjects {
         for object in plan.desired.values() {
             self.apply_frr(object).await?;
         }
-        let surplus: Vec<ObjectKey> = advertise::owned(world, name)
+        let surplus: Vec<ObjectKey> = generated::owned(world, name)
             .iter()
             .map(|o| o.key.clone())
             .filter(|key| !plan.desired.contains_key(key) && !plan.keep.contains(key))
@@ -449,7 +449,7 @@ impl Subjects for ClusterSubjects {
             .frr
             .values()
             .filter_map(|o| o.as_ref().ok())
-            .filter(|o| advertise::is_generated(o))
+            .filter(|o| generated::is_generated(o))
             .filter_map(|o| o.labels.get(RA_KEY).cloned());
         keys.extend(
             world

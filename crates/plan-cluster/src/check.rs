@@ -9,8 +9,7 @@ use frr::config::NodeInput;
 use model::frr::FrrConfiguration;
 use model::{NodeName, ObjectKey};
 
-use crate::RA_KEY;
-use crate::advertise::is_generated;
+use crate::generated::is_generated_for;
 use crate::world::World;
 
 /// Nodes whose configuration would not merge with `desired`, why, and which of `desired` are theirs.
@@ -25,7 +24,7 @@ pub fn conflicts(
         .iter()
         .filter(|(key, _)| key.namespace == world.frr_namespace)
         .filter_map(|(_, object)| object.as_ref().ok())
-        .filter(|o| !(is_generated(o) && o.labels.get(RA_KEY).map(String::as_str) == Some(ra)))
+        .filter(|o| !is_generated_for(o, ra))
         .collect();
     let none = BTreeMap::new();
     let mut out = Vec::new();

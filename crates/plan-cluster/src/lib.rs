@@ -6,6 +6,7 @@
 pub mod advertise;
 pub mod check;
 pub mod fabric;
+pub mod generated;
 pub mod networks;
 #[cfg(test)]
 mod samples;
