@@ -11,10 +11,10 @@ use api::route_advertisements::RouteAdvertisements;
 use k8s_openapi::api::core::v1::Node as KubeNode;
 use kube::core::DynamicObject;
 use kube_edge::{Cache, untyped, watch};
-use model::frr::FrrConfiguration;
+use model::ObjectKey;
+use model::frr::Source;
 use model::intent;
 use model::node::Node;
-use model::{ObjectKey, Problem};
 use plan_cluster::World;
 use plan_cluster::world::FabricSettings;
 use reconcile::Poker;
@@ -54,7 +54,7 @@ pub(crate) struct Attachment {
 pub(crate) struct Caches {
     pub(crate) nodes: Cache<Node>,
     pub(crate) advertisements: Cache<Advertisement>,
-    pub(crate) frr: Cache<Result<FrrConfiguration, Vec<Problem>>>,
+    pub(crate) frr: Cache<Source>,
     pub(crate) attachments: Cache<Attachment>,
 }
 
@@ -133,7 +133,13 @@ impl Caches {
             }),
             frr: self.frr.with(|map| {
                 map.iter()
-                    .map(|(k, e)| (k.clone(), e.value.clone()))
+                    .map(|(k, e)| (k.clone(), e.value.object.clone()))
+                    .collect()
+            }),
+            selectors: self.frr.with(|map| {
+                let unreadable = map.iter().filter(|(_, e)| e.value.object.is_err());
+                unreadable
+                    .filter_map(|(k, e)| Some((k.clone(), e.value.node_selector.clone()?)))
                     .collect()
             }),
             cluster_subnets: settings.cluster_subnets.clone(),
@@ -166,17 +172,9 @@ fn join_subnets(settings: &Settings) -> Vec<model::Prefix> {
         .collect()
 }
 
-fn lift_frr(object: &DynamicObject) -> Result<FrrConfiguration, Vec<Problem>> {
-    let key = key_of(object);
-    let typed: FRRConfiguration = object.clone().try_parse().map_err(|err| {
-        let subject = format!("FRRConfiguration/{key}");
-        vec![Problem::new(
-            subject.clone(),
-            "ConversionFailed",
-            format!("{subject} cannot be read: {err}"),
-        )]
-    })?;
-    FrrConfiguration::try_from(&typed)
+fn lift_frr(object: &DynamicObject) -> Source {
+    let typed = object.clone().try_parse::<FRRConfiguration>();
+    api::lift_source(key_of(object), typed.map_err(|err| err.to_string()))
 }
 
 fn key_of(object: &DynamicObject) -> ObjectKey {

@@ -177,7 +177,7 @@ impl ClusterSubjects {
 
     async fn apply_frr(&self, wanted: &FrrConfiguration) -> Result<(), WriteError> {
         let standing = self.caches.frr.get(&wanted.key);
-        if standing.is_some_and(|e| e.value.is_ok_and(|s| same_frr(&s, wanted))) {
+        if standing.is_some_and(|e| e.value.object.is_ok_and(|s| same_frr(&s, wanted))) {
             return Ok(());
         }
         tracing::info!(key = %wanted.key, "applying an FRRConfiguration");

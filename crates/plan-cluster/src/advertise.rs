@@ -368,7 +368,7 @@ impl Maker<'_> {
                 condition("Complete", true, "Complete", text),
             )
         } else {
-            let text = list.join("; ");
+            let text = shortened(&list);
             (
                 format!("{ACCEPTED}; left out: {text}"),
                 condition("Complete", false, "LeftOut", text),
@@ -390,6 +390,22 @@ impl Maker<'_> {
             problems,
         }
     }
+}
+
+/// All of it, up to a size that the API server takes in a condition.
+fn shortened(list: &[String]) -> String {
+    const MOST: usize = 8000;
+    let mut text = String::new();
+    for (at, entry) in list.iter().enumerate() {
+        let glue = if at == 0 { "" } else { "; " };
+        if at > 0 && text.len() + glue.len() + entry.len() > MOST {
+            text.push_str(&format!("; and {} more", list.len() - at));
+            return text;
+        }
+        text.push_str(glue);
+        text.extend(entry.chars().take(MOST));
+    }
+    text
 }
 
 fn labels(ra: &str) -> Labels {
