@@ -3,6 +3,7 @@
 //! Invariant: the same objects give the same bytes in whatever order they come; names and refusals are those of frr-k8s.
 //! Not here: reading objects (`api`), writing the file and reloading FRR (`frr-edge`), EVPN.
 
+pub mod compare;
 pub mod config;
 pub mod lint;
 pub mod merge;
