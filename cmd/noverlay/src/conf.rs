@@ -3,12 +3,13 @@
 //! Invariant: it decides nothing; merge, text and lints are those that frr-agent uses (`frr`).
 //! Not here: loading.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use model::names::NodeName;
 use model::selector::Labels;
 
+mod cluster;
 mod documents;
 mod render;
 
@@ -20,6 +21,8 @@ use render::{Asked, forecast};
 pub enum FrrCommand {
     /// Print the frr.conf that a node gets from objects in files, or everything that stands against it.
     Render(RenderArguments),
+    /// Tell where what FRR on a node runs differs in meaning from what objects would make it run.
+    Diff(DiffArguments),
 }
 
 /// Where the objects come from and for which node.
@@ -54,6 +57,17 @@ pub struct RenderArguments {
     /// Print passwords in clear text.
     #[arg(long)]
     pub show_passwords: bool,
+}
+
+/// Arguments of `noverlay frr diff`.
+#[derive(Debug, Clone, clap::Args)]
+pub struct DiffArguments {
+    /// What goes in; without files the cluster's own objects.
+    #[command(flatten)]
+    pub objects: Objects,
+    /// A frr.conf, or a saved running configuration, to compare with; by default what FRR on the node runs.
+    #[arg(long, value_name = "FILE")]
+    pub against: Option<String>,
 }
 
 impl Objects {
@@ -127,6 +141,39 @@ pub(crate) fn render(arguments: &RenderArguments) -> anyhow::Result<Outcome> {
         out,
         err,
         well: forecast.is_well(),
+    })
+}
+
+/// `noverlay frr diff`; the cluster is asked only for what no file gives.
+pub(crate) fn diff(
+    arguments: &DiffArguments,
+    kubeconfig: Option<&Path>,
+) -> anyhow::Result<Outcome> {
+    let asked = arguments.objects.asked()?;
+    let from_cluster = arguments.objects.files.is_empty();
+    let documents = if from_cluster {
+        cluster::documents(kubeconfig, &arguments.objects)?
+    } else {
+        arguments.objects.read()?
+    };
+    let running = match &arguments.against {
+        Some(file) => documents::load(file)?.text,
+        None => cluster::running(kubeconfig, asked.node.as_str())?,
+    };
+    let forecast = forecast(&documents, &asked);
+    let err = forecast.messages();
+    let Some(text) = &forecast.text else {
+        return Ok(Outcome {
+            out: String::new(),
+            err,
+            well: false,
+        });
+    };
+    let differences = frr::compare::compare(&running, text);
+    Ok(Outcome {
+        out: frr::compare::unified(&differences),
+        err,
+        well: differences.is_empty(),
     })
 }
 

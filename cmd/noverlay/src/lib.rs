@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 
-pub use conf::{FrrCommand, Objects, RenderArguments};
+pub use conf::{DiffArguments, FrrCommand, Objects, RenderArguments};
 pub use status::{NodeLine, Report};
 
 /// Command line.
@@ -81,8 +81,11 @@ fn run(arguments: Arguments) -> anyhow::Result<bool> {
             output,
             frr_namespace,
         } => status(arguments.kubeconfig.as_deref(), output, &frr_namespace),
-        Command::Frr(FrrCommand::Render(render)) => {
-            let outcome = conf::render(&render)?;
+        Command::Frr(command) => {
+            let outcome = match command {
+                FrrCommand::Render(render) => conf::render(&render)?,
+                FrrCommand::Diff(diff) => conf::diff(&diff, arguments.kubeconfig.as_deref())?,
+            };
             print(&outcome.out);
             drop(std::io::stderr().write_all(outcome.err.as_bytes()));
             Ok(outcome.well)

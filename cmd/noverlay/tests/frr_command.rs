@@ -112,3 +112,84 @@ fn what_cannot_be_read_ends_with_2_and_one_line() {
         );
     }
 }
+
+#[test]
+fn a_diff_tells_by_meaning_what_the_objects_would_change() {
+    let folder = tempfile::tempdir().unwrap();
+    let running = folder.path().join("running.conf");
+    let shown = render(OBJECT, &[]).out;
+    let diff = |text: &str, input: &str| {
+        std::fs::write(&running, text).unwrap();
+        let against = running.to_str().unwrap();
+        noverlay(
+            &["diff", "-f", "-", "--node", "n1", "--against", against],
+            input,
+        )
+    };
+    // As FRR shows it: other margins, other order, its own head.
+    let reordered = format!("frr version 8.4.4\n!\n{}", shown.replace("    ", " "));
+    let ran = diff(&reordered, OBJECT);
+    assert_eq!((ran.status, ran.out.as_str()), (Some(0), ""), "{}", ran.err);
+    let ran = diff(&shown, &OBJECT.replace("password: s3cret", "port: 1179"));
+    assert_eq!(ran.status, Some(1));
+    assert_eq!(
+        ran.out,
+        " router bgp 64512\n- neighbor 172.30.0.2 password <retracted>\n+ neighbor 172.30.0.2 port 1179\n"
+    );
+    let ran = diff(
+        &shown,
+        &OBJECT.replace("password: s3cret", "password: hush"),
+    );
+    assert_eq!(ran.status, Some(0), "passwords are not compared");
+    let ran = diff(
+        &shown,
+        &OBJECT.replace("asn: 64512, ", "asn: 64512, localASN: 64512, "),
+    );
+    assert_eq!((ran.status, ran.out.as_str()), (Some(1), ""));
+    assert!(ran.err.contains("conflict: LocalAsn"), "{}", ran.err);
+    let missing = [
+        "diff",
+        "-f",
+        "-",
+        "--node",
+        "n1",
+        "--against",
+        "/nonexistent/x",
+    ];
+    let ran = noverlay(&missing, OBJECT);
+    assert_eq!(ran.status, Some(2));
+    assert!(ran.err.contains("cannot read /nonexistent/x"));
+}
+
+/// A command of docs/frr.md, run where the documentation says.
+fn documented(line: &str) -> Ran {
+    let words: Vec<String> = line
+        .strip_prefix("$ noverlay frr ")
+        .unwrap()
+        .split_whitespace()
+        .map(|word| match word.strip_prefix("docs/examples/") {
+            Some(rest) => format!("{}/../../docs/examples/{rest}", env!("CARGO_MANIFEST_DIR")),
+            None => word.to_owned(),
+        })
+        .collect();
+    noverlay(&words.iter().map(String::as_str).collect::<Vec<_>>(), "")
+}
+
+#[test]
+fn what_the_documentation_shows_is_what_the_command_prints() {
+    let page = include_str!("../../../docs/frr.md");
+    let mut shown = 0;
+    for block in page.split("```\n$ noverlay frr ").skip(1) {
+        let block = format!("$ noverlay frr {}", block.split("\n```").next().unwrap());
+        let (command, text) = block.split_once('\n').unwrap();
+        let ran = documented(command);
+        let status = ran.status.unwrap();
+        let printed = format!("{}{}exit status {status}", ran.out, ran.err);
+        assert_eq!(text, printed, "{command}");
+        if shown == 0 {
+            assert_eq!(ran.out, include_str!("../../../docs/examples/frr/n1.conf"));
+        }
+        shown += 1;
+    }
+    assert_eq!(shown, 4, "examples in docs/frr.md");
+}
