@@ -10,6 +10,7 @@ pub mod generated;
 pub mod networks;
 #[cfg(test)]
 mod samples;
+pub mod sessions;
 pub mod verdicts;
 pub mod world;
 
