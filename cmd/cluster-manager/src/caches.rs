@@ -6,16 +6,18 @@
 use std::collections::BTreeMap;
 
 use api::frr_configuration::FRRConfiguration;
+use api::frr_state::BGPSessionState;
 use api::nad::NetworkAttachmentDefinition;
 use api::route_advertisements::RouteAdvertisements;
 use k8s_openapi::api::core::v1::Node as KubeNode;
 use kube::core::DynamicObject;
 use kube_edge::{Cache, untyped, watch};
-use model::frr::FrrConfiguration;
+use model::ObjectKey;
+use model::frr::Source;
 use model::intent;
 use model::node::Node;
-use model::{ObjectKey, Problem};
 use plan_cluster::World;
+use plan_cluster::sessions::End;
 use plan_cluster::world::FabricSettings;
 use reconcile::Poker;
 use settings::{Profile, Routing, Settings};
@@ -54,8 +56,10 @@ pub(crate) struct Attachment {
 pub(crate) struct Caches {
     pub(crate) nodes: Cache<Node>,
     pub(crate) advertisements: Cache<Advertisement>,
-    pub(crate) frr: Cache<Result<FrrConfiguration, Vec<Problem>>>,
+    pub(crate) frr: Cache<Source>,
     pub(crate) attachments: Cache<Attachment>,
+    /// Only while the fabric is managed; nothing waits for it, since the kind may not be installed.
+    pub(crate) sessions: Option<Cache<Option<End>>>,
 }
 
 impl Caches {
@@ -74,7 +78,18 @@ impl Caches {
         let nodes: kube::Api<KubeNode> = kube::Api::all(client.clone());
         let nad = &settings.default_nad;
         let name = format!("metadata.name={}", nad.name);
+        let sessions = is_managed(settings).then(|| {
+            let namespace = Some(settings.managed.frr_namespace.as_str());
+            let poker = poker.clone();
+            watch(
+                untyped::<BGPSessionState>(client.clone(), namespace),
+                None,
+                lift_session,
+                move |_| poker.poke(Key::Sessions),
+            )
+        });
         Self {
+            sessions,
             nodes: watch(nodes, None, api::lift_node, everything(poker)),
             frr: watch(
                 untyped::<FRRConfiguration>(client.clone(), None),
@@ -117,9 +132,7 @@ impl Caches {
 
     /// The snapshot that plans are made from.
     pub(crate) fn world(&self, settings: &Settings) -> World {
-        let managed = settings
-            .no_overlay
-            .is_some_and(|n| n.routing == Routing::Managed);
+        let managed = is_managed(settings);
         World {
             nodes: self.nodes.with(|map| {
                 map.values()
@@ -133,7 +146,13 @@ impl Caches {
             }),
             frr: self.frr.with(|map| {
                 map.iter()
-                    .map(|(k, e)| (k.clone(), e.value.clone()))
+                    .map(|(k, e)| (k.clone(), e.value.object.clone()))
+                    .collect()
+            }),
+            selectors: self.frr.with(|map| {
+                let unreadable = map.iter().filter(|(_, e)| e.value.object.is_err());
+                unreadable
+                    .filter_map(|(k, e)| Some((k.clone(), e.value.node_selector.clone()?)))
                     .collect()
             }),
             cluster_subnets: settings.cluster_subnets.clone(),
@@ -147,6 +166,30 @@ impl Caches {
             frr_namespace: settings.managed.frr_namespace.clone(),
         }
     }
+}
+
+fn is_managed(settings: &Settings) -> bool {
+    settings
+        .no_overlay
+        .is_some_and(|n| n.routing == Routing::Managed)
+}
+
+/// A session of the default VRF; frr-k8s writes IPv6 addresses whole, with dashes for colons.
+fn lift_session(object: &DynamicObject) -> Option<End> {
+    let typed: BGPSessionState = object.clone().try_parse().ok()?;
+    let status = typed.status?;
+    if !matches!(status.vrf.as_deref(), None | Some("" | "default")) {
+        return None;
+    }
+    let peer = status.peer?;
+    Some(End {
+        node: status.node?.into(),
+        peer: peer
+            .parse()
+            .or_else(|_| peer.replace('-', ":").parse())
+            .ok()?,
+        state: status.bgp_status?,
+    })
 }
 
 /// Join subnets of the families that the cluster has.
@@ -166,17 +209,9 @@ fn join_subnets(settings: &Settings) -> Vec<model::Prefix> {
         .collect()
 }
 
-fn lift_frr(object: &DynamicObject) -> Result<FrrConfiguration, Vec<Problem>> {
-    let key = key_of(object);
-    let typed: FRRConfiguration = object.clone().try_parse().map_err(|err| {
-        let subject = format!("FRRConfiguration/{key}");
-        vec![Problem::new(
-            subject.clone(),
-            "ConversionFailed",
-            format!("{subject} cannot be read: {err}"),
-        )]
-    })?;
-    FrrConfiguration::try_from(&typed)
+fn lift_frr(object: &DynamicObject) -> Source {
+    let typed = object.clone().try_parse::<FRRConfiguration>();
+    api::lift_source(key_of(object), typed.map_err(|err| err.to_string()))
 }
 
 fn key_of(object: &DynamicObject) -> ObjectKey {

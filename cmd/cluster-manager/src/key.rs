@@ -9,6 +9,8 @@ pub(crate) enum Key {
     Networks,
     /// The managed fabric's base object and RouteAdvertisements.
     Fabric,
+    /// Whether the fabric's sessions come up.
+    Sessions,
     /// One RouteAdvertisements by name, or the objects it left behind.
     Advertisement(String),
     /// The default network's NetworkAttachmentDefinition and its events.
@@ -23,6 +25,7 @@ impl Key {
         match self {
             Self::Networks => "networks",
             Self::Fabric => "fabric",
+            Self::Sessions => "sessions",
             Self::Advertisement(_) => "advertisement",
             Self::Attachment => "attachment",
             Self::Leftovers => "leftovers",

@@ -104,6 +104,7 @@ pub async fn serve(
         writer: Writer::new(client.clone(), FIELD_MANAGER),
         publisher: Publisher::new(client, "noverlay-cluster-manager", identity),
         leads: led,
+        poker: poker.clone(),
         readiness,
         metrics,
     };

@@ -16,8 +16,8 @@ use model::intent::{Condition, Event};
 use model::node::annotation;
 use model::{NodeName, ObjectKey, Problem};
 use plan_cluster::verdicts::{self, DefaultNetwork};
-use plan_cluster::{MANAGED_BY, RA_KEY, World, advertise, fabric, networks};
-use reconcile::{Subjects, Verdict};
+use plan_cluster::{MANAGED_BY, RA_KEY, World, advertise, fabric, generated, networks};
+use reconcile::{Poker, Subjects, Verdict};
 use serde_json::{Value, json};
 use settings::{OvnNetworks, Settings};
 use telemetry::{Chain, Readiness};
@@ -28,6 +28,7 @@ use crate::key::Key;
 use crate::metrics::Metrics;
 
 mod leftovers;
+mod sessions;
 
 /// What the passes write to and report by.
 pub(crate) struct Doors {
@@ -35,6 +36,7 @@ pub(crate) struct Doors {
     pub(crate) writer: Writer,
     pub(crate) publisher: Publisher,
     pub(crate) leads: watch::Receiver<bool>,
+    pub(crate) poker: Poker<Key>,
     pub(crate) readiness: Readiness,
     pub(crate) metrics: Metrics,
 }
@@ -47,6 +49,7 @@ pub(crate) struct ClusterSubjects {
     verdict: Option<DefaultNetwork>,
     swept: Option<BTreeSet<NodeName>>,
     told: BTreeMap<&'static str, Vec<Problem>>,
+    watched: sessions::Watched,
 }
 
 impl ClusterSubjects {
@@ -58,6 +61,7 @@ impl ClusterSubjects {
             verdict: None,
             swept: None,
             told: BTreeMap::new(),
+            watched: sessions::Watched::new(),
         }
     }
 
@@ -155,10 +159,10 @@ impl ClusterSubjects {
 
     fn owned_frr(&self, key: &ObjectKey) -> Option<String> {
         let entry = self.caches.frr.get(key)?;
-        let ours = entry
-            .value
-            .as_ref()
-            .is_ok_and(|o| o.labels.get(MANAGED_BY.0).map(String::as_str) == Some(MANAGED_BY.1));
+        let ours =
+            entry.value.object.as_ref().is_ok_and(|o| {
+                o.labels.get(MANAGED_BY.0).map(String::as_str) == Some(MANAGED_BY.1)
+            });
         ours.then_some(entry.uid)
     }
 
@@ -177,7 +181,7 @@ impl ClusterSubjects {
 
     async fn apply_frr(&self, wanted: &FrrConfiguration) -> Result<(), WriteError> {
         let standing = self.caches.frr.get(&wanted.key);
-        if standing.is_some_and(|e| e.value.is_ok_and(|s| same_frr(&s, wanted))) {
+        if standing.is_some_and(|e| e.value.object.is_ok_and(|s| same_frr(&s, wanted))) {
             return Ok(());
         }
         tracing::info!(key = %wanted.key, "applying an FRRConfiguration");
@@ -193,7 +197,7 @@ impl ClusterSubjects {
         for object in plan.desired.values() {
             self.apply_frr(object).await?;
         }
-        let surplus: Vec<ObjectKey> = advertise::owned(world, name)
+        let surplus: Vec<ObjectKey> = generated::owned(world, name)
             .iter()
             .map(|o| o.key.clone())
             .filter(|key| !plan.desired.contains_key(key) && !plan.keep.contains(key))
@@ -206,17 +210,29 @@ impl ClusterSubjects {
         let Some(entry) = self.caches.advertisements.get(&key) else {
             return Ok(Verdict::Settled);
         };
+        let (before, sessions) = self.session_conditions(world, name, &entry.value);
+        let mut wanted = plan.conditions.clone();
+        wanted.extend(sessions.clone());
+        let news = plan.conditions.iter().any(|c| !says(&entry.value, c));
+        let told = before.is_some() == sessions.is_some();
         // What the conditions say already has been told, by us or by the leader before us.
-        if self.status(&key, &entry.value, &plan.conditions).await? {
-            for problem in &plan.problems {
-                let event = Event {
+        if self.status(&key, &entry.value, &wanted, told).await? {
+            let mut events: Vec<Event> = Vec::new();
+            if news {
+                events.extend(plan.problems.iter().take(EVENTS).map(|problem| Event {
                     warning: true,
                     reason: problem.reason,
                     message: problem.message.clone(),
-                };
+                }));
+            }
+            events.extend(plan_cluster::sessions::event(
+                before.as_ref(),
+                sessions.as_ref(),
+            ));
+            for event in &events {
                 let publisher = &self.doors.publisher;
                 publisher
-                    .publish::<RouteAdvertisements>(&key, &entry.uid, &event)
+                    .publish::<RouteAdvertisements>(&key, &entry.uid, event)
                     .await;
             }
         }
@@ -227,12 +243,13 @@ impl ClusterSubjects {
         })
     }
 
-    /// Writes the status where it differs; true where it did.
+    /// Writes the status where it differs; true where it did. `same_kinds`: no condition of ours is to go.
     async fn status(
         &self,
         key: &ObjectKey,
         standing: &Advertisement,
         wanted: &[Condition],
+        same_kinds: bool,
     ) -> Result<bool, WriteError> {
         let generation = standing.spec.as_ref().map(|s| s.generation).unwrap_or(0);
         for condition in wanted {
@@ -249,13 +266,9 @@ impl ClusterSubjects {
         };
         let find = |kind: &str| standing.conditions.iter().find(|c| c.kind == kind);
         let same = standing.status == line
+            && same_kinds
             && wanted.iter().all(|w| {
-                find(w.kind).is_some_and(|s| {
-                    s.status == w.status
-                        && s.reason == w.reason
-                        && s.message == w.message
-                        && s.generation == generation
-                })
+                says(standing, w) && find(w.kind).is_some_and(|s| s.generation == generation)
             });
         if same {
             return Ok(false);
@@ -400,6 +413,17 @@ impl ClusterSubjects {
     }
 }
 
+/// At most this many events for one change: the condition has the rest.
+const EVENTS: usize = 20;
+
+/// Whether a condition stands on an object in these words.
+fn says(standing: &Advertisement, wanted: &Condition) -> bool {
+    let mut of_kind = standing.conditions.iter().filter(|c| c.kind == wanted.kind);
+    of_kind.any(|s| {
+        s.status == wanted.status && s.reason == wanted.reason && s.message == wanted.message
+    })
+}
+
 /// Whether the object that stands there already is what is wanted; other people's labels and annotations do not count.
 fn same_frr(standing: &FrrConfiguration, wanted: &FrrConfiguration) -> bool {
     let covers = |have: &BTreeMap<String, String>, want: &BTreeMap<String, String>| {
@@ -444,12 +468,12 @@ impl Subjects for ClusterSubjects {
             return None;
         }
         let world = self.caches.world(&self.settings);
-        let mut keys = vec![Key::Networks, Key::Fabric];
+        let mut keys = vec![Key::Networks, Key::Fabric, Key::Sessions];
         let left_behind = world
             .frr
             .values()
             .filter_map(|o| o.as_ref().ok())
-            .filter(|o| advertise::is_generated(o))
+            .filter(|o| generated::is_generated(o))
             .filter_map(|o| o.labels.get(RA_KEY).cloned());
         keys.extend(
             world
@@ -478,6 +502,7 @@ impl Subjects for ClusterSubjects {
         let outcome = match key {
             Key::Networks => self.networks(&world).await,
             Key::Fabric => self.fabric(&world).await,
+            Key::Sessions => self.sessions(&world),
             Key::Advertisement(name) => self.advertisement(&fabric::complete(world), name).await,
             Key::Attachment => self.attachment(&fabric::complete(world)).await,
             Key::Leftovers => self.leftovers(&world).await,

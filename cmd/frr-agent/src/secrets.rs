@@ -13,8 +13,6 @@ use reconcile::Poker;
 
 use crate::key::Configuration;
 
-const TYPE: &str = "kubernetes.io/basic-auth";
-
 /// One watch a Secret.
 pub(crate) struct Secrets {
     client: kube::Client,
@@ -50,7 +48,7 @@ impl Secrets {
                 kube::Api::namespaced(self.client.clone(), &self.namespace);
             let poker = self.poker.clone();
             let fields = format!("metadata.name={name}");
-            let cache = watch(api, Some(&fields), password, move |_| {
+            let cache = watch(api, Some(&fields), api::lift_secret, move |_| {
                 poker.poke(Configuration);
             });
             self.watches.insert(name.clone(), cache);
@@ -70,51 +68,5 @@ impl Secrets {
             Some((name.clone(), entry.value))
         });
         held.collect()
-    }
-}
-
-fn password(secret: &Secret) -> Result<String, String> {
-    let kind = secret.type_.as_deref().unwrap_or("Opaque");
-    if kind != TYPE {
-        return Err(format!("is of type {kind}; allowed is {TYPE}"));
-    }
-    let data = secret.data.as_ref().and_then(|data| data.get("password"));
-    let Some(bytes) = data.filter(|bytes| !bytes.0.is_empty()) else {
-        return Err("has no key password, or an empty one".to_owned());
-    };
-    String::from_utf8(bytes.0.clone()).map_err(|_| "has a password that is no text".to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use k8s_openapi::ByteString;
-
-    use super::*;
-
-    fn mk_secret(kind: Option<&str>, key: &str, value: &[u8]) -> Secret {
-        Secret {
-            type_: kind.map(str::to_owned),
-            data: Some([(key.to_owned(), ByteString(value.to_vec()))].into()),
-            ..Secret::default()
-        }
-    }
-
-    #[test]
-    fn only_a_secret_of_the_right_type_with_a_text_has_a_password() {
-        let good = mk_secret(Some(TYPE), "password", b"s3cret");
-        assert_eq!(password(&good).as_deref(), Ok("s3cret"));
-        for (secret, why) in [
-            (mk_secret(None, "password", b"x"), "type Opaque"),
-            (
-                mk_secret(Some("Opaque"), "password", b"x"),
-                "allowed is kubernetes.io/basic-auth",
-            ),
-            (mk_secret(Some(TYPE), "username", b"x"), "no key password"),
-            (mk_secret(Some(TYPE), "password", b""), "empty"),
-            (mk_secret(Some(TYPE), "password", &[0xff]), "no text"),
-        ] {
-            let said = password(&secret).unwrap_err();
-            assert!(said.contains(why), "{said} lacks {why}");
-        }
     }
 }

@@ -1,16 +1,18 @@
-//! The admin's command: tells what is true of a cluster, from API objects only.
-//! In: a kubeconfig with the read-only role. Out: a table, JSON or YAML; exit status 0, 1 (something is wrong) or 2 (cannot be read).
+//! The admin's command: tells what is true of a cluster, from API objects only, and what objects would become.
+//! In: a kubeconfig with the read-only role, or files. Out: text; exit status 0, 1 (something is wrong) or 2 (cannot be read).
 //! Invariant: it writes nothing to the cluster.
 //! Not here: how a state came about (daemons).
 
+mod conf;
 mod status;
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
 
+pub use conf::{DiffArguments, FrrCommand, Objects, RenderArguments};
 pub use status::{NodeLine, Report};
 
 /// Command line.
@@ -41,6 +43,9 @@ pub enum Command {
         #[arg(long, default_value = "frr-k8s-system")]
         frr_namespace: String,
     },
+    /// What FRR on a node gets from FRRConfigurations.
+    #[command(subcommand)]
+    Frr(FrrCommand),
 }
 
 /// Forms of output.
@@ -71,24 +76,42 @@ pub fn main(arguments: Arguments) -> ExitCode {
 }
 
 fn run(arguments: Arguments) -> anyhow::Result<bool> {
+    match arguments.command {
+        Command::Status {
+            output,
+            frr_namespace,
+        } => status(arguments.kubeconfig.as_deref(), output, &frr_namespace),
+        Command::Frr(command) => {
+            let outcome = match command {
+                FrrCommand::Render(render) => conf::render(&render)?,
+                FrrCommand::Diff(diff) => conf::diff(&diff, arguments.kubeconfig.as_deref())?,
+            };
+            print(&outcome.out);
+            drop(std::io::stderr().write_all(outcome.err.as_bytes()));
+            Ok(outcome.well)
+        }
+    }
+}
+
+fn status(kubeconfig: Option<&Path>, output: Format, frr_namespace: &str) -> anyhow::Result<bool> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    let Command::Status {
-        output,
-        frr_namespace,
-    } = arguments.command;
     let report = runtime.block_on(async {
-        let client = kube_edge::connect(arguments.kubeconfig.as_deref()).await?;
-        status::gather(client, &frr_namespace).await
+        let client = kube_edge::connect(kubeconfig).await?;
+        status::gather(client, frr_namespace).await
     })?;
     let text = match output {
         Format::Table => report.table(),
         Format::Json => serde_json::to_string_pretty(&report)? + "\n",
         Format::Yaml => serde_saphyr::to_string(&report)?,
     };
-    // A closed pipe is the reader's choice, not a failure of ours.
-    drop(std::io::stdout().write_all(text.as_bytes()));
+    print(&text);
     Ok(report.is_well())
+}
+
+/// A closed pipe is the reader's choice, not a failure of ours.
+fn print(text: &str) {
+    drop(std::io::stdout().write_all(text.as_bytes()));
 }

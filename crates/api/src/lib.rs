@@ -15,11 +15,15 @@ pub mod frr_state;
 mod lift_frr;
 mod lift_node;
 mod lift_ra;
+mod lift_secret;
 mod lower_frr;
 pub mod nad;
 pub mod node_routes;
+mod oddities;
 pub mod route_advertisements;
 pub mod selector;
 
 pub use lift_frr::lift_source;
 pub use lift_node::lift_node;
+pub use lift_secret::lift_secret;
+pub use oddities::oddities;

@@ -12,7 +12,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use crate::show::without_password;
+use model::frr::without_password;
 
 /// One line that FRR did not take.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

@@ -78,7 +78,7 @@ impl Frr {
         vtysh.args(["-c", "show running-config"]);
         let output = program::run("vtysh", &mut vtysh, SHOW_DEADLINE).await?;
         if output.status.success() {
-            Ok(without_passwords(&output.text))
+            Ok(model::frr::without_passwords(&output.text))
         } else {
             Err(ShowError::Vtysh(output.text))
         }
@@ -140,25 +140,6 @@ fn lift_sessions(text: &str) -> Result<Vec<SessionState>, serde_json::Error> {
     Ok(out)
 }
 
-/// Replaces what follows the word password on each line.
-#[must_use]
-pub fn without_passwords(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for line in text.lines() {
-        out.push_str(&without_password(line));
-        out.push('\n');
-    }
-    out
-}
-
-/// The same for one line.
-pub(crate) fn without_password(line: &str) -> String {
-    match line.split_once(" password ") {
-        Some((before, _)) => format!("{before} password <retracted>"),
-        None => line.to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -194,14 +175,5 @@ mod tests {
             "a session without state is not passed over"
         );
         assert!(lift_sessions("nonsense").is_err());
-    }
-
-    #[test]
-    fn passwords_are_taken_out() {
-        let text = " neighbor 1.1.1.1 password secret word\n neighbor 1.1.1.1 timers 3 9\n";
-        assert_eq!(
-            without_passwords(text),
-            " neighbor 1.1.1.1 password <retracted>\n neighbor 1.1.1.1 timers 3 9\n"
-        );
     }
 }

@@ -89,6 +89,8 @@ pub struct RouterConfig {
     pub prefixes: BTreeSet<Prefix>,
     /// VRFs to import from; `default` is the default VRF.
     pub imports: BTreeSet<String>,
+    /// The objects that have a router of the VRF.
+    pub sources: BTreeSet<ObjectKey>,
 }
 
 /// One neighbor of one VRF, united.

@@ -4,6 +4,7 @@
 //! Not here: reading objects (`api`), writing the file and reloading FRR (`frr-edge`), EVPN.
 
 pub mod blame;
+pub mod compare;
 pub mod config;
 pub mod lint;
 pub mod merge;

@@ -14,6 +14,7 @@ mod object;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use model::address::Prefix;
 use model::frr::{BfdProfile, FrrConfiguration, Router};
 use model::names::ObjectKey;
 use model::problem::Problem;
@@ -137,7 +138,7 @@ fn unite_router<'a>(
 ) -> Option<RouterConfig> {
     let (first_object, first) = *parts.first()?;
     let mut id: Option<(&ObjectKey, &str)> = None;
-    let mut prefixes = BTreeSet::new();
+    let mut owners: BTreeMap<Prefix, &ObjectKey> = BTreeMap::new();
     let mut imports = BTreeSet::new();
     let mut by_peer: BTreeMap<&str, Vec<Part<'a>>> = BTreeMap::new();
     for &(object, router) in parts {
@@ -162,7 +163,9 @@ fn unite_router<'a>(
                 ));
             }
         }
-        prefixes.extend(router.prefixes.iter().copied());
+        for prefix in &router.prefixes {
+            owners.entry(*prefix).or_insert(&object.key);
+        }
         imports.extend(router.imports.iter().cloned());
         let scope = Scope::new(object, router, node.passwords, problems);
         for neighbor in &router.neighbors {
@@ -175,15 +178,16 @@ fn unite_router<'a>(
     }
     let neighbors = by_peer
         .into_values()
-        .filter_map(|parts| neighbor::unite(vrf, &parts, problems, notes))
+        .filter_map(|parts| neighbor::unite(vrf, &parts, &owners, problems, notes))
         .collect();
     Some(RouterConfig {
         asn: first.asn,
         id: id.map(|(_, text)| text.to_owned()),
         vrf: vrf.to_owned(),
         neighbors,
-        prefixes,
+        prefixes: owners.into_keys().collect(),
         imports,
+        sources: parts.iter().map(|(object, _)| object.key.clone()).collect(),
     })
 }
 

@@ -257,3 +257,36 @@ pub struct Source {
     /// The object, or all that is wrong with it.
     pub object: Result<FrrConfiguration, Vec<Problem>>,
 }
+
+/// What stands in the place of a password.
+pub const RETRACTED: &str = "<retracted>";
+
+/// A line of frr.conf with [`RETRACTED`] in place of a password.
+#[must_use]
+pub fn without_password(line: &str) -> String {
+    match line.split_once(" password ") {
+        Some((before, _)) => format!("{before} password {RETRACTED}"),
+        None => line.to_owned(),
+    }
+}
+
+/// The same for every line of a text.
+#[must_use]
+pub fn without_passwords(text: &str) -> String {
+    let lines = text.lines().map(without_password);
+    lines.flat_map(|line| [line, "\n".to_owned()]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_are_taken_out() {
+        let text = " neighbor 1.1.1.1 password secret word\n neighbor 1.1.1.1 timers 3 9\n";
+        assert_eq!(
+            without_passwords(text),
+            " neighbor 1.1.1.1 password <retracted>\n neighbor 1.1.1.1 timers 3 9\n"
+        );
+    }
+}

@@ -5,9 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::address::Family;
-use model::frr::{Advertise, FrrConfiguration, Neighbor, Peer, PrefixRange, Raw, Receive, Router};
-use model::hash;
+use model::frr::{FrrConfiguration, Raw, Router};
 use model::intent::{Condition, NetworkSelector, RouteAdvertisements, TargetVrf};
 use model::node::{Fact, Node};
 use model::selector::{LabelSelector, Labels};
@@ -15,8 +13,12 @@ use model::{ObjectKey, Prefix, Problem};
 
 use crate::check;
 use crate::fabric;
+use crate::generated::{self, is_generated, owned};
 use crate::world::World;
-use crate::{GENERATED_PREFIX, MANAGED_BY, RA_KEY};
+use crate::{MANAGED_BY, RA_KEY};
+
+mod neighbors;
+mod raw;
 
 /// Message of an accepted RA, OVN-Kubernetes' own.
 pub const ACCEPTED: &str = "ovn-kubernetes cluster-manager validated the resource and requested the necessary configuration changes";
@@ -66,32 +68,6 @@ fn pending(message: &str) -> Refusal {
         message: format!("configuration pending: {message}"),
         withdraw: true,
     }
-}
-
-/// Name of the generated object: derived from the RA, the source and the node.
-#[must_use]
-pub fn generated_name(ra: &str, source: &ObjectKey, node: &str) -> String {
-    format!(
-        "{GENERATED_PREFIX}{}",
-        hash::short(&format!("{ra}/{source}/{node}"))
-    )
-}
-
-/// True where the object was generated for an RA, by us or by OVN-Kubernetes.
-#[must_use]
-pub fn is_generated(object: &FrrConfiguration) -> bool {
-    object.key.name.starts_with(GENERATED_PREFIX)
-}
-
-/// Objects of ours that were generated for this RA.
-#[must_use]
-pub fn owned<'a>(world: &'a World, ra: &str) -> Vec<&'a FrrConfiguration> {
-    world
-        .frr
-        .values()
-        .filter_map(|o| o.as_ref().ok())
-        .filter(|o| is_generated(o) && o.labels.get(RA_KEY).map(String::as_str) == Some(ra))
-        .collect()
 }
 
 /// The plan of one RA. An RA that is not in the world plans nothing, so that its objects go.
@@ -308,7 +284,7 @@ impl Maker<'_> {
                     .insert(format!("neighbor {}", neighbor.peer.as_str()), text);
                 continue;
             }
-            neighbors.extend(self.neighbor(neighbor, prefixes));
+            neighbors.extend(neighbors::neighbor(self.world, neighbor, prefixes));
         }
         // A template without other nodes yet is no fault: the only node of a cluster has no neighbor.
         if neighbors.is_empty() && !fabric::is_template(source) {
@@ -318,12 +294,12 @@ impl Maker<'_> {
         let identity = format!("{name}/{}/{}", source.key.name, node.name);
         let raw = (!neighbors.is_empty()).then(|| Raw {
             priority: 10,
-            config: allowas_in(router.asn, &neighbors),
+            config: raw::allowas_in(router.asn, &neighbors),
         });
         Some(FrrConfiguration {
             key: ObjectKey::new(
                 &source.key.namespace,
-                generated_name(name, &source.key, node.name.as_str()),
+                generated::name(name, &source.key, node.name.as_str()),
             ),
             labels: labels(name),
             annotations: [(RA_KEY.to_owned(), identity)].into(),
@@ -338,38 +314,6 @@ impl Maker<'_> {
             }],
             bfd_profiles: source.bfd_profiles.clone(),
             raw,
-        })
-    }
-
-    fn neighbor(&self, source: &Neighbor, prefixes: &[Prefix]) -> Option<Neighbor> {
-        let family = source.peer.ip().map(Family::of);
-        let announced: Vec<Prefix> = prefixes
-            .iter()
-            .copied()
-            .filter(|p| family.is_none_or(|f| p.family() == f))
-            .collect();
-        if announced.is_empty() {
-            return None;
-        }
-        let receive = if self.world.no_overlay {
-            Receive {
-                all: false,
-                prefixes: ranges(self.world, family),
-            }
-        } else {
-            source.receive.clone()
-        };
-        Some(Neighbor {
-            peer: source.peer.clone(),
-            session: source.session.clone(),
-            advertise: Advertise {
-                all: false,
-                next_hops: Vec::new(),
-                local_prefs: covered(&source.advertise.local_prefs, &announced),
-                communities: covered(&source.advertise.communities, &announced),
-                prefixes: announced,
-            },
-            receive,
         })
     }
 
@@ -424,7 +368,7 @@ impl Maker<'_> {
                 condition("Complete", true, "Complete", text),
             )
         } else {
-            let text = list.join("; ");
+            let text = shortened(&list);
             (
                 format!("{ACCEPTED}; left out: {text}"),
                 condition("Complete", false, "LeftOut", text),
@@ -448,6 +392,22 @@ impl Maker<'_> {
     }
 }
 
+/// All of it, up to a size that the API server takes in a condition.
+fn shortened(list: &[String]) -> String {
+    const MOST: usize = 8000;
+    let mut text = String::new();
+    for (at, entry) in list.iter().enumerate() {
+        let glue = if at == 0 { "" } else { "; " };
+        if at > 0 && text.len() + glue.len() + entry.len() > MOST {
+            text.push_str(&format!("; and {} more", list.len() - at));
+            return text;
+        }
+        text.push_str(glue);
+        text.extend(entry.chars().take(MOST));
+    }
+    text
+}
+
 fn labels(ra: &str) -> Labels {
     [(RA_KEY, ra), MANAGED_BY]
         .map(|(k, v)| (k.to_owned(), v.to_owned()))
@@ -458,57 +418,6 @@ fn sorted(mut list: Vec<Prefix>) -> Vec<Prefix> {
     list.sort_by_key(ToString::to_string);
     list.dedup();
     list
-}
-
-fn ranges(world: &World, family: Option<Family>) -> Vec<PrefixRange> {
-    fabric::pod_ranges(world, family)
-}
-
-/// Entries whose prefixes cover an announced one, narrowed to what is announced.
-fn covered<T: Clone>(entries: &[(T, Vec<Prefix>)], announced: &[Prefix]) -> Vec<(T, Vec<Prefix>)> {
-    entries
-        .iter()
-        .map(|(value, prefixes)| {
-            let hit = announced
-                .iter()
-                .copied()
-                .filter(|a| prefixes.iter().any(|p| p.contains(a)));
-            (value.clone(), hit.collect::<Vec<_>>())
-        })
-        .filter(|(_, hit)| !hit.is_empty())
-        .collect()
-}
-
-/// `allowas-in origin` for every peer, so that nodes that share an AS number across eBGP accept each other's routes.
-fn allowas_in(asn: model::Asn, neighbors: &[Neighbor]) -> String {
-    let mut families: BTreeMap<Family, BTreeSet<&str>> = BTreeMap::new();
-    for neighbor in neighbors {
-        let both = [Family::V4, Family::V6];
-        let of_peer = match &neighbor.peer {
-            Peer::Interface(_) => both.to_vec(),
-            Peer::Address(_) => neighbor.peer.ip().map(Family::of).into_iter().collect(),
-        };
-        for family in of_peer {
-            families
-                .entry(family)
-                .or_default()
-                .insert(neighbor.peer.as_str());
-        }
-    }
-    let mut out = format!("router bgp {asn}\n");
-    for (family, peers) in families {
-        let name = match family {
-            Family::V4 => "ipv4",
-            Family::V6 => "ipv6",
-        };
-        out.push_str(&format!(" address-family {name} unicast\n"));
-        for peer in peers {
-            out.push_str(&format!("  neighbor {peer} allowas-in origin\n"));
-        }
-        out.push_str(" exit-address-family\n");
-    }
-    out.push_str("exit\n!\n");
-    out
 }
 
 #[cfg(test)]

@@ -6,9 +6,11 @@
 pub mod advertise;
 pub mod check;
 pub mod fabric;
+pub mod generated;
 pub mod networks;
 #[cfg(test)]
 mod samples;
+pub mod sessions;
 pub mod verdicts;
 pub mod world;
 

@@ -10,6 +10,7 @@ use model::address::ClusterSubnet;
 use model::frr::FrrConfiguration;
 use model::intent::RouteAdvertisements;
 use model::node::Node;
+use model::selector::LabelSelector;
 use model::{Asn, NetworkName, NodeName, ObjectKey, Prefix, Problem};
 
 /// The managed fabric's settings. Source: `[bgp-managed]`.
@@ -32,6 +33,8 @@ pub struct World {
     pub ras: BTreeMap<String, Result<RouteAdvertisements, String>>,
     /// FRRConfigurations, ours and others'; problems where one could not be lifted.
     pub frr: BTreeMap<ObjectKey, Result<FrrConfiguration, Vec<Problem>>>,
+    /// Whom FRRConfigurations that could not be lifted select; one that is absent here counts as selecting every node.
+    pub selectors: BTreeMap<ObjectKey, LabelSelector>,
     /// `[default] cluster-subnets`.
     pub cluster_subnets: Vec<ClusterSubnet>,
     /// `[gateway]` join subnets: node ids must fit into them.

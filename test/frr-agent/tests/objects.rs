@@ -275,7 +275,7 @@ fn secrets_are_watched_and_their_faults_named(bench: &Bench) {
     secret(bench, "Opaque", "password");
     bench.state_says(
         "lastConversionResult",
-        "is of type Opaque; allowed is kubernetes.io/basic-auth",
+        "is of type Opaque; only kubernetes.io/basic-auth is allowed",
         10,
     );
     assert!(!bench.has_line("neighbor 172.31.10.2 password s3cret"));

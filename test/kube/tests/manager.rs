@@ -11,75 +11,11 @@ use std::time::{Duration, Instant};
 
 use kube_tests::{ApiServer, tools, until};
 use serde_json::Value;
-use tokio::sync::oneshot;
 
-const CONFIG: &str = "[default]\ntransport = \"no-overlay\"\ncluster-subnets = \"10.128.0.0/16/24\"\n[no-overlay]\noutbound-snat = \"enabled\"\nrouting = \"managed\"\n[bgp-managed]\ntopology = \"full-mesh\"\nas-number = 64777\n[ovn]\ntopology = \"build\"\n[metrics]\nbind-address = \"127.0.0.1:0\"\n[kubernetes]\nkubeconfig = \"KUBECONFIG\"\n";
+#[path = "harness/manager.rs"]
+mod harness;
 
-/// A manager on a runtime of its own; dropping it is a kill -9: it gives nothing back.
-struct Manager {
-    runtime: Option<tokio::runtime::Runtime>,
-    end: Option<oneshot::Sender<()>>,
-    task: tokio::task::JoinHandle<()>,
-}
-
-impl Manager {
-    fn start(api: &ApiServer, identity: &'static str) -> Self {
-        let text = CONFIG.replace(
-            "KUBECONFIG",
-            api.kubeconfig("cluster-manager").to_str().unwrap(),
-        );
-        let settings =
-            settings::parse("noverlay.toml", &text, "127.0.0.1:0".parse().unwrap()).unwrap();
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()
-            .unwrap();
-        let (end, ended) = oneshot::channel();
-        let task = runtime.spawn(async move {
-            let ended = async {
-                drop(ended.await);
-                Ok(())
-            };
-            cluster_manager::serve(identity, settings, ended)
-                .await
-                .unwrap();
-        });
-        Self {
-            runtime: Some(runtime),
-            end: Some(end),
-            task,
-        }
-    }
-
-    fn stop(mut self) {
-        let begun = Instant::now();
-        self.end.take().unwrap().send(()).unwrap();
-        let task = &mut self.task;
-        self.runtime.as_ref().unwrap().block_on(task).unwrap();
-        assert!(
-            begun.elapsed() < Duration::from_secs(2),
-            "ending took {:?}",
-            begun.elapsed()
-        );
-    }
-}
-
-impl Drop for Manager {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
-        }
-    }
-}
-
-fn condition(api: &ApiServer, kind: &str) -> Option<(String, String, String)> {
-    let ra = api.items("routeadvertisements").into_iter().next()?;
-    let list = ra.pointer("/status/conditions")?.as_array()?.clone();
-    let c = list.iter().find(|c| c["type"] == kind)?;
-    let text = |key: &str| c[key].as_str().unwrap_or_default().to_owned();
-    Some((text("status"), text("reason"), text("message")))
-}
+use harness::{Manager, condition};
 
 fn annotation(node: &Value, key: &str) -> String {
     node["metadata"]["annotations"][key]

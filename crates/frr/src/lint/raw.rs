@@ -1,9 +1,9 @@
-//! Raw text that names neighbors nobody configures.
-//! In: a merged configuration. Out: a problem per object and neighbor.
+//! Raw text that names neighbors nobody configures, reflects nothing, or writes over what others wrote.
+//! In: a merged configuration. Out: a problem per object and thing.
 //! Invariant: a neighbor that raw text itself declares (remote-as, interface, peer-group) counts as configured.
 //! Not here: whether raw text is valid otherwise; only FRR knows.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use model::problem::Problem;
 
@@ -14,7 +14,16 @@ struct Mention<'a> {
     source: &'a RawText,
     vrf: &'a str,
     peer: &'a str,
-    declares: bool,
+    rest: Vec<&'a str>,
+}
+
+impl Mention<'_> {
+    fn declares(&self) -> bool {
+        matches!(
+            self.rest.as_slice(),
+            ["remote-as" | "interface" | "peer-group", ..]
+        )
+    }
 }
 
 pub(super) fn lint(config: &NodeConfig, problems: &mut Vec<Problem>) {
@@ -24,7 +33,7 @@ pub(super) fn lint(config: &NodeConfig, problems: &mut Vec<Problem>) {
         let vrf = router.vrf.as_str();
         known.extend(router.neighbors.iter().map(|n| (vrf, n.peer.as_str())));
     }
-    let declared = mentions.iter().filter(|mention| mention.declares);
+    let declared = mentions.iter().filter(|mention| mention.declares());
     known.extend(declared.map(|mention| (mention.vrf, mention.peer)));
     for mention in &mentions {
         if !known.contains(&(mention.vrf, mention.peer)) {
@@ -41,6 +50,105 @@ pub(super) fn lint(config: &NodeConfig, problems: &mut Vec<Problem>) {
             ));
         }
     }
+    lint_reflection(config, &mentions, problems);
+    lint_clashes(config, problems);
+}
+
+/// A client of a reflector gets only what its own filter lets out, and that one holds the reflector's own prefixes.
+fn lint_reflection(config: &NodeConfig, mentions: &[Mention<'_>], problems: &mut Vec<Problem>) {
+    for mention in mentions {
+        if mention.rest.first() != Some(&"route-reflector-client") {
+            continue;
+        }
+        let router = config.routers.iter().find(|r| r.vrf == mention.vrf);
+        let neighbor = router.and_then(|r| {
+            let mut all = r.neighbors.iter();
+            all.find(|n| n.peer.as_str() == mention.peer)
+        });
+        let Some(id) = neighbor.map(|n| n.id(mention.vrf)) else {
+            continue;
+        };
+        let (map, list) = (format!("{id}-out"), format!("{id}-allowed-"));
+        let widens = |line: &str| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            match *words.as_slice() {
+                ["route-map", name, ..] => name == map,
+                ["ip" | "ipv6", "prefix-list", name, ..] => name.starts_with(&list),
+                _ => false,
+            }
+        };
+        let other_map = mentions.iter().any(|other| {
+            (other.vrf, other.peer) == (mention.vrf, mention.peer)
+                && matches!(other.rest.as_slice(), ["route-map", _, "out"])
+        });
+        if !other_map && !config.raw.iter().any(|raw| raw.config.lines().any(widens)) {
+            problems.push(Problem::new(
+                subject(&mention.source.source),
+                "ReflectsNothing",
+                format!(
+                    "raw.rawConfig of {} makes neighbor {} a route-reflector-client, but its generated filter {map} lets out this node's own prefixes only; add an entry to route-map {map}",
+                    mention.source.source, mention.peer
+                ),
+            ));
+        }
+    }
+}
+
+/// Entries of route-maps and prefix-lists that raw text writes although they are there already.
+fn lint_clashes(config: &NodeConfig, problems: &mut Vec<Problem>) {
+    if !config
+        .raw
+        .iter()
+        .any(|raw| raw.config.lines().any(|line| entry(line).is_some()))
+    {
+        return;
+    }
+    let generated = crate::render::render(&NodeConfig {
+        raw: Vec::new(),
+        ..config.clone()
+    });
+    let mut known: BTreeMap<String, (String, String)> = BTreeMap::new();
+    for line in generated.lines() {
+        if let Some(name) = entry(line) {
+            known.insert(name, ("the generated text".to_owned(), tidy(line)));
+        }
+    }
+    for raw in &config.raw {
+        let place = format!("raw.rawConfig of {}", raw.source);
+        for line in raw.config.lines() {
+            let Some(name) = entry(line) else { continue };
+            let (first, text) = known
+                .entry(name.clone())
+                .or_insert_with(|| (place.clone(), tidy(line)));
+            // The same line of a list twice is harmless; an entry of a route-map is one entry with the lines of both.
+            let harmless = *first == place || (*text == tidy(line) && name.contains("prefix-list"));
+            if !harmless {
+                problems.push(Problem::new(
+                    subject(&raw.source),
+                    "RawClash",
+                    format!(
+                        "{place} writes {name}, which {first} has already; FRR makes one of the two without a word. Take another number"
+                    ),
+                ));
+            }
+        }
+    }
+}
+
+/// The name of the numbered entry that a line begins or is.
+fn entry(line: &str) -> Option<String> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    match *words.as_slice() {
+        ["route-map", name, "permit" | "deny", seq] => Some(format!("route-map {name} {seq}")),
+        [ip @ ("ip" | "ipv6"), "prefix-list", name, "seq", seq, ..] => {
+            Some(format!("{ip} prefix-list {name} seq {seq}"))
+        }
+        _ => None,
+    }
+}
+
+fn tidy(line: &str) -> String {
+    line.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// The `neighbor` lines of a text, each with the VRF of the router they stand under.
@@ -59,7 +167,7 @@ fn mentions(raw: &RawText) -> Vec<Mention<'_>> {
                     source: raw,
                     vrf,
                     peer,
-                    declares: matches!(rest, ["remote-as" | "interface" | "peer-group", ..]),
+                    rest: rest.to_vec(),
                 });
             }
             _ => {}

@@ -11,7 +11,7 @@ use model::names::ObjectKey;
 use model::problem::Problem;
 
 use super::conflict;
-use crate::config::{AskedTimers, Families, Incoming, NeighborConfig, Outgoing, vrf_name};
+use crate::config::{AskedTimers, Families, Incoming, NeighborConfig, Outgoing, subject, vrf_name};
 
 const SAME: &str = "every object that touches a neighbor on a node has to give the same value";
 
@@ -25,6 +25,8 @@ pub(super) struct Part<'a> {
     /// False where the Secret is missing, so that nothing can be said about the password.
     pub(super) password_known: bool,
     pub(super) advertise: Outgoing,
+    /// Mode `all`: every prefix of this very object.
+    pub(super) all: bool,
     pub(super) receive: &'a Receive,
 }
 
@@ -32,6 +34,7 @@ pub(super) struct Part<'a> {
 pub(super) fn unite(
     vrf: &str,
     parts: &[Part<'_>],
+    owners: &BTreeMap<Prefix, &ObjectKey>,
     problems: &mut Vec<Problem>,
     notes: &mut Vec<Problem>,
 ) -> Option<NeighborConfig> {
@@ -45,6 +48,8 @@ pub(super) fn unite(
         compare_session(&place, part, first, problems);
         note_graceful_restart(&place, part, first, notes);
     }
+    let advertise = unite_outgoing(&place, parts, problems);
+    note_all_of_nothing(&place, parts, &advertise, owners, notes);
     let mut session = first.session.clone();
     session.bfd_profile = unite_bfd(&place, parts, problems);
     session.graceful_restart = parts.iter().any(|part| part.session.graceful_restart);
@@ -56,7 +61,7 @@ pub(super) fn unite(
             keepalive: parts.iter().find_map(|part| part.asked.keepalive),
             connect: parts.iter().find_map(|part| part.asked.connect),
         },
-        advertise: unite_outgoing(&place, parts, problems),
+        advertise,
         receive: unite_incoming(parts),
         sources: parts.iter().map(|part| part.key.clone()).collect(),
     })
@@ -143,6 +148,33 @@ fn note_graceful_restart(place: &str, part: &Part<'_>, first: &Part<'_>, notes: 
             (first.key, &first.session.graceful_restart.to_string()),
             "it is on here, with frr-k8s it is a matter of chance",
         ));
+    }
+}
+
+/// Mode `all` means the prefixes of its own object; one that has none advertises nothing, without an error.
+fn note_all_of_nothing(
+    place: &str,
+    parts: &[Part<'_>],
+    advertise: &Outgoing,
+    owners: &BTreeMap<Prefix, &ObjectKey>,
+    notes: &mut Vec<Problem>,
+) {
+    let in_vain = |part: &&Part<'_>| part.all && part.advertise.prefixes.is_empty();
+    for part in parts.iter().filter(in_vain) {
+        let families = Families::of(part.peer, part.session.dual_stack);
+        let mut left = owners
+            .iter()
+            .filter(|(p, _)| families.has(p.family()) && !advertise.prefixes.contains(p));
+        if let Some((prefix, owner)) = left.next() {
+            notes.push(Problem::new(
+                subject(part.key),
+                "AllOfNothing",
+                format!(
+                    "{place}.toAdvertise.allowed.mode is all in {}, which has no prefixes that the session carries; {prefix} of {owner} is not advertised to this neighbor. Mode all means the prefixes of its own object",
+                    part.key
+                ),
+            ));
+        }
     }
 }
 

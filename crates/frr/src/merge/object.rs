@@ -91,6 +91,7 @@ impl<'a> Scope<'a> {
             asked,
             password_known,
             advertise: self.outgoing(neighbor, problems),
+            all: neighbor.advertise.all,
             receive: &neighbor.receive,
         }
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::samples::{add, mk_managed, mk_node, mk_world};
-use model::frr::{RemoteAs, Session};
+use model::frr::{Advertise, Neighbor, Peer, Receive, RemoteAs, Session};
 use model::{Asn, NodeName};
 
 fn managed_ra(world: &World) -> String {

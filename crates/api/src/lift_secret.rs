@@ -1,0 +1,72 @@
+//! The password that a Secret holds for a BGP session.
+//! In: a Secret. Out: its password, or why it has none, as the end of a sentence that begins with the Secret's name.
+//! Invariant: the same Secrets are good as with frr-k8s: type basic-auth, key password.
+//! Not here: reading Secrets; the password's way into frr.conf (`frr`).
+
+use k8s_openapi::api::core::v1::Secret;
+
+const TYPE: &str = "kubernetes.io/basic-auth";
+const KEY: &str = "password";
+
+/// The password of a Secret; `stringData`, as a file may have it, wins over `data`, as on the API server.
+///
+/// # Errors
+/// Why it has none: another type, no such key, empty, not UTF-8.
+pub fn lift_secret(secret: &Secret) -> Result<String, String> {
+    let kind = secret.type_.as_deref().unwrap_or("Opaque");
+    if kind != TYPE {
+        return Err(format!("is of type {kind}; only {TYPE} is allowed"));
+    }
+    let plain = secret.string_data.as_ref().and_then(|d| d.get(KEY));
+    let coded = secret.data.as_ref().and_then(|d| d.get(KEY));
+    let text = match (plain, coded) {
+        (Some(text), _) => text.clone(),
+        (None, Some(bytes)) => String::from_utf8(bytes.0.clone())
+            .map_err(|_| format!("has a key {KEY} that is not UTF-8"))?,
+        (None, None) => return Err(format!("has no key {KEY}")),
+    };
+    if text.is_empty() {
+        return Err(format!("has an empty key {KEY}"));
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_basic_auth_secret_has_a_password_and_any_other_says_why_not() {
+        let rows = [
+            (
+                r#"{"type":"kubernetes.io/basic-auth","data":{"password":"czNjcmV0"}}"#,
+                Ok("s3cret"),
+            ),
+            (
+                r#"{"type":"kubernetes.io/basic-auth","stringData":{"password":"plain"},"data":{"password":"czNjcmV0"}}"#,
+                Ok("plain"),
+            ),
+            (
+                r#"{"data":{"password":"czNjcmV0"}}"#,
+                Err("is of type Opaque; only kubernetes.io/basic-auth is allowed"),
+            ),
+            (
+                r#"{"type":"kubernetes.io/basic-auth","data":{"username":"czNjcmV0"}}"#,
+                Err("has no key password"),
+            ),
+            (
+                r#"{"type":"kubernetes.io/basic-auth","stringData":{"password":""}}"#,
+                Err("has an empty key password"),
+            ),
+            (
+                r#"{"type":"kubernetes.io/basic-auth","data":{"password":"/w=="}}"#,
+                Err("has a key password that is not UTF-8"),
+            ),
+        ];
+        for (json, wanted) in rows {
+            let secret: Secret = serde_json::from_str(json).unwrap();
+            let wanted = wanted.map(str::to_owned).map_err(str::to_owned);
+            assert_eq!(lift_secret(&secret), wanted, "{json}");
+        }
+    }
+}

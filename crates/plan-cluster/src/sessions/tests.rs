@@ -1,0 +1,142 @@
+//! Verdicts over time.
+
+use super::*;
+use crate::samples::{mk_node, mk_world};
+
+fn end(node: &str, peer: u8, state: &str) -> End {
+    End {
+        node: node.into(),
+        peer: IpAddr::from([172, 30, 0, peer]),
+        state: state.to_owned(),
+    }
+}
+
+/// Both ends of n1 and n2.
+fn both(a: &str, b: &str) -> Vec<End> {
+    vec![end("n1", 2, a), end("n2", 1, b)]
+}
+
+fn down(pairs: &[(&str, &str)]) -> Verdict {
+    let pairs = pairs.iter().map(|(a, b)| ((*a).into(), (*b).into()));
+    Verdict::Down(pairs.collect())
+}
+
+#[test]
+fn a_pair_is_down_when_both_ends_have_tried_for_longer_than_30_seconds() {
+    let world = mk_world();
+    let n1_n2 = || down(&[("n1", "n2")]);
+    // Each row: reports at second N, and the verdict then; one story a list.
+    let stories: Vec<Vec<(u64, Vec<End>, Verdict)>> = vec![
+        vec![
+            (0, both("Active", "Idle"), Verdict::Pending),
+            (20, both("Connect", "Active"), Verdict::Pending),
+            (30, both("Active", "Active"), Verdict::Pending),
+            (31, both("Active", "Connect"), n1_n2()),
+            (90, both("Active", "Connect"), n1_n2()),
+            (95, both("Established", "Connect"), Verdict::Up),
+            (96, both("Active", "Active"), Verdict::Pending),
+            (120, both("Active", "Active"), Verdict::Pending),
+            (127, both("Active", "Active"), n1_n2()),
+        ],
+        vec![
+            // An end that gets an answer begins anew.
+            (0, both("Active", "Active"), Verdict::Pending),
+            (25, both("OpenSent", "Active"), Verdict::Pending),
+            (40, both("Active", "Active"), Verdict::Pending),
+            (60, both("Active", "Active"), Verdict::Pending),
+            (71, both("Active", "Active"), n1_n2()),
+        ],
+        vec![
+            // One end alone tells nothing: the other node may be gone.
+            (0, vec![end("n1", 2, "Active")], Verdict::Pending),
+            (100, vec![end("n1", 2, "Active")], Verdict::Pending),
+        ],
+        vec![
+            (0, vec![], Verdict::Unknown),
+            // Neither a router outside nor a node that is gone is one of a pair.
+            (
+                9,
+                vec![end("n1", 99, "Active"), end("gone", 1, "Active")],
+                Verdict::Unknown,
+            ),
+        ],
+        vec![
+            (
+                0,
+                [
+                    both("Active", "Active"),
+                    vec![end("n1", 3, "Established"), end("n3", 1, "Established")],
+                ]
+                .concat(),
+                Verdict::Pending,
+            ),
+            (
+                40,
+                [
+                    both("Active", "Active"),
+                    vec![end("n1", 3, "Established"), end("n3", 1, "Established")],
+                ]
+                .concat(),
+                n1_n2(),
+            ),
+        ],
+    ];
+    for story in stories {
+        let mut trying = Trying::new();
+        for (second, ends, wanted) in story {
+            let seen = judge(&world, &ends, &trying, Duration::from_secs(second));
+            assert_eq!(seen.verdict, wanted, "at {second}: {ends:?}");
+            trying = seen.trying;
+        }
+    }
+}
+
+#[test]
+fn another_look_is_due_when_the_patience_ends() {
+    let world = mk_world();
+    let ends = both("Active", "Active");
+    let first = judge(&world, &ends, &Trying::new(), Duration::from_secs(5));
+    let at = first.again_at.unwrap();
+    let second = judge(&world, &ends, &first.trying, at);
+    assert_eq!(second.verdict, down(&[("n1", "n2")]));
+    assert_eq!(second.again_at, None);
+}
+
+#[test]
+fn the_condition_names_the_first_five_pairs_and_a_count_and_the_event_comes_once() {
+    let mut world = mk_world();
+    for n in 4..=5 {
+        let node = mk_node(&format!("n{n}"), &format!("172.30.0.{n}"), None, None);
+        world.nodes.insert(node.name.clone(), node);
+    }
+    let mut ends = Vec::new();
+    for a in 1..=5_u8 {
+        for b in (1..=5).filter(|b| *b != a) {
+            ends.push(end(&format!("n{a}"), b, "Active"));
+        }
+    }
+    let first = judge(&world, &ends, &Trying::new(), Duration::ZERO);
+    assert_eq!(condition(&first.verdict, None), None, "nothing is said yet");
+    let second = judge(&world, &ends, &first.trying, Duration::from_secs(31));
+    let bad = condition(&second.verdict, None).unwrap();
+    assert!(!bad.status);
+    for words in [
+        "10 pairs of nodes",
+        "n1 and n2, n1 and n3, n1 and n4, n1 and n5, n2 and n3, and 5 more",
+        "-p 0",
+    ] {
+        assert!(bad.message.contains(words), "{bad:?}");
+    }
+    let told = event(None, Some(&bad)).unwrap();
+    assert!(told.warning && told.reason == "NobodyAnswers");
+    assert_eq!(event(Some(&bad), Some(&bad)), None);
+    assert_eq!(
+        condition(&Verdict::Pending, Some(bad.clone())),
+        Some(bad.clone())
+    );
+    let good = condition(&Verdict::Up, Some(bad.clone())).unwrap();
+    assert!(good.status);
+    assert!(!event(Some(&bad), Some(&good)).unwrap().warning);
+    assert_eq!(event(None, Some(&good)), None);
+    assert_eq!(event(Some(&good), None), None);
+}
