@@ -86,3 +86,57 @@ pub(crate) fn look_again(poker: &PokerOf<OvnKey>) {
         poker.poke(OvnKey::Import);
     });
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::UnixListener;
+
+    #[tokio::test]
+    async fn daemons_that_died_leave_sockets_and_are_gone_all_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let frr = Frr::new(folder.path().to_owned(), folder.path().join("frr.conf"));
+        assert_eq!((glance(&frr), ask(&frr).await), (Look::Gone, Look::Gone));
+        for daemon in ["zebra", "bgpd"] {
+            drop(UnixListener::bind(folder.path().join(format!("{daemon}.vty"))).unwrap());
+        }
+        assert!(matches!(glance(&frr), Look::Up { peers: None, .. }));
+        assert_eq!(ask(&frr).await, Look::Gone);
+    }
+
+    #[tokio::test]
+    async fn peers_of_the_default_vrf_are_told_with_their_state() {
+        let folder = tempfile::tempdir().unwrap();
+        let frr = Frr::new(folder.path().to_owned(), folder.path().join("frr.conf"));
+        let zebra = UnixListener::bind(folder.path().join("zebra.vty")).unwrap();
+        let bgpd = UnixListener::bind(folder.path().join("bgpd.vty")).unwrap();
+        tokio::spawn(async move {
+            let (mut stream, _) = bgpd.accept().await.unwrap();
+            let neighbors = r#"{"default":{"10.0.0.2":{"bgpState":"Established"},"10.0.0.3":{"bgpState":"Active"}},
+                "blue":{"10.0.0.4":{"bgpState":"Established"}}}"#;
+            for answer in ["", neighbors] {
+                let mut buffer = [0; 64];
+                let _question = stream.read(&mut buffer).await.unwrap();
+                let whole = [answer.as_bytes(), &[0; 4]].concat();
+                stream.write_all(&whole).await.unwrap();
+            }
+        });
+        let Look::Up { instance, peers } = ask(&frr).await else {
+            panic!("FRR runs");
+        };
+        assert!(instance.contains("zebra=") && instance.contains("bgpd="));
+        let expected = [("10.0.0.2", true), ("10.0.0.3", false)];
+        let expected = expected.map(|(ip, up)| (ip.parse().unwrap(), up));
+        assert_eq!(peers, Some(expected.into()));
+        drop(zebra);
+    }
+
+    #[test]
+    fn who_may_not_ask_knows_nothing() {
+        let denied = std::io::Error::from(std::io::ErrorKind::PermissionDenied);
+        assert_eq!(refused(&denied), Look::Unseen);
+        let broken = std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
+        assert_eq!(refused(&broken), Look::Gone);
+    }
+}
