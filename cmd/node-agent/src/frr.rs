@@ -30,14 +30,26 @@ pub(crate) fn glance(frr: &Frr) -> Look {
     }
 }
 
-/// Asks the daemons themselves.
-pub(crate) async fn ask(frr: &Frr) -> Look {
-    let Look::Up { instance, .. } = glance(frr) else {
-        return Look::Gone;
-    };
-    if let Err(error) = UnixStream::connect(frr.vty_socket.join("zebra.vty")).await {
-        return refused(&error);
+/// Knocks at the daemons: one that died does not open.
+pub(crate) async fn knock(frr: &Frr) -> Look {
+    let look = glance(frr);
+    if look != Look::Gone {
+        for daemon in ["zebra", "bgpd"] {
+            let socket = frr.vty_socket.join(format!("{daemon}.vty"));
+            if let Err(error) = UnixStream::connect(socket).await {
+                return refused(&error);
+            }
+        }
     }
+    look
+}
+
+/// Knocks, and asks bgpd for its peers: with many of them a long answer.
+pub(crate) async fn ask(frr: &Frr) -> Look {
+    let instance = match knock(frr).await {
+        Look::Up { instance, .. } => instance,
+        other @ (Look::Unseen | Look::Gone) => return other,
+    };
     let peers = match frr.sessions().await {
         Ok(sessions) => Some(
             sessions
@@ -112,6 +124,8 @@ mod tests {
         let zebra = UnixListener::bind(folder.path().join("zebra.vty")).unwrap();
         let bgpd = UnixListener::bind(folder.path().join("bgpd.vty")).unwrap();
         tokio::spawn(async move {
+            // The first comes to knock only.
+            drop(bgpd.accept().await.unwrap());
             let (mut stream, _) = bgpd.accept().await.unwrap();
             let neighbors = r#"{"default":{"10.0.0.2":{"bgpState":"Established"},"10.0.0.3":{"bgpState":"Active"}},
                 "blue":{"10.0.0.4":{"bgpState":"Established"}}}"#;

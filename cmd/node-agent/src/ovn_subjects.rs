@@ -324,10 +324,12 @@ impl OvnSubjects {
     ) -> BTreeSet<ImportedRoute> {
         let surplus = standing.keys().any(|row| !wanted.contains(row));
         let was = self.holding.is_restarting();
-        let look = if surplus || was {
-            frr::ask(&self.known.frr).await
-        } else {
-            frr::glance(&self.known.frr)
+        let frr = &self.known.frr;
+        let look = match (was, surplus) {
+            (true, _) => frr::ask(frr).await,
+            // A route that goes must not wait for a long answer.
+            (false, true) => frr::knock(frr).await,
+            (false, false) => frr::glance(frr),
         };
         let now = self.start.elapsed();
         self.holding.look(now, &look);
