@@ -112,6 +112,7 @@ impl ApiSubjects {
                 in_kernel: number(found.in_kernel),
                 in_ovn: number(found.in_ovn),
                 imported: number(imported.count),
+                held: number(imported.held.len()),
                 digest: imported.digest,
                 missing: found.missing,
                 skipped: imported

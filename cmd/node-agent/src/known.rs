@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
+use frr_edge::Frr;
 use kube_edge::{Cache, Entry};
 use model::address::Family;
 use model::host::LinkFact;
@@ -31,6 +32,8 @@ pub(crate) struct Imported {
     pub(crate) kernel: BTreeSet<Prefix>,
     pub(crate) rows: BTreeSet<Prefix>,
     pub(crate) count: usize,
+    /// Rows that stay although the kernel has lost them.
+    pub(crate) held: BTreeSet<Prefix>,
     pub(crate) digest: String,
     pub(crate) skipped: Vec<(&'static str, usize, Vec<Prefix>)>,
 }
@@ -78,6 +81,7 @@ pub(crate) struct Known {
     pub(crate) north: Client,
     pub(crate) switch: Client,
     pub(crate) metrics: Metrics,
+    pub(crate) frr: Frr,
     nodes: OnceLock<Cache<NodeEntry>>,
     last: Mutex<Option<NetworkView>>,
     imported: Mutex<Option<Imported>>,
@@ -92,7 +96,12 @@ impl Known {
         switch: Client,
         metrics: Metrics,
     ) -> Self {
+        let frr = Frr::new(
+            settings.frr_vty_socket.clone(),
+            settings.frr_config_file.clone(),
+        );
         Self {
+            frr,
             node,
             network: NetworkName::default_network(),
             settings,
@@ -127,6 +136,17 @@ impl Known {
             self.nodes()?
                 .with(|map| map.values().map(|e| e.value.node.clone()).collect()),
         )
+    }
+
+    /// The subnets of the network, and whose they are.
+    pub(crate) fn owners(&self) -> Vec<(Prefix, NodeName)> {
+        let nodes = self.all_nodes().unwrap_or_default();
+        let of_node = |node: &Node| -> Vec<(Prefix, NodeName)> {
+            let subnets = node.subnets.known().and_then(|map| map.get(&self.network));
+            let subnets = subnets.into_iter().flatten();
+            subnets.map(|s| (*s, node.name.clone())).collect()
+        };
+        nodes.iter().flat_map(of_node).collect()
     }
 
     /// What the last import found; `None` before the first one.

@@ -1,5 +1,5 @@
 //! The node-agent: learned routes into OVN, the node's topology, SNAT, bridge flows, and the truth about them.
-//! In: Node objects, the kernel over netlink, two OVSDB databases. Out: rows, flows, addresses, annotations, NodeRoutes.
+//! In: Node objects, the kernel over netlink, two OVSDB databases, FRR's sockets. Out: rows, flows, addresses, annotations, NodeRoutes.
 //! Invariant: three loops, one writer for each sink; the bridge's host stage needs neither API server nor OVN.
 //! Not here: decisions (`plan-node`), wires (`ovn`, `netlink`, `host`, `kube-edge`).
 //!
@@ -8,10 +8,12 @@
 //!  flow monitor  ---+--poke(key)--> loops --+--> OVN loop: topology rows, port, imports   (guarded transactions)
 //!  NB, conf DB  ----+                       '--> API loop: annotations, NodeRoutes        (server-side apply)
 //!  Node objects ----'
+//!  FRR's sockets ---'
 //! ```
 
 mod api_subjects;
 mod bridge_subjects;
+mod frr;
 mod known;
 mod metrics;
 mod ovn_subjects;
@@ -151,12 +153,7 @@ pub async fn serve(
             stopped.clone(),
         )),
         tokio::spawn(reconcile::run(
-            ovn_subjects::OvnSubjects::new(
-                Arc::clone(&known),
-                pokers.api.clone(),
-                pokers.bridge.clone(),
-                readiness,
-            ),
+            ovn_subjects::OvnSubjects::new(Arc::clone(&known), pokers.clone(), readiness),
             pokers.ovn.clone(),
             timing(100, 200, 10_000),
             stopped.clone(),

@@ -11,6 +11,7 @@ use prometheus::{
 pub(crate) struct Metrics {
     pub(crate) routes_seen: IntGauge,
     pub(crate) routes_programmed: IntGauge,
+    pub(crate) routes_held: IntGauge,
     pub(crate) routes_skipped: IntGaugeVec,
     pub(crate) routes_missing: IntGauge,
     pub(crate) import_seconds: Histogram,
@@ -26,6 +27,10 @@ impl Metrics {
         let m = Self {
             routes_seen: IntGauge::new("noverlay_routes_seen", "BGP routes in the kernel's table of the network")?,
             routes_programmed: IntGauge::new("noverlay_routes_programmed", "Imported routes in the gateway router")?,
+            routes_held: IntGauge::new(
+                "noverlay_routes_held",
+                "Imported routes that stay although the kernel has lost them, because FRR is gone or starts anew",
+            )?,
             routes_skipped: IntGaugeVec::new(
                 Opts::new("noverlay_routes_skipped", "Routes that are not imported, by reason"),
                 &["reason"],
@@ -58,6 +63,7 @@ impl Metrics {
         };
         registry.register(Box::new(m.routes_seen.clone()))?;
         registry.register(Box::new(m.routes_programmed.clone()))?;
+        registry.register(Box::new(m.routes_held.clone()))?;
         registry.register(Box::new(m.routes_skipped.clone()))?;
         registry.register(Box::new(m.routes_missing.clone()))?;
         registry.register(Box::new(m.import_seconds.clone()))?;

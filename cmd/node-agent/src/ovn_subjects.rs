@@ -16,16 +16,18 @@ use model::{Prefix, hash};
 use netlink::{dump, write};
 use ovsdb::{Client, Transaction, Uuid};
 use plan_node::check::{self, Violation};
+use plan_node::holding::Holding;
 use plan_node::imports::{self, ImportWorld};
 use plan_node::{ImportPlan, NetworkView};
 use reconcile::{Subjects, Verdict};
 use rib::Rib;
 use telemetry::{Chain, Readiness};
 
-use crate::PokerOf;
 use crate::api_subjects::Key as ApiKey;
 use crate::bridge_subjects::Key as BridgeKey;
+use crate::frr;
 use crate::known::{Imported, Known};
+use crate::sources::Pokers;
 
 /// What can be looked at; topology first, because imports hang on its router.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -60,10 +62,12 @@ enum PassError {
 /// The loop's subjects.
 pub(crate) struct OvnSubjects {
     known: Arc<Known>,
-    api: PokerOf<ApiKey>,
-    bridge: PokerOf<BridgeKey>,
+    pokers: Pokers,
     readiness: Readiness,
     rib: Rib,
+    holding: Holding,
+    /// The loop's own clock for `holding`.
+    start: tokio::time::Instant,
     /// The topology's rows as they last stood, whether written or found.
     stood: Option<Rows>,
     /// What was last said of each subject.
@@ -71,16 +75,12 @@ pub(crate) struct OvnSubjects {
 }
 
 impl OvnSubjects {
-    pub(crate) fn new(
-        known: Arc<Known>,
-        api: PokerOf<ApiKey>,
-        bridge: PokerOf<BridgeKey>,
-        readiness: Readiness,
-    ) -> Self {
+    pub(crate) fn new(known: Arc<Known>, pokers: Pokers, readiness: Readiness) -> Self {
         Self {
+            holding: Holding::new(known.settings.limits.stale_time),
+            start: tokio::time::Instant::now(),
             known,
-            api,
-            bridge,
+            pokers,
             readiness,
             rib: Rib::default(),
             stood: None,
@@ -192,7 +192,7 @@ impl OvnSubjects {
         self.stood = Some(rows);
         self.told.remove(&Key::Topology);
         self.readiness.set("topology", true);
-        self.bridge.poke(BridgeKey::Flows);
+        self.pokers.bridge.poke(BridgeKey::Flows);
         Ok(Verdict::Settled)
     }
 
@@ -265,7 +265,9 @@ impl OvnSubjects {
             settings::BgpDefault::Replace => imports::BgpDefault::Replace,
         };
         let world = ImportWorld::of(&view, Some(gateway_link), lifted.taken.clone(), default);
-        let plan = imports::plan(self.rib.view(MAIN_TABLE), &world);
+        let mut plan = imports::plan(self.rib.view(MAIN_TABLE), &world);
+        let held = self.hold(&lifted.rows, &plan.desired, &world).await;
+        plan.desired.extend(held.iter().cloned());
         if !self.is_sound(
             Key::Import,
             &check::imports(&target, &plan.desired, &world.own_addresses),
@@ -308,14 +310,45 @@ impl OvnSubjects {
             }
         }
         self.told.remove(&Key::Import);
-        self.remember(&plan, digest, &lifted.taken, &view);
+        self.remember(&plan, &held, digest, &lifted.taken, &view);
         self.readiness.set("import", true);
         Ok(Verdict::Settled)
+    }
+
+    /// Rows that stay although the kernel has no route for them. FRR is asked only where that matters.
+    async fn hold(
+        &mut self,
+        standing: &BTreeMap<ImportedRoute, Vec<Uuid>>,
+        wanted: &BTreeSet<ImportedRoute>,
+        world: &ImportWorld,
+    ) -> BTreeSet<ImportedRoute> {
+        let surplus = standing.keys().any(|row| !wanted.contains(row));
+        let was = self.holding.is_restarting();
+        let frr = &self.known.frr;
+        let look = match (was, surplus) {
+            (true, _) => frr::ask(frr).await,
+            // A route that goes must not wait for a long answer.
+            (false, true) => frr::knock(frr).await,
+            (false, false) => frr::glance(frr),
+        };
+        let now = self.start.elapsed();
+        self.holding.look(now, &look);
+        let restarting = self.holding.is_restarting();
+        if restarting != was {
+            tracing::info!(restarting, "FRR");
+        }
+        if restarting {
+            frr::look_again(&self.pokers.ovn);
+        }
+        let owners = self.known.owners();
+        self.holding
+            .rows(now, standing.keys(), wanted, &owners, world)
     }
 
     fn remember(
         &self,
         plan: &ImportPlan,
+        held: &BTreeSet<ImportedRoute>,
         digest: String,
         taken: &BTreeSet<Prefix>,
         view: &NetworkView,
@@ -323,6 +356,8 @@ impl OvnSubjects {
         let m = &self.known.metrics;
         m.routes_programmed
             .set(i64::try_from(plan.desired.len()).unwrap_or(i64::MAX));
+        m.routes_held
+            .set(i64::try_from(held.len()).unwrap_or(i64::MAX));
         m.routes_skipped.reset();
         for (reason, skipped) in &plan.skipped {
             m.routes_skipped
@@ -341,6 +376,7 @@ impl OvnSubjects {
                 .collect(),
             rows,
             count: plan.desired.len(),
+            held: held.iter().map(|row| row.prefix).collect(),
             digest,
             skipped: plan
                 .skipped
@@ -349,7 +385,7 @@ impl OvnSubjects {
                 .collect(),
         });
         if new {
-            self.api.poke(ApiKey::Report);
+            self.pokers.api.poke(ApiKey::Report);
         }
     }
 }

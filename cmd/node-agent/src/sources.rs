@@ -1,4 +1,4 @@
-//! Who pokes whom: Nodes, netlink, the flow monitor, the two databases.
+//! Who pokes whom: Nodes, netlink, the flow monitor, the two databases, FRR.
 //! In: subscriptions. Out: pokes, and the cache of Nodes. Invariant: a source that may have lost something pokes everything.
 //! Not here: state; the loops read it themselves.
 
@@ -17,6 +17,7 @@ use telemetry::{Chain, Readiness};
 use crate::PokerOf;
 use crate::api_subjects::Key as ApiKey;
 use crate::bridge_subjects::Key as BridgeKey;
+use crate::frr;
 use crate::known::{Known, NodeEntry};
 use crate::ovn_subjects::Key as OvnKey;
 
@@ -45,6 +46,7 @@ pub(crate) fn start(
 ) -> Cache<NodeEntry> {
     tokio::spawn(kernel(Arc::clone(known), pokers.clone()));
     tokio::spawn(flows(Arc::clone(known), pokers.clone()));
+    tokio::spawn(frr::follow(known.frr.clone(), pokers.ovn.clone()));
     let ready = readiness.clone();
     let to = pokers.clone();
     tokio::spawn(follow(

@@ -45,6 +45,9 @@ pub struct NetworkRoutes {
     pub in_ovn: i32,
     /// BGP routes imported into the gateway router, all of them.
     pub imported: i32,
+    /// How many of the imported routes are held: the kernel has lost them because FRR is gone or starts anew.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub held: i32,
     /// Hash of the imported routes: equal on two reports means the same rows.
     pub digest: String,
     /// The first ten that are missing: node, subnet, and where it stops.
@@ -53,6 +56,14 @@ pub struct NetworkRoutes {
     /// Routes that are not imported, counted by reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skipped: Vec<SkippedRoutes>,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "the signature that serde asks for"
+)]
+fn is_zero(number: &i32) -> bool {
+    *number == 0
 }
 
 /// Routes that are not imported.

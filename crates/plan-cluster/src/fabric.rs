@@ -8,7 +8,8 @@ use std::net::IpAddr;
 
 use model::address::Family;
 use model::frr::{
-    Advertise, FrrConfiguration, Neighbor, Peer, PrefixRange, Receive, RemoteAs, Router, Session,
+    Advertise, BfdProfile, FrrConfiguration, Neighbor, Peer, PrefixRange, Receive, RemoteAs,
+    Router, Session,
 };
 use model::hash;
 use model::intent::{NetworkSelector, RouteAdvertisements, TargetVrf};
@@ -18,6 +19,14 @@ use model::{NetworkName, ObjectKey, Problem};
 
 use crate::world::{FabricSettings, World};
 use crate::{FABRIC_LABEL, MANAGED_BY, RA_KEY};
+
+/// Name of the BFD profile of the resilient fabric.
+pub const BFD_PROFILE: &str = "noverlay-resilient";
+
+/// Milliseconds between two BFD packets. Three lost ones end a session: a dead way is noticed in 0.5 to 0.75 s. Faster ones
+/// cost more (each peer a packet each way) and take the pauses of a busy host for a failure: with 200 ms some sessions of
+/// 24 nodes on two cores flapped under heavy load.
+const BFD_INTERVAL: u32 = 250;
 
 /// What the fabric needs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -137,9 +146,24 @@ fn base(world: &World, settings: &FabricSettings) -> FrrConfiguration {
             prefixes: Vec::new(),
             imports: Vec::new(),
         }],
-        bfd_profiles: Vec::new(),
+        bfd_profiles: bfd_profiles(settings),
         raw: None,
     }
+}
+
+/// The profile that the sessions name, in the same object: every object has to stand for itself.
+fn bfd_profiles(settings: &FabricSettings) -> Vec<BfdProfile> {
+    if !settings.resilient {
+        return Vec::new();
+    }
+    vec![BfdProfile {
+        name: BFD_PROFILE.to_owned(),
+        receive_interval: Some(BFD_INTERVAL),
+        transmit_interval: Some(BFD_INTERVAL),
+        // FRR's own default, three, is left out: FRR does not show it, so each reload would set it again.
+        detect_multiplier: None,
+        ..BfdProfile::default()
+    }]
 }
 
 /// Whether something has been generated for the node before.
@@ -159,6 +183,10 @@ fn neighbor(ip: IpAddr, world: &World, settings: &FabricSettings) -> Neighbor {
         session.hold_time = Some(9);
         session.keepalive_time = Some(3);
         session.connect_time = Some(2);
+        // Together or not at all. Graceful restart alone would keep the routes of a dead node for its restart time of two
+        // minutes; BFD says at once that the way is gone, and a bgpd that merely restarts loses nothing.
+        session.bfd_profile = Some(BFD_PROFILE.to_owned());
+        session.graceful_restart = true;
     }
     Neighbor {
         peer: Peer::Address(ip.to_string()),

@@ -7,7 +7,8 @@
 //!  NetworkView --+-- topology --+-- plan() --> nb::Rows --- check
 //!                +-- snat ------+
 //!                +-- host ---------------> HostNetwork, InternalPort
-//!  kernel routes --- imports ------------> imported routes --- check
+//!  kernel routes --- imports --+---------> imported routes --- check
+//!  looks at FRR ---- holding --'
 //!  ports, MAC ------ bridge -------------> flows
 //!  other nodes ----- coverage -----------> what is reported
 //!  own gateway ----- annotations --------> what is published
@@ -17,6 +18,7 @@ pub mod annotations;
 pub mod bridge;
 pub mod check;
 pub mod coverage;
+pub mod holding;
 pub mod host;
 pub mod imports;
 mod sheet;

@@ -19,7 +19,9 @@ use crate::run::tell;
 use crate::state::{Lab, Places, text};
 use crate::up::{Steps, Wanted, own_folder, up};
 use crate::values::Values;
-use crate::{down, measure, membership, proof, status, supervisor};
+use crate::{
+    down, failover, frr_k8s, measure, membership, object_to_route, proof, status, supervisor,
+};
 
 #[derive(Parser)]
 #[command(
@@ -50,6 +52,12 @@ enum Cmd {
         /// Leave out one of our daemons.
         #[arg(long, value_parser = crate::daemons::PROGRAMS)]
         without: Option<String>,
+        /// `[bgp-managed] profile` of the daemons' configuration.
+        #[arg(long, value_parser = crate::daemons::PROFILES, default_value = "resilient")]
+        profile: String,
+        /// Run this controller of frr-k8s on each node, in place of frr-agent.
+        #[arg(long, value_name = "BINARY")]
+        frr_k8s: Option<PathBuf>,
         /// Seconds to wait for the pods.
         #[arg(long, default_value_t = 120)]
         wait: u64,
@@ -70,6 +78,22 @@ enum Cmd {
         /// Length of the measurement.
         #[arg(long, default_value_t = 60)]
         seconds: u64,
+        /// Instead: how long an object takes until it is a route on the other nodes.
+        #[arg(long)]
+        object_to_route: bool,
+        /// How often that is measured.
+        #[arg(long, default_value_t = 20)]
+        runs: usize,
+    },
+    /// Break something under pings between all pods and tell what it cost: bgpd dies and
+    /// comes back, an uplink is cut.
+    Failover {
+        /// Only one of them.
+        #[arg(long, value_parser = failover::NAMES)]
+        only: Option<String>,
+        /// The node to break (default: the first).
+        #[arg(long)]
+        node: Option<String>,
     },
     /// A node joins or leaves.
     Node {
@@ -104,6 +128,10 @@ enum Cmd {
     Down,
     #[command(hide = true)]
     Supervise,
+    #[command(hide = true)]
+    Reloader { node: String },
+    #[command(hide = true)]
+    FrrK8s { node: String },
 }
 
 #[derive(Subcommand)]
@@ -124,6 +152,8 @@ pub(crate) fn run() -> Result<bool> {
             seed,
             no_prove,
             without,
+            profile,
+            frr_k8s,
             wait,
         } => {
             let _lock = lock(&name)?;
@@ -134,6 +164,8 @@ pub(crate) fn run() -> Result<bool> {
                 values,
                 nodes,
                 without,
+                profile,
+                frr_k8s: frr_k8s.map(std::path::absolute).transpose()?,
                 places: places()?,
                 wait,
             };
@@ -148,7 +180,19 @@ pub(crate) fn run() -> Result<bool> {
             let _lock = lock(&name)?;
             proof::prove(&mut Lab::running(&name)?, &only, quiet)
         }
-        Cmd::Measure { seconds } => measure::print(&Lab::running(&name)?, seconds),
+        Cmd::Measure {
+            object_to_route: true,
+            runs,
+            ..
+        } => {
+            let _lock = lock(&name)?;
+            object_to_route::print(&Lab::running(&name)?, runs)
+        }
+        Cmd::Measure { seconds, .. } => measure::print(&Lab::running(&name)?, seconds),
+        Cmd::Failover { only, node } => {
+            let _lock = lock(&name)?;
+            failover::demonstrate(&Lab::running(&name)?, only.as_deref(), node.as_deref())
+        }
         Cmd::Node { change } => {
             let _lock = lock(&name)?;
             node(&mut Lab::running(&name)?, &change, steps)
@@ -167,8 +211,15 @@ pub(crate) fn run() -> Result<bool> {
             steps.say(&format!("lab {name} is gone"));
             Ok(true)
         }
+        Cmd::Reloader { node } => frr_k8s::reload_for_ever(&record(&name)?, &node).map(|()| true),
+        Cmd::FrrK8s { node } => frr_k8s::become_controller(&record(&name)?, &node).map(|()| true),
         Cmd::Supervise => supervisor::watch(&name).map(|()| true),
     }
+}
+
+/// The record of a lab, also of one that is only coming up.
+fn record(name: &str) -> Result<Lab> {
+    Lab::load(name).with_context(|| format!("no lab {name}"))
 }
 
 /// Held while a lab is changed; gone with the process, however it ends.

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 
+use crate::frr_k8s;
 use crate::objects::kubeconfig_of;
 use crate::process::{self, Start};
 use crate::state::{Lab, Node, text};
@@ -15,6 +16,8 @@ use crate::values::SNAT_PORTS;
 
 /// Names of the programs.
 pub(crate) const PROGRAMS: [&str; 3] = ["cluster-manager", "node-agent", "frr-agent"];
+/// Profiles of the managed fabric.
+pub(crate) const PROFILES: [&str; 2] = ["resilient", "compat"];
 /// Identities of the two managers.
 pub(crate) const MANAGERS: [&str; 2] = ["cm-a", "cm-b"];
 
@@ -34,7 +37,8 @@ pub(crate) fn check(lab: &Lab) -> Result<()> {
 
 /// Is this program part of the lab, or was it left out?
 fn runs(lab: &Lab, program: &str) -> bool {
-    lab.without.as_deref() != Some(program)
+    let replaced = program == "frr-agent" && lab.frr_k8s.is_some();
+    lab.without.as_deref() != Some(program) && !replaced
 }
 
 /// Starts both managers.
@@ -62,7 +66,10 @@ pub(crate) fn start_agents(lab: &Lab, node: &Node) -> Result<()> {
         };
         start(lab, &spec, &["--node", &node.name])?;
     }
-    Ok(())
+    match lab.frr_k8s {
+        Some(_) => frr_k8s::start(lab, &node.name),
+        None => Ok(()),
+    }
 }
 
 struct Spec<'a> {
@@ -121,6 +128,7 @@ routing = "managed"
 topology = "full-mesh"
 as-number = {}
 frr-namespace = "frr-k8s-system"
+profile = "{}"
 
 [gateway]
 mode = "shared"
@@ -136,6 +144,7 @@ networks = "own"
         v.cluster_subnet,
         v.host_prefix,
         v.as_number,
+        lab.profile,
         v.outside_address(),
         v.join_subnet,
         SNAT_PORTS.start(),

@@ -134,6 +134,7 @@ pub(crate) fn prove(lab: &mut Lab, only: &[u8], quiet: u64) -> Result<bool> {
         pings: None,
         quiet,
     };
+    let note = world.lab.applier_note();
     let (mut held, mut failed) = (0, 0);
     for (number, claim, check) in LINES {
         if !only.is_empty() && !only.contains(&number) {
@@ -175,7 +176,7 @@ pub(crate) fn prove(lab: &mut Lab, only: &[u8], quiet: u64) -> Result<bool> {
     }
     let seconds = start.elapsed().as_secs_f64();
     tell(&format!(
-        "proof: {held} ok, {failed} failed, {seconds:.1} s"
+        "proof: {held} ok, {failed} failed, {seconds:.1} s{note}"
     ));
     Ok(failed == 0)
 }

@@ -137,6 +137,13 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
+/// The time since 1970, for what is compared with times of files and logs.
+pub(crate) fn wall() -> Duration {
+    std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap_or_default()
+}
+
 /// Asks again every `pause` until there is an answer; `None` when `limit` has passed.
 pub(crate) fn until<T>(
     limit: Duration,

@@ -79,6 +79,10 @@ pub(crate) struct Lab {
     pub(crate) places: Places,
     /// The daemon of ours that was left out.
     pub(crate) without: Option<String>,
+    /// `[bgp-managed] profile`.
+    pub(crate) profile: String,
+    /// frr-k8s's controller, where it runs in place of frr-agent.
+    pub(crate) frr_k8s: Option<PathBuf>,
     /// Kernel settings of the machine that were changed: file and former text.
     pub(crate) settings: Vec<(String, String)>,
     /// Was the folder of namespace names there before?
@@ -126,6 +130,21 @@ impl Lab {
     /// Namespace of a node's pod.
     pub(crate) fn pod_namespace(&self, node: &str) -> String {
         format!("{}{node}-pod", Self::prefix(&self.name))
+    }
+
+    /// What turns FRRConfigurations into frr.conf on every node: name among its daemons.
+    pub(crate) fn applier(&self) -> &'static str {
+        match self.frr_k8s {
+            Some(_) => crate::frr_k8s::NAME,
+            None => "frr-agent",
+        }
+    }
+
+    /// A phrase that names the applier where it is not ours.
+    pub(crate) fn applier_note(&self) -> String {
+        self.frr_k8s.as_ref().map_or_else(String::new, |binary| {
+            format!(", frr-k8s ({}) in place of frr-agent", binary.display())
+        })
     }
 
     /// Underlay address of a node.

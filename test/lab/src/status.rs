@@ -36,6 +36,9 @@ pub(crate) fn print(lab: &Lab) -> Result<bool> {
     let mut table = vec![HEADINGS.map(str::to_owned).to_vec()];
     table.extend(lines.iter().map(|(cells, _)| cells.clone()));
     tell(aligned(&table).trim_end());
+    if lab.frr_k8s.is_some() {
+        tell(lab.applier_note().trim_start_matches(", "));
+    }
     let mut good = lines.iter().all(|(_, good)| *good);
     let early = supervisor::early(&lab.name);
     if !early.is_empty() {
@@ -80,6 +83,12 @@ fn line(lab: &Lab, node: &Node, state: String) -> (Vec<String>, bool) {
     let pod = lab.pod(&node.name);
     let good =
         up_good && frr_good && kernel_good && ovn_good && pod.is_some() && state == "success";
+    // A refusal of FRR may name a line for each neighbor; the object has it whole.
+    let state = if state.chars().count() > 100 {
+        format!("{}...", state.chars().take(97).collect::<String>())
+    } else {
+        state
+    };
     let pod = pod.map_or_else(|| "(none)".to_owned(), |pod| pod.address.to_string());
     let address = lab.address(node).to_string();
     (

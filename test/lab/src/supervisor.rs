@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::process::{self, Record, born, records, tail};
+use crate::process::{self, Record, Start, born, records, tail};
 use crate::run::tool;
 use crate::state::{Lab, text, write_whole};
 
@@ -27,7 +27,7 @@ const PACE: Duration = Duration::from_millis(200);
 const EARLY: Duration = Duration::from_secs(3);
 
 /// How often a start is repeated.
-const REPEATS: usize = 3;
+pub(crate) const REPEATS: usize = 3;
 
 /// Starts of ovn-controller that had to be repeated; empty when none had.
 pub(crate) fn early(name: &str) -> String {
@@ -114,17 +114,23 @@ fn repeat_start(lab: &Lab, record: &Record) -> Result<bool> {
     if name != "ovn-controller" || record.restarts > 0 || !at_once || before >= REPEATS {
         return Ok(false);
     }
+    tell_early(lab, &record.start)?;
+    Ok(process::start(lab, record.start.clone(), 0).is_ok())
+}
+
+/// Notes a start that has to be repeated.
+pub(crate) fn tell_early(lab: &Lab, start: &Start) -> Result<()> {
     let mut file = std::fs::File::options()
         .create(true)
         .append(true)
         .open(Lab::folder(&lab.name).join("early.log"))?;
     writeln!(
         file,
-        "{name} of {node} (process {}) ended right after its start, started again; its last words:",
-        record.pid
+        "{} of {} ended right after its start, started again; its last words:",
+        start.name, start.node
     )?;
-    write!(file, "{}", tail(&record.start.log, 10))?;
-    Ok(process::start(lab, record.start.clone(), 0).is_ok())
+    write!(file, "{}", tail(&start.log, 10))?;
+    Ok(())
 }
 
 fn report(lab: &Lab, record: &Record) -> Result<()> {

@@ -4,7 +4,7 @@
 //! Safe to repeat: the same lab, running whole, is kept; anything else that bears the
 //! name is taken down first, so no interrupted run is in the way of the next.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -16,7 +16,7 @@ use crate::run::{each, now, tell};
 use crate::state::{Lab, Node, Places, check_name};
 use crate::supervisor;
 use crate::values::Values;
-use crate::{apiserver, daemons, down, netns, node, objects, pods};
+use crate::{apiserver, daemons, down, frr_k8s, netns, node, objects, pods};
 
 /// More nodes than this overflow the kernel's neighbour table, which all namespaces
 /// share.
@@ -33,6 +33,10 @@ pub(crate) struct Wanted {
     pub(crate) nodes: u32,
     /// The daemon of ours that is left out.
     pub(crate) without: Option<String>,
+    /// Profile of the managed fabric.
+    pub(crate) profile: String,
+    /// frr-k8s's controller, to run in place of frr-agent.
+    pub(crate) frr_k8s: Option<PathBuf>,
     /// Programs.
     pub(crate) places: Places,
     /// How long to wait for the pods.
@@ -89,7 +93,10 @@ pub(crate) fn up(wanted: &Wanted, steps: Steps) -> Result<Lab> {
     for started in each(&lab.nodes, |node| daemons::start_agents(&lab, node)) {
         started?;
     }
-    steps.say("Node objects are there, our daemons run");
+    steps.say(&format!(
+        "Node objects are there, our daemons run{}",
+        lab.applier_note()
+    ));
     attach(&lab, &lab.nodes, wanted.wait, steps)?;
     lab.complete = true;
     lab.save()?;
@@ -104,6 +111,9 @@ fn check(wanted: &Wanted) -> Result<()> {
     if !(1..=24).contains(&wanted.nodes) {
         bail!("--nodes {}: 1 to 24 are possible", wanted.nodes);
     }
+    if let Some(binary) = &wanted.frr_k8s {
+        frr_k8s::check(binary)?;
+    }
     Ok(())
 }
 
@@ -114,6 +124,8 @@ fn kept(wanted: &Wanted) -> Option<Lab> {
         && lab.values == wanted.values
         && lab.nodes.len() == usize::try_from(wanted.nodes).ok()?
         && lab.without == wanted.without
+        && lab.profile == wanted.profile
+        && lab.frr_k8s == wanted.frr_k8s
         && lab.places == wanted.places
         && supervisor::running(&lab.name).is_some();
     let fit = records(&lab.dir())
@@ -135,6 +147,8 @@ fn begin(wanted: &Wanted) -> Result<Lab> {
         nodes,
         places: wanted.places.clone(),
         without: wanted.without.clone(),
+        profile: wanted.profile.clone(),
+        frr_k8s: wanted.frr_k8s.clone(),
         settings: Vec::new(),
         netns_folder: netns::folder_exists(),
         complete: false,
@@ -171,6 +185,9 @@ fn bare(lab: &Lab, steps: Steps) -> Result<()> {
             apiserver::up(lab)?;
             steps.say("etcd and kube-apiserver are ready");
             objects::install(lab)?;
+            if lab.frr_k8s.is_some() {
+                frr_k8s::install(lab)?;
+            }
             steps.say("CRDs, roles and accounts are installed");
             Ok(())
         });
@@ -246,8 +263,13 @@ pub(crate) fn attach(lab: &Lab, nodes: &[Node], wait: Duration, steps: Steps) ->
     Ok(())
 }
 
+/// The lab program itself.
+pub(crate) fn own_program() -> Result<PathBuf> {
+    std::env::current_exe().context("own program")
+}
+
 /// The folder of the program itself: the daemons are built beside it.
-pub(crate) fn own_folder() -> Result<std::path::PathBuf> {
-    let program = std::env::current_exe().context("own program")?;
+pub(crate) fn own_folder() -> Result<PathBuf> {
+    let program = own_program()?;
     Ok(program.parent().unwrap_or(Path::new("/")).to_owned())
 }

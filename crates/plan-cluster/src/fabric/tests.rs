@@ -38,8 +38,38 @@ fn compat_means_bare_sessions() {
     let mut world = mk_world();
     world.fabric.as_mut().unwrap().resilient = false;
     let base = plan(&world).base.unwrap();
-    assert_eq!(base.routers[0].neighbors[0].session.hold_time, None);
-    assert_eq!(base.routers[0].neighbors[0].session.connect_time, None);
+    assert_eq!(base.bfd_profiles, []);
+    for n in &base.routers[0].neighbors {
+        assert_eq!(n.session, Session::new(n.session.remote_as));
+    }
+}
+
+#[test]
+fn resilient_sessions_have_bfd_and_graceful_restart_and_every_object_defines_the_profile() {
+    let whole = complete(mk_world());
+    let name = advertisement_name(&NetworkName::default_network());
+    let made = crate::advertise::plan(&whole, &name).desired;
+    let base = plan(&whole).base.unwrap();
+    assert_eq!(made.len(), 3);
+    for object in made.values().chain([&base]) {
+        let [profile] = object.bfd_profiles.as_slice() else {
+            panic!("{}: {:?}", object.key, object.bfd_profiles);
+        };
+        assert_eq!(profile.name, BFD_PROFILE);
+        assert_eq!(
+            (
+                profile.receive_interval,
+                profile.transmit_interval,
+                profile.detect_multiplier
+            ),
+            (Some(250), Some(250), None)
+        );
+        assert!(!object.routers[0].neighbors.is_empty());
+        for n in &object.routers[0].neighbors {
+            assert_eq!(n.session.bfd_profile.as_deref(), Some(BFD_PROFILE));
+            assert!(n.session.graceful_restart);
+        }
+    }
 }
 
 #[test]

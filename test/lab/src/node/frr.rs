@@ -18,8 +18,8 @@ const PROGRAMS: &str = "/usr/lib/frr";
 pub(super) fn up(lab: &Lab, node: &Node) -> Result<()> {
     let dir = lab.frr_dir(&node.name);
     std::fs::create_dir_all(&dir)?;
-    // An empty vtysh.conf keeps vtysh from complaining at every call.
-    std::fs::write(dir.join("vtysh.conf"), "")?;
+    // Without the file vtysh complains at every call; without the line `write` would go to the machine's own /etc/frr.
+    std::fs::write(dir.join("vtysh.conf"), "service integrated-vtysh-config\n")?;
     let user = User::from_name("frr")?.context("no user frr: is FRR installed?")?;
     let group = Group::from_name("frr")?.context("no group frr")?;
     chown(&dir, Some(user.uid), Some(group.gid))?;
@@ -65,6 +65,25 @@ fn daemon(lab: &Lab, node: &Node, name: &str) -> Start {
         log,
         pidfile: Some(pidfile),
     }
+}
+
+/// Gives a daemon that was started anew its part of frr.conf, as watchfrr does.
+pub(crate) fn boot(lab: &Lab, node: &str, daemon: &str) -> Result<()> {
+    let dir = text(&lab.frr_dir(node));
+    tool("vtysh")
+        .args([
+            "--vty_socket",
+            &dir,
+            "--config_dir",
+            &dir,
+            "-b",
+            "-d",
+            daemon,
+        ])
+        .inside(&lab.namespace(node))
+        .run()
+        .with_context(|| format!("loading frr.conf into {daemon} of {node}"))
+        .map(drop)
 }
 
 /// `vtysh` of a node, with commands.

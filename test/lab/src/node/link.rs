@@ -84,6 +84,25 @@ pub(super) fn address(lab: &Lab, node: &Node) -> Result<()> {
     )
 }
 
+/// Cuts a node's uplink so that nobody notices by itself: its port leaves the underlay's
+/// bridge, and no carrier goes.
+pub(crate) fn detach_port(lab: &Lab, node: &Node) -> Result<()> {
+    let port = underlay_port(node);
+    batch(
+        &lab.namespace("underlay"),
+        &format!("link set {port} nomaster"),
+    )
+}
+
+/// Mends it.
+pub(crate) fn attach_port(lab: &Lab, node: &Node) -> Result<()> {
+    let port = underlay_port(node);
+    batch(
+        &lab.namespace("underlay"),
+        &format!("link set {port} master {BRIDGE}"),
+    )
+}
+
 /// The underlay's end of a node's uplink.
 pub(crate) fn underlay_port(node: &Node) -> String {
     format!("up{}", node.index)

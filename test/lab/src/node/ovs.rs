@@ -12,6 +12,7 @@ use super::link::UPLINK;
 use crate::process::{self, Start};
 use crate::run::{Tool, tool, until};
 use crate::state::{Lab, Node, text};
+use crate::supervisor;
 use crate::values::mac;
 
 const OVS_SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
@@ -84,7 +85,15 @@ pub(super) fn up_ovn(lab: &Lab, node: &Node) -> Result<()> {
     ];
     process::start(lab, daemon(lab, node, "ovn-northd", dbs), 0)?;
     let conf = format!("unix:{}", text(&dir.join("db.sock")));
-    process::start(lab, daemon(lab, node, "ovn-controller", vec![conf]), 0).map(drop)
+    let controller = daemon(lab, node, "ovn-controller", vec![conf]);
+    // It may be gone before it has been noticed at all; the supervisor repeats the starts that fail a little later.
+    for _ in 1..supervisor::REPEATS {
+        if process::start(lab, controller.clone(), 0).is_ok() {
+            return Ok(());
+        }
+        supervisor::tell_early(lab, &controller)?;
+    }
+    process::start(lab, controller, 0).map(drop)
 }
 
 /// What OVN calls this node: a UUID that tells the index.

@@ -23,7 +23,7 @@ use crate::state::{Lab, text};
 /// FRR's applier may tell of a reload later than it is done.
 const STATE_LIMIT: Duration = Duration::from_secs(35);
 /// How long what earlier lines set in motion gets to come to rest.
-const SETTLE_LIMIT: Duration = Duration::from_secs(20);
+const SETTLE_LIMIT: Duration = Duration::from_secs(90);
 
 /// Line 7.
 pub(super) fn time(world: &mut World<'_>) -> Result<Verdict> {
@@ -132,7 +132,8 @@ fn frr_refused(lab: &Lab) -> Result<Option<Failure>> {
         .then(|| Failure::new(Layer::Object, expected, listed(&bad))))
 }
 
-/// Waits until our users have written nothing for three seconds.
+/// Waits until our users have written nothing for three seconds, and no FRR is being
+/// reloaded: the tool needs seconds to take a neighbor away, and is told of afterwards.
 fn settle(lab: &Lab) -> Result<()> {
     let pause = Duration::from_secs(3);
     let mut from = audited(lab)?;
@@ -141,9 +142,19 @@ fn settle(lab: &Lab) -> Result<()> {
         let quiet = !first && writes(lab, from).is_ok_and(|found| found.is_empty());
         first = false;
         from = audited(lab).unwrap_or(from);
-        quiet.then_some(())
+        (quiet && !reloading(lab)).then_some(())
     });
     Ok(())
+}
+
+/// Is FRR's reload tool at work on a node of the lab?
+fn reloading(lab: &Lab) -> bool {
+    let folder = text(&lab.dir());
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes
+        .filter_map(|process| std::fs::read(process.path().join("cmdline")).ok())
+        .map(|line| String::from_utf8_lossy(&line).into_owned())
+        .any(|line| line.contains("frr-reload.py") && line.contains(&folder))
 }
 
 /// Length of the audit log in bytes.

@@ -40,7 +40,7 @@ pub(super) fn and_restore(world: &mut World<'_>) -> Result<Verdict> {
             seen,
         )));
     }
-    let applier = process::record(lab, &node.name, "frr-agent").ok();
+    let applier = process::record(lab, &node.name, lab.applier()).ok();
     if let Some(record) = &applier {
         process::send(record, Signal::SIGSTOP)?;
     }

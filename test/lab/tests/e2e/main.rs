@@ -12,7 +12,9 @@
     reason = "tests of a whole program: they tell what they do, and stop at the first surprise"
 )]
 
+mod failover;
 mod failures;
+mod frr_k8s;
 mod harness;
 mod repairs;
 mod sabotage;

@@ -1,0 +1,220 @@
+//! Imported routes that stay although the kernel has lost them: while FRR itself is gone, or starts anew.
+//! In: looks at FRR, the rows that stand, the rows that the kernel asks for, who owns which subnet. Out: the rows that are held.
+//! Invariant: what a living FRR takes away is obeyed at once; nothing is held longer than the stale time, or for a node that
+//! is gone or that lost the subnet. Not here: asking FRR (the node-agent), mass withdrawals.
+//!
+//! ```text
+//!   well --no answer, or other daemons than before--> restarting --every peer judged, or stale time over--> well
+//! ```
+//! A peer is judged when its session has been up for [`SETTLE`] since the restart, or has come up and gone down again:
+//! from then on the kernel is believed about its routes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::time::Duration;
+
+use model::address::Prefix;
+use model::names::NodeName;
+use model::nb::ImportedRoute;
+use model::route::{KernelRoute, Leg, MAIN_TABLE, RouteKind};
+
+use crate::imports::{self, ImportWorld};
+
+/// How long after a session came up its routes may need to reach the kernel: bgpd waits for the ends of all initial
+/// updates before it chooses paths (measured: up to two seconds on a busy machine).
+pub const SETTLE: Duration = Duration::from_secs(5);
+
+/// FRR as it is at a moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Look {
+    /// Its daemons cannot be asked from here (no permission): nothing is known, and nothing is held.
+    Unseen,
+    /// zebra or bgpd does not run.
+    Gone,
+    /// Both run.
+    Up {
+        /// Identity of the processes: another one means that one of them is new.
+        instance: String,
+        /// bgpd's peers of the default VRF, and whether their sessions are established; `None`: not asked, or no answer.
+        peers: Option<BTreeMap<IpAddr, bool>>,
+    },
+}
+
+/// What is known of a peer since the restart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Peer {
+    /// Its session has not come up yet.
+    Waiting,
+    /// It is up since then.
+    Up(Duration),
+    /// It came up and went down again.
+    Lost,
+}
+
+impl Peer {
+    fn judged(self, now: Duration) -> bool {
+        match self {
+            Self::Waiting => false,
+            Self::Up(since) => now.saturating_sub(since) >= SETTLE,
+            Self::Lost => true,
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Restart {
+    since: Duration,
+    peers: BTreeMap<IpAddr, Peer>,
+}
+
+/// What is remembered from look to look. Times are durations since any fixed moment, never decreasing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holding {
+    stale: Duration,
+    /// The daemons that ran last; `None` until they have been seen, and as long nothing is held.
+    instance: Option<String>,
+    restart: Option<Restart>,
+    /// Rows that the kernel asked for, and which node had the subnet then.
+    known: BTreeMap<ImportedRoute, Option<NodeName>>,
+}
+
+impl Holding {
+    /// Nothing is known yet. `stale` is the longest time that a row is held. Source: `[limits] stale-time`.
+    #[must_use]
+    pub fn new(stale: Duration) -> Self {
+        Self {
+            stale,
+            instance: None,
+            restart: None,
+            known: BTreeMap::new(),
+        }
+    }
+
+    /// True while FRR is gone or not yet itself again: whoever looks has to look again soon, peers included.
+    #[must_use]
+    pub fn is_restarting(&self) -> bool {
+        self.restart.is_some()
+    }
+
+    /// Takes notice of FRR.
+    pub fn look(&mut self, now: Duration, look: &Look) {
+        let fresh = || Restart {
+            since: now,
+            peers: BTreeMap::new(),
+        };
+        match look {
+            Look::Unseen => {
+                self.instance = None;
+                self.restart = None;
+            }
+            Look::Gone if self.instance.is_some() => {
+                self.restart.get_or_insert_with(fresh).peers.clear();
+            }
+            Look::Gone => {}
+            Look::Up { instance, peers } => {
+                let expired = self.expired(now);
+                let other = self.instance.as_ref().is_some_and(|was| was != instance);
+                if other {
+                    if expired {
+                        self.restart = None;
+                    }
+                    self.restart.get_or_insert_with(fresh).peers.clear();
+                } else if expired {
+                    self.restart = None;
+                }
+                self.instance = Some(instance.clone());
+                if let (Some(restart), Some(peers)) = (&mut self.restart, peers) {
+                    restart.notice(now, peers);
+                    let judged = restart.peers.values().all(|peer| peer.judged(now));
+                    if judged && !restart.peers.is_empty() {
+                        self.restart = None;
+                    }
+                }
+            }
+        }
+    }
+
+    fn expired(&self, now: Duration) -> bool {
+        self.restart
+            .as_ref()
+            .is_some_and(|r| now.saturating_sub(r.since) >= self.stale)
+    }
+
+    /// The rows to hold, of those that `standing` names and the kernel does not ask for (`wanted`). `owners` are the
+    /// subnets of all nodes. Remembers what the kernel asks for.
+    pub fn rows<'a>(
+        &mut self,
+        now: Duration,
+        standing: impl IntoIterator<Item = &'a ImportedRoute>,
+        wanted: &BTreeSet<ImportedRoute>,
+        owners: &[(Prefix, NodeName)],
+        world: &ImportWorld,
+    ) -> BTreeSet<ImportedRoute> {
+        let owner = |prefix: &Prefix| {
+            let found = owners.iter().find(|(subnet, _)| subnet.contains(prefix));
+            found.map(|(_, node)| node.clone())
+        };
+        let routed: BTreeSet<Prefix> = wanted.iter().map(|row| row.prefix).collect();
+        let gone = |row: &ImportedRoute| {
+            let in_cluster = |subnet: &Prefix| subnet.contains(&row.prefix);
+            owner(&row.prefix).is_none() && world.cluster_subnets.iter().any(in_cluster)
+        };
+        let held: BTreeSet<ImportedRoute> = standing
+            .into_iter()
+            .filter(|row| !routed.contains(&row.prefix) && self.waits_for(now, row.nexthop))
+            .filter(|row| self.known.get(row) == Some(&owner(&row.prefix)) && !gone(row))
+            .filter(|row| admitted(row, world))
+            .cloned()
+            .collect();
+        self.known = wanted
+            .iter()
+            .chain(&held)
+            .map(|row| (row.clone(), owner(&row.prefix)))
+            .collect();
+        held
+    }
+
+    /// Whether a restart is under way that has not yet told about this next hop.
+    fn waits_for(&self, now: Duration, next_hop: IpAddr) -> bool {
+        let Some(restart) = self.restart.as_ref().filter(|_| !self.expired(now)) else {
+            return false;
+        };
+        // A next hop that is no peer (a reflected route) is judged when all peers are: then the restart is over.
+        restart
+            .peers
+            .get(&next_hop)
+            .is_none_or(|peer| !peer.judged(now))
+    }
+}
+
+impl Restart {
+    fn notice(&mut self, now: Duration, seen: &BTreeMap<IpAddr, bool>) {
+        self.peers.retain(|peer, _| seen.contains_key(peer));
+        for (address, established) in seen {
+            let peer = self.peers.entry(*address).or_insert(Peer::Waiting);
+            *peer = match (*peer, *established) {
+                (Peer::Waiting, true) => Peer::Up(now),
+                (Peer::Up(_), false) => Peer::Lost,
+                (same, _) => same,
+            };
+        }
+    }
+}
+
+/// Whether the row would be imported if the kernel had it: another writer may have taken the prefix meanwhile.
+fn admitted(row: &ImportedRoute, world: &ImportWorld) -> bool {
+    let route = KernelRoute {
+        table: MAIN_TABLE,
+        prefix: row.prefix,
+        metric: 0,
+        kind: RouteKind::Unicast,
+        legs: vec![Leg {
+            gateway: Some(row.nexthop),
+            oif: world.gateway_link.unwrap_or(0),
+        }],
+    };
+    imports::plan([route], world).desired.contains(row)
+}
+
+#[cfg(test)]
+mod tests;

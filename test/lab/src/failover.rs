@@ -1,0 +1,187 @@
+//! What failures cost: a bgpd that dies and comes back, and a node's uplink that is cut.
+//!
+//! In: a running lab. Out: under pings between all pods, how many were lost while bgpd
+//! was away; and how long after a cut the other nodes still have routes to the node, in
+//! the kernel and in OVN. A cut is silent: no end of any link loses its carrier.
+
+mod pinger;
+mod watch;
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use nix::sys::signal::Signal;
+
+use crate::look::{kernel_routes, sessions};
+use crate::node::frr::boot;
+use crate::node::link::{attach_port, detach_port};
+use crate::process;
+use crate::reach::{attached, unreached};
+use crate::run::{now, tell, until};
+use crate::state::{Lab, Node};
+
+use pinger::Pinger;
+use watch::{Side, Watch};
+
+/// How long bgpd is away.
+const AWAY: Duration = Duration::from_secs(5);
+/// How long sessions may need to come back, and routes to go.
+const PATIENCE: Duration = Duration::from_secs(200);
+/// How long pings go on after the last session is back: routes follow their sessions.
+const AFTER: Duration = Duration::from_secs(8);
+
+/// What is demonstrated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum What {
+    /// bgpd is killed and started again.
+    Bgpd,
+    /// The uplink is cut.
+    Cut,
+}
+
+/// Names on the command line.
+pub(crate) const NAMES: [&str; 2] = ["bgpd", "cut"];
+
+/// Demonstrates both, or one; `false` where bgpd's restart cost pings although the
+/// fabric is a resilient one.
+pub(crate) fn demonstrate(lab: &Lab, only: Option<&str>, node: Option<&str>) -> Result<bool> {
+    let first = lab.nodes.first().context("the lab has no node")?;
+    let node = match node {
+        Some(name) => lab.node(name)?,
+        None => first,
+    };
+    if lab.nodes.len() < 2 {
+        bail!("a failure is seen from other nodes: at least two are needed");
+    }
+    let pods = attached(lab);
+    if let Some((from, to)) = unreached(lab, &pods, now()).first() {
+        bail!("before anything is broken, the pod on {from} does not reach that on {to}");
+    }
+    tell(&format!(
+        "failover: profile {}, {} nodes, load {}",
+        lab.profile,
+        lab.nodes.len(),
+        load()
+    ));
+    let wanted = |what: What| match what {
+        What::Bgpd => only.is_none_or(|name| name == "bgpd"),
+        What::Cut => only.is_none_or(|name| name == "cut"),
+    };
+    let mut good = true;
+    if wanted(What::Bgpd) {
+        good &= restart(lab, node)?;
+    }
+    if wanted(What::Cut) {
+        cut(lab, node)?;
+    }
+    Ok(good)
+}
+
+/// Mean number of running processes in the last minute, as the kernel counts it.
+pub(crate) fn load() -> String {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split_whitespace().next().unwrap_or("?").to_owned()
+}
+
+/// bgpd dies, and comes back as watchfrr brings it back.
+fn restart(lab: &Lab, node: &Node) -> Result<bool> {
+    let pods = attached(lab);
+    let peers = lab.nodes.len().saturating_sub(1);
+    let pinger = Pinger::start(lab, &pods)?;
+    std::thread::sleep(Duration::from_secs(2));
+    let all: Vec<&str> = lab.nodes.iter().map(|n| n.name.as_str()).collect();
+    let watch = Watch::start(lab, &all)?;
+    let start = now();
+    let record = process::record(lab, &node.name, "bgpd")?;
+    process::stop(lab, &node.name, "bgpd", Signal::SIGKILL)?;
+    std::thread::sleep(AWAY);
+    process::start(lab, record.start, record.restarts)?;
+    boot(lab, &node.name, "bgpd")?;
+    let back = until(PATIENCE, Duration::from_millis(200), || {
+        let all = sessions(lab, &node.name).ok()?;
+        let up = all.values().filter(|s| s.state == "Established").count();
+        let routes = kernel_routes(lab, &node.name).ok()?.len();
+        (up == peers && routes >= peers).then(|| start.elapsed().as_secs_f64())
+    });
+    std::thread::sleep(AFTER);
+    let gaps = watch.stop();
+    let lost = pinger.stop()?;
+    let Some(back) = back else {
+        bail!(
+            "bgpd of {}: not all of its {peers} sessions and routes were back after {} s",
+            node.name,
+            PATIENCE.as_secs()
+        );
+    };
+    tell(&format!(
+        "bgpd of {} killed, started again after {} s, all sessions and routes back after {back:.1} s:",
+        node.name,
+        AWAY.as_secs()
+    ));
+    tell(&format!("    {}", lost.shown()));
+    for gaps in gaps
+        .iter()
+        .filter(|g| g.node == node.name || g.first().is_some())
+    {
+        tell(&format!("    {}", gaps.shown()));
+    }
+    Ok(lost.lost == 0 || lab.profile != "resilient")
+}
+
+/// The uplink is cut, and mended again.
+fn cut(lab: &Lab, node: &Node) -> Result<()> {
+    let others = lab.nodes.iter().filter(|other| *other != node);
+    let others: Vec<&str> = others.map(|other| other.name.as_str()).collect();
+    let watch = Watch::start(lab, &others)?;
+    let start = now();
+    detach_port(lab, node)?;
+    let gone = until(PATIENCE, Duration::from_millis(20), || {
+        watch.all_short().then(|| start.elapsed().as_secs_f64())
+    });
+    if gone.is_some() {
+        // A route that is held or comes back would show here.
+        std::thread::sleep(Duration::from_secs(1));
+    }
+    let gaps = watch.stop();
+    let mended = now();
+    attach_port(lab, node)?;
+    let pods = attached(lab);
+    let missing = unreached(lab, &pods, mended + PATIENCE);
+    let back = mended.elapsed().as_secs_f64();
+    if gone.is_none() {
+        bail!(
+            "uplink of {} cut: others still have its routes after {} s",
+            node.name,
+            PATIENCE.as_secs()
+        );
+    }
+    let first = |name: &str, side: Side| {
+        let of = gaps.iter().find(|g| g.node == name && g.side == side)?;
+        Some(of.first()?.saturating_duration_since(start).as_secs_f64())
+    };
+    let (mut kernel, mut ovn) = (Vec::new(), Vec::new());
+    for other in &others {
+        kernel.extend(first(other, Side::Kernel));
+        ovn.extend(first(other, Side::Ovn));
+    }
+    let most = |all: &[f64]| all.iter().copied().fold(0.0, f64::max);
+    let share = kernel.iter().zip(&ovn).map(|(k, o)| (o - k).max(0.0));
+    let share: Vec<f64> = share.collect();
+    tell(&format!(
+        "uplink of {} cut: its routes gone from the kernel of the last other node after {:.2} s, from OVN after {:.2} s (the node-agent's share at most {:.2} s)",
+        node.name,
+        most(&kernel),
+        most(&ovn),
+        most(&share)
+    ));
+    if missing.is_empty() {
+        tell(&format!(
+            "    all pods reach each other again {back:.1} s after it was mended"
+        ));
+        return Ok(());
+    }
+    bail!(
+        "{} pairs of pods do not reach each other {back:.0} s after the uplink was mended",
+        missing.len()
+    )
+}

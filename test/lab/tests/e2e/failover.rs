@@ -1,0 +1,67 @@
+//! What a dead bgpd and a cut uplink cost.
+
+use crate::harness::{Said, Standing, able, call};
+
+/// How long routes to a node behind a cut uplink may stay with BFD, in seconds: far more
+/// than the measured part of a second, because other jobs may run on the machine.
+const LIMIT: f64 = 5.0;
+
+fn fail_over(what: &str) -> Said {
+    call(&["failover", "--only", what])
+}
+
+#[test]
+fn a_bgpd_that_dies_and_comes_back_costs_no_ping_between_pods() {
+    if !able() {
+        return;
+    }
+    let lab = Standing::up(&[]);
+    let said = fail_over("bgpd");
+    assert!(said.good, "{}", said.text);
+    let node = lab.node(0);
+    for line in [
+        " 0 of ".to_owned(),
+        format!("OVN of {node} was never short of routes"),
+    ] {
+        assert!(said.text.contains(&line), "no {line:?} in\n{}", said.text);
+    }
+    lab.prove(&["--only", "5,8"]).assert_all_hold();
+}
+
+#[test]
+fn the_rows_of_a_node_stay_while_its_bgpd_is_dead_although_zebra_removes_its_routes() {
+    if !able() {
+        return;
+    }
+    // Without graceful restart zebra removes everything at once.
+    let lab = Standing::up(&["--profile", "compat", "--wait", "200"]);
+    let said = fail_over("bgpd");
+    let node = lab.node(0);
+    for line in [
+        format!("kernel of {node} was short of routes"),
+        format!("OVN of {node} was never short of routes"),
+    ] {
+        assert!(said.text.contains(&line), "no {line:?} in\n{}", said.text);
+    }
+    // Held no longer than needed: what FRR takes away afterwards is obeyed.
+    lab.prove(&["--only", "8"]).assert_all_hold();
+}
+
+#[test]
+fn routes_to_a_node_behind_a_cut_uplink_are_gone_soon_and_back_when_it_is_mended() {
+    if !able() {
+        return;
+    }
+    let lab = Standing::up(&[]);
+    let said = fail_over("cut");
+    assert!(said.good, "{}", said.text);
+    let seconds = said
+        .text
+        .split_once("from OVN after ")
+        .and_then(|(_, rest)| rest.split(' ').next())
+        .and_then(|number| number.parse::<f64>().ok())
+        .expect("the time after which the routes were gone");
+    println!("routes were gone after {seconds} s");
+    assert!(seconds < LIMIT, "{}", said.text);
+    lab.recovers("1,5");
+}
