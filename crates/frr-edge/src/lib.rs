@@ -8,6 +8,7 @@ mod program;
 pub mod refusal;
 pub mod reload;
 pub mod show;
+mod surplus;
 pub mod vty;
 
 use std::path::PathBuf;

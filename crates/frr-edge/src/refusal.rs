@@ -1,6 +1,6 @@
 //! What FRR refused, read out of what vtysh and FRR's reload tool print.
-//! In: their output. Out: lines with FRR's reason; the lines that a dry run still wants to change.
-//! Invariant: passwords are taken out. Not here: whether a refusal matters (`reload`).
+//! In: their output, and what FRR runs. Out: lines with FRR's reason.
+//! Invariant: passwords are taken out; a line that FRR runs nevertheless was not refused. Not here: running them (`reload`).
 //!
 //! ```text
 //! % Can not configure the local system as neighbor                                        <- the reason, before the line
@@ -98,27 +98,18 @@ pub(crate) fn last_words(text: &str) -> Vec<Refusal> {
     }]
 }
 
-/// The commands with which a dry run of the reload tool would delete, as it prints them.
-pub(crate) fn deletions(text: &str) -> String {
-    let head = |wanted: &'static str| move |line: &&str| line.trim() == wanted;
-    let lines = text.lines().skip_while(|l| !head("Lines To Delete")(l));
-    let lines = lines.skip(2).take_while(|l| !head("Lines To Add")(l));
-    lines.flat_map(|line| [line, "\n"]).collect()
-}
-
-/// The lines that a dry run of the reload tool would still add or delete.
-pub(crate) fn residue(text: &str) -> BTreeSet<String> {
-    let heads = ["Lines To Add", "Lines To Delete"];
-    let start = text
+/// The refused lines that really are not as the tool wanted them: it sends some lines twice, and FRR may refuse the
+/// second; a line that was to go may have gone with another. What counts is what runs in the end.
+pub(crate) fn real(refused: Vec<Refusal>, running: &str) -> Vec<Refusal> {
+    let lines: BTreeSet<String> = running
         .lines()
-        .position(|line| heads.contains(&line.trim()))
-        .unwrap_or(usize::MAX);
-    text.lines()
-        .skip(start)
-        .map(str::trim)
-        .filter(|line| !line.is_empty())
-        .map(without_password)
-        .collect()
+        .map(|line| without_password(line.trim()))
+        .collect();
+    let stands = |line: &str| match line.strip_prefix("no ") {
+        Some(gone) => !lines.contains(gone),
+        None => lines.contains(line),
+    };
+    refused.into_iter().filter(|r| !stands(&r.line)).collect()
 }
 
 #[cfg(test)]
@@ -183,14 +174,18 @@ mod tests {
     }
 
     #[test]
-    fn a_residue_is_what_stands_under_the_two_headings() {
-        let text = "2026 INFO: Called\n\nLines To Delete\n===============\nno hostname vm\n\nLines To Add\n============\nbfd\n profile fast\n  detect-multiplier 3\n";
-        let seen = residue(text);
-        assert!(seen.contains("detect-multiplier 3") && seen.contains("no hostname vm"));
-        assert!(!seen.iter().any(|line| line.contains("INFO")));
-        assert!(residue("2026 INFO: Called\n").is_empty());
-        assert_eq!(deletions(text).trim(), "no hostname vm");
-        assert_eq!(deletions("\nLines To Add\n====\nfoo\n"), "");
+    fn a_refusal_of_what_frr_runs_as_wanted_is_none() {
+        let running = "router bgp 1\n neighbor 1.1.1.1 graceful-restart\n neighbor 1.1.1.1 password x\n foo\n";
+        let refused = [
+            "neighbor 1.1.1.1 graceful-restart",
+            "neighbor 1.1.1.1 password <retracted>",
+            "no bar",
+            "no foo",
+            "neighbor 2.2.2.2 shutdown",
+        ];
+        let real = real(refused.map(|line| mk(line, "No")).to_vec(), running);
+        let lines: Vec<&str> = real.iter().map(|r| r.line.as_str()).collect();
+        assert_eq!(lines, ["no foo", "neighbor 2.2.2.2 shutdown"]);
     }
 
     #[test]

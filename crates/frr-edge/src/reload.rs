@@ -3,19 +3,16 @@
 //! Invariant: a text that FRR cannot read never takes the place of frr.conf; a refusal of a line that stands nevertheless is none.
 //! Not here: retries (the frr-agent).
 
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
 use tokio::process::Command;
 
 use crate::Frr;
-use crate::file::{self, FileError};
+use crate::file::{self, DAEMONS, FileError};
 use crate::program::{self, Output, ProgramError};
 use crate::refusal::{self, Refusal};
-
-/// So many lines are deleted in one go.
-const MANY: usize = 20;
+use crate::surplus;
 
 /// A check reads one file and starts nothing.
 const CHECK_DEADLINE: Duration = Duration::from_secs(20);
@@ -73,7 +70,7 @@ impl Frr {
     /// When the tool cannot run, does not end, or FRR refuses a line and does not run it either.
     pub async fn reload(&self) -> Result<(), ReloadError> {
         self.clear_surplus().await?;
-        let output = self.tool("--reload").await?;
+        let output = self.tool().await?;
         if output.status.success() {
             return Ok(());
         }
@@ -81,51 +78,51 @@ impl Frr {
         if refused.is_empty() {
             return Err(ReloadError::Refused(refusal::last_words(&output.text)));
         }
-        // The tool sends some lines twice, and FRR may refuse the second: what counts is what runs in the end.
-        let residue = refusal::residue(&self.tool("--test").await?.text);
-        let real: Vec<Refusal> = refused
-            .into_iter()
-            .filter(|r| residue.contains(&r.line))
-            .collect();
+        let mut running = String::new();
+        for daemon in DAEMONS {
+            // What a daemon that is away was to do is not done.
+            let text = self.ask(daemon, "show running-config").await;
+            running.push_str(&text.unwrap_or_default());
+        }
+        let real = refusal::real(refused, &running);
         if real.is_empty() {
             return Ok(());
         }
         Err(ReloadError::Refused(real))
     }
 
-    /// The tool starts a vtysh for each line that it deletes: of a thousand neighbors that go it would take minutes.
-    /// Where FRR runs much that the file does not say, what the tool would delete is deleted in one go before it runs.
+    /// Takes away in one go what goes as a whole.
     async fn clear_surplus(&self) -> Result<(), ProgramError> {
         // A daemon that does not answer is the tool's to complain of.
         let running = self.ask("bgpd", "show running-config").await;
         let wanted = self.config().unwrap_or_default();
-        if running.map_or(0, |running| surplus(&running, &wanted)) < MANY {
+        let commands = surplus::commands(&running.unwrap_or_default(), &wanted);
+        if commands.is_empty() {
             return Ok(());
         }
-        let deletions = refusal::deletions(&self.tool("--test").await?.text);
         let file = self.vty_socket.join("noverlay-surplus.conf");
-        if let Err(error) = file::write_private(&file, &deletions) {
+        if let Err(source) = file::write_private(&file, &commands) {
             return Err(ProgramError::Start {
                 program: format!("vtysh with {}", file.display()),
-                source: error,
+                source,
             });
         }
         let mut vtysh = self.vtysh();
         vtysh.arg("-f").arg(&file);
-        // With a neighbor go lines that are deleted once more after it: what FRR says to that is of no interest.
+        // What FRR refuses of it the tool tries again, and says so.
         let outcome = program::run("vtysh", &mut vtysh, self.reload_timeout).await;
-        // It may hold passwords; where it cannot be removed, mode 0600 still guards it.
+        // It goes at the next time otherwise.
         drop(std::fs::remove_file(&file));
         outcome.map(drop)
     }
 
-    async fn tool(&self, mode: &str) -> Result<Output, ProgramError> {
+    async fn tool(&self) -> Result<Output, ProgramError> {
         let folder = self.config_file.parent().unwrap_or(&self.vty_socket);
         let mut command = Command::new("python3");
         // Without --overwrite and with frr.conf in its own folder the tool does not write the file itself.
         command
             .arg(&self.reload_tool)
-            .args([mode, "--stdout", "--vty_socket"])
+            .args(["--reload", "--stdout", "--vty_socket"])
             .arg(&self.vty_socket)
             .arg("--confdir")
             .arg(folder)
@@ -147,22 +144,6 @@ impl Frr {
     }
 }
 
-/// How many lines FRR runs that the file does not have, in whatever order their words come.
-fn surplus(running: &str, wanted: &str) -> usize {
-    let words = |line: &str| {
-        let mut words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        words.sort_unstable();
-        words
-    };
-    let wanted: BTreeSet<Vec<String>> = wanted.lines().map(words).collect();
-    let said = |line: &&str| {
-        let line = line.trim();
-        !(line.is_empty() || line.starts_with('!') || line.starts_with("exit"))
-    };
-    let more = running.lines().filter(said).map(words);
-    more.filter(|line| !wanted.contains(line)).count()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -175,23 +156,15 @@ mod tests {
         frr
     }
 
-    const REFUSES: &str =
-        "print('% No.')\nprint('line 1: Failure to communicate[13] to bgpd, line:  foo')\n";
-
     #[tokio::test]
-    async fn a_refused_line_that_is_still_missing_is_an_error_and_one_that_stands_is_none() {
+    async fn a_refused_line_that_frr_does_not_run_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
-        let missing = format!(
-            "import sys\nif '--reload' in sys.argv:\n  {}sys.exit(1)\nprint('Lines To Add')\nprint('====')\nprint(' foo')\n",
-            REFUSES.replace('\n', "\n  ").trim_start()
-        );
-        let error = with_tool(folder.path(), &missing)
+        let refuses = "import sys\nprint('% No.')\nprint('line 1: Failure to communicate[13] to bgpd, line:  foo')\nsys.exit(1)\n";
+        let error = with_tool(folder.path(), refuses)
             .reload()
             .await
             .unwrap_err();
         assert_eq!(error.to_string(), "FRR refused `foo`: No");
-        let stands = missing.replace("print(' foo')", "print(' bar')");
-        with_tool(folder.path(), &stands).reload().await.unwrap();
     }
 
     #[tokio::test]
@@ -205,14 +178,6 @@ mod tests {
             "{error}"
         );
         with_tool(folder.path(), "pass\n").reload().await.unwrap();
-    }
-
-    #[test]
-    fn a_surplus_is_counted_by_words_whatever_their_order() {
-        let running = "!\nfrr version 8.4.4\nip prefix-list a seq 1 permit 10.0.0.0/8 ge 24 le 24\n neighbor 1.1.1.1 remote-as 1\nexit\n";
-        let wanted = "ip prefix-list a seq 1 permit 10.0.0.0/8 le 24 ge 24\n";
-        assert_eq!(surplus(running, wanted), 2);
-        assert_eq!(surplus(running, running), 0);
     }
 
     #[tokio::test]

@@ -20,7 +20,7 @@ pub struct FabricSettings {
     pub asn: Asn,
     /// `frr-namespace`.
     pub namespace: String,
-    /// `profile = resilient`: timers of 9, 3 and 2 seconds; otherwise bare sessions.
+    /// `profile = resilient`: timers of 9, 3 and 2 seconds, BFD and graceful restart; otherwise bare sessions.
     pub resilient: bool,
 }
 
