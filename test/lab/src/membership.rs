@@ -14,8 +14,10 @@ use crate::up::{Steps, attach};
 use crate::values::Values;
 use crate::{daemons, down, node, objects};
 
-/// How long a new node gets until it reaches all pods.
+/// How long a new node gets until it reaches all pods, and how much more for each node that has to take it up: all of
+/// them reload FRR at once on this one machine.
 const WAIT: Duration = Duration::from_secs(60);
+const WAIT_A_NODE: Duration = Duration::from_secs(4);
 
 /// Adds a node and waits until its pod and all others reach each other; gives the
 /// seconds from the Node object on.
@@ -40,7 +42,8 @@ pub(crate) fn add(lab: &mut Lab, name: &str, steps: Steps) -> Result<f64> {
     let start = now();
     objects::create_nodes(lab, std::slice::from_ref(&node))?;
     daemons::start_agents(lab, &node)?;
-    attach(lab, &[node], WAIT, steps)?;
+    let nodes = u32::try_from(lab.nodes.len())?;
+    attach(lab, &[node], WAIT + WAIT_A_NODE * nodes, steps)?;
     Ok(start.elapsed().as_secs_f64())
 }
 

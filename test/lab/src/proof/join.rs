@@ -19,8 +19,12 @@ use crate::state::{Lab, Node};
 use crate::up::Steps;
 use crate::values::Values;
 
-/// How long the others get to forget the node.
-const LIMIT: Duration = Duration::from_secs(30);
+/// How long the others get to forget the node; all of them reload FRR at once on this one machine.
+fn limit(lab: &Lab) -> Duration {
+    let nodes = u64::try_from(lab.nodes.len()).unwrap_or(u64::MAX);
+    Duration::from_secs(nodes.saturating_mul(4).saturating_add(20))
+}
+
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(30);
 
@@ -60,7 +64,7 @@ pub(super) fn and_leave(world: &mut World<'_>) -> Result<Verdict> {
                 (routes, rest) = (f64::max(routes, first), f64::max(rest, second))
             }
             Err((layer, seen)) => {
-                let limit = LIMIT.as_secs();
+                let limit = limit(world.lab).as_secs();
                 let expected = format!("nothing of {name} on the other nodes within {limit} s");
                 return Ok(Err(Failure::new(layer, expected, seen)));
             }
@@ -112,7 +116,7 @@ impl Gone {
         let name = &node.name;
         let failed = |error: anyhow::Error| (Layer::Lab, format!("{name}: {error:#}"));
         let mut kept = Ok(None);
-        let routes = until(LIMIT, PAUSE, || {
+        let routes = until(limit(lab), PAUSE, || {
             kept = self.route_on(lab, name);
             matches!(kept, Ok(None)).then(|| self.since.elapsed().as_secs_f64())
         });
@@ -124,7 +128,7 @@ impl Gone {
             ));
         };
         let neighbor = self.address.to_string();
-        let rest = until(LIMIT, PAUSE, || {
+        let rest = until(limit(lab), PAUSE, || {
             let clean = sessions(lab, name).is_ok_and(|all| !all.contains_key(&neighbor));
             clean.then(|| self.since.elapsed().as_secs_f64())
         });
