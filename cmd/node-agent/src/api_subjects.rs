@@ -5,11 +5,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use api::node_routes::{NetworkRoutes, NodeRoutes, NodeRoutesStatus, SkippedRoutes};
+use api::node_routes::{NetworkRoutes, NodeRoutes, NodeRoutesStatus, SkippedRoutes, WITHIN_LIMITS};
 use k8s_openapi::api::core::v1::Node as KubeNode;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::jiff::Timestamp;
+use kube_edge::events::Publisher;
 use kube_edge::{WriteError, Writer};
-use model::ObjectKey;
+use model::intent::Event;
+use model::{ObjectKey, Prefix};
 use plan_node::annotations::{self, NodeFacts};
+use plan_node::budget;
 use plan_node::coverage::{self, Reach};
 use reconcile::{Subjects, Verdict};
 use serde_json::{Value, json};
@@ -31,6 +36,7 @@ pub(crate) enum Key {
 pub(crate) struct ApiSubjects {
     known: Arc<Known>,
     writer: Writer,
+    publisher: Publisher,
     client: kube::Client,
     /// The report as it stands, and of which Node (uid); unknown where nothing was read or written yet.
     reported: Option<(String, NodeRoutesStatus)>,
@@ -39,9 +45,10 @@ pub(crate) struct ApiSubjects {
 impl ApiSubjects {
     pub(crate) fn new(known: Arc<Known>, client: kube::Client) -> Self {
         Self {
-            known,
             writer: Writer::new(client.clone(), FIELD_MANAGER),
+            publisher: Publisher::new(client.clone(), "node-agent", known.node.as_str()),
             client,
+            known,
             reported: None,
         }
     }
@@ -125,11 +132,79 @@ impl ApiSubjects {
                     })
                     .collect(),
             }],
+            conditions: Vec::new(),
         };
-        self.write(&own.uid, status).await
+        self.read(&own.uid).await;
+        let over = imported.skipped.iter().find(|s| s.0 == budget::OVER_LIMIT);
+        let told = self.limits(over.map(|(_, count, first)| (*count, first.as_slice())));
+        let (condition, event) = told.map_or((None, None), |(c, e)| (Some(c), e));
+        let status = NodeRoutesStatus {
+            conditions: condition.into_iter().collect(),
+            ..status
+        };
+        let verdict = self.write(&own.uid, status).await?;
+        if let Some(event) = event {
+            let key = ObjectKey::new("", self.known.node.as_str());
+            self.publisher
+                .publish::<KubeNode>(&key, &own.uid, &event)
+                .await;
+        }
+        Ok(verdict)
     }
 
-    async fn write(&mut self, uid: &str, status: NodeRoutesStatus) -> Result<Verdict, WriteError> {
+    /// The condition on limits, and an event where it changes; nothing where there never was a need.
+    fn limits(&self, over: Option<(usize, &[Prefix])>) -> Option<(Condition, Option<Event>)> {
+        let standing = self.reported.as_ref().and_then(|(_, status)| {
+            let mut conditions = status.conditions.iter();
+            conditions.find(|c| c.type_ == WITHIN_LIMITS)
+        });
+        let (network, limit) = (
+            &self.known.network,
+            self.known.settings.limits.max_imported_routes,
+        );
+        let (status, reason, message) = match over {
+            Some((count, first)) => {
+                let names: Vec<String> = first.iter().map(ToString::to_string).collect();
+                let text = format!(
+                    "network {network} has {count} routes more than [limits] max-imported-routes = {limit}; not imported: {}{}",
+                    names.join(", "),
+                    if count > first.len() { ", ..." } else { "" }
+                );
+                ("False", "OverLimit", text)
+            }
+            None => {
+                standing?;
+                let text = format!("network {network} has at most {limit} routes");
+                ("True", "WithinLimits", text)
+            }
+        };
+        let same_status = standing.filter(|c| c.status == status);
+        let event = same_status.is_none().then(|| Event {
+            warning: over.is_some(),
+            reason: if over.is_some() {
+                "RouteLimitReached"
+            } else {
+                "RouteLimitPassed"
+            },
+            message: message.clone(),
+        });
+        let since = same_status.map_or_else(
+            || Time(Timestamp::now()),
+            |c| c.last_transition_time.clone(),
+        );
+        let condition = Condition {
+            type_: WITHIN_LIMITS.to_owned(),
+            status: status.to_owned(),
+            reason: reason.to_owned(),
+            message,
+            last_transition_time: since,
+            observed_generation: None,
+        };
+        Some((condition, event))
+    }
+
+    /// Reads the report that stands there, unless it is known.
+    async fn read(&mut self, uid: &str) {
         let key = ObjectKey::new("", self.known.node.as_str());
         // A Node that was deleted took its report along, and came back as another one.
         self.reported.take_if(|(of, _)| of != uid);
@@ -142,6 +217,10 @@ impl ApiSubjects {
             let status = standing.and_then(|o| o.status);
             self.reported = status.map(|status| (uid.to_owned(), status));
         }
+    }
+
+    async fn write(&mut self, uid: &str, status: NodeRoutesStatus) -> Result<Verdict, WriteError> {
+        let key = ObjectKey::new("", self.known.node.as_str());
         if self.reported.as_ref().is_some_and(|(_, s)| *s == status) {
             return Ok(Verdict::Settled);
         }

@@ -18,7 +18,7 @@ use ovsdb::{Client, Transaction, Uuid};
 use plan_node::check::{self, Violation};
 use plan_node::holding::Holding;
 use plan_node::imports::{self, ImportWorld};
-use plan_node::{ImportPlan, NetworkView};
+use plan_node::{ImportPlan, NetworkView, budget};
 use reconcile::{Subjects, Verdict};
 use rib::Rib;
 use telemetry::{Chain, Readiness};
@@ -268,6 +268,9 @@ impl OvnSubjects {
         let mut plan = imports::plan(self.rib.view(MAIN_TABLE), &world);
         let held = self.hold(&lifted.rows, &plan.desired, &world).await;
         plan.desired.extend(held.iter().cloned());
+        let limit = self.known.settings.limits.max_imported_routes;
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        budget::cut(&mut plan, limit, &world.cluster_subnets);
         if !self.is_sound(
             Key::Import,
             &check::imports(&target, &plan.desired, &world.own_addresses),

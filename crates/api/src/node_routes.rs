@@ -2,6 +2,7 @@
 //! In and out: the object, named after the node. Invariant: written on change only; lists are bounded.
 //! Not here: the judgement over all nodes.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -22,14 +23,21 @@ use serde::{Deserialize, Serialize};
 pub struct NodeRoutesSpec {}
 
 /// The report.
-#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeRoutesStatus {
     /// One entry a network.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub networks: Vec<NetworkRoutes>,
+    /// `WithinLimits`: False while a network has more routes than it may; absent where it never had.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
+    pub conditions: Vec<Condition>,
 }
+
+/// The condition's type.
+pub const WITHIN_LIMITS: &str = "WithinLimits";
 
 /// One network on one node.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]

@@ -150,9 +150,18 @@ impl Holding {
         owners: &[(Prefix, NodeName)],
         world: &ImportWorld,
     ) -> BTreeSet<ImportedRoute> {
-        let owner = |prefix: &Prefix| {
-            let found = owners.iter().find(|(subnet, _)| subnet.contains(prefix));
-            found.map(|(_, node)| node.clone())
+        // A table of ten thousand routes asks for each of them: by the few lengths that subnets have, not by every node.
+        let by_subnet: BTreeMap<Prefix, &NodeName> = owners
+            .iter()
+            .map(|(subnet, node)| (*subnet, node))
+            .collect();
+        let lengths: BTreeSet<u8> = owners.iter().map(|(subnet, _)| subnet.bits()).collect();
+        let owner = |prefix: &Prefix| -> Option<NodeName> {
+            let mut wider = lengths.range(..=prefix.bits()).rev();
+            wider.find_map(|length| {
+                let subnet = Prefix::new(prefix.network(), *length).ok()?;
+                by_subnet.get(&subnet).map(|node| (*node).clone())
+            })
         };
         let routed: BTreeSet<Prefix> = wanted.iter().map(|row| row.prefix).collect();
         let gone = |row: &ImportedRoute| {

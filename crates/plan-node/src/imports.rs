@@ -2,7 +2,7 @@
 //! In: best routes of the network's table, the gateway's link, the network, and prefixes that are taken. Out: rows wanted,
 //! and what was left out and why. Invariant: nothing is imported that would take local pods, the join subnet or another
 //! writer's row away; no next hop is an address of our own.
-//! Not here: reading routes (`netlink`, `rib`), limits, holding.
+//! Not here: reading routes (`netlink`, `rib`), limits (`budget`), holding.
 //!
 //! Source: OVN-Kubernetes `go-controller/pkg/ovn/routeimport/route_import.go`, and beyond it: only paths over the gateway
 //! bridge, RFC 8950 next hops counted, other writers' rows respected.
@@ -113,7 +113,7 @@ pub struct ImportPlan {
 }
 
 impl ImportPlan {
-    fn skip(&mut self, reason: &'static str, prefix: Prefix) {
+    pub(crate) fn skip(&mut self, reason: &'static str, prefix: Prefix) {
         let skipped = self.skipped.entry(reason).or_default();
         skipped.count += 1;
         if skipped.first.len() < NAMED {

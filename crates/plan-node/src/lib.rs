@@ -8,7 +8,7 @@
 //!                +-- snat ------+
 //!                +-- host ---------------> HostNetwork, InternalPort
 //!  kernel routes --- imports --+---------> imported routes --- check
-//!  looks at FRR ---- holding --'
+//!  looks at FRR ---- holding --'- budget (the limit)
 //!  ports, MAC ------ bridge -------------> flows
 //!  other nodes ----- coverage -----------> what is reported
 //!  own gateway ----- annotations --------> what is published
@@ -16,6 +16,7 @@
 
 pub mod annotations;
 pub mod bridge;
+pub mod budget;
 pub mod check;
 pub mod coverage;
 pub mod holding;

@@ -570,7 +570,7 @@ fn metallb(change: impl Fn(&mut Session)) -> FrrConfiguration {
 fn an_object_of_metallb_with_our_neighbor_merges_and_both_sides_prefixes_pass() {
     let mut world = mk_managed();
     let ra = world.ras.keys().next().unwrap().clone();
-    let own = metallb(|s| s.bfd_profile = Some("fast".to_owned()));
+    let own = metallb(|_| ());
     add(&mut world, own.clone());
     let plan = advertise::plan(&world, &ra);
     assert!(plan.conditions[1].status, "{:?}", plan.conditions[1]);
@@ -594,7 +594,8 @@ fn an_object_of_metallb_with_our_neighbor_merges_and_both_sides_prefixes_pass() 
         .map(ToString::to_string)
         .collect();
     assert_eq!(out, ["10.128.1.0/24", "192.0.2.1/32", "192.0.2.2/32"]);
-    assert_eq!(neighbor.session.bfd_profile.as_deref(), Some("fast"));
+    let profile = neighbor.session.bfd_profile.as_deref();
+    assert_eq!(profile, Some("noverlay-resilient"), "one side's is enough");
     assert_eq!(neighbor.advertise.local_prefs[&150].len(), 2);
     assert_eq!(neighbor.advertise.communities["65000:100"].len(), 2);
 }
@@ -617,6 +618,14 @@ fn an_object_of_metallb_that_differs_from_our_session_is_named_and_stays_as_it_i
         (
             metallb(|s| s.password_secret = Some("peering".to_owned())),
             &["neighbors[172.30.0.2].password", "absent"],
+        ),
+        (
+            metallb(|s| s.bfd_profile = Some("fast".to_owned())),
+            &[
+                "neighbors[172.30.0.2].bfdProfile",
+                "noverlay-resilient",
+                "fast",
+            ],
         ),
         (
             metallb(|s| s.bfd_profile = Some("gone".to_owned())),

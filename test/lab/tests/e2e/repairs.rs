@@ -4,6 +4,7 @@
 //! of each part everything is as it was before. Read and broken with foreign tools only.
 
 mod daemons;
+mod limit;
 mod look;
 mod proxy;
 mod rows;
@@ -45,6 +46,7 @@ fn what_others_break_is_repaired_and_what_nobody_broke_stays() {
         daemons::agent_starts_first,
     );
     part("restart without work", daemons::restart_writes_nothing);
+    part("a limit of routes", limit::of_routes);
     part("SIGTERM", daemons::end_when_told);
     part("a malformed annotation", malformed_annotation);
     let whole = wait(Duration::from_secs(20), || call(&["status"]).good);
