@@ -20,7 +20,7 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 
-use crate::message::{self, DONE, ERROR, INTERRUPTED, NEW_NEXTHOP, Nexthop};
+use crate::message::{self, DONE, ERROR, INTERRUPTED, NEW_NEXTHOP, NEW_ROUTE, Nexthop};
 
 /// Why a dump gave nothing.
 #[derive(Debug, thiserror::Error)]
@@ -148,30 +148,28 @@ fn decode(kind: u16, payload: &[u8]) -> Result<RouteNetlinkMessage, String> {
 /// # Errors
 /// When the kernel did not give the whole list. A table that does not exist has no routes, but main always exists.
 pub fn routes(table: Option<TableId>, protocol: u8) -> Result<Vec<KernelRoute>, DumpError> {
-    let mut lifted = Vec::new();
-    for family in [AddressFamily::Inet, AddressFamily::Inet6] {
-        lifted.extend(
-            raw_routes(family, table, protocol)?
-                .iter()
-                .map(message::lift_route),
-        );
-    }
-    let mut out = Vec::with_capacity(lifted.len());
-    let mut objects: Option<BTreeMap<u32, Nexthop>> = None;
-    for one in lifted {
-        let what = "routes";
-        let mut one = one.map_err(|why| DumpError::Message {
-            what,
-            why: why.to_owned(),
-        })?;
-        if let Some(id) = one.nexthop_id {
-            let objects = match &mut objects {
-                Some(objects) => objects,
-                none => none.insert(nexthops()?),
-            };
-            one.route.legs = message::resolve(id, objects);
+    let lift = |kind, payload: &[u8]| {
+        if kind == NEW_ROUTE {
+            message::lift_route(payload).map_err(ToOwned::to_owned)
+        } else {
+            Ok(None)
         }
-        out.push(one.route);
+    };
+    let mut out = Vec::new();
+    let mut objects: Option<BTreeMap<u32, Nexthop>> = None;
+    for family in [AddressFamily::Inet, AddressFamily::Inet6] {
+        let lifted = dump_routes(family, table, protocol, lift)?;
+        out.reserve(lifted.len());
+        for mut one in lifted {
+            if let Some(id) = one.nexthop_id {
+                let objects = match &mut objects {
+                    Some(objects) => objects,
+                    none => none.insert(nexthops()?),
+                };
+                one.route.legs = message::resolve(id, objects);
+            }
+            out.push(one.route);
+        }
     }
     Ok(out)
 }
@@ -182,6 +180,22 @@ pub(crate) fn raw_routes(
     table: Option<TableId>,
     protocol: u8,
 ) -> Result<Vec<RouteMessage>, DumpError> {
+    dump_routes(family, table, protocol, |kind, payload| {
+        if let RouteNetlinkMessage::NewRoute(route) = decode(kind, payload)? {
+            Ok(Some(route))
+        } else {
+            Ok(None)
+        }
+    })
+}
+
+/// Routes of one family, each read by `each`. A table that is not there has none.
+fn dump_routes<T>(
+    family: AddressFamily,
+    table: Option<TableId>,
+    protocol: u8,
+    each: impl Fn(u16, &[u8]) -> Result<Option<T>, String>,
+) -> Result<Vec<T>, DumpError> {
     use netlink_packet_route::route::RouteAttribute;
     let mut message = RouteMessage::default();
     message.header.address_family = family;
@@ -191,17 +205,8 @@ pub(crate) fn raw_routes(
         Some(Ok(small)) => message.header.table = small,
         Some(Err(_)) => message.attributes.extend(table.map(RouteAttribute::Table)),
     }
-    let dumper = Dumper::open("routes")?;
-    let found = dumper.dump(
-        &request(RouteNetlinkMessage::GetRoute(message)),
-        |kind, payload| {
-            if let RouteNetlinkMessage::NewRoute(route) = decode(kind, payload)? {
-                Ok(Some(route))
-            } else {
-                Ok(None)
-            }
-        },
-    );
+    let asked = request(RouteNetlinkMessage::GetRoute(message));
+    let found = Dumper::open("routes")?.dump(&asked, each);
     match found {
         Err(DumpError::Refused { source, .. })
             if source.raw_os_error() == Some(NO_ENTRY) && table != Some(MAIN_TABLE) =>
