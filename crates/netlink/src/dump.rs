@@ -360,3 +360,6 @@ fn vrf_table(info: &[LinkInfo]) -> Option<TableId> {
         }
     })
 }
+
+#[cfg(test)]
+mod tests;
