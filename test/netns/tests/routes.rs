@@ -286,6 +286,51 @@ fn a_node_without_ipv6_still_tells_its_ipv4_routes() {
     });
 }
 
+#[test]
+fn a_link_without_carrier_counts_as_long_as_the_kernel_uses_it() {
+    if absent(&["ip"]) {
+        return;
+    }
+    in_namespace(|| async {
+        mk_links();
+        ip_batch(
+            "route add 10.1.0.0/24 via 192.0.2.2 proto bgp metric 20
+             route add 10.2.0.0/24 proto bgp metric 20 nexthop via 192.0.2.2 nexthop via 192.0.2.3
+             route add 10.3.0.0/24 proto bgp metric 20 nexthop via 192.0.2.2 nexthop via 198.51.100.2
+             route add 2001:db8:1::/64 via fe80::2 dev d0 proto bgp metric 20
+             route add 2001:db8:2::/64 proto bgp metric 20 nexthop via fe80::2 dev d0 nexthop via fe80::3 dev d0
+",
+        );
+        let before = lines(Some(MAIN_TABLE));
+        ip("link set d0-peer down");
+        while !ip("link show d0").contains("NO-CARRIER") {}
+        assert_eq!(
+            lines(Some(MAIN_TABLE)),
+            before,
+            "one path as well as several"
+        );
+        for family in ["ipv4", "ipv6"] {
+            for place in ["all", "d0"] {
+                let knob =
+                    format!("/proc/sys/net/{family}/conf/{place}/ignore_routes_with_linkdown");
+                std::fs::write(knob, "1").unwrap();
+            }
+        }
+        let (rows, _) = imported();
+        assert!(rows.is_empty(), "the kernel passes them over: {rows:?}");
+        assert_eq!(
+            lines(Some(MAIN_TABLE)),
+            [
+                "10.1.0.0/24 20",
+                "10.2.0.0/24 20",
+                "10.3.0.0/24 20 198.51.100.2@d1",
+                "2001:db8:1::/64 20",
+                "2001:db8:2::/64 20",
+            ]
+        );
+    });
+}
+
 /// The world of a node whose external bridge is d0 and whose pods are 10.128.1.0/24 of 10.128.0.0/16.
 fn world() -> ImportWorld {
     let prefixes = |texts: &str| texts.split(' ').map(|t| t.parse().unwrap()).collect();
