@@ -303,7 +303,8 @@ fn a_link_without_carrier_counts_as_long_as_the_kernel_uses_it() {
         );
         let before = lines(Some(MAIN_TABLE));
         ip("link set d0-peer down");
-        while !ip("link show d0").contains("NO-CARRIER") {}
+        let off = (0..500).any(|_| ip("link show d0").contains("NO-CARRIER"));
+        assert!(off, "the carrier stays");
         assert_eq!(
             lines(Some(MAIN_TABLE)),
             before,
