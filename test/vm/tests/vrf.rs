@@ -6,9 +6,14 @@
 //!
 //! ```text
 //!  namespace a:  VRF blue, table 1010 -- p20 172.31.20.1 ===BGP=== 172.31.20.2 q20 -- VRF blue  :namespace b
-//!                main: 10.9.0.0/24 proto bgp                        announces 10.20.1.0/24, 10.20.2.0/24
+//!                main: 10.9.0.0/24 proto bgp                        announces 10.20.1.0/24, 10.20.2.0/24, 2001:db8:2::/64
 //! ```
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::indexing_slicing,
+    reason = "a test"
+)]
 
 use std::process::Command;
 use std::sync::Arc;
@@ -17,7 +22,7 @@ use std::time::Duration;
 use frr_tests::Frr;
 use model::host::LinkFact;
 use model::names::NetworkName;
-use model::route::{KernelRoute, Leg, MAIN_TABLE, PROTOCOL_BGP, RouteKind, TableId};
+use model::route::{KernelRoute, Leg, MAIN_TABLE, PROTOCOL_BGP, TableId};
 use netlink::{Change, Watcher, dump};
 use netns_tests::{in_namespace_of, run};
 use plan_node::vrf;
@@ -35,6 +40,10 @@ fn config(own: u8, peer: u8, networks: &str) -> String {
  neighbor 172.31.20.{peer} timers connect 1
  address-family ipv4 unicast
 {networks} exit-address-family
+ address-family ipv6 unicast
+  neighbor 172.31.20.{peer} activate
+  network 2001:db8:{own}::/64
+ exit-address-family
 "
     )
 }
@@ -53,14 +62,43 @@ fn link(links: &[LinkFact], name: &str) -> LinkFact {
     links.iter().find(|l| l.name == name).cloned().unwrap()
 }
 
-fn bgp(table: Option<TableId>) -> Vec<KernelRoute> {
-    let mut routes = dump::routes(table, PROTOCOL_BGP).unwrap();
-    routes.sort();
-    routes
+/// One line a route: destination, metric, gateways and links. Link-local gateways are told as `fe80::`.
+fn text(route: &KernelRoute, links: &[LinkFact]) -> String {
+    let leg = |leg: &Leg| {
+        let over = links.iter().find(|l| l.index == leg.oif).unwrap();
+        let gateway = leg.gateway.unwrap().to_string();
+        let via = if gateway.starts_with("fe80::") {
+            "fe80::"
+        } else {
+            &gateway
+        };
+        format!(" {via}@{}", over.name)
+    };
+    let legs: String = route.legs.iter().map(leg).collect();
+    format!("{} {}{legs}", route.prefix, route.metric)
 }
 
-fn prefixes(table: Option<TableId>) -> Vec<String> {
-    bgp(table).iter().map(|r| r.prefix.to_string()).collect()
+fn bgp(table: Option<TableId>) -> Vec<String> {
+    let links = dump::links().unwrap();
+    let mut routes = dump::routes(table, PROTOCOL_BGP).unwrap();
+    routes.sort();
+    if let Some(table) = table {
+        assert!(routes.iter().all(|r| r.table == table), "{routes:?}");
+    }
+    routes.iter().map(|route| text(route, &links)).collect()
+}
+
+/// What a RIB of all tables shows of one.
+fn view(table: TableId) -> Vec<String> {
+    let links = dump::links().unwrap();
+    let mut rib = rib::Rib::default();
+    rib.replace(dump::routes(None, PROTOCOL_BGP).unwrap());
+    rib.set_links(links.iter().map(|l| (l.index, l.up)).collect());
+    rib.view(table).map(|route| text(&route, &links)).collect()
+}
+
+fn table_of(network: &str, id: u16) -> Option<TableId> {
+    vrf::table(&NetworkName::from(network), id, &dump::links().unwrap())
 }
 
 /// Waits until the kernel is as wanted, looking only after events of the wanted kind.
@@ -94,6 +132,11 @@ fn two_nodes() -> (Frr, Frr) {
             frr.ip(&command).unwrap();
         }
     }
+    // Addresses of IPv6 do not outlive a change of the master.
+    for (frr, port, host) in [(&a, "p20", 1), (&b, "q20", 2)] {
+        let command = format!("address add 2001:db8:ff::{host}/64 dev {port} nodad");
+        frr.ip(&command).unwrap();
+    }
     a.ip("link add mp5-udn-vrf type vrf table 1005").unwrap();
     a.ip("route add 10.9.0.0/24 via 172.31.9.2 proto bgp metric 20")
         .unwrap();
@@ -111,79 +154,57 @@ fn tables_follow_links() {
         ("cluster_udn_blue", 1, Some(BLUE)),
         ("cluster_udn_a-name-too-long-for-a-device", 5, Some(1005)),
         ("cluster_udn_p20", 1, None),
-        ("cluster_udn_red", 1, None),
+        ("cluster_udn_green", 1, None),
         ("default", 0, Some(MAIN_TABLE)),
     ] {
-        let found = vrf::table(&NetworkName::from(network), id, &links);
-        assert_eq!(found, wanted, "{network}");
+        assert_eq!(table_of(network, id), wanted, "{network}");
     }
 }
 
 async fn events_and_routes(a: &Frr, b: &Frr) {
     let mut watcher = Watcher::open().unwrap();
+    let watcher = &mut watcher;
     tables_follow_links();
-    assert!(prefixes(Some(BLUE)).is_empty());
-    let networks = "  network 10.20.1.0/24\n  network 10.20.2.0/24\n";
-    load(a, &config(1, 2, ""));
-    load(b, &config(2, 1, networks));
-    let both = ["10.20.1.0/24", "10.20.2.0/24"];
-    told(
-        &mut watcher,
-        "learned",
-        |c| c.routes,
-        || prefixes(Some(BLUE)) == both,
-    )
-    .await;
+    let green = || table_of("cluster_udn_green", 2) == Some(1011);
+    a.ip("link add green type vrf table 1011").unwrap();
+    told(watcher, "a new VRF", |c| c.links, green).await;
 
-    let oif = link(&dump::links().unwrap(), "p20").index;
-    let gateway = Some("172.31.20.2".parse().unwrap());
-    let learned = both.map(|prefix| KernelRoute {
-        table: BLUE,
-        prefix: prefix.parse().unwrap(),
-        metric: 20,
-        kind: RouteKind::Unicast,
-        legs: vec![Leg { gateway, oif }],
-    });
-    assert_eq!(bgp(Some(BLUE)), learned);
-    assert_eq!(prefixes(Some(MAIN_TABLE)), ["10.9.0.0/24"]);
-    assert_eq!(bgp(None).len(), 3);
-    let mut rib = rib::Rib::default();
-    rib.replace(bgp(None));
-    let links = dump::links().unwrap();
-    rib.set_links(links.iter().map(|l| (l.index, l.up)).collect());
-    assert_eq!(rib.view(BLUE).collect::<Vec<_>>(), learned);
+    assert!(bgp(Some(BLUE)).is_empty());
+    load(a, &config(1, 2, ""));
+    let networks = "  network 10.20.1.0/24\n  network 10.20.2.0/24\n";
+    load(b, &config(2, 1, networks));
+    let learned = [
+        "10.20.1.0/24 20 172.31.20.2@p20",
+        "10.20.2.0/24 20 172.31.20.2@p20",
+        "2001:db8:2::/64 20 fe80::@p20",
+    ];
+    let all = || bgp(Some(BLUE)) == learned;
+    told(watcher, "routes learned", |c| c.routes, all).await;
+    assert_eq!(view(BLUE), learned);
+    let main = ["10.9.0.0/24 20 172.31.9.2@f1"];
+    assert_eq!(bgp(Some(MAIN_TABLE)), main);
+    assert_eq!(view(MAIN_TABLE), main);
+    assert_eq!(bgp(None).len(), 4, "each in its own table");
 
     load(
         b,
         "router bgp 64512 vrf blue\n address-family ipv4 unicast\n  no network 10.20.2.0/24\n",
     );
-    told(
-        &mut watcher,
-        "withdrawn",
-        |c| c.routes,
-        || prefixes(Some(BLUE)) == ["10.20.1.0/24"],
-    )
-    .await;
+    let fewer = || bgp(Some(BLUE)) == [learned[0], learned[2]];
+    told(watcher, "a route withdrawn", |c| c.routes, fewer).await;
 
     a.ip("link delete blue").unwrap();
-    let network = NetworkName::from("cluster_udn_blue");
-    told(
-        &mut watcher,
-        "VRF deleted",
-        |c| c.links,
-        || vrf::table(&network, 1, &dump::links().unwrap()).is_none(),
-    )
-    .await;
+    let gone = || table_of("cluster_udn_blue", 1).is_none();
+    told(watcher, "the VRF deleted", |c| c.links, gone).await;
     // What the port had in the VRF's table goes with the VRF, in a moment.
     let emptied = async {
-        while !prefixes(Some(BLUE)).is_empty() {
+        while !bgp(Some(BLUE)).is_empty() {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };
     let waited = tokio::time::timeout(PATIENCE, emptied).await;
     assert!(waited.is_ok(), "routes outlive the VRF");
-    assert!(bgp(Some(BLUE)).is_empty(), "empty, and no error");
-    assert_eq!(prefixes(Some(MAIN_TABLE)), ["10.9.0.0/24"]);
+    assert_eq!(bgp(Some(MAIN_TABLE)), main);
 }
 
 #[test]
