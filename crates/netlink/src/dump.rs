@@ -13,7 +13,9 @@ use netlink_packet_core::{
     NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
 };
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
-use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
+use netlink_packet_route::link::{
+    InfoData, InfoVrf, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
+};
 use netlink_packet_route::route::{RouteMessage, RouteProtocol};
 use netlink_packet_route::rule::RuleMessage;
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
@@ -321,6 +323,8 @@ fn lift_link(message: &LinkMessage, addresses: &mut BTreeMap<u32, Vec<InterfaceA
         mtu: 0,
         up: message.header.flags.contains(LinkFlags::Up),
         addresses: addresses.remove(&message.header.index).unwrap_or_default(),
+        master: None,
+        vrf_table: None,
     };
     fact.addresses.sort_unstable();
     for attribute in &message.attributes {
@@ -330,7 +334,32 @@ fn lift_link(message: &LinkMessage, addresses: &mut BTreeMap<u32, Vec<InterfaceA
             fact.mac = <[u8; 6]>::try_from(bytes.as_slice()).ok().map(Mac);
         } else if let LinkAttribute::Mtu(mtu) = attribute {
             fact.mtu = *mtu;
+        } else if let LinkAttribute::Controller(master) = attribute {
+            fact.master = (*master != 0).then_some(*master);
+        } else if let LinkAttribute::LinkInfo(info) = attribute {
+            fact.vrf_table = vrf_table(info);
         }
     }
     fact
 }
+
+/// The table of a VRF device. Its ports name it too, as data of a port: that is not looked at here.
+fn vrf_table(info: &[LinkInfo]) -> Option<TableId> {
+    let data = info.iter().find_map(|part| {
+        if let LinkInfo::Data(InfoData::Vrf(data)) = part {
+            Some(data)
+        } else {
+            None
+        }
+    })?;
+    data.iter().find_map(|part| {
+        if let InfoVrf::TableId(table) = part {
+            Some(*table)
+        } else {
+            None
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -90,7 +90,8 @@ const RTA_TABLE: u16 = 15;
 const RTA_VIA: u16 = 18;
 const RTA_NH_ID: u16 = 30;
 const RTN_UNICAST: u8 = 1;
-/// `RTNH_F_DEAD`. A path whose link has lost its carrier is kept, as a single path is: OVN does not use that link.
+/// `RTNH_F_DEAD`. A path whose link has lost its carrier is kept: OVN does not use that link. It is dead where the kernel
+/// itself passes it over (`ignore_routes_with_linkdown`); of a single path the route's own flags say so.
 const DEAD: u8 = 1;
 
 /// A route as dumped: lifted, and the id of its nexthop object where only that was given.
@@ -110,7 +111,8 @@ pub(crate) fn lift_route(payload: &[u8]) -> Result<Option<Lifted>, &'static str>
     let (head, rest) = payload
         .split_first_chunk::<12>()
         .ok_or("a route message too short")?;
-    let [family, length, _, tos, table, protocol, _, kind, ..] = *head;
+    let [family, length, _, tos, table, protocol, _, kind, flags @ ..] = *head;
+    let dead = u32::from_ne_bytes(flags) & u32::from(DEAD) != 0;
     let unspecified = match family {
         AF_INET => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
         AF_INET6 => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
@@ -136,13 +138,13 @@ pub(crate) fn lift_route(payload: &[u8]) -> Result<Option<Lifted>, &'static str>
     if destination.is_ipv4() != unspecified.is_ipv4() {
         return Err("a destination of another family");
     }
-    if legs.is_empty() && (gateway.is_some() || oif != 0) {
+    if legs.is_empty() && !dead && (gateway.is_some() || oif != 0) {
         legs.push(Leg { gateway, oif });
     }
     legs.sort_unstable();
     legs.dedup();
     Ok(Some(Lifted {
-        nexthop_id: nexthop_id.filter(|_| legs.is_empty()),
+        nexthop_id: nexthop_id.filter(|_| legs.is_empty() && !dead),
         route: KernelRoute {
             table,
             prefix: Prefix::new(destination, length).map_err(|_| "a prefix too long")?,

@@ -7,6 +7,7 @@
 //!  NetworkView --+-- topology --+-- plan() --> nb::Rows --- check
 //!                +-- snat ------+
 //!                +-- host ---------------> HostNetwork, InternalPort
+//!  links ----------- vrf ----------------> the table to read
 //!  kernel routes --- imports --.
 //!  rows ------------------------+- importing --> rows to add and to remove, a few at a time
 //!  looks at FRR ---- holding --'- budget (the limit), breaker (mass withdrawals)
@@ -30,6 +31,7 @@ pub mod snapshot;
 pub mod snat;
 pub mod subnets;
 pub mod topology;
+pub mod vrf;
 
 pub use imports::ImportPlan;
 pub use snapshot::{GatewayView, MissingRoute, NetworkView};
