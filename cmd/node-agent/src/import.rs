@@ -11,6 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use frr_edge::Frr;
+use futures::StreamExt;
+use futures::stream::FuturesOrdered;
 use model::nb::ImportTarget;
 use model::route::{Hints, PROTOCOL_BGP, TableId};
 use model::{NodeName, Prefix};
@@ -30,11 +32,13 @@ use crate::transact::{TransactionFailed, transact};
 
 /// Rows of one transaction.
 const BATCH: usize = ovn::lower::BATCH;
+/// So many transactions are on their way at a time: one that the server works on, one that it has next.
+const IN_FLIGHT: usize = 3;
 /// In a pass with much to write, the kernel is heard again after this time, so that what is written last is not long past.
 const SLICE: Duration = Duration::from_millis(100);
-/// Routes that events told are dumped after this time at the earliest, and so seldom that dumps take a fiftieth of one core.
-const VERIFY: Duration = Duration::from_secs(1);
-const VERIFY_SHARE: u32 = 50;
+/// Routes that events told are dumped after this time at the earliest, and so seldom that dumps take a hundredth of one core.
+const VERIFY: Duration = Duration::from_secs(5);
+const VERIFY_SHARE: u32 = 100;
 
 /// The loop's times: lone changes go at once; a storm becomes four passes a second, because northd pays for every one.
 pub const TIMING: Timing = Timing {
@@ -201,6 +205,8 @@ pub struct Import {
     holding: Holding,
     breaker: Breaker,
     release: Option<String>,
+    /// The inputs of the last pass: a pass with the same ones need not look at them.
+    inputs: Option<Arc<Inputs>>,
     start: tokio::time::Instant,
     /// The last read failed: events since then are not enough.
     unread: bool,
@@ -230,6 +236,7 @@ impl Import {
             hearing,
             metrics,
             release: None,
+            inputs: None,
             start: tokio::time::Instant::now(),
             unread: true,
             verify: None,
@@ -255,14 +262,19 @@ impl Import {
     ///
     /// # Errors
     /// When something could not be read or written. Nothing was removed for it; the next pass goes on from there.
-    pub async fn pass(&mut self, inputs: &Inputs) -> Result<Passed, ImportError> {
+    pub async fn pass(&mut self, inputs: &Arc<Inputs>) -> Result<Passed, ImportError> {
         let mut heard = self.hearing.take();
         let since = heard.since;
         let kernel = self.read_kernel(&mut heard).await?;
+        if !self
+            .inputs
+            .as_ref()
+            .is_some_and(|last| Arc::ptr_eq(last, inputs))
         {
             let mut state = self.state.lock();
             state.set_world(inputs.world.clone());
             state.set_owners(inputs.owners.iter().cloned());
+            self.inputs = Some(Arc::clone(inputs));
         }
         let Some(rows) = self.read_rows()? else {
             return Ok(Passed::NotReady);
@@ -271,46 +283,9 @@ impl Import {
             return Ok(Passed::NotReady);
         };
         self.judge(inputs).await;
-        let comment = format!("noverlay node-agent import {}", self.config.target.router);
-        let (mut wrote, mut slice) = ((0, 0), now());
-        loop {
-            let (step, due) = {
-                let state = self.state.lock();
-                (state.step(BATCH), state.due())
-            };
-            if step.is_empty() {
-                break;
-            }
-            let target = &self.config.target;
-            let violations = check::imports(target, &step.add, &inputs.world.own_addresses);
-            if let Some(violation) = violations.into_iter().next() {
-                debug_assert!(false, "{violation}");
-                return Err(ImportError::Unsound(Box::new(violation)));
-            }
-            let transactions =
-                ovn::lower::imports(target, router, &step.add, &step.remove, &comment);
-            for transaction in transactions {
-                transact(
-                    "north",
-                    &self.north,
-                    &transaction,
-                    &self.metrics.transactions,
-                )
-                .await?;
-            }
-            wrote = (wrote.0 + step.add.len(), wrote.1 + step.remove.len());
-            if self.read_rows()?.is_none() {
-                return Ok(Passed::NotReady);
-            }
-            if self.state.lock().due() >= due {
-                return Err(ImportError::NoProgress);
-            }
-            if slice.elapsed() > SLICE {
-                self.read_kernel(&mut self.hearing.take()).await?;
-                self.judge(inputs).await;
-                slice = now();
-            }
-        }
+        let Some(wrote) = self.write(router, inputs).await? else {
+            return Ok(Passed::NotReady);
+        };
         if let Some(since) = since.filter(|_| wrote != (0, 0)) {
             self.metrics.seconds.observe(since.elapsed().as_secs_f64());
         }
@@ -322,11 +297,79 @@ impl Import {
         })
     }
 
+    /// Writes until rows and routes agree, a few transactions on their way at a time. Returns how many rows were added and
+    /// removed; `None` where the replica went away.
+    async fn write(
+        &mut self,
+        router: Uuid,
+        inputs: &Inputs,
+    ) -> Result<Option<(usize, usize)>, ImportError> {
+        let comment = format!("noverlay node-agent import {}", self.config.target.router);
+        let target = self.config.target.clone();
+        // After a pass that failed nobody knows what arrived; the replica has told by now.
+        self.state.lock().resume();
+        let (mut wrote, mut slice) = ((0, 0), now());
+        let mut flying = FuturesOrdered::new();
+        let mut adding = 0_usize;
+        let mut failed: Option<ImportError> = None;
+        loop {
+            let late = slice.elapsed() > SLICE;
+            while failed.is_none() && !late && flying.len() < IN_FLIGHT {
+                let step = self.state.lock().step(BATCH, adding == 0);
+                if step.is_empty() {
+                    break;
+                }
+                let violations = check::imports(&target, &step.add, &inputs.world.own_addresses);
+                if let Some(violation) = violations.into_iter().next() {
+                    debug_assert!(false, "{violation}");
+                    failed = Some(ImportError::Unsound(Box::new(violation)));
+                    break;
+                }
+                let size = (step.add.len(), step.remove.len());
+                let transactions =
+                    ovn::lower::imports(&target, router, &step.add, &step.remove, &comment);
+                let (north, counter) = (self.north.clone(), self.metrics.transactions.clone());
+                adding += usize::from(size.0 > 0);
+                flying.push_back(async move {
+                    for transaction in transactions {
+                        transact("north", &north, &transaction, &counter).await?;
+                    }
+                    Ok::<_, TransactionFailed>(size)
+                });
+            }
+            let Some(outcome) = flying.next().await else {
+                match failed {
+                    Some(error) => return Err(error),
+                    None if !late => return Ok(Some(wrote)),
+                    None => {}
+                }
+                self.read_kernel(&mut self.hearing.take()).await?;
+                self.judge(inputs).await;
+                slice = now();
+                continue;
+            };
+            match outcome {
+                Ok((add, remove)) => {
+                    adding = adding.saturating_sub(usize::from(add > 0));
+                    wrote = (wrote.0 + add, wrote.1 + remove);
+                }
+                // What else is on its way comes to its end first.
+                Err(error) => failed = failed.or(Some(error.into())),
+            }
+            if self.read_rows()?.is_none() {
+                return Ok(None);
+            }
+            if flying.is_empty() && failed.is_none() && self.state.lock().on_their_way() > 0 {
+                return Err(ImportError::NoProgress);
+            }
+        }
+    }
+
     /// Reads what changed in the kernel: from events where they tell enough, else by a dump. Returns whether it looked.
     async fn read_kernel(&mut self, heard: &mut Heard) -> Result<bool, ImportError> {
         let due = self.verify.is_some_and(|at| at <= now());
         let everything = self.unread || heard.lost;
-        let links = everything || heard.links || due;
+        let links = everything || heard.links;
         let cause = match &heard.hints {
             _ if self.unread => Some("start"),
             _ if heard.lost => Some("lost"),

@@ -35,7 +35,7 @@ pub(crate) struct ImportSubjects {
     readiness: Readiness,
     import: Import,
     /// The inputs as they were made at an epoch.
-    inputs: Option<(u64, Inputs)>,
+    inputs: Option<(u64, Arc<Inputs>)>,
     reported: Option<Told>,
     told: Option<String>,
     again: Option<JoinHandle<()>>,
@@ -77,12 +77,12 @@ impl ImportSubjects {
         }
     }
 
-    async fn inputs(&mut self) -> Result<Inputs, NoView> {
+    async fn inputs(&mut self) -> Result<Arc<Inputs>, NoView> {
         let epoch = self.known.epoch();
         if let Some((at, inputs)) = &self.inputs
             && *at == epoch
         {
-            return Ok(inputs.clone());
+            return Ok(Arc::clone(inputs));
         }
         let local = self.known.local().await?;
         let view = self.known.view(&local)?;
@@ -97,12 +97,12 @@ impl ImportSubjects {
             default,
         );
         world.other_networks = self.known.other_networks();
-        let inputs = Inputs {
+        let inputs = Arc::new(Inputs {
             world,
             owners: self.known.owners(),
             release: self.known.release(),
-        };
-        self.inputs = Some((epoch, inputs.clone()));
+        });
+        self.inputs = Some((epoch, Arc::clone(&inputs)));
         Ok(inputs)
     }
 

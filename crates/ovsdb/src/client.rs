@@ -182,11 +182,28 @@ impl Client {
 #[must_use]
 pub fn random_uuid() -> Uuid {
     let mut bytes = [0; 16];
-    if tls::fill_random(&mut bytes).is_err() {
-        // Without the system's randomness: the per-process keys of the standard hasher, stepped at each use.
-        bytes = ((u128::from(backoff::noise()) << 64) | u128::from(backoff::noise())).to_be_bytes();
-    }
+    fill(&mut bytes);
     Uuid::version4(bytes)
+}
+
+/// So many random uuids, with one call to the system.
+#[must_use]
+pub fn random_uuids(count: usize) -> Vec<Uuid> {
+    let mut bytes = vec![0; count.saturating_mul(16)];
+    fill(&mut bytes);
+    let (chunks, _) = bytes.as_chunks::<16>();
+    chunks.iter().map(|bytes| Uuid::version4(*bytes)).collect()
+}
+
+fn fill(bytes: &mut [u8]) {
+    if tls::fill_random(bytes).is_err() {
+        // Without the system's randomness: the per-process keys of the standard hasher, stepped at each use.
+        for part in bytes.chunks_mut(8) {
+            for (to, from) in part.iter_mut().zip(backoff::noise().to_be_bytes()) {
+                *to = from;
+            }
+        }
+    }
 }
 
 /// The one place where the crate reads the clock.

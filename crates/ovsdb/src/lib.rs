@@ -22,7 +22,7 @@ pub mod session;
 pub use cache::{Changes, Record, Replica};
 pub use client::{
     Client, ClientConfig, Connection, Endpoint, EndpointError, LinkError, MonitorTable, Status,
-    TlsFiles, random_uuid,
+    TlsFiles, random_uuid, random_uuids,
 };
 pub use notation::{
     AccessError, Atom, ColumnType, Condition, Datum, FromDatum, Function, Mutation, Mutator,

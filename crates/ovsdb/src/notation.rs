@@ -24,6 +24,7 @@ pub use self::atom::{Atom, NameError, Real, UuidName};
 pub use self::condition::{Condition, Function, Mutation, Mutator};
 pub use self::convert::{FromAtom, FromDatum};
 pub use self::datum::Datum;
+pub(crate) use self::datum::Parts;
 pub use self::operation::{OpKind, Operation, RowId, Until};
 pub use self::reply::{
     CountError, OpResult, OperationError, ReplyError, TransactError, TransactReply, decode_reply,

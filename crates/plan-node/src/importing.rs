@@ -121,6 +121,9 @@ pub struct Importer<R> {
     adds: BTreeSet<Rank>,
     /// Destinations with rows to remove and none to add.
     removals: BTreeSet<Rank>,
+    /// Destinations and odd rows that a step has taken and whose rows have not changed since.
+    sent: BTreeSet<Rank>,
+    sent_odd: BTreeSet<R>,
     withdrawn: BTreeSet<Prefix>,
     skipped: BTreeMap<&'static str, BTreeSet<Prefix>>,
     /// How many destinations have rows.
@@ -146,6 +149,8 @@ impl<R: Copy + Ord> Importer<R> {
             budget: Budget::new(limit),
             adds: BTreeSet::new(),
             removals: BTreeSet::new(),
+            sent: BTreeSet::new(),
+            sent_odd: BTreeSet::new(),
             withdrawn: BTreeSet::new(),
             skipped: BTreeMap::new(),
             standing: 0,
@@ -233,7 +238,10 @@ impl<R: Copy + Ord> Importer<R> {
                 self.digest = self.digest.wrapping_sub(identity(route));
                 self.touch(route.prefix);
             }
-            Some(RouteRow::Odd) => drop(self.odd.remove(&id)),
+            Some(RouteRow::Odd) => {
+                self.odd.remove(&id);
+                self.sent_odd.remove(&id);
+            }
             Some(RouteRow::Other(Some(prefix))) => self.other(*prefix, false),
             Some(RouteRow::Other(None)) | None => {}
         }
@@ -429,28 +437,60 @@ impl<R: Copy + Ord> Importer<R> {
         imports::decide(&as_it_was, world).hops
     }
 
-    /// The next rows to write, at most `most` unless one destination alone has more: additions first, in the order of
-    /// importance. Empty where rows and routes agree.
-    #[must_use]
-    pub fn step(&self, most: usize) -> Step<R> {
+    /// The next rows to write, at most `most` unless one destination alone has more, in the order of importance; empty
+    /// where rows and routes agree, or all that differs is on its way. With `removals`, and when there is nothing left to
+    /// add, rows that nothing takes the place of are among them: not to be asked for while additions are on their way.
+    /// What a step holds is not in another one until its rows change, or [`Self::resume`].
+    pub fn step(&mut self, most: usize, removals: bool) -> Step<R> {
         let mut step = Step {
             add: Vec::new(),
             remove: Vec::new(),
         };
-        for rank in self.adds.iter().chain(&self.removals) {
+        let mut taken = Vec::new();
+        let empty = BTreeSet::new();
+        let removals = if removals { &self.removals } else { &empty };
+        for rank in self.adds.iter().chain(removals) {
             let (add, remove) = self.difference(rank);
             let size = step.add.len() + step.remove.len();
             if size > 0 && size + add.len() + remove.len() > most {
-                return step;
+                break;
             }
             let prefix = rank.prefix;
             let route = |nexthop| ImportedRoute { prefix, nexthop };
             step.add.extend(add.into_iter().map(route));
             step.remove.extend(remove);
+            taken.push(*rank);
         }
-        let room = most.saturating_sub(step.add.len() + step.remove.len());
-        step.remove.extend(self.odd.iter().take(room));
+        let whole = taken.len() == self.adds.len() + removals.len();
+        if whole && (!removals.is_empty() || self.adds.is_empty()) {
+            let room = most.saturating_sub(step.add.len() + step.remove.len());
+            let odd: Vec<R> = self.odd.iter().take(room).copied().collect();
+            step.remove.extend(&odd);
+            for id in odd {
+                self.odd.remove(&id);
+                self.sent_odd.insert(id);
+            }
+        }
+        for rank in taken {
+            self.adds.remove(&rank);
+            self.removals.remove(&rank);
+            self.sent.insert(rank);
+        }
         step
+    }
+
+    /// How many destinations and odd rows a step has taken and whose rows have not changed since.
+    #[must_use]
+    pub fn on_their_way(&self) -> usize {
+        self.sent.len() + self.sent_odd.len()
+    }
+
+    /// Nothing is on its way any more: what did not arrive is due again.
+    pub fn resume(&mut self) {
+        self.odd.append(&mut self.sent_odd);
+        for rank in std::mem::take(&mut self.sent) {
+            self.check(&rank);
+        }
     }
 
     /// Next hops without a row, and rows that are surplus: over another next hop, or a second one.
@@ -482,6 +522,7 @@ impl<R: Copy + Ord> Importer<R> {
         self.budget = Budget::new(limit);
         self.adds.clear();
         self.removals.clear();
+        self.sent.clear();
         let all: Vec<Prefix> = self.places.keys().copied().collect();
         for prefix in all {
             self.touch(prefix);
@@ -568,6 +609,7 @@ impl<R: Copy + Ord> Importer<R> {
         } else {
             unskip(&mut self.skipped, OVER_LIMIT, &rank.prefix);
         }
+        self.sent.remove(rank);
         let (add, remove) = self.difference(rank);
         if add.is_empty() {
             self.adds.remove(rank);

@@ -41,6 +41,7 @@ const OPEN: &[&str] = &[
     "kube-tests",
     "netns-tests",
     "vm-tests",
+    "bench",
 ];
 
 /// What tests of a room may use beside its own arrows.

@@ -32,7 +32,7 @@ pub(crate) struct AgentArguments {
 
 struct OneNetwork {
     import: Import,
-    inputs: Inputs,
+    inputs: Arc<Inputs>,
     poker: Poker<()>,
     again: Option<tokio::task::JoinHandle<()>>,
     said: bool,
@@ -144,11 +144,11 @@ async fn serve(arguments: &AgentArguments) -> Result<()> {
     });
     let subjects = OneNetwork {
         import,
-        inputs: Inputs {
+        inputs: Arc::new(Inputs {
             world,
             owners: Vec::new(),
             release: None,
-        },
+        }),
         poker: poker.clone(),
         again: None,
         said: false,

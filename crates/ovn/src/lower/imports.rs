@@ -4,7 +4,7 @@
 //! Not here: the difference.
 
 use model::nb::{ImportTarget, ImportedRoute, OWNER, ROUTE_IMPORT, Table};
-use ovsdb::{Condition, Datum, Mutation, Row, Transaction, Uuid, random_uuid};
+use ovsdb::{Condition, Datum, Mutation, Row, Transaction, Uuid, random_uuids};
 
 use crate::north::DATABASE;
 
@@ -47,11 +47,9 @@ fn batch(
         itself(),
         Row::new().with("name", target.router.as_str()),
     );
-    let mut added = Vec::with_capacity(add.len());
-    for route in add {
-        let uuid = random_uuid();
-        added.push(uuid);
-        transaction = transaction.insert(Table::StaticRoute.name(), uuid, row(target, route));
+    let added = random_uuids(add.len());
+    for (route, uuid) in add.iter().zip(&added) {
+        transaction = transaction.insert(Table::StaticRoute.name(), *uuid, row(target, route));
     }
     let mut mutations = Vec::new();
     if !added.is_empty() {

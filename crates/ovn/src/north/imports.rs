@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use model::Prefix;
 use model::nb::{ImportTarget, ImportedRoute, RouteRow, Table};
-use ovsdb::{AccessError, Atom, Changes, Record, Replica, Uuid};
+use ovsdb::{AccessError, Atom, Changes, Datum, Record, Replica, Uuid};
 
 use super::Stamp;
 
@@ -68,6 +68,8 @@ pub struct RouteFollower {
     generation: Option<u64>,
     router: Option<Uuid>,
     seen: BTreeMap<Uuid, RouteRow>,
+    /// The sum of the rows' uuids: they are random, so equal sums are equal sets.
+    sum: u128,
 }
 
 impl RouteFollower {
@@ -80,6 +82,7 @@ impl RouteFollower {
             generation: None,
             router: None,
             seen: BTreeMap::new(),
+            sum: 0,
         }
     }
 
@@ -107,30 +110,53 @@ impl RouteFollower {
         let touched = |id: &Uuid| everything || rows.is_some_and(|rows| rows.contains(id));
         let routes = replica.table(Table::StaticRoute.name())?;
         let mut found = Vec::new();
+        let mut references: &[Atom] = &[];
         if routers {
             let router = find(replica, &self.stamp, &self.target)?;
             self.router = router.map(|(uuid, _)| uuid);
-            let references = match router {
-                Some((_, record)) => record.get::<Vec<Uuid>>("static_routes")?,
-                None => Vec::new(),
-            };
-            let gone = self
-                .seen
-                .keys()
-                .filter(|id| references.binary_search(id).is_err());
-            found.extend(gone.map(|id| (*id, None)));
-            for id in references {
-                if touched(&id) || !self.seen.contains_key(&id) {
-                    found.push((id, Some(self.read(routes.get(&id))?)));
+            let datum = router.and_then(|(_, record)| record.datum("static_routes"));
+            references = datum.and_then(Datum::as_set).unwrap_or_default();
+        }
+        let refers = |id: &Uuid| references.binary_search(&Atom::Uuid(*id)).is_ok();
+        // First what is known to have changed: a few of thousands.
+        for id in rows.into_iter().flatten() {
+            match (routers, self.seen.contains_key(id)) {
+                (true, seen) => {
+                    if refers(id) {
+                        found.push((*id, Some(self.read(routes.get(id))?)));
+                    } else if seen {
+                        found.push((*id, None));
+                    }
+                }
+                (false, true) => found.push((*id, Some(self.read(routes.get(id))?))),
+                (false, false) => {}
+            }
+        }
+        if routers {
+            let mut sum = self.sum;
+            for (id, after) in &found {
+                match (self.seen.contains_key(id), after.is_some()) {
+                    (false, true) => sum = sum.wrapping_add(number(id)),
+                    (true, false) => sum = sum.wrapping_sub(number(id)),
+                    (true, true) | (false, false) => {}
                 }
             }
-        } else {
-            for id in rows
-                .into_iter()
-                .flatten()
-                .filter(|id| self.seen.contains_key(id))
+            if everything
+                || sum
+                    != references
+                        .iter()
+                        .filter_map(uuid)
+                        .map(number)
+                        .fold(0, u128::wrapping_add)
             {
-                found.push((*id, Some(self.read(routes.get(id))?)));
+                // References came or went without their rows: everything has to be compared.
+                let gone = self.seen.keys().filter(|id| !refers(id));
+                found = gone.map(|id| (*id, None)).collect();
+                for id in references.iter().filter_map(uuid) {
+                    if touched(id) || !self.seen.contains_key(id) {
+                        found.push((*id, Some(self.read(routes.get(id))?)));
+                    }
+                }
             }
         }
         let mut changes = Vec::new();
@@ -139,6 +165,11 @@ impl RouteFollower {
                 Some(after) => self.seen.insert(id, after.clone()),
                 None => self.seen.remove(&id),
             };
+            match (before.is_some(), after.is_some()) {
+                (false, true) => self.sum = self.sum.wrapping_add(number(&id)),
+                (true, false) => self.sum = self.sum.wrapping_sub(number(&id)),
+                (true, true) | (false, false) => {}
+            }
             if before != after {
                 changes.push(RouteChange { id, before, after });
             }
@@ -157,6 +188,18 @@ impl RouteFollower {
         }
         let route = read(record, &self.stamp, &self.target)?;
         Ok(route.map_or(RouteRow::Odd, RouteRow::Import))
+    }
+}
+
+fn number(id: &Uuid) -> u128 {
+    u128::from_be_bytes(id.to_bytes())
+}
+
+fn uuid(atom: &Atom) -> Option<&Uuid> {
+    if let Atom::Uuid(id) = atom {
+        Some(id)
+    } else {
+        None
     }
 }
 

@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use super::layout::TableLayout;
-use crate::notation::{AccessError, Atom, Datum, FromDatum};
+use crate::notation::{AccessError, Atom, Datum, FromDatum, Parts};
 
 /// The monitored columns of one row.
 #[derive(Debug, Clone)]
@@ -65,7 +65,7 @@ impl Record {
             let composite = self.layout.is_composite(at);
             if let Some(value) = self.values.get_mut(at) {
                 *value = if composite {
-                    toggled(value, &difference)
+                    toggled(std::mem::replace(value, Datum::empty_set()), difference)
                 } else {
                     difference
                 };
@@ -78,52 +78,46 @@ impl Record {
 ///
 /// An element in both is removed, one in `difference` only is added. A key in both with the same value is removed,
 /// with another value it takes the new one.
-fn toggled(old: &Datum, difference: &Datum) -> Datum {
-    if let (Some(old), Some(difference)) = (old.as_map(), difference.as_map()) {
-        let merged = merge(
+fn toggled(old: Datum, difference: Datum) -> Datum {
+    match (old.into_parts(), difference.into_parts()) {
+        (Parts::Pairs(old), Parts::Pairs(difference)) => Datum::from_sorted_pairs(merge(
             old,
             difference,
             |a, b| a.0.cmp(&b.0),
-            |old, new| (old.1 != new.1).then(|| new.clone()),
-        );
-        return Datum::from_sorted_pairs(merged);
-    }
-    match (old.as_set(), difference.as_set()) {
-        (Some(old), Some(difference)) => {
+            |old, new| (old.1 != new.1).then_some(new),
+        )),
+        (Parts::Atoms(old), Parts::Atoms(difference)) => {
             Datum::from_sorted(merge(old, difference, Atom::cmp, |_, _| None))
         }
         // The types were checked when both were let in.
-        (_, _) => difference.clone(),
+        (_, Parts::Atoms(difference)) => Datum::from_sorted(difference),
+        (_, Parts::Pairs(difference)) => Datum::from_sorted_pairs(difference),
     }
 }
 
-/// Merges two sorted slices; `both` says what becomes of items that are in both.
-fn merge<T: Clone>(
-    mut left: &[T],
-    mut right: &[T],
+/// Merges two sorted lists; `both` says what becomes of items that are in both.
+///
+/// Nothing is copied: of thousands of references in a row a few change at a time.
+fn merge<T>(
+    left: Vec<T>,
+    right: Vec<T>,
     order: impl Fn(&T, &T) -> Ordering,
-    both: impl Fn(&T, &T) -> Option<T>,
+    both: impl Fn(T, T) -> Option<T>,
 ) -> Vec<T> {
     let mut merged = Vec::with_capacity(left.len() + right.len());
-    while let (Some((a, left_rest)), Some((b, right_rest))) =
-        (left.split_first(), right.split_first())
-    {
-        match order(a, b) {
-            Ordering::Less => {
-                merged.push(a.clone());
-                left = left_rest;
-            }
-            Ordering::Greater => {
-                merged.push(b.clone());
-                right = right_rest;
-            }
-            Ordering::Equal => {
-                merged.extend(both(a, b));
-                (left, right) = (left_rest, right_rest);
-            }
+    let mut left = left.into_iter();
+    for new in right {
+        let before = left
+            .as_slice()
+            .partition_point(|old| order(old, &new) == Ordering::Less);
+        merged.extend(left.by_ref().take(before));
+        let same = left.as_slice().first();
+        if same.is_some_and(|old| order(old, &new) == Ordering::Equal) {
+            merged.extend(left.next().and_then(|old| both(old, new)));
+        } else {
+            merged.push(new);
         }
     }
-    merged.extend_from_slice(left);
-    merged.extend_from_slice(right);
+    merged.extend(left);
     merged
 }

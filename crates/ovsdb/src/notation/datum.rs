@@ -25,6 +25,12 @@ enum Repr {
     Map(Box<[(Atom, Atom)]>),
 }
 
+/// What a datum holds.
+pub(crate) enum Parts {
+    Atoms(Vec<Atom>),
+    Pairs(Vec<(Atom, Atom)>),
+}
+
 impl Datum {
     /// The set of these atoms; repeats collapse.
     #[must_use]
@@ -94,6 +100,15 @@ impl Datum {
             Repr::Set(atoms) if atoms.is_empty() => "empty set",
             Repr::Set(_) => "set",
             Repr::Map(_) => "map",
+        }
+    }
+
+    /// What it holds, sorted; an atom is a set of one.
+    pub(crate) fn into_parts(self) -> Parts {
+        match self.0 {
+            Repr::One(atom) => Parts::Atoms(vec![atom]),
+            Repr::Set(atoms) => Parts::Atoms(atoms.into_vec()),
+            Repr::Map(pairs) => Parts::Pairs(pairs.into_vec()),
         }
     }
 

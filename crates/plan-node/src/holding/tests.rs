@@ -138,7 +138,8 @@ impl Import {
         });
         self.importer.judge(now, &self.holding, &mut never, None);
         // What is held is what stands, is not asked for, and is not to be removed.
-        let step = self.importer.step(usize::MAX);
+        let step = self.importer.step(usize::MAX, true);
+        self.importer.resume();
         let stays = |id: &u32| !step.remove.contains(id);
         let rows = self.rows.iter().filter(|(_, id)| stays(id));
         let rows = rows.map(|(row, _)| row.clone());

@@ -107,7 +107,7 @@ impl Bench {
     /// Writes one step, as one transaction does.
     fn write(&mut self, most: usize) -> bool {
         self.judge();
-        let step = self.importer.step(most);
+        let step = self.importer.step(most, true);
         let before = self.destinations();
         let leaving: BTreeSet<Prefix> = step
             .remove
@@ -131,7 +131,11 @@ impl Bench {
             place.is_some_and(|place| place.wanted) && self.importer.budget.keeps(&rank)
         };
         assert!(!lost.any(kept), "a wanted destination lost its rows");
-        !step.is_empty()
+        if step.is_empty() {
+            return false;
+        }
+        assert_eq!(self.importer.on_their_way(), 0, "what was written shows");
+        true
     }
 
     fn settle(&mut self, most: usize) {
@@ -140,7 +144,7 @@ impl Bench {
             steps += 1;
             assert!(steps < 10_000, "it never ends");
         }
-        assert_eq!(self.importer.due(), 0);
+        assert_eq!((self.importer.due(), self.importer.on_their_way()), (0, 0));
     }
 
     fn imported(&self) -> Vec<ImportedRoute> {
@@ -180,13 +184,23 @@ fn pod_subnets_are_added_first_and_removals_come_last() {
         route(prefix("192.0.3.0/24"), &[(2, BRIDGE)]),
     ]);
     bench.judge();
-    let step = bench.importer.step(3);
+    let step = bench.importer.step(3, true);
     let order: Vec<String> = step.add.iter().map(|r| r.prefix.to_string()).collect();
     assert_eq!(order, ["10.128.7.0/24", "10.0.0.0/8", "192.0.2.0/24"]);
     assert!(
         step.remove.is_empty(),
         "what covers them stays until they are there"
     );
+    assert_eq!(bench.importer.on_their_way(), 3);
+    let rest = bench.importer.step(3, false);
+    assert_eq!((rest.add.len(), rest.remove.len()), (1, 0));
+    assert!(
+        bench.importer.step(3, false).is_empty(),
+        "all is on its way"
+    );
+    bench.importer.resume();
+    assert_eq!(bench.importer.step(9, false).add.len(), 4);
+    bench.importer.resume();
     bench.settle(3);
     assert_eq!(bench.imported().len(), 4);
 }
@@ -197,7 +211,7 @@ fn a_next_hop_is_exchanged_in_one_step() {
     let mut bench = ready(100, never(), vec![route(to, &[(2, BRIDGE), (3, BRIDGE)])]);
     bench.importer.dump(vec![route(to, &[(4, BRIDGE)])]);
     bench.judge();
-    let step = bench.importer.step(1);
+    let step = bench.importer.step(1, true);
     assert_eq!((step.add.len(), step.remove.len()), (1, 2));
 }
 
