@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use super::layout::TableLayout;
-use crate::notation::{AccessError, Atom, Datum, FromDatum};
+use crate::notation::{AccessError, Atom, Datum, FromDatum, TypeError};
 
 /// The monitored columns of one row.
 #[derive(Debug, Clone)]
@@ -59,16 +59,29 @@ impl Record {
         self.layout.names().zip(&self.values)
     }
 
-    /// Applies the columns of a `modify`.
-    pub(super) fn modify(&mut self, columns: Vec<(usize, Datum)>) {
+    /// Turns the differences of a `modify` into the new values. Errs with the column whose value would not fit.
+    pub(super) fn settle(
+        &self,
+        columns: &mut [(usize, Datum)],
+    ) -> Result<(), (Box<str>, TypeError)> {
         for (at, difference) in columns {
-            let composite = self.layout.is_composite(at);
+            if let Some((name, kind)) = self.layout.at(*at)
+                && let Some(value) = self.values.get(*at)
+                && kind.is_composite()
+            {
+                *difference = toggled(value, difference);
+                kind.check_size(difference)
+                    .map_err(|error| (name.into(), error))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes over new values.
+    pub(super) fn replace(&mut self, columns: Vec<(usize, Datum)>) {
+        for (at, new) in columns {
             if let Some(value) = self.values.get_mut(at) {
-                *value = if composite {
-                    toggled(value, &difference)
-                } else {
-                    difference
-                };
+                *value = new;
             }
         }
     }
