@@ -226,12 +226,13 @@ async fn pump(
         let Ok(read @ 1..) = read else {
             return;
         };
+        gone += read;
+        // Counted first: who has heard an answer finds it counted.
+        counts.relayed.of(way).fetch_add(read, Ordering::SeqCst);
         let piece = buffer.get(..read).unwrap_or_default();
         if to.write_all(piece).await.is_err() {
             return;
         }
-        gone += read;
-        counts.relayed.of(way).fetch_add(read, Ordering::SeqCst);
         if !pause.is_zero() {
             tokio::time::sleep(pause).await;
         }
