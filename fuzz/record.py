@@ -206,7 +206,7 @@ rule add from 10.9.0.0/16 lookup 1007 priority 100
         "routes": (26, bytes([2] + [0] * 11)), "routes6": (26, bytes([10] + [0] * 11)),
         "nexthops": (106, bytes(8)), "links": (18, bytes(16)), "addresses": (22, bytes(8)),
         "rules": (34, bytes([2] + [0] * 11)), "rules6": (34, bytes([10] + [0] * 11)),
-        "refused": (26, bytes([99] + [0] * 11)),
+        "family99": (26, bytes([99] + [0] * 11)), "no-table": (26, bytes([2, 0, 0, 0, 77] + [0] * 7)),
     }
     for name, (kind, body) in requests.items():
         asking = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)

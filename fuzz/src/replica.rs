@@ -64,7 +64,7 @@ const TABLES: [(&str, &[(&str, &str)]); 4] = [
 
 /// An empty replica of the tables that the check knows.
 #[must_use]
-fn fresh() -> Replica {
+pub fn fresh() -> Replica {
     let column = |&(name, kind): &(&str, &str)| (name.into(), from_str(kind).unwrap());
     let table = |&(name, columns): &(&str, &[(&str, &str)])| {
         TableLayout::new(name, columns.iter().map(column))
