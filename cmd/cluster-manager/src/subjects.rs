@@ -516,7 +516,7 @@ impl Subjects for ClusterSubjects {
             Verdict::Retry
         });
         let word = match verdict {
-            Verdict::Settled => "settled",
+            Verdict::Settled | Verdict::Idle => "settled",
             Verdict::Retry => "retry",
             Verdict::Blocked => "blocked",
         };

@@ -2,20 +2,25 @@
 //! In: local facts, what the import found. Out: server-side applies, on change only.
 //! Invariant: nothing is written that stands there already. Not here: what is true (`plan_node::coverage`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use api::node_routes::{NetworkRoutes, NodeRoutes, NodeRoutesStatus, SkippedRoutes, WITHIN_LIMITS};
+use api::node_routes::{
+    NetworkRoutes, NodeRoutes, NodeRoutesStatus, SkippedRoutes, WITHDRAWALS_OBEYED, WITHIN_LIMITS,
+};
 use k8s_openapi::api::core::v1::Node as KubeNode;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 use kube_edge::events::Publisher;
 use kube_edge::{WriteError, Writer};
 use model::intent::Event;
+use model::node::annotation;
 use model::{ObjectKey, Prefix};
 use plan_node::annotations::{self, NodeFacts};
 use plan_node::budget;
-use plan_node::coverage::{self, Reach};
+use plan_node::coverage;
+use plan_node::importing::Held;
+use plan_node::imports::{self, Skipped};
 use reconcile::{Subjects, Verdict};
 use serde_json::{Value, json};
 use telemetry::Chain;
@@ -99,11 +104,24 @@ impl ApiSubjects {
             // The first import pokes. Until then what was reported before stands: nothing is known to be missing.
             return Ok(Verdict::Settled);
         };
-        let reach = |routes: &std::collections::BTreeSet<model::Prefix>| Reach {
-            routes: routes.clone(),
-            discards: std::collections::BTreeSet::new(),
+        // Our own topology's rows are no way to other nodes' pods: its discard route least of all.
+        let ours = match self.known.last_view() {
+            Some(view) => {
+                imports::topology_prefixes(&plan_node::plan(&view), &view.gateway_router())
+            }
+            None => BTreeSet::new(),
         };
-        let found = coverage::judge(&expected, &reach(&imported.kernel), &reach(&imported.rows));
+        let (found, skipped, held, rows, digest) = {
+            let state = imported.lock();
+            let in_kernel = |prefix: &Prefix| state.kernel_has(prefix).then_some(true);
+            let in_ovn = |prefix: &Prefix| {
+                let foreign = state.is_taken(prefix) && !ours.contains(prefix);
+                (state.is_imported(prefix) || foreign).then_some(true)
+            };
+            let found = coverage::judge(&expected, in_kernel, in_ovn);
+            let held: Vec<_> = state.held().collect();
+            (found, state.skipped(), held, state.rows(), state.digest())
+        };
         let missing = found
             .expected
             .saturating_sub(found.in_kernel.min(found.in_ovn));
@@ -118,32 +136,38 @@ impl ApiSubjects {
                 expected: number(found.expected),
                 in_kernel: number(found.in_kernel),
                 in_ovn: number(found.in_ovn),
-                imported: number(imported.count),
-                held: number(imported.held.len()),
-                digest: imported.digest,
+                imported: number(rows),
+                held: number(held.len()),
+                digest,
                 missing: found.missing,
-                skipped: imported
-                    .skipped
+                skipped: skipped
                     .iter()
-                    .map(|(reason, count, first)| SkippedRoutes {
+                    .map(|(reason, skipped)| SkippedRoutes {
                         reason: (*reason).to_owned(),
-                        count: number(*count),
-                        examples: first.iter().take(3).map(ToString::to_string).collect(),
+                        count: number(skipped.count),
+                        examples: skipped
+                            .first
+                            .iter()
+                            .take(3)
+                            .map(ToString::to_string)
+                            .collect(),
                     })
                     .collect(),
             }],
             conditions: Vec::new(),
         };
         self.read(&own.uid).await;
-        let over = imported.skipped.iter().find(|s| s.0 == budget::OVER_LIMIT);
-        let told = self.limits(over.map(|(_, count, first)| (*count, first.as_slice())));
-        let (condition, event) = told.map_or((None, None), |(c, e)| (Some(c), e));
+        let told = [
+            self.limits(skipped.get(budget::OVER_LIMIT)),
+            self.withdrawals(&held),
+        ];
+        let (conditions, events): (Vec<_>, Vec<_>) = told.into_iter().flatten().unzip();
         let status = NodeRoutesStatus {
-            conditions: condition.into_iter().collect(),
+            conditions,
             ..status
         };
         let verdict = self.write(&own.uid, status).await?;
-        if let Some(event) = event {
+        for event in events.into_iter().flatten() {
             let key = ObjectKey::new("", self.known.node.as_str());
             self.publisher
                 .publish::<KubeNode>(&key, &own.uid, &event)
@@ -153,39 +177,80 @@ impl ApiSubjects {
     }
 
     /// The condition on limits, and an event where it changes; nothing where there never was a need.
-    fn limits(&self, over: Option<(usize, &[Prefix])>) -> Option<(Condition, Option<Event>)> {
+    fn limits(&self, over: Option<&Skipped>) -> Option<(Condition, Option<Event>)> {
+        let network = &self.known.network;
+        let limit = self.known.settings.limits.max_imported_routes;
+        let trouble = over.map(|over| {
+            let names: Vec<String> = over.first.iter().map(ToString::to_string).collect();
+            format!(
+                "network {network} has {} routes more than [limits] max-imported-routes = {limit}; not imported: {}{}",
+                over.count,
+                names.join(", "),
+                if over.count > over.first.len() { ", ..." } else { "" }
+            )
+        });
+        self.condition(
+            WITHIN_LIMITS,
+            ("OverLimit", "RouteLimitReached"),
+            ("WithinLimits", "RouteLimitPassed"),
+            trouble,
+            format!("network {network} has at most {limit} routes"),
+        )
+    }
+
+    /// The condition on withdrawals that are held, and an event where it changes.
+    fn withdrawals(&self, held: &[(Prefix, Held)]) -> Option<(Condition, Option<Event>)> {
+        let network = &self.known.network;
+        let limits = &self.known.settings.limits;
+        let of_mass = held.iter().filter(|(_, why)| *why == Held::MassWithdrawal);
+        let count = of_mass.clone().count();
+        let names: Vec<String> = of_mass.take(5).map(|(p, _)| p.to_string()).collect();
+        let trouble = (count > 0).then(|| {
+            format!(
+                "{count} routes of network {network} would have gone within {} s while the sessions that brought them are up; held for {} s at most: {}{}. \
+                 If it is meant, let them go with another value of the Node's annotation {}",
+                limits.mass_withdraw_window.as_secs(),
+                limits.mass_withdraw_hold.as_secs(),
+                names.join(", "),
+                if count > names.len() { ", ..." } else { "" },
+                annotation::RELEASE_WITHDRAWALS
+            )
+        });
+        self.condition(
+            WITHDRAWALS_OBEYED,
+            ("MassWithdrawalHeld", "MassWithdrawalHeld"),
+            ("WithdrawalsObeyed", "MassWithdrawalPassed"),
+            trouble,
+            format!("what is withdrawn from network {network} goes"),
+        )
+    }
+
+    /// A condition that is False while there is trouble, and an event where it changes; nothing where there never was any.
+    /// Of reasons, the first is the condition's, the second the event's.
+    fn condition(
+        &self,
+        kind: &str,
+        bad: (&'static str, &'static str),
+        good: (&'static str, &'static str),
+        trouble: Option<String>,
+        fine: String,
+    ) -> Option<(Condition, Option<Event>)> {
         let standing = self.reported.as_ref().and_then(|(_, status)| {
             let mut conditions = status.conditions.iter();
-            conditions.find(|c| c.type_ == WITHIN_LIMITS)
+            conditions.find(|c| c.type_ == kind)
         });
-        let (network, limit) = (
-            &self.known.network,
-            self.known.settings.limits.max_imported_routes,
-        );
-        let (status, reason, message) = match over {
-            Some((count, first)) => {
-                let names: Vec<String> = first.iter().map(ToString::to_string).collect();
-                let text = format!(
-                    "network {network} has {count} routes more than [limits] max-imported-routes = {limit}; not imported: {}{}",
-                    names.join(", "),
-                    if count > first.len() { ", ..." } else { "" }
-                );
-                ("False", "OverLimit", text)
-            }
+        let warning = trouble.is_some();
+        let (status, reasons, message) = match trouble {
+            Some(text) => ("False", bad, text),
             None => {
                 standing?;
-                let text = format!("network {network} has at most {limit} routes");
-                ("True", "WithinLimits", text)
+                ("True", good, fine)
             }
         };
         let same_status = standing.filter(|c| c.status == status);
         let event = same_status.is_none().then(|| Event {
-            warning: over.is_some(),
-            reason: if over.is_some() {
-                "RouteLimitReached"
-            } else {
-                "RouteLimitPassed"
-            },
+            warning,
+            reason: reasons.1,
             message: message.clone(),
         });
         let since = same_status.map_or_else(
@@ -193,9 +258,9 @@ impl ApiSubjects {
             |c| c.last_transition_time.clone(),
         );
         let condition = Condition {
-            type_: WITHIN_LIMITS.to_owned(),
+            type_: kind.to_owned(),
             status: status.to_owned(),
-            reason: reason.to_owned(),
+            reason: reasons.0.to_owned(),
             message,
             last_transition_time: since,
             observed_generation: None,

@@ -11,11 +11,12 @@ use frr_edge::vty::VtyError;
 use plan_node::holding::Look;
 use tokio::net::UnixStream;
 
+use model::NetworkName;
+
 use crate::PokerOf;
-use crate::ovn_subjects::Key as OvnKey;
 
 /// Between two looks at the sockets: new daemons must be noticed before their sessions are up.
-const PACE: Duration = Duration::from_millis(500);
+pub(crate) const PACE: Duration = Duration::from_millis(500);
 
 /// A look that costs nothing: at the sockets only. A daemon that died leaves its socket behind, so `Up` is no proof.
 pub(crate) fn glance(frr: &Frr) -> Look {
@@ -76,7 +77,7 @@ fn refused(error: &std::io::Error) -> Look {
 }
 
 /// Pokes the import when FRR's daemons are not the same as before.
-pub(crate) async fn follow(frr: Frr, poker: PokerOf<OvnKey>) {
+pub(crate) async fn follow(frr: Frr, poker: PokerOf<NetworkName>) {
     let mut before = frr.instance();
     let mut tick = tokio::time::interval(PACE);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -85,18 +86,9 @@ pub(crate) async fn follow(frr: Frr, poker: PokerOf<OvnKey>) {
         let now = frr.instance();
         if now != before {
             before = now;
-            poker.poke(OvnKey::Import);
+            poker.poke_everything();
         }
     }
-}
-
-/// Pokes the import a little later: while FRR restarts nobody else tells when it is itself again.
-pub(crate) fn look_again(poker: &PokerOf<OvnKey>) {
-    let poker = poker.clone();
-    tokio::spawn(async move {
-        tokio::time::sleep(PACE).await;
-        poker.poke(OvnKey::Import);
-    });
 }
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 //! Not here: writes.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, OnceLock, PoisonError};
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use frr_edge::Frr;
 use kube_edge::{Cache, Entry};
@@ -14,9 +14,11 @@ use model::node::{Fact, Node};
 use model::{InterfaceAddr, NetworkName, NodeName, ObjectKey, Prefix, Problem};
 use netlink::dump;
 use ovsdb::Client;
+use plan_node::subnets::Subnets;
 use plan_node::{GatewayView, MissingRoute, NetworkView};
 use settings::Settings;
 
+use crate::import::{Hearing, ImportState};
 use crate::metrics::Metrics;
 
 /// A Node, and those of its annotations that this agent writes.
@@ -24,18 +26,8 @@ use crate::metrics::Metrics;
 pub(crate) struct NodeEntry {
     pub(crate) node: Node,
     pub(crate) published: BTreeMap<String, String>,
-}
-
-/// What an import pass found, for the report.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Imported {
-    pub(crate) kernel: BTreeSet<Prefix>,
-    pub(crate) rows: BTreeSet<Prefix>,
-    pub(crate) count: usize,
-    /// Rows that stay although the kernel has lost them.
-    pub(crate) held: BTreeSet<Prefix>,
-    pub(crate) digest: String,
-    pub(crate) skipped: Vec<(&'static str, usize, Vec<Prefix>)>,
+    /// Annotation `noverlay.io/release-withdrawals`.
+    pub(crate) release: Option<String>,
 }
 
 /// Why there is no view of the network yet; one sentence.
@@ -82,10 +74,13 @@ pub(crate) struct Known {
     pub(crate) switch: Client,
     pub(crate) metrics: Metrics,
     pub(crate) frr: Frr,
+    /// What the import has to hear of the kernel.
+    pub(crate) hearing: Arc<Hearing>,
     nodes: OnceLock<Cache<NodeEntry>>,
     last: Mutex<Option<NetworkView>>,
-    imported: Mutex<Option<Imported>>,
-    event: Mutex<Option<Instant>>,
+    import: OnceLock<ImportState>,
+    imported: AtomicBool,
+    epoch: AtomicU64,
 }
 
 impl Known {
@@ -109,9 +104,11 @@ impl Known {
             switch,
             metrics,
             nodes: OnceLock::new(),
+            hearing: Arc::default(),
             last: Mutex::new(None),
-            imported: Mutex::new(None),
-            event: Mutex::new(None),
+            import: OnceLock::new(),
+            imported: AtomicBool::new(false),
+            epoch: AtomicU64::new(0),
         }
     }
 
@@ -149,34 +146,46 @@ impl Known {
         nodes.iter().flat_map(of_node).collect()
     }
 
-    /// What the last import found; `None` before the first one.
-    pub(crate) fn imported(&self) -> Option<Imported> {
-        self.imported
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+    /// Subnets of other networks on all nodes.
+    pub(crate) fn other_networks(&self) -> Subnets<()> {
+        let nodes = self.all_nodes().unwrap_or_default();
+        let maps = nodes.iter().filter_map(|node| node.subnets.known());
+        let others = maps.flatten().filter(|(name, _)| **name != self.network);
+        others
+            .flat_map(|(_, subnets)| subnets.iter().map(|subnet| (*subnet, ())))
+            .collect()
     }
 
-    /// Remembers what an import found; true where it is something new.
-    pub(crate) fn set_imported(&self, imported: Imported) -> bool {
-        let mut last = self.imported.lock().unwrap_or_else(PoisonError::into_inner);
-        let new = last.as_ref() != Some(&imported);
-        *last = Some(imported);
-        new
+    /// The admin's word on withdrawals that are held.
+    pub(crate) fn release(&self) -> Option<String> {
+        self.own()?.value.release
     }
 
-    /// The kernel told of routes or links.
-    pub(crate) fn note_event(&self) {
-        let mut event = self.event.lock().unwrap_or_else(PoisonError::into_inner);
-        event.get_or_insert_with(now);
+    /// Called once, when the import loop is made.
+    pub(crate) fn set_import(&self, state: ImportState) {
+        drop(self.import.set(state));
     }
 
-    /// When the kernel first told of what no import has looked at yet; once.
-    pub(crate) fn take_event(&self) -> Option<Instant> {
-        self.event
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take()
+    /// A pass of the import came to its end.
+    pub(crate) fn set_imported(&self) {
+        self.imported.store(true, Ordering::Release);
+    }
+
+    /// What the import knows; `None` before its first whole pass.
+    pub(crate) fn imported(&self) -> Option<&ImportState> {
+        self.import
+            .get()
+            .filter(|_| self.imported.load(Ordering::Acquire))
+    }
+
+    /// A fact that views are made from may be another one now.
+    pub(crate) fn note_facts(&self) {
+        self.epoch.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Moves with every fact; what was made from facts of the same epoch is current.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
     }
 
     /// The view of the last whole pass, for whom the API server must not matter to.
@@ -329,11 +338,6 @@ impl Known {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(view.clone());
         Ok(view)
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "a door measures its own latency")]
-fn now() -> Instant {
-    Instant::now()
 }
 
 fn is_link_local(address: &InterfaceAddr) -> bool {

@@ -1,23 +1,26 @@
 //! The node-agent: learned routes into OVN, the node's topology, SNAT, bridge flows, and the truth about them.
 //! In: Node objects, the kernel over netlink, two OVSDB databases, FRR's sockets. Out: rows, flows, addresses, annotations, NodeRoutes.
-//! Invariant: three loops, one writer for each sink; the bridge's host stage needs neither API server nor OVN.
+//! Invariant: four loops, one writer for each sink; the bridge's host stage needs neither API server nor OVN.
 //! Not here: decisions (`plan-node`), wires (`ovn`, `netlink`, `host`, `kube-edge`).
 //!
 //! ```text
 //!  netlink events --.                       .--> bridge loop: flows of br-ex              (local facts, last known view)
-//!  flow monitor  ---+--poke(key)--> loops --+--> OVN loop: topology rows, port, imports   (guarded transactions)
-//!  NB, conf DB  ----+                       '--> API loop: annotations, NodeRoutes        (server-side apply)
-//!  Node objects ----'
+//!  flow monitor  ---+--poke(key)--> loops --+--> OVN loop: topology rows, port            (guarded transactions)
+//!  NB, conf DB  ----+                       +--> import loop: routes of the gateway router (guarded transactions)
+//!  Node objects ----+                       '--> API loop: annotations, NodeRoutes        (server-side apply)
 //!  FRR's sockets ---'
 //! ```
 
 mod api_subjects;
 mod bridge_subjects;
 mod frr;
+pub mod import;
+mod import_subjects;
 mod known;
-mod metrics;
+pub mod metrics;
 mod ovn_subjects;
 mod sources;
+pub mod transact;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -153,9 +156,15 @@ pub async fn serve(
             stopped.clone(),
         )),
         tokio::spawn(reconcile::run(
-            ovn_subjects::OvnSubjects::new(Arc::clone(&known), pokers.clone(), readiness),
+            ovn_subjects::OvnSubjects::new(Arc::clone(&known), pokers.clone(), readiness.clone()),
             pokers.ovn.clone(),
             timing(100, 200, 10_000),
+            stopped.clone(),
+        )),
+        tokio::spawn(reconcile::run(
+            import_subjects::ImportSubjects::new(Arc::clone(&known), pokers.clone(), readiness),
+            pokers.import.clone(),
+            import::TIMING,
             stopped.clone(),
         )),
         tokio::spawn(reconcile::run(

@@ -8,8 +8,8 @@ use std::time::Duration;
 use host::{BridgeControl, FlowEvent};
 use k8s_openapi::api::core::v1::Node as KubeNode;
 use kube_edge::{Cache, watch};
-use model::ObjectKey;
 use model::node::annotation;
+use model::{NetworkName, ObjectKey};
 use netlink::Watcher;
 use ovsdb::Client;
 use telemetry::{Chain, Readiness};
@@ -21,11 +21,12 @@ use crate::frr;
 use crate::known::{Known, NodeEntry};
 use crate::ovn_subjects::Key as OvnKey;
 
-/// The handles of the three loops.
+/// The handles of the four loops.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Pokers {
     pub(crate) bridge: PokerOf<BridgeKey>,
     pub(crate) ovn: PokerOf<OvnKey>,
+    pub(crate) import: PokerOf<NetworkName>,
     pub(crate) api: PokerOf<ApiKey>,
 }
 
@@ -46,38 +47,45 @@ pub(crate) fn start(
 ) -> Cache<NodeEntry> {
     tokio::spawn(kernel(Arc::clone(known), pokers.clone()));
     tokio::spawn(flows(Arc::clone(known), pokers.clone()));
-    tokio::spawn(frr::follow(known.frr.clone(), pokers.ovn.clone()));
+    tokio::spawn(frr::follow(known.frr.clone(), pokers.import.clone()));
     let ready = readiness.clone();
     let to = pokers.clone();
-    tokio::spawn(follow(
-        known.north.clone(),
-        Arc::clone(known),
-        "north",
+    tokio::spawn(follow(known.north.clone(), Arc::clone(known), "north", {
+        let known = Arc::clone(known);
+        let mut before = None;
         move |synced| {
-            ready.set("ovn", synced);
-            to.ovn.poke_everything();
-        },
-    ));
+            if before.replace(synced) != Some(synced) {
+                // The schema may be another one now.
+                known.note_facts();
+                ready.set("ovn", synced);
+                to.ovn.poke_everything();
+            }
+            to.ovn.poke(OvnKey::Topology);
+            to.import.poke_everything();
+        }
+    }));
     let to = pokers.clone();
-    tokio::spawn(follow(
-        known.switch.clone(),
-        Arc::clone(known),
-        "switch",
+    tokio::spawn(follow(known.switch.clone(), Arc::clone(known), "switch", {
+        let known = Arc::clone(known);
         move |_| {
+            known.note_facts();
             to.bridge.poke(BridgeKey::Flows);
             to.ovn.poke(OvnKey::Topology);
             to.ovn.poke(OvnKey::Port);
+            to.import.poke_everything();
             to.api.poke(ApiKey::Annotations);
-        },
-    ));
-    let (to, ready, own) = (pokers.clone(), readiness.clone(), known.node.to_string());
+        }
+    }));
+    let (to, ready, known) = (pokers.clone(), readiness.clone(), Arc::clone(known));
     let changed = move |key: Option<&ObjectKey>| {
+        known.note_facts();
         ready.set("caches", true);
         to.ovn.poke(OvnKey::Topology);
         to.ovn.poke(OvnKey::Port);
         to.api.poke(ApiKey::Report);
-        if key.is_none_or(|key| key.name == own) {
-            to.ovn.poke(OvnKey::Import);
+        // Whose a subnet is matters to what is held, and other networks' subnets to what is imported.
+        to.import.poke_everything();
+        if key.is_none_or(|key| key.name == known.node.as_str()) {
             to.bridge.poke(BridgeKey::Flows);
             to.api.poke(ApiKey::Annotations);
         }
@@ -92,6 +100,11 @@ pub(crate) fn start(
             .filter(|(key, _)| PUBLISHED.contains(&key.as_str()))
             .map(|(key, value)| (key.clone(), value.clone()))
             .collect(),
+        release: object
+            .metadata
+            .annotations
+            .as_ref()
+            .and_then(|all| all.get(annotation::RELEASE_WITHDRAWALS).cloned()),
     };
     watch(kube::Api::all(kube.clone()), None, lift, changed)
 }
@@ -113,6 +126,9 @@ async fn kernel(known: Arc<Known>, pokers: Pokers) {
         told = false;
         tracing::info!(buffer = watcher.granted, "following the kernel");
         // What happened before the subscription is read by the passes that this brings.
+        known.note_facts();
+        known.hearing.note_everything();
+        pokers.import.poke_everything();
         pokers.ovn.poke_everything();
         pokers.bridge.poke(BridgeKey::Flows);
         pokers.api.poke(ApiKey::Annotations);
@@ -128,13 +144,18 @@ async fn kernel(known: Arc<Known>, pokers: Pokers) {
                 tracing::warn!("events of the kernel were lost, reading everything");
                 known.metrics.netlink_lost.inc();
             }
-            if change.routes || change.links || change.lost {
-                known.note_event();
-                pokers.ovn.poke(OvnKey::Import);
-                // The host's own routes to pods are routes too.
+            // The host's own routes to pods are routes too; those of BGP are not among them.
+            if change.other_routes {
                 pokers.ovn.poke(OvnKey::Port);
             }
-            if change.links || change.addresses || change.rules || change.lost {
+            let facts = change.links || change.addresses || change.rules || change.lost;
+            if facts {
+                known.note_facts();
+            }
+            if known.hearing.note(change) || facts {
+                pokers.import.poke_everything();
+            }
+            if facts {
                 pokers.ovn.poke(OvnKey::Topology);
                 pokers.ovn.poke(OvnKey::Port);
                 pokers.bridge.poke(BridgeKey::Flows);
@@ -165,7 +186,7 @@ async fn flows(known: Arc<Known>, pokers: Pokers) {
 }
 
 /// A database: every change of its replica, and of the session.
-async fn follow(client: Client, known: Arc<Known>, name: &'static str, poke: impl Fn(bool)) {
+async fn follow(client: Client, known: Arc<Known>, name: &'static str, mut poke: impl FnMut(bool)) {
     let mut status = client.watch();
     let mut before: Option<(bool, u64, u64)> = None;
     let mut told: Option<String> = None;

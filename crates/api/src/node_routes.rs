@@ -30,13 +30,16 @@ pub struct NodeRoutesStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub networks: Vec<NetworkRoutes>,
-    /// `WithinLimits`: False while a network has more routes than it may; absent where it never had.
+    /// `WithinLimits`: False while a network has more routes than it may. `WithdrawalsObeyed`: False while routes are held
+    /// because too many would go at once. Each absent where it never was False.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
 }
 
-/// The condition's type.
+/// A condition's type: False while routes are held because too many would go at once.
+pub const WITHDRAWALS_OBEYED: &str = "WithdrawalsObeyed";
+/// A condition's type: False while a network has more routes than it may.
 pub const WITHIN_LIMITS: &str = "WithinLimits";
 
 /// One network on one node.
@@ -53,7 +56,8 @@ pub struct NetworkRoutes {
     pub in_ovn: i32,
     /// BGP routes imported into the gateway router, all of them.
     pub imported: i32,
-    /// How many of the imported routes are held: the kernel has lost them because FRR is gone or starts anew.
+    /// How many of the imported routes are held: the kernel has lost them because FRR is gone or starts
+    /// anew, or because too many would go at once.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub held: i32,
     /// Hash of the imported routes: equal on two reports means the same rows.

@@ -6,6 +6,7 @@
 use std::net::IpAddr;
 
 use crate::address::{InterfaceAddr, Mac, Prefix};
+use crate::route::TableId;
 
 /// Preference of the rule that sends the host's own traffic to pods through OVN (OVN-Kubernetes: 31).
 pub const POD_RULE_PREFERENCE: u32 = 31;
@@ -77,4 +78,8 @@ pub struct LinkFact {
     pub up: bool,
     /// Addresses, sorted.
     pub addresses: Vec<InterfaceAddr>,
+    /// Index of the bridge, bond or VRF device that it is a port of (`IFLA_MASTER`).
+    pub master: Option<u32>,
+    /// Where it is a VRF device: its routing table (`IFLA_VRF_TABLE`).
+    pub vrf_table: Option<TableId>,
 }

@@ -5,6 +5,9 @@
 
 use std::fmt;
 
+/// Longest name of a Linux device, bytes (`IFNAMSIZ` without the closing zero).
+const DEVICE_NAME: usize = 15;
+
 macro_rules! name_type {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
@@ -141,11 +144,38 @@ impl NetworkName {
         format!("ext_{}{node}", self.scope())
     }
 
+    /// The Linux VRF device that carries the network: a `ClusterUserDefinedNetwork`'s own name where that fits a device
+    /// (at most 15 bytes, not `default`), else `mp<N>-udn-vrf`. `None` for the default network, which has no VRF.
+    ///
+    /// A name of the form `mp<N>-udn-vrf` is always the device of the network with id N: a network that is merely
+    /// called so does not get it, or it would share another network's routing table.
+    #[must_use]
+    pub fn vrf_device(&self, network_id: u16) -> Option<String> {
+        if self.is_default() {
+            return None;
+        }
+        let own = self.0.strip_prefix("cluster_udn_");
+        let fits = |name: &&str| {
+            (1..=DEVICE_NAME).contains(&name.len()) && *name != "default" && !is_vrf_by_id(name)
+        };
+        Some(match own.filter(fits) {
+            Some(name) => name.to_owned(),
+            None => format!("mp{network_id}-udn-vrf"),
+        })
+    }
+
     /// The management port's logical switch port.
     #[must_use]
     pub fn management_lsp(&self, node: &NodeName) -> String {
         format!("k8s-{}{node}", self.scope())
     }
+}
+
+/// Whether a name is one that VRF devices get by network id.
+fn is_vrf_by_id(name: &str) -> bool {
+    name.strip_prefix("mp")
+        .and_then(|rest| rest.strip_suffix("-udn-vrf"))
+        .is_some_and(|id| !id.is_empty() && id.bytes().all(|b| b.is_ascii_digit()))
 }
 
 /// The management port's device for a network id: `ovn-k8s-mp<N>`.

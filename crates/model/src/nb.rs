@@ -247,6 +247,17 @@ pub struct ImportedRoute {
     pub nexthop: IpAddr,
 }
 
+/// A row of `Logical_Router_Static_Route` as the import sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RouteRow {
+    /// An imported route in the form that we write.
+    Import(ImportedRoute),
+    /// A row with our stamp of imports in another form: surplus.
+    Odd,
+    /// Somebody else's, or our topology's; where its destination can be read, nothing is imported for that.
+    Other(Option<Prefix>),
+}
+
 /// The imported routes of one gateway router: key of one import pass.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ImportTarget {

@@ -26,6 +26,8 @@ pub mod annotation {
     pub const CHASSIS_ID: &str = "k8s.ovn.org/node-chassis-id";
     /// Smallest MTU of the node's uplink, bytes; written by the node-agent.
     pub const HOST_MTU: &str = "noverlay.io/host-mtu";
+    /// Any text; written by the admin. A new one lets withdrawals pass that the node-agent holds.
+    pub const RELEASE_WITHDRAWALS: &str = "noverlay.io/release-withdrawals";
 }
 
 /// A value read from an annotation: absent, right, or malformed with a sentence that says how.

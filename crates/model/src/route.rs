@@ -47,3 +47,67 @@ pub struct KernelRoute {
     /// Legs, sorted; empty where only a nexthop id was given and it is unknown.
     pub legs: Vec<Leg>,
 }
+
+/// What an event says of a route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RouteChange {
+    /// It is there, beside what was there before.
+    Added,
+    /// It is there, in the place of the route with the same table, destination and metric, whoever made that one.
+    Replaced,
+    /// It is gone.
+    Gone,
+}
+
+/// An event of a route (rtnetlink(7), `RTM_NEWROUTE` and `RTM_DELROUTE`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RouteEvent {
+    /// What happened.
+    pub change: RouteChange,
+    /// rtm_protocol of the route.
+    pub protocol: u8,
+    /// The route.
+    pub route: KernelRoute,
+}
+
+/// What is known of routes beside the last dump.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Hints {
+    /// These events and no others, in their order.
+    Events(Vec<RouteEvent>),
+    /// Events do not tell all: a dump has to.
+    Dump,
+}
+
+impl Default for Hints {
+    fn default() -> Self {
+        Self::Events(Vec::new())
+    }
+}
+
+impl Hints {
+    /// How many events are kept: with more of them a dump is cheaper.
+    pub const MOST: usize = 4096;
+
+    /// Adds what happened later.
+    pub fn extend(&mut self, later: Self) {
+        let Self::Events(events) = self else {
+            return;
+        };
+        match later {
+            Self::Events(later) if events.len() + later.len() <= Self::MOST => events.extend(later),
+            Self::Events(_) | Self::Dump => *self = Self::Dump,
+        }
+    }
+
+    /// Adds an event.
+    pub fn push(&mut self, event: RouteEvent) {
+        if let Self::Events(events) = self {
+            if events.len() < Self::MOST {
+                events.push(event);
+            } else {
+                *self = Self::Dump;
+            }
+        }
+    }
+}

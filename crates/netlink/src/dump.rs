@@ -13,14 +13,16 @@ use netlink_packet_core::{
     NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
 };
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
-use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
+use netlink_packet_route::link::{
+    InfoData, InfoVrf, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
+};
 use netlink_packet_route::route::{RouteMessage, RouteProtocol};
 use netlink_packet_route::rule::RuleMessage;
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 
-use crate::message::{self, DONE, ERROR, INTERRUPTED, NEW_NEXTHOP, Nexthop};
+use crate::message::{self, DONE, ERROR, INTERRUPTED, NEW_NEXTHOP, NEW_ROUTE, Nexthop};
 
 /// Why a dump gave nothing.
 #[derive(Debug, thiserror::Error)]
@@ -148,30 +150,28 @@ fn decode(kind: u16, payload: &[u8]) -> Result<RouteNetlinkMessage, String> {
 /// # Errors
 /// When the kernel did not give the whole list. A table that does not exist has no routes, but main always exists.
 pub fn routes(table: Option<TableId>, protocol: u8) -> Result<Vec<KernelRoute>, DumpError> {
-    let mut lifted = Vec::new();
-    for family in [AddressFamily::Inet, AddressFamily::Inet6] {
-        lifted.extend(
-            raw_routes(family, table, protocol)?
-                .iter()
-                .map(message::lift_route),
-        );
-    }
-    let mut out = Vec::with_capacity(lifted.len());
-    let mut objects: Option<BTreeMap<u32, Nexthop>> = None;
-    for one in lifted {
-        let what = "routes";
-        let mut one = one.map_err(|why| DumpError::Message {
-            what,
-            why: why.to_owned(),
-        })?;
-        if let Some(id) = one.nexthop_id {
-            let objects = match &mut objects {
-                Some(objects) => objects,
-                none => none.insert(nexthops()?),
-            };
-            one.route.legs = message::resolve(id, objects);
+    let lift = |kind, payload: &[u8]| {
+        if kind == NEW_ROUTE {
+            message::lift_route(payload).map_err(ToOwned::to_owned)
+        } else {
+            Ok(None)
         }
-        out.push(one.route);
+    };
+    let mut out = Vec::new();
+    let mut objects: Option<BTreeMap<u32, Nexthop>> = None;
+    for family in [AddressFamily::Inet, AddressFamily::Inet6] {
+        let lifted = dump_routes(family, table, protocol, lift)?;
+        out.reserve(lifted.len());
+        for mut one in lifted {
+            if let Some(id) = one.nexthop_id {
+                let objects = match &mut objects {
+                    Some(objects) => objects,
+                    none => none.insert(nexthops()?),
+                };
+                one.route.legs = message::resolve(id, objects);
+            }
+            out.push(one.route);
+        }
     }
     Ok(out)
 }
@@ -182,6 +182,22 @@ pub(crate) fn raw_routes(
     table: Option<TableId>,
     protocol: u8,
 ) -> Result<Vec<RouteMessage>, DumpError> {
+    dump_routes(family, table, protocol, |kind, payload| {
+        if let RouteNetlinkMessage::NewRoute(route) = decode(kind, payload)? {
+            Ok(Some(route))
+        } else {
+            Ok(None)
+        }
+    })
+}
+
+/// Routes of one family, each read by `each`. A table that is not there has none.
+fn dump_routes<T>(
+    family: AddressFamily,
+    table: Option<TableId>,
+    protocol: u8,
+    each: impl Fn(u16, &[u8]) -> Result<Option<T>, String>,
+) -> Result<Vec<T>, DumpError> {
     use netlink_packet_route::route::RouteAttribute;
     let mut message = RouteMessage::default();
     message.header.address_family = family;
@@ -191,17 +207,8 @@ pub(crate) fn raw_routes(
         Some(Ok(small)) => message.header.table = small,
         Some(Err(_)) => message.attributes.extend(table.map(RouteAttribute::Table)),
     }
-    let dumper = Dumper::open("routes")?;
-    let found = dumper.dump(
-        &request(RouteNetlinkMessage::GetRoute(message)),
-        |kind, payload| {
-            if let RouteNetlinkMessage::NewRoute(route) = decode(kind, payload)? {
-                Ok(Some(route))
-            } else {
-                Ok(None)
-            }
-        },
-    );
+    let asked = request(RouteNetlinkMessage::GetRoute(message));
+    let found = Dumper::open("routes")?.dump(&asked, each);
     match found {
         Err(DumpError::Refused { source, .. })
             if source.raw_os_error() == Some(NO_ENTRY) && table != Some(MAIN_TABLE) =>
@@ -316,6 +323,8 @@ fn lift_link(message: &LinkMessage, addresses: &mut BTreeMap<u32, Vec<InterfaceA
         mtu: 0,
         up: message.header.flags.contains(LinkFlags::Up),
         addresses: addresses.remove(&message.header.index).unwrap_or_default(),
+        master: None,
+        vrf_table: None,
     };
     fact.addresses.sort_unstable();
     for attribute in &message.attributes {
@@ -325,7 +334,32 @@ fn lift_link(message: &LinkMessage, addresses: &mut BTreeMap<u32, Vec<InterfaceA
             fact.mac = <[u8; 6]>::try_from(bytes.as_slice()).ok().map(Mac);
         } else if let LinkAttribute::Mtu(mtu) = attribute {
             fact.mtu = *mtu;
+        } else if let LinkAttribute::Controller(master) = attribute {
+            fact.master = (*master != 0).then_some(*master);
+        } else if let LinkAttribute::LinkInfo(info) = attribute {
+            fact.vrf_table = vrf_table(info);
         }
     }
     fact
 }
+
+/// The table of a VRF device. Its ports name it too, as data of a port: that is not looked at here.
+fn vrf_table(info: &[LinkInfo]) -> Option<TableId> {
+    let data = info.iter().find_map(|part| {
+        if let LinkInfo::Data(InfoData::Vrf(data)) = part {
+            Some(data)
+        } else {
+            None
+        }
+    })?;
+    data.iter().find_map(|part| {
+        if let InfoVrf::TableId(table) = part {
+            Some(*table)
+        } else {
+            None
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,6 @@
 //! The kernel over netlink: dumps, a subscription that says only what changed, and our few writes.
 //! In: the network namespace of the process. Out: model values; changed links, addresses, rules and routes of ours.
-//! Invariant: a dump that did not end well is an error, never an empty list; events carry no state.
+//! Invariant: a dump that did not end well is an error, never an empty list; events that do not tell all say so.
 //! Not here: what a route means (`rib`, planners), Open vSwitch.
 
 pub mod dump;

@@ -9,17 +9,17 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use model::Prefix;
 use model::route::{KernelRoute, Leg, RouteKind};
 use netlink_packet_core::NetlinkBuffer;
-use netlink_packet_route::AddressFamily;
-use netlink_packet_route::route::{
-    RouteAddress, RouteAttribute, RouteMessage, RouteNextHop, RouteNextHopFlags, RouteType,
-    RouteVia,
-};
 
+const AF_INET: u8 = 2;
+const AF_INET6: u8 = 10;
 /// `NLMSG_ERROR` and `NLMSG_DONE`.
 pub(crate) const ERROR: u16 = 2;
 pub(crate) const DONE: u16 = 3;
 /// `NLM_F_DUMP_INTR`: the table changed under the dump.
 pub(crate) const INTERRUPTED: u16 = 0x10;
+/// `RTM_NEWROUTE` and `RTM_DELROUTE`.
+pub(crate) const NEW_ROUTE: u16 = 24;
+pub(crate) const DEL_ROUTE: u16 = 25;
 /// `RTM_NEWNEXTHOP`.
 pub(crate) const NEW_NEXTHOP: u16 = 104;
 
@@ -41,115 +41,149 @@ pub(crate) fn messages(buffer: &[u8]) -> impl Iterator<Item = Option<(u16, u16, 
     })
 }
 
-/// The error code of a DONE or ERROR message; 0 is success.
+/// The error code of a DONE or ERROR message; 0 is success. One without a code is no success (`EIO`).
 pub(crate) fn code(payload: &[u8]) -> i32 {
     payload
         .first_chunk::<4>()
-        .map_or(0, |bytes| i32::from_ne_bytes(*bytes))
+        .map_or(-5, |bytes| i32::from_ne_bytes(*bytes))
 }
 
-fn ip(address: &RouteAddress) -> Option<IpAddr> {
-    if let RouteAddress::Inet(ip) = address {
-        return Some(IpAddr::V4(*ip));
-    }
-    if let RouteAddress::Inet6(ip) = address {
-        return Some(IpAddr::V6(*ip));
-    }
-    None
+/// Number and value of each attribute; an error where one is cut off. The two top bits are flags.
+fn attributes(mut rest: &[u8]) -> impl Iterator<Item = Result<(u16, &[u8]), &'static str>> {
+    std::iter::from_fn(move || {
+        // What is shorter than a header is padding.
+        let (&[a, b, c, d], _) = rest.split_first_chunk::<4>()?;
+        let length = usize::from(u16::from_ne_bytes([a, b]));
+        let kind = u16::from_ne_bytes([c, d]) & 0x3fff;
+        let Some(value) = rest.get(4..length) else {
+            rest = &[];
+            return Some(Err("an attribute cut off"));
+        };
+        rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+        Some(Ok((kind, value)))
+    })
 }
 
-fn via(via: &RouteVia) -> Option<IpAddr> {
-    if let RouteVia::Inet(ip) = via {
-        return Some(IpAddr::V4(*ip));
-    }
-    if let RouteVia::Inet6(ip) = via {
-        return Some(IpAddr::V6(*ip));
-    }
-    None
+fn number(value: &[u8]) -> Option<u32> {
+    value.first_chunk::<4>().map(|v| u32::from_ne_bytes(*v))
 }
+
+/// An address of the family that its length tells.
+fn address(value: &[u8]) -> Option<IpAddr> {
+    <[u8; 4]>::try_from(value)
+        .map(IpAddr::from)
+        .or_else(|_| <[u8; 16]>::try_from(value).map(IpAddr::from))
+        .ok()
+}
+
+/// `struct rtvia`: family, then the address.
+fn via(value: &[u8]) -> Option<IpAddr> {
+    address(value.get(2..)?)
+}
+
+const RTA_DST: u16 = 1;
+const RTA_OIF: u16 = 4;
+const RTA_GATEWAY: u16 = 5;
+const RTA_PRIORITY: u16 = 6;
+const RTA_MULTIPATH: u16 = 9;
+const RTA_TABLE: u16 = 15;
+const RTA_VIA: u16 = 18;
+const RTA_NH_ID: u16 = 30;
+const RTN_UNICAST: u8 = 1;
+/// `RTNH_F_DEAD`. A path whose link has lost its carrier is kept: OVN does not use that link. It is dead where the kernel
+/// itself passes it over (`ignore_routes_with_linkdown`); of a single path the route's own flags say so.
+const DEAD: u8 = 1;
 
 /// A route as dumped: lifted, and the id of its nexthop object where only that was given.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Lifted {
     pub(crate) route: KernelRoute,
     pub(crate) nexthop_id: Option<u32>,
+    /// rtm_protocol.
+    pub(crate) protocol: u8,
+    /// rtm_tos: routes that differ only in it are told apart by nothing else here.
+    pub(crate) tos: u8,
 }
 
-/// Lifts a unicast family's route. An error says what is wrong with it.
-pub(crate) fn lift_route(message: &RouteMessage) -> Result<Lifted, &'static str> {
-    let unspecified = if message.header.address_family == AddressFamily::Inet {
-        IpAddr::V4(Ipv4Addr::UNSPECIFIED)
-    } else if message.header.address_family == AddressFamily::Inet6 {
-        IpAddr::V6(Ipv6Addr::UNSPECIFIED)
-    } else {
-        return Err("a route of another family");
+/// Lifts a route of family inet or inet6 from the payload of `RTM_NEWROUTE` or `RTM_DELROUTE`: rtmsg of 12 bytes, then
+/// attributes (rtnetlink(7)). `None` is a route of another family. An error says what is wrong with it.
+pub(crate) fn lift_route(payload: &[u8]) -> Result<Option<Lifted>, &'static str> {
+    let (head, rest) = payload
+        .split_first_chunk::<12>()
+        .ok_or("a route message too short")?;
+    let [family, length, _, tos, table, protocol, _, kind, flags @ ..] = *head;
+    let dead = u32::from_ne_bytes(flags) & u32::from(DEAD) != 0;
+    let unspecified = match family {
+        AF_INET => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        AF_INET6 => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        _ => return Ok(None),
     };
-    let (mut table, mut metric, mut nexthop_id) = (u32::from(message.header.table), 0, None);
+    let (mut table, mut metric, mut nexthop_id) = (u32::from(table), 0, None);
     let (mut destination, mut gateway, mut oif) = (unspecified, None, 0);
     let mut legs = Vec::new();
-    for attribute in &message.attributes {
-        if let RouteAttribute::Table(n) = attribute {
-            table = *n;
-        } else if let RouteAttribute::Priority(n) = attribute {
-            metric = *n;
-        } else if let RouteAttribute::Destination(address) = attribute {
-            destination = ip(address).ok_or("a destination of another family")?;
-        } else if let RouteAttribute::Gateway(address) = attribute {
-            gateway = ip(address);
-        } else if let RouteAttribute::Via(address) = attribute {
-            gateway = via(address);
-        } else if let RouteAttribute::Oif(n) = attribute {
-            oif = *n;
-        } else if let RouteAttribute::NhId(n) = attribute {
-            nexthop_id = Some(*n);
-        } else if let RouteAttribute::MultiPath(hops) = attribute {
-            legs.extend(hops.iter().filter_map(leg));
+    for attribute in attributes(rest) {
+        let (kind, value) = attribute?;
+        match kind {
+            RTA_TABLE => table = number(value).ok_or("a table number cut off")?,
+            RTA_PRIORITY => metric = number(value).ok_or("a priority cut off")?,
+            RTA_DST => destination = address(value).ok_or("a destination cut off")?,
+            RTA_GATEWAY => gateway = Some(address(value).ok_or("a gateway cut off")?),
+            RTA_VIA => gateway = Some(via(value).ok_or("a gateway cut off")?),
+            RTA_OIF => oif = number(value).ok_or("an interface index cut off")?,
+            RTA_NH_ID => nexthop_id = Some(number(value).ok_or("a nexthop id cut off")?),
+            RTA_MULTIPATH => paths(value, &mut legs)?,
+            _ => {}
         }
     }
-    if legs.is_empty() && (gateway.is_some() || oif != 0) {
+    if destination.is_ipv4() != unspecified.is_ipv4() {
+        return Err("a destination of another family");
+    }
+    if legs.is_empty() && !dead && (gateway.is_some() || oif != 0) {
         legs.push(Leg { gateway, oif });
     }
     legs.sort_unstable();
     legs.dedup();
-    let prefix = Prefix::new(destination, message.header.destination_prefix_length)
-        .map_err(|_| "a prefix too long")?;
-    let kind = if message.header.kind == RouteType::Unicast {
-        RouteKind::Unicast
-    } else {
-        RouteKind::Other
-    };
-    Ok(Lifted {
-        nexthop_id: nexthop_id.filter(|_| legs.is_empty()),
+    Ok(Some(Lifted {
+        nexthop_id: nexthop_id.filter(|_| legs.is_empty() && !dead),
         route: KernelRoute {
             table,
-            prefix,
+            prefix: Prefix::new(destination, length).map_err(|_| "a prefix too long")?,
             metric,
-            kind,
+            kind: if kind == RTN_UNICAST {
+                RouteKind::Unicast
+            } else {
+                RouteKind::Other
+            },
             legs,
         },
-    })
+        protocol,
+        tos,
+    }))
 }
 
-/// One path of a multipath route; a dead one is none.
-fn leg(hop: &RouteNextHop) -> Option<Leg> {
-    if hop
-        .flags
-        .intersects(RouteNextHopFlags::Dead | RouteNextHopFlags::Linkdown)
-    {
-        return None;
-    }
-    let mut gateway = None;
-    for attribute in &hop.attributes {
-        if let RouteAttribute::Gateway(address) = attribute {
-            gateway = ip(address);
-        } else if let RouteAttribute::Via(address) = attribute {
-            gateway = via(address);
+/// The paths of a multipath route: rtnexthop of 8 bytes each, then attributes. A dead one is none.
+fn paths(mut rest: &[u8], legs: &mut Vec<Leg>) -> Result<(), &'static str> {
+    while let Some((&[a, b, flags, _, w, x, y, z], _)) = rest.split_first_chunk::<8>() {
+        let length = usize::from(u16::from_ne_bytes([a, b]));
+        let inside = rest.get(8..length).ok_or("a path cut off")?;
+        rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+        if flags & DEAD != 0 {
+            continue;
         }
+        let mut gateway = None;
+        for attribute in attributes(inside) {
+            match attribute? {
+                (RTA_GATEWAY, value) => {
+                    gateway = Some(address(value).ok_or("a gateway cut off")?);
+                }
+                (RTA_VIA, value) => gateway = Some(via(value).ok_or("a gateway cut off")?),
+                _ => {}
+            }
+        }
+        let oif = u32::from_ne_bytes([w, x, y, z]);
+        legs.push(Leg { gateway, oif });
     }
-    Some(Leg {
-        gateway,
-        oif: hop.interface_index,
-    })
+    Ok(())
 }
 
 /// A nexthop object: one leg, or a group of other objects.
@@ -161,41 +195,24 @@ pub(crate) struct Nexthop {
 
 /// Parses `RTM_NEWNEXTHOP`: nhmsg of 8 bytes, then NHA_ID 1, NHA_GROUP 2, NHA_BLACKHOLE 4, NHA_OIF 5, NHA_GATEWAY 6.
 pub(crate) fn lift_nexthop(payload: &[u8]) -> Result<(u32, Nexthop), &'static str> {
-    let mut rest = payload.get(8..).ok_or("a nexthop message too short")?;
+    let rest = payload.get(8..).ok_or("a nexthop message too short")?;
     let (mut id, mut oif, mut gateway, mut blackhole) = (None, 0, None, false);
     let mut out = Nexthop::default();
-    while let Some((head, _)) = rest.split_first_chunk::<4>() {
-        let [a, b, c, d] = *head;
-        let length = usize::from(u16::from_ne_bytes([a, b]));
-        let kind = u16::from_ne_bytes([c, d]) & 0x3fff;
-        let value = rest.get(4..length).ok_or("a nexthop attribute cut off")?;
-        let number = || value.first_chunk::<4>().map(|v| u32::from_ne_bytes(*v));
+    for attribute in attributes(rest) {
+        let (kind, value) = attribute?;
         match kind {
-            1 => id = number(),
-            2 => {
-                let entries = value
-                    .chunks_exact(8)
-                    .filter_map(|entry| entry.first_chunk::<4>());
-                out.group = entries.map(|v| u32::from_ne_bytes(*v)).collect();
-            }
+            1 => id = number(value),
+            2 => out.group = value.chunks_exact(8).filter_map(number).collect(),
             4 => blackhole = true,
-            5 => oif = number().unwrap_or(0),
+            5 => oif = number(value).unwrap_or(0),
             6 => gateway = address(value),
             _ => {}
         }
-        rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
     }
     if out.group.is_empty() && !blackhole {
         out.leg = Some(Leg { gateway, oif });
     }
     Ok((id.ok_or("a nexthop without id")?, out))
-}
-
-fn address(value: &[u8]) -> Option<IpAddr> {
-    <[u8; 4]>::try_from(value)
-        .map(IpAddr::from)
-        .or_else(|_| <[u8; 16]>::try_from(value).map(IpAddr::from))
-        .ok()
 }
 
 /// The legs of a nexthop object; those of a group are its members'.

@@ -8,7 +8,8 @@ use netlink_packet_core::{NetlinkDeserializable, NetlinkHeader};
 use netlink_packet_route::RouteNetlinkMessage;
 
 use crate::dump::interface_addr;
-use crate::message::{self, DONE, ERROR, NEW_NEXTHOP};
+use crate::message::{self, DEL_ROUTE, DONE, ERROR, NEW_NEXTHOP, NEW_ROUTE};
+use crate::watch::{Change, note};
 
 /// What a buffer held.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -25,12 +26,15 @@ pub struct Found {
     pub nexthops: usize,
     /// Messages whose content was refused.
     pub refused: usize,
+    /// What the watcher makes of it.
+    pub change: Change,
 }
 
 /// Reads every message of `buffer`.
 #[must_use]
 pub fn read(buffer: &[u8]) -> Found {
     let mut found = Found::default();
+    message::messages(buffer).for_each(|message| note(&mut found.change, message));
     let (mut objects, mut wanted, mut at) = (BTreeMap::new(), Vec::new(), 0_usize);
     for part in message::messages(buffer) {
         let Some((kind, _, payload)) = part else {
@@ -52,19 +56,18 @@ pub fn read(buffer: &[u8]) -> Found {
                 }
                 Err(_) => found.refused += 1,
             },
+            NEW_ROUTE | DEL_ROUTE => match message::lift_route(payload) {
+                Ok(lifted) => {
+                    found.routes += usize::from(lifted.is_some());
+                    wanted.extend(lifted.and_then(|lifted| lifted.nexthop_id));
+                }
+                Err(_) => found.refused += 1,
+            },
             kind => {
                 let mut header = NetlinkHeader::default();
                 header.message_type = kind;
                 let decoded = RouteNetlinkMessage::deserialize(&header, payload);
-                if let Ok(RouteNetlinkMessage::NewRoute(route)) = &decoded {
-                    match message::lift_route(route) {
-                        Ok(lifted) => {
-                            found.routes += 1;
-                            wanted.extend(lifted.nexthop_id);
-                        }
-                        Err(_) => found.refused += 1,
-                    }
-                } else if let Ok(RouteNetlinkMessage::NewAddress(address)) = &decoded {
+                if let Ok(RouteNetlinkMessage::NewAddress(address)) = &decoded {
                     let _ = interface_addr(address);
                 } else {
                     found.refused += usize::from(decoded.is_err());

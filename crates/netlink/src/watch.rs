@@ -1,12 +1,15 @@
-//! What changed in the kernel, without what it changed to: callers dump.
-//! In: multicast groups. Out: flags. Invariant: whatever may have been lost is said as `lost`.
-//! Not here: state. Only message types are read, so no message can be passed over for its content.
+//! What changed in the kernel: flags, and events of IPv4 routes of BGP. Everything else that concerns routes asks for a dump.
+//! In: multicast groups. Out: flags, hints. Invariant: whatever may have been lost is said as `lost`; where events do not
+//! tell all about routes (links, nexthop objects, addresses, IPv6, too many of them), the hints say so.
+//! Not here: state; the kernel lets routes go without an event of theirs, so events alone are none.
 
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{AsyncSocket, AsyncSocketExt, Socket, SocketAddr, TokioSocket};
 use nix::sys::socket::{setsockopt, sockopt};
 
-use crate::message;
+use model::route::{Hints, PROTOCOL_BGP, RouteChange, RouteEvent};
+
+use crate::message::{self, DEL_ROUTE, NEW_ROUTE};
 
 /// Receive buffer that is asked for, bytes: room for about 40,000 route events.
 pub const BUFFER: usize = 32 << 20;
@@ -16,6 +19,10 @@ const GROUPS: [u32; 8] = [1, 5, 7, 8, 9, 11, 19, 32];
 /// `ENOBUFS`.
 const NO_BUFFERS: i32 = 105;
 const DONT_WAIT: i32 = 0x40;
+/// `NLM_F_REPLACE`.
+const REPLACE: u16 = 0x100;
+/// So many datagrams are taken at once; under endless churn the rest is for the next call.
+const AT_ONCE: usize = 20_000;
 
 /// Why there is no subscription.
 #[derive(Debug, thiserror::Error)]
@@ -23,10 +30,14 @@ const DONT_WAIT: i32 = 0x40;
 pub struct WatchError(#[source] std::io::Error);
 
 /// What changed since the last call.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Change {
     /// Routes, or nexthop objects.
     pub routes: bool,
+    /// Routes of another protocol than BGP, or all routes after something was lost.
+    pub other_routes: bool,
+    /// What happened to routes of BGP.
+    pub hints: Hints,
     /// Links.
     pub links: bool,
     /// Addresses.
@@ -111,13 +122,14 @@ impl std::fmt::Debug for Watcher {
 
 /// Takes every datagram that is there.
 fn drain(socket: &Socket, buffer: &mut Vec<u8>, change: &mut Change) -> std::io::Result<()> {
-    loop {
+    for _ in 0..AT_ONCE {
         buffer.clear();
         let received = socket.recv(buffer, DONT_WAIT);
         if !judge(change, received, buffer)? {
-            return Ok(());
+            break;
         }
     }
+    Ok(())
 }
 
 /// Notes what one receive brought; false where nothing more is there.
@@ -129,26 +141,76 @@ fn judge(
     match received {
         Ok(0) => Ok(false),
         Ok(_) => {
-            message::messages(buffer).for_each(|m| note(change, m.map(|(kind, ..)| kind)));
+            message::messages(buffer).for_each(|message| note(change, message));
             Ok(true)
         }
         Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Ok(false),
         Err(error) if error.kind() == std::io::ErrorKind::Interrupted => Ok(true),
         Err(error) if error.raw_os_error() == Some(NO_BUFFERS) => {
-            change.lost = true;
+            lost(change);
             Ok(true)
         }
         Err(error) => Err(error),
     }
 }
 
-fn note(change: &mut Change, kind: Option<u16>) {
+pub(crate) fn note(change: &mut Change, message: Option<(u16, u16, &[u8])>) {
+    let Some((kind, flags, payload)) = message else {
+        lost(change);
+        return;
+    };
     match kind {
-        Some(16..=19) => change.links = true,
-        Some(20..=22) => change.addresses = true,
-        Some(24..=26 | 104..=106) => change.routes = true,
-        Some(32..=34) => change.rules = true,
-        Some(_) => {}
-        None => change.lost = true,
+        NEW_ROUTE | DEL_ROUTE => {
+            change.routes = true;
+            note_route(change, kind, flags, payload);
+        }
+        16..=19 | 20..=22 | 104..=106 => {
+            // With a link, an address or a nexthop object routes go that no event tells of.
+            change.hints = Hints::Dump;
+            change.links |= kind < 20;
+            change.addresses |= (20..=22).contains(&kind);
+            change.routes |= kind > 22;
+        }
+        32..=34 => change.rules = true,
+        _ => {}
+    }
+}
+
+fn lost(change: &mut Change) {
+    change.lost = true;
+    change.other_routes = true;
+    change.hints = Hints::Dump;
+}
+
+fn note_route(change: &mut Change, kind: u16, flags: u16, payload: &[u8]) {
+    let lifted = match message::lift_route(payload) {
+        Ok(Some(lifted)) => lifted,
+        Ok(None) => return,
+        Err(_) => {
+            change.hints = Hints::Dump;
+            return;
+        }
+    };
+    let what = match (kind, flags & REPLACE != 0) {
+        (DEL_ROUTE, _) => RouteChange::Gone,
+        (_, true) => RouteChange::Replaced,
+        (_, false) => RouteChange::Added,
+    };
+    change.other_routes |= lifted.protocol != PROTOCOL_BGP;
+    // Another protocol's route matters only where it takes the place of one of ours.
+    if lifted.protocol != PROTOCOL_BGP && what != RouteChange::Replaced {
+        return;
+    }
+    // IPv6 tells of single paths, and a path that is only an id is in another table of the kernel.
+    let told =
+        lifted.route.prefix.network().is_ipv4() && lifted.nexthop_id.is_none() && lifted.tos == 0;
+    if told {
+        change.hints.push(RouteEvent {
+            change: what,
+            protocol: lifted.protocol,
+            route: lifted.route,
+        });
+    } else {
+        change.hints = Hints::Dump;
     }
 }

@@ -5,6 +5,7 @@
 
 mod foreign;
 mod imports;
+mod quiet;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +14,8 @@ use model::nb::{self, Columns, OWNER, ROUTE_IMPORT, RowKey, Table, Value};
 use ovsdb::{AccessError, Atom, Datum, MonitorTable, Record, Replica, Schema, Uuid};
 
 pub use self::foreign::foreign;
-pub use self::imports::{Imports, lift_imports};
+pub use self::imports::{Imports, RouteChange, RouteFollower, lift_imports};
+pub use self::quiet::Quiet;
 use crate::columns::{children, columns, lift as lift_columns, optional_columns};
 
 /// Name of the database.
@@ -169,6 +171,7 @@ fn lift_children(
 }
 
 /// A network's stamp and that of imports, ready for comparison.
+#[derive(Debug)]
 struct Stamp {
     key: Atom,
     owner: Atom,
@@ -184,6 +187,11 @@ impl Stamp {
             import_key: ROUTE_IMPORT.0.into(),
             import: ROUTE_IMPORT.1.into(),
         }
+    }
+
+    /// One that only tells imports.
+    fn any() -> Self {
+        Self::new(&NetworkName::default_network())
     }
 
     /// Whether the row is the network's.

@@ -1,7 +1,7 @@
-//! How many imported routes a network may have on its gateway router.
-//! In: an import plan, the limit, the network's subnets. Out: the plan cut to the limit; what was cut stands among the skipped.
-//! Invariant: a pod subnet is never cut for another route; what stays depends on the set of routes alone, not on who came first.
-//! Not here: which routes are eligible (`imports`).
+//! How many imported destinations a network may have on its gateway router.
+//! In: destinations that come and go, the limit. Out: which of them stay.
+//! Invariant: a pod subnet never stays away for another route; what stays depends on the set of destinations alone, not on who
+//! came first. Not here: which routes are eligible (`imports`).
 //!
 //! Order, first to stay: pod subnets, then shorter prefixes (they cover more), then the order of prefixes.
 //! The unit is a destination: all its next hops stay or go.
@@ -10,119 +10,178 @@ use std::collections::BTreeSet;
 
 use model::address::Prefix;
 
-use crate::imports::ImportPlan;
-
 /// Skipped: more destinations than `[limits] max-imported-routes`.
 pub const OVER_LIMIT: &str = "over_limit";
 
-/// Cuts a plan to `limit` destinations. `pods` are the network's subnets. Source: `[limits] max-imported-routes`.
-pub fn cut(plan: &mut ImportPlan, limit: usize, pods: &[Prefix]) {
-    // At most one destination a row: the usual case costs nothing.
-    if plan.desired.len() <= limit {
-        return;
+/// A destination's place in the order of importance: false before true, short before long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Rank {
+    not_pod: bool,
+    bits: u8,
+    /// The destination.
+    pub prefix: Prefix,
+}
+
+impl Rank {
+    /// The rank of a destination; `pods` are the network's subnets.
+    #[must_use]
+    pub fn new(prefix: Prefix, pods: &[Prefix]) -> Self {
+        Self {
+            not_pod: !pods.iter().any(|subnet| subnet.contains(&prefix)),
+            bits: prefix.bits(),
+            prefix,
+        }
     }
-    let mut prefixes: Vec<Prefix> = plan.desired.iter().map(|row| row.prefix).collect();
-    prefixes.dedup();
-    if prefixes.len() <= limit {
-        return;
+}
+
+/// The destinations, parted at the limit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Budget {
+    limit: usize,
+    kept: BTreeSet<Rank>,
+    cut: BTreeSet<Rank>,
+}
+
+impl Budget {
+    /// An empty one. `limit` in destinations. Source: `[limits] max-imported-routes`.
+    #[must_use]
+    pub fn new(limit: usize) -> Self {
+        Self {
+            limit,
+            kept: BTreeSet::new(),
+            cut: BTreeSet::new(),
+        }
     }
-    let is_pod = |prefix: &Prefix| pods.iter().any(|subnet| subnet.contains(prefix));
-    prefixes.sort_by_cached_key(|prefix| (!is_pod(prefix), prefix.bits(), *prefix));
-    let mut over: Vec<Prefix> = prefixes.split_off(limit);
-    over.sort_unstable();
-    let gone: BTreeSet<Prefix> = over.iter().copied().collect();
-    plan.desired.retain(|row| !gone.contains(&row.prefix));
-    for prefix in over {
-        plan.skip(OVER_LIMIT, prefix);
+
+    /// The limit, in destinations.
+    #[must_use]
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// How many destinations there are, on both sides of the limit.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.kept.len() + self.cut.len()
+    }
+
+    /// True where there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.kept.is_empty() && self.cut.is_empty()
+    }
+
+    /// Adds a destination. Returns another one that has to go for it.
+    pub fn insert(&mut self, rank: Rank) -> Option<Rank> {
+        if self.cut.contains(&rank) || !self.kept.insert(rank) {
+            return None;
+        }
+        if self.kept.len() <= self.limit {
+            return None;
+        }
+        let last = self.kept.pop_last()?;
+        self.cut.insert(last);
+        (last != rank).then_some(last)
+    }
+
+    /// Takes a destination away. Returns another one that may stay now.
+    pub fn remove(&mut self, rank: &Rank) -> Option<Rank> {
+        if self.cut.remove(rank) || !self.kept.remove(rank) {
+            return None;
+        }
+        let next = self.cut.pop_first()?;
+        self.kept.insert(next);
+        Some(next)
+    }
+
+    /// Whether a destination stays.
+    #[must_use]
+    pub fn keeps(&self, rank: &Rank) -> bool {
+        self.kept.contains(rank)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::nb::ImportedRoute;
     use proptest::prelude::*;
 
     fn prefix(text: &str) -> Prefix {
         text.parse().unwrap()
     }
 
-    fn mk_plan<'a>(rows: impl IntoIterator<Item = (&'a str, &'a str)>) -> ImportPlan {
-        let row = |(to, via): (&str, &str)| ImportedRoute {
-            prefix: prefix(to),
-            nexthop: via.parse().unwrap(),
-        };
-        ImportPlan {
-            desired: rows.into_iter().map(row).collect(),
-            ..ImportPlan::default()
-        }
+    fn pods() -> [Prefix; 1] {
+        [prefix("10.128.0.0/16")]
     }
 
-    fn kept(plan: &ImportPlan) -> Vec<String> {
-        let rows = plan.desired.iter();
-        rows.map(|row| format!("{} {}", row.prefix, row.nexthop))
-            .collect()
+    fn rank(text: &str) -> Rank {
+        Rank::new(prefix(text), &pods())
+    }
+
+    fn over(budget: &Budget) -> usize {
+        budget.len().saturating_sub(budget.limit())
     }
 
     #[test]
-    fn pod_subnets_stay_first_then_shorter_prefixes_and_all_next_hops_of_a_destination() {
-        let rows = [
-            ("10.0.0.0/30", "192.0.2.1"),
-            ("10.0.0.0/8", "192.0.2.1"),
-            ("10.0.0.0/8", "192.0.2.2"),
-            ("172.16.0.0/12", "192.0.2.1"),
-            ("10.128.3.0/24", "192.0.2.3"),
-        ];
-        let pods = [prefix("10.128.0.0/16")];
-        let mut plan = mk_plan(rows);
-        cut(&mut plan, 2, &pods);
+    fn pod_subnets_stay_first_then_shorter_prefixes_and_who_goes_or_comes_back_is_told() {
+        let mut budget = Budget::new(2);
+        assert_eq!(budget.insert(rank("10.0.0.0/30")), None);
+        assert_eq!(budget.insert(rank("172.16.0.0/12")), None);
         assert_eq!(
-            kept(&plan),
-            [
-                "10.0.0.0/8 192.0.2.1",
-                "10.0.0.0/8 192.0.2.2",
-                "10.128.3.0/24 192.0.2.3"
-            ]
+            budget.insert(rank("10.128.3.0/24")),
+            Some(rank("10.0.0.0/30"))
         );
-        let skipped = &plan.skipped[OVER_LIMIT];
-        assert_eq!(skipped.count, 2);
         assert_eq!(
-            skipped.first,
-            [prefix("10.0.0.0/30"), prefix("172.16.0.0/12")]
+            budget.insert(rank("192.0.2.0/24")),
+            None,
+            "it is over the limit itself"
         );
-        let mut whole = mk_plan(rows);
-        cut(&mut whole, 4, &pods);
-        assert_eq!(whole, mk_plan(rows), "five rows of four destinations fit");
-        cut(&mut whole, 0, &pods);
-        assert!(whole.desired.is_empty());
+        assert_eq!(
+            budget.insert(rank("10.0.0.0/8")),
+            Some(rank("172.16.0.0/12"))
+        );
+        assert!(budget.keeps(&rank("10.128.3.0/24")) && budget.keeps(&rank("10.0.0.0/8")));
+        assert_eq!(over(&budget), 3);
+        assert_eq!(budget.remove(&rank("10.0.0.0/30")), None);
+        assert_eq!(
+            budget.remove(&rank("10.0.0.0/8")),
+            Some(rank("172.16.0.0/12"))
+        );
+        assert!(!budget.keeps(&rank("192.0.2.0/24")));
+        assert_eq!(over(&budget), 1);
+        assert_eq!(
+            budget.insert(rank("172.16.0.0/12")),
+            None,
+            "it is there already"
+        );
+        let mut none = Budget::new(0);
+        assert_eq!(none.insert(rank("10.0.0.0/8")), None);
+        assert_eq!(over(&none), 1);
     }
 
     proptest! {
         #[test]
-        fn a_pod_subnet_is_never_cut_for_another_route(
-            others in prop::collection::btree_set((0_u32..1 << 24, 8_u8..33), 0..60),
-            nodes in prop::collection::btree_set(0_u8..=255, 0..20),
-            limit in 0_usize..60,
+        fn whatever_comes_and_goes_the_first_in_the_order_stay(
+            steps in prop::collection::vec((any::<bool>(), 0_u8..4, 0_u8..12, 23_u8..26), 0..80),
+            limit in 0_usize..12,
         ) {
-            let pods = [prefix("10.128.0.0/16")];
-            let mut texts: BTreeSet<String> = others
-                .iter()
-                .map(|(bits, length)| {
-                    // 64.0.0.0/2 and up: none of them lies in the pods' subnet.
-                    let ip = std::net::Ipv4Addr::from_bits(0x4000_0000 | bits << 6);
-                    Prefix::new(ip.into(), *length).unwrap().to_string()
-                })
-                .collect();
-            let subnets: BTreeSet<String> = nodes.iter().map(|n| format!("10.128.{n}.0/24")).collect();
-            texts.extend(subnets.iter().cloned());
-            let mut plan = mk_plan(texts.iter().map(|to| (to.as_str(), "192.0.2.1")));
-            cut(&mut plan, limit, &pods);
-            let left = plan.desired.iter().filter(|row| pods[0].contains(&row.prefix)).count();
-            prop_assert_eq!(plan.desired.len(), texts.len().min(limit));
-            prop_assert_eq!(left, subnets.len().min(limit));
-            let mut again = plan.clone();
-            cut(&mut again, limit, &pods);
-            prop_assert_eq!(again, plan);
+            let mut budget = Budget::new(limit);
+            let mut all: BTreeSet<Rank> = BTreeSet::new();
+            for (come, first, third, bits) in steps {
+                // A quarter of them are pod subnets.
+                let net = if first == 0 { "10.128" } else { "10.7" };
+                let rank = rank(&format!("{net}.{}.0/{bits}", third * 2));
+                let before: BTreeSet<Rank> = all.iter().filter(|r| budget.keeps(r)).copied().collect();
+                let moved = if come { all.insert(rank); budget.insert(rank) } else { all.remove(&rank); budget.remove(&rank) };
+                let kept: BTreeSet<Rank> = all.iter().take(limit).copied().collect();
+                for rank in &all {
+                    prop_assert_eq!(budget.keeps(rank), kept.contains(rank));
+                }
+                prop_assert_eq!(budget.len(), all.len());
+                let mut other: BTreeSet<Rank> = kept.symmetric_difference(&before).copied().collect();
+                other.remove(&rank);
+                prop_assert_eq!(other.into_iter().next(), moved);
+            }
         }
     }
 }

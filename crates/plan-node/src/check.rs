@@ -97,9 +97,9 @@ pub fn rows(rows: &Rows) -> Vec<Violation> {
 
 /// Checks imported routes of a router; `own` are the node's addresses.
 #[must_use]
-pub fn imports(
+pub fn imports<'a>(
     target: &ImportTarget,
-    desired: &BTreeSet<ImportedRoute>,
+    desired: impl IntoIterator<Item = &'a ImportedRoute>,
     own: &BTreeSet<IpAddr>,
 ) -> Vec<Violation> {
     let mut found = Vec::new();

@@ -1,7 +1,8 @@
 //! Imported routes that stay although the kernel has lost them: while FRR itself is gone, or starts anew.
-//! In: looks at FRR, the rows that stand, the rows that the kernel asks for, who owns which subnet. Out: the rows that are held.
-//! Invariant: what a living FRR takes away is obeyed at once; nothing is held longer than the stale time, or for a node that
-//! is gone or that lost the subnet. Not here: asking FRR (the node-agent), mass withdrawals.
+//! In: looks at FRR. Out: over which next hops rows wait.
+//! Invariant: what a living FRR takes away is obeyed at once; nothing is held longer than the stale time.
+//! Not here: which rows they are, and that none is held for a node that is gone (`importing`); asking FRR (the node-agent);
+//! mass withdrawals (`breaker`).
 //!
 //! ```text
 //!   well --no answer, or other daemons than before--> restarting --every peer judged, or stale time over--> well
@@ -9,16 +10,9 @@
 //! A peer is judged when its session has been up for [`SETTLE`] since the restart, or has come up and gone down again:
 //! from then on the kernel is believed about its routes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
-
-use model::address::Prefix;
-use model::names::NodeName;
-use model::nb::ImportedRoute;
-use model::route::{KernelRoute, Leg, MAIN_TABLE, RouteKind};
-
-use crate::imports::{self, ImportWorld};
 
 /// How long after a session came up its routes may need to reach the kernel: bgpd waits for the ends of all initial
 /// updates before it chooses paths (measured: up to two seconds on a busy machine).
@@ -74,8 +68,6 @@ pub struct Holding {
     /// The daemons that ran last; `None` until they have been seen, and as long nothing is held.
     instance: Option<String>,
     restart: Option<Restart>,
-    /// Rows that the kernel asked for, and which node had the subnet then.
-    known: BTreeMap<ImportedRoute, Option<NodeName>>,
 }
 
 impl Holding {
@@ -86,7 +78,6 @@ impl Holding {
             stale,
             instance: None,
             restart: None,
-            known: BTreeMap::new(),
         }
     }
 
@@ -140,51 +131,9 @@ impl Holding {
             .is_some_and(|r| now.saturating_sub(r.since) >= self.stale)
     }
 
-    /// The rows to hold, of those that `standing` names and the kernel does not ask for (`wanted`). `owners` are the
-    /// subnets of all nodes. Remembers what the kernel asks for.
-    pub fn rows<'a>(
-        &mut self,
-        now: Duration,
-        standing: impl IntoIterator<Item = &'a ImportedRoute>,
-        wanted: &BTreeSet<ImportedRoute>,
-        owners: &[(Prefix, NodeName)],
-        world: &ImportWorld,
-    ) -> BTreeSet<ImportedRoute> {
-        // A table of ten thousand routes asks for each of them: by the few lengths that subnets have, not by every node.
-        let by_subnet: BTreeMap<Prefix, &NodeName> = owners
-            .iter()
-            .map(|(subnet, node)| (*subnet, node))
-            .collect();
-        let lengths: BTreeSet<u8> = owners.iter().map(|(subnet, _)| subnet.bits()).collect();
-        let owner = |prefix: &Prefix| -> Option<NodeName> {
-            let mut wider = lengths.range(..=prefix.bits()).rev();
-            wider.find_map(|length| {
-                let subnet = Prefix::new(prefix.network(), *length).ok()?;
-                by_subnet.get(&subnet).map(|node| (*node).clone())
-            })
-        };
-        let routed: BTreeSet<Prefix> = wanted.iter().map(|row| row.prefix).collect();
-        let gone = |row: &ImportedRoute| {
-            let in_cluster = |subnet: &Prefix| subnet.contains(&row.prefix);
-            owner(&row.prefix).is_none() && world.cluster_subnets.iter().any(in_cluster)
-        };
-        let held: BTreeSet<ImportedRoute> = standing
-            .into_iter()
-            .filter(|row| !routed.contains(&row.prefix) && self.waits_for(now, row.nexthop))
-            .filter(|row| self.known.get(row) == Some(&owner(&row.prefix)) && !gone(row))
-            .filter(|row| admitted(row, world))
-            .cloned()
-            .collect();
-        self.known = wanted
-            .iter()
-            .chain(&held)
-            .map(|row| (row.clone(), owner(&row.prefix)))
-            .collect();
-        held
-    }
-
     /// Whether a restart is under way that has not yet told about this next hop.
-    fn waits_for(&self, now: Duration, next_hop: IpAddr) -> bool {
+    #[must_use]
+    pub fn waits_for(&self, now: Duration, next_hop: IpAddr) -> bool {
         let Some(restart) = self.restart.as_ref().filter(|_| !self.expired(now)) else {
             return false;
         };
@@ -208,21 +157,6 @@ impl Restart {
             };
         }
     }
-}
-
-/// Whether the row would be imported if the kernel had it: another writer may have taken the prefix meanwhile.
-fn admitted(row: &ImportedRoute, world: &ImportWorld) -> bool {
-    let route = KernelRoute {
-        table: MAIN_TABLE,
-        prefix: row.prefix,
-        metric: 0,
-        kind: RouteKind::Unicast,
-        legs: vec![Leg {
-            gateway: Some(row.nexthop),
-            oif: world.gateway_link.unwrap_or(0),
-        }],
-    };
-    imports::plan([route], world).desired.contains(row)
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use model::nb::{self, ImportTarget, ImportedRoute, Rows, Table, Value};
 use model::route::{KernelRoute, Leg, RouteKind};
 
 use crate::snapshot::NetworkView;
+use crate::subnets::Subnets;
 
 /// Skipped: not a unicast route.
 pub const NOT_UNICAST: &str = "not_unicast";
@@ -25,6 +26,8 @@ pub const DEFAULT_ROUTE: &str = "default_route";
 pub const OVERLAY_SUBNET: &str = "overlay_subnet";
 /// Skipped: equal to or inside a subnet of this node's pods.
 pub const OWN_SUBNET: &str = "own_subnet";
+/// Skipped: equal to or inside a subnet of another network.
+pub const OTHER_NETWORK: &str = "other_network";
 /// Skipped: equal to or inside the join subnet.
 pub const JOIN_SUBNET: &str = "join_subnet";
 /// Skipped: the gateway router has a row for the prefix that is not an imported one of ours.
@@ -39,7 +42,7 @@ pub const FAMILY_MISMATCH: &str = "family_mismatch";
 pub const SELF_NEXT_HOP: &str = "self_next_hop";
 
 /// How many prefixes are named per reason.
-const NAMED: usize = 5;
+pub(crate) const NAMED: usize = 5;
 
 /// What happens to a learned default route. Source: `[gateway] bgp-default`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,6 +64,8 @@ pub struct ImportWorld {
     pub host_subnets: Vec<Prefix>,
     /// Subnets of the join switch.
     pub join_subnets: Vec<Prefix>,
+    /// Subnets of other networks, on whatever node: their pods are not to be reached from this one.
+    pub other_networks: Subnets<()>,
     /// Addresses of this node, never a next hop.
     pub own_addresses: BTreeSet<IpAddr>,
     /// False: the network has an overlay for its own subnets.
@@ -86,6 +91,7 @@ impl ImportWorld {
             cluster_subnets: view.cluster_subnets.iter().map(|s| s.cidr).collect(),
             host_subnets: view.host_subnets.clone(),
             join_subnets: view.join_subnets.clone(),
+            other_networks: Subnets::default(),
             own_addresses: view.host_addresses.iter().copied().chain(shared).collect(),
             no_overlay: true,
             taken,
@@ -122,31 +128,48 @@ impl ImportPlan {
     }
 }
 
-/// Decides over the best routes of the network's table (`rib::Rib::view`), in the order of prefixes.
+/// What becomes of one destination.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Decision {
+    /// Next hops to import, sorted, each once.
+    pub hops: Vec<IpAddr>,
+    /// Why the destination or some of its paths are left out: constants of this module, each once.
+    pub reasons: Vec<&'static str>,
+}
+
+/// Decides over the best route of a destination in the network's table (`rib::Rib::best_of`).
+#[must_use]
+pub fn decide(route: &KernelRoute, world: &ImportWorld) -> Decision {
+    let mut decision = Decision::default();
+    if let Some(reason) = refuse(route, world) {
+        decision.reasons.push(reason);
+        return decision;
+    }
+    for leg in &route.legs {
+        match next_hop(route.prefix, leg, world) {
+            Ok(hop) => decision.hops.push(hop),
+            Err(reason) => decision.reasons.push(reason),
+        }
+    }
+    decision.hops.sort_unstable();
+    decision.hops.dedup();
+    decision.reasons.sort_unstable();
+    decision.reasons.dedup();
+    decision
+}
+
+/// Decides over the best routes of the network's table (`rib::Rib::view`), in the order of prefixes: all at once what
+/// `importing::Importer` does step by step.
 #[must_use]
 pub fn plan(routes: impl IntoIterator<Item = KernelRoute>, world: &ImportWorld) -> ImportPlan {
     let mut plan = ImportPlan::default();
     for route in routes {
-        if let Some(reason) = refuse(&route, world) {
-            plan.skip(reason, route.prefix);
-            continue;
-        }
-        let mut reasons = BTreeSet::new();
-        for leg in &route.legs {
-            match next_hop(route.prefix, leg, world) {
-                Ok(nexthop) => {
-                    plan.desired.insert(ImportedRoute {
-                        prefix: route.prefix,
-                        nexthop,
-                    });
-                }
-                Err(reason) => {
-                    reasons.insert(reason);
-                }
-            }
-        }
-        for reason in reasons {
-            plan.skip(reason, route.prefix);
+        let prefix = route.prefix;
+        let decision = decide(&route, world);
+        let row = |nexthop| ImportedRoute { prefix, nexthop };
+        plan.desired.extend(decision.hops.into_iter().map(row));
+        for reason in decision.reasons {
+            plan.skip(reason, prefix);
         }
     }
     plan
@@ -164,6 +187,8 @@ fn refuse(route: &KernelRoute, world: &ImportWorld) -> Option<&'static str> {
         Some(OWN_SUBNET)
     } else if !world.no_overlay && inside(&world.cluster_subnets) {
         Some(OVERLAY_SUBNET)
+    } else if world.other_networks.longest_match(&prefix).is_some() {
+        Some(OTHER_NETWORK)
     } else if inside(&world.join_subnets) {
         Some(JOIN_SUBNET)
     } else if world.taken.contains(&prefix) {

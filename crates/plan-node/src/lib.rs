@@ -7,25 +7,31 @@
 //!  NetworkView --+-- topology --+-- plan() --> nb::Rows --- check
 //!                +-- snat ------+
 //!                +-- host ---------------> HostNetwork, InternalPort
-//!  kernel routes --- imports --+---------> imported routes --- check
-//!  looks at FRR ---- holding --'- budget (the limit)
+//!  links ----------- vrf ----------------> the table to read
+//!  kernel routes --- imports --.
+//!  rows ------------------------+- importing --> rows to add and to remove, a few at a time
+//!  looks at FRR ---- holding --'- budget (the limit), breaker (mass withdrawals)
 //!  ports, MAC ------ bridge -------------> flows
 //!  other nodes ----- coverage -----------> what is reported
 //!  own gateway ----- annotations --------> what is published
 //! ```
 
 pub mod annotations;
+pub mod breaker;
 pub mod bridge;
 pub mod budget;
 pub mod check;
 pub mod coverage;
 pub mod holding;
 pub mod host;
+pub mod importing;
 pub mod imports;
 mod sheet;
 pub mod snapshot;
 pub mod snat;
+pub mod subnets;
 pub mod topology;
+pub mod vrf;
 
 pub use imports::ImportPlan;
 pub use snapshot::{GatewayView, MissingRoute, NetworkView};

@@ -22,6 +22,8 @@ use tokio::time::Instant;
 pub enum Verdict {
     /// The sink holds what is wanted.
     Settled,
+    /// The same, and nothing was there to do: such a pass does not count to the pace.
+    Idle,
     /// The world failed us; the key stays due with a growing delay.
     Retry,
     /// Only a changed input can help; a poke or a sweep brings the next pass.
@@ -43,8 +45,11 @@ pub trait Subjects {
 /// The loop's times.
 #[derive(Debug, Clone, Copy)]
 pub struct Timing {
-    /// At least this long from one pass of a key to the next; a quiet key passes at once.
+    /// A key regains one pass in this time: of `burst` 1, at least this long from one pass to the next. A quiet key passes
+    /// at once.
     pub settle: Duration,
+    /// So many passes of a key may follow each other at once, after it was quiet for that many times `settle`; at least 1.
+    pub burst: u32,
     /// A poked key waits this long for further pokes, each of which puts the pass off; zero: it does not wait.
     /// For sinks where one more write costs far more than a short delay.
     pub gather: Duration,
@@ -62,6 +67,7 @@ impl Default for Timing {
     fn default() -> Self {
         Self {
             settle: Duration::from_millis(100),
+            burst: 1,
             gather: Duration::ZERO,
             gather_most: Duration::ZERO,
             sweep: Duration::from_secs(300),
@@ -159,14 +165,19 @@ impl Due {
 struct Agenda<K> {
     due: BTreeMap<K, Due>,
     delays: BTreeMap<K, Duration>,
-    last: BTreeMap<K, Instant>,
+    /// When all passes of a key are regained.
+    regained: BTreeMap<K, Instant>,
     sweep_at: Instant,
     sweep_delay: Duration,
 }
 
 impl<K: Ord + Clone> Agenda<K> {
     fn poked(&mut self, key: K, now: Instant, timing: &Timing) {
-        let settled = self.last.get(&key).map(|last| *last + timing.settle);
+        let early = timing.settle * timing.burst.saturating_sub(1);
+        let settled = self
+            .regained
+            .get(&key)
+            .and_then(|all| all.checked_sub(early));
         let due = self.due.entry(key).or_default();
         let first = due.poked.map_or(now, |(first, _)| first);
         let gathered = (now + timing.gather).min(first + timing.gather_most.max(timing.gather));
@@ -191,7 +202,10 @@ impl<K: Ord + Clone> Agenda<K> {
     }
 
     fn judged(&mut self, key: K, verdict: Verdict, now: Instant, timing: &Timing) {
-        self.last.insert(key.clone(), now);
+        if verdict != Verdict::Idle {
+            let regained = self.regained.entry(key.clone()).or_insert(now);
+            *regained = (*regained).max(now) + timing.settle;
+        }
         if verdict == Verdict::Retry {
             let delay = self
                 .delays
@@ -218,7 +232,7 @@ pub async fn run<S: Subjects>(
     let mut agenda = Agenda {
         due: BTreeMap::new(),
         delays: BTreeMap::new(),
-        last: BTreeMap::new(),
+        regained: BTreeMap::new(),
         sweep_at: Instant::now(),
         sweep_delay: timing.retry_first,
     };
@@ -261,7 +275,7 @@ async fn sweep<S: Subjects>(subjects: &mut S, agenda: &mut Agenda<S::Key>, timin
     agenda.sweep_at = now + timing.sweep;
     agenda.sweep_delay = timing.retry_first;
     let known: BTreeSet<S::Key> = keys.into_iter().collect();
-    agenda.last.retain(|key, _| known.contains(key));
+    agenda.regained.retain(|key, _| known.contains(key));
     agenda.delays.retain(|key, _| known.contains(key));
     for key in known {
         agenda.poked(key, now, timing);

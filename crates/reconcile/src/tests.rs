@@ -90,6 +90,39 @@ async fn a_poke_on_a_quiet_key_passes_at_once_and_a_storm_is_coalesced_to_the_se
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_burst_passes_at_once_and_what_goes_on_is_coalesced() {
+    let timing = Timing {
+        settle: Duration::from_millis(250),
+        burst: 4,
+        ..timing()
+    };
+    let log = Log {
+        answers: BTreeMap::from([("a", VecDeque::from([Verdict::Settled, Verdict::Idle]))]),
+        ..Log::default()
+    };
+    let b = start_with(log, Duration::ZERO, timing);
+    ms(10).await;
+    for _ in 0..2000 {
+        b.poker.poke("a");
+        ms(1).await;
+    }
+    let passes = b.log.lock().unwrap().passes.clone();
+    let times: Vec<u128> = passes.iter().map(|(_, at)| *at).collect();
+    // The idle pass took nothing of the burst.
+    assert_eq!(times.get(..5), Some([10, 11, 12, 13, 14].as_slice()));
+    assert!(times.len() <= 5 + 8, "{times:?}");
+    let gaps: Vec<u128> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(gaps.iter().all(|gap| *gap <= 251), "{times:?}");
+    ms(1500).await;
+    b.log.lock().unwrap().passes.clear();
+    for _ in 0..3 {
+        b.poker.poke("a");
+        ms(1).await;
+    }
+    assert_eq!(b.log.lock().unwrap().passes.len(), 3, "it was quiet");
+}
+
+#[tokio::test(start_paused = true)]
 async fn pokes_during_a_pass_give_exactly_one_more_pass() {
     let b = start(Log::default(), Duration::from_millis(50));
     b.poker.poke("a");

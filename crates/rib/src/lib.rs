@@ -1,6 +1,7 @@
 //! The routes of one kernel as a value.
-//! In: full dumps and the state of links. Out: which destinations changed, and per table the routes that the kernel uses.
-//! Invariant: after `replace` the value holds exactly the dump; what a view shows depends on routes and links only, never on their history.
+//! In: full dumps, events since then, the state of links. Out: which destinations changed, and per table the routes that the
+//! kernel uses. Invariant: after `replace` the value holds exactly the dump; what a view shows depends on routes and links
+//! only, never on their history; an event that could mean two things is not applied.
 //! Not here: which routes are imported (`plan-node`), and how a dump is taken (`netlink`).
 //!
 //! Built for 100,000 routes: one sorted vector of 48-byte entries, and one copy of each set of legs, which most routes share.
@@ -10,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::address::Prefix;
-use model::route::{KernelRoute, Leg, RouteKind, TableId};
+use model::route::{KernelRoute, Leg, RouteChange, RouteEvent, RouteKind, TableId};
 
 /// What a change is told by: table and destination.
 pub type RouteKey = (TableId, Prefix);
@@ -51,10 +52,14 @@ impl Entry {
     }
 }
 
+/// Up to so many destinations are put into their places one by one; for more of them everything is laid out anew.
+const FEW: usize = 8;
+
 /// The routes of one kernel, with the links that are up.
 #[derive(Debug, Clone, Default)]
 pub struct Rib {
     entries: Vec<Entry>,
+    known: BTreeSet<Arc<[Leg]>>,
     up: BTreeSet<u32>,
 }
 
@@ -72,7 +77,92 @@ impl Rib {
         entries.shrink_to_fit();
         let changed = changed_keys(&self.entries, &entries);
         self.entries = entries;
+        self.known = known;
         changed
+    }
+
+    /// Applies what happened since the last dump to the routes of one protocol and table; events of other tables do not
+    /// matter. Returns the destinations whose routes differ from before, or `None` where the events do not tell what the
+    /// kernel holds now: nothing is changed then, and only a dump helps. Events from before the dump do no harm.
+    pub fn apply(
+        &mut self,
+        protocol: u8,
+        table: TableId,
+        events: Vec<RouteEvent>,
+    ) -> Option<BTreeSet<RouteKey>> {
+        let mut groups: BTreeMap<Prefix, Vec<Entry>> = BTreeMap::new();
+        for event in events.into_iter().filter(|e| e.route.table == table) {
+            let prefix = event.route.prefix;
+            let group = groups
+                .entry(prefix)
+                .or_insert_with(|| self.at(table, prefix).to_vec());
+            let entry = Entry::lift(event.route, &mut self.known);
+            let ours = event.protocol == protocol;
+            let same = |other: &Entry| other.metric == entry.metric;
+            let count = group.iter().filter(|other| same(other)).count();
+            match event.change {
+                // Which of several would it be, and whose?
+                RouteChange::Replaced if count > 1 || (count == 1 && !ours) => return None,
+                RouteChange::Replaced if ours => {
+                    group.retain(|other| !same(other));
+                    group.push(entry);
+                }
+                RouteChange::Added if ours => {
+                    if !group.contains(&entry) {
+                        group.push(entry);
+                    }
+                }
+                RouteChange::Gone if ours => match group.iter().position(|other| *other == entry) {
+                    Some(at) => drop(group.remove(at)),
+                    // One that looks otherwise may be the one that is meant.
+                    None if count > 0 => return None,
+                    None => {}
+                },
+                RouteChange::Added | RouteChange::Replaced | RouteChange::Gone => {}
+            }
+        }
+        groups.retain(|prefix, group| {
+            group.sort_unstable();
+            self.at(table, *prefix) != group.as_slice()
+        });
+        let changed = groups.keys().map(|prefix| (table, *prefix)).collect();
+        if groups.len() <= FEW {
+            for (prefix, group) in groups {
+                let place = self.place(table, prefix);
+                self.entries.splice(place, group);
+            }
+        } else {
+            let gone = |entry: &Entry| entry.table == table && groups.contains_key(&entry.prefix);
+            self.entries.retain(|entry| !gone(entry));
+            self.entries.extend(groups.into_values().flatten());
+            // Two sorted runs: the stable sort merges them.
+            self.entries.sort();
+        }
+        Some(changed)
+    }
+
+    /// Where a destination's routes are, or would be.
+    fn place(&self, table: TableId, prefix: Prefix) -> std::ops::Range<usize> {
+        let at = |entry: &Entry| (entry.table, entry.prefix);
+        let from = self
+            .entries
+            .partition_point(|entry| at(entry) < (table, prefix));
+        let to = self
+            .entries
+            .partition_point(|entry| at(entry) <= (table, prefix));
+        from..to
+    }
+
+    fn at(&self, table: TableId, prefix: Prefix) -> &[Entry] {
+        self.entries
+            .get(self.place(table, prefix))
+            .unwrap_or_default()
+    }
+
+    /// The route that the kernel uses for a destination, as [`Rib::view`] shows it.
+    #[must_use]
+    pub fn best_of(&self, table: TableId, prefix: Prefix) -> Option<KernelRoute> {
+        self.best(self.at(table, prefix))
     }
 
     /// Takes the state of all links (interface index to "up") in place of what was known.
@@ -102,6 +192,12 @@ impl Rib {
         self.table(table)
             .chunk_by(|a, b| a.prefix == b.prefix)
             .filter_map(move |routes| self.best(routes))
+    }
+
+    /// Whether a link is up, by interface index.
+    #[must_use]
+    pub fn is_up(&self, link: u32) -> bool {
+        self.up.contains(&link)
     }
 
     /// How many routes there are, in all tables.

@@ -229,3 +229,116 @@ proptest! {
         }
     }
 }
+
+fn event(change: RouteChange, route: KernelRoute) -> RouteEvent {
+    RouteEvent {
+        change,
+        protocol: 186,
+        route,
+    }
+}
+
+#[test]
+fn events_that_could_mean_two_things_ask_for_a_dump_and_change_nothing() {
+    let here = leg("172.30.0.2", 3);
+    let there = leg("172.30.0.3", 3);
+    let one = route("10.1.0.0/24", 20, &[here]);
+    let two = route("10.1.0.0/24", 20, &[there]);
+    let mut rib = rib(&[(3, true)], vec![one.clone()]);
+    let shown = |rib: &Rib| rib.view(MAIN_TABLE).collect::<Vec<_>>();
+    let mut foreign = event(RouteChange::Replaced, two.clone());
+    foreign.protocol = 4;
+    for events in [
+        vec![event(RouteChange::Gone, two.clone())],
+        vec![foreign],
+        vec![
+            event(RouteChange::Added, two.clone()),
+            event(RouteChange::Replaced, two.clone()),
+        ],
+    ] {
+        assert_eq!(rib.apply(186, MAIN_TABLE, events), None);
+        assert_eq!(shown(&rib), std::slice::from_ref(&one));
+    }
+    let mut other = event(RouteChange::Added, route("10.9.0.0/24", 20, &[here]));
+    other.protocol = 4;
+    let mut elsewhere = event(RouteChange::Gone, one.clone());
+    elsewhere.route.table = 7;
+    let unknown = event(RouteChange::Gone, route("10.8.0.0/24", 20, &[here]));
+    let changed = rib.apply(186, MAIN_TABLE, vec![other, elsewhere, unknown]);
+    assert_eq!(changed, Some(BTreeSet::new()));
+    let changed = rib.apply(
+        186,
+        MAIN_TABLE,
+        vec![event(RouteChange::Replaced, two.clone())],
+    );
+    let key = (MAIN_TABLE, prefix("10.1.0.0/24"));
+    assert_eq!(changed, Some(BTreeSet::from([key])));
+    assert_eq!(shown(&rib), [two]);
+    assert_eq!(rib.best_of(MAIN_TABLE, key.1).unwrap().legs, [there]);
+}
+
+/// A kernel's main table that tells what happens to it, as IPv4 does: one route per destination and metric.
+#[derive(Default)]
+struct Kernel(BTreeMap<(Prefix, u32), KernelRoute>);
+
+impl Kernel {
+    fn replace(&mut self, route: KernelRoute) -> Option<RouteEvent> {
+        let key = (route.prefix, route.metric);
+        let before = self.0.insert(key, route.clone());
+        let change = match before {
+            None => RouteChange::Added,
+            Some(_) => RouteChange::Replaced,
+        };
+        Some(event(change, route))
+    }
+
+    fn delete(&mut self, route: &KernelRoute) -> Option<RouteEvent> {
+        let gone = self.0.remove(&(route.prefix, route.metric))?;
+        Some(event(RouteChange::Gone, gone))
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_dump_and_the_events_around_it_end_as_a_dump_at_the_end_would(
+        routes in prop::collection::vec((some_route(), any::<bool>()), 0..60),
+        cut in 0_usize..60,
+        late in 0_usize..20,
+        batch in 1_usize..20,
+    ) {
+        let mut kernel = Kernel::default();
+        let mut told = Vec::new();
+        let mut dump = Vec::new();
+        let count = routes.len();
+        let dumped_at = cut.min(count);
+        for (at, (mut route, delete)) in routes.into_iter().enumerate() {
+            if at == dumped_at {
+                dump = kernel.0.values().cloned().collect();
+            }
+            route.table = MAIN_TABLE;
+            let happened = if delete { kernel.delete(&route) } else { kernel.replace(route) };
+            // Events are heard from a little before the dump on.
+            if at + late >= dumped_at {
+                told.extend(happened);
+            }
+        }
+        if dumped_at == count {
+            dump = kernel.0.values().cloned().collect();
+        }
+        let links = BTreeMap::from([(0, true), (1, true), (2, false), (3, true)]);
+        let mut rib = Rib::default();
+        rib.set_links(links.clone());
+        rib.replace(dump);
+        for events in told.chunks(batch) {
+            if rib.apply(186, MAIN_TABLE, events.to_vec()).is_none() {
+                rib.replace(kernel.0.values().cloned().collect());
+            }
+        }
+        let mut fresh = Rib::default();
+        fresh.set_links(links);
+        let end: Vec<KernelRoute> = kernel.0.into_values().collect();
+        prop_assert_eq!(rib.replace(end.clone()), BTreeSet::new());
+        fresh.replace(end);
+        prop_assert_eq!(rib.view(MAIN_TABLE).collect::<Vec<_>>(), fresh.view(MAIN_TABLE).collect::<Vec<_>>());
+    }
+}

@@ -4,6 +4,7 @@
 //! Not here: watching the file (the doors do), flags (the doors' own).
 
 mod bareword;
+mod limits;
 mod read;
 mod reader;
 
@@ -180,6 +181,14 @@ pub struct Limits {
     pub max_imported_routes: u32,
     /// `stale-time`, default 120 s.
     pub stale_time: Duration,
+    /// `mass-withdraw-share` in percent, 0 to 100, default 50; 0 holds nothing.
+    pub mass_withdraw_share: u8,
+    /// `mass-withdraw-routes`, default 10: of fewer destinations nothing is held.
+    pub mass_withdraw_routes: u32,
+    /// `mass-withdraw-window`, default 2 s.
+    pub mass_withdraw_window: Duration,
+    /// `mass-withdraw-hold`, default 60 s.
+    pub mass_withdraw_hold: Duration,
 }
 
 /// Everything a daemon is told by its file.

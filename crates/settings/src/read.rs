@@ -4,15 +4,15 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::time::Duration;
 
 use model::address::{ClusterSubnet, Family};
 use model::{Asn, ObjectKey, Prefix};
 
+use crate::limits::{limits, seconds};
 use crate::reader::Reader;
 use crate::{
-    BgpDefault, Gateway, GatewayMode, Limits, Managed, MissingRoute, NoOverlay, OvnNetworks,
-    OvnTopology, Profile, Routing, Settings, SettingsError, Topology, Transport, bareword,
+    BgpDefault, Gateway, GatewayMode, Managed, MissingRoute, NoOverlay, OvnNetworks, OvnTopology,
+    Profile, Routing, Settings, SettingsError, Topology, Transport, bareword,
 };
 
 const SWITCH: &[(&str, bool)] = &[("enabled", true), ("disabled", false)];
@@ -99,20 +99,12 @@ impl Keys<'_> {
             frr_vty_socket: path(r.text("frr", "vty-socket")?, "/var/run/frr"),
             frr_config_file: path(r.text("frr", "config-file")?, "/etc/frr/frr.conf"),
             frr_reload_tool: path(r.text("frr", "reload-tool")?, "/usr/lib/frr/frr-reload.py"),
-            frr_reload_timeout: reload_timeout(r)?,
+            frr_reload_timeout: seconds(r, ("frr", "reload-timeout"), 60, 5..=600)?,
             kubeconfig: r.text("kubernetes", "kubeconfig")?.map(Into::into),
             metrics_address: r
                 .value("metrics", "bind-address", "address:port")?
                 .unwrap_or(metrics),
-            limits: Limits {
-                max_imported_routes: r
-                    .value("limits", "max-imported-routes", "a whole number")?
-                    .unwrap_or(20_000),
-                stale_time: Duration::from_secs(
-                    r.value("limits", "stale-time", "whole seconds")?
-                        .unwrap_or(120),
-                ),
-            },
+            limits: limits(r)?,
             log_level: r
                 .word(
                     "logging",
@@ -471,15 +463,4 @@ fn is_dns_label(text: &str) -> bool {
         && text.bytes().all(|c| inner(c) || c == b'-')
         && text.bytes().next().is_some_and(inner)
         && text.bytes().next_back().is_some_and(inner)
-}
-
-/// `[frr] reload-timeout`: a reload of 2,000 neighbors takes about 20 s, one that hangs should not last for ever.
-fn reload_timeout(r: &mut Reader<'_>) -> Result<Duration, SettingsError> {
-    let allowed = "whole seconds from 5 to 600";
-    let seconds: u64 = r.value("frr", "reload-timeout", allowed)?.unwrap_or(60);
-    if (5..=600).contains(&seconds) {
-        return Ok(Duration::from_secs(seconds));
-    }
-    let why = format!("out of range; allowed: {allowed}");
-    Err(r.wrong("frr", "reload-timeout", &seconds.to_string(), &why))
 }

@@ -170,6 +170,14 @@ fn a_wrong_value_names_file_section_key_value_and_what_is_allowed() {
             vec!["ephemeral-port-range", "9-1"],
         ),
         (
+            "[limits]\nmass-withdraw-share = 101\n".to_owned(),
+            vec!["[limits] mass-withdraw-share", "101", "0 to 100"],
+        ),
+        (
+            "[limits]\nmass-withdraw-window = 0\n".to_owned(),
+            vec!["[limits] mass-withdraw-window", "1 to 60"],
+        ),
+        (
             "[frr]\nreload-timeout = 2\n".to_owned(),
             vec!["[frr] reload-timeout", "2", "5 to 600"],
         ),

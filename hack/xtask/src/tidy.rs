@@ -41,6 +41,7 @@ const OPEN: &[&str] = &[
     "frr-agent-tests",
     "kube-tests",
     "netns-tests",
+    "vm-tests",
 ];
 
 /// What tests of a room may use beside its own arrows.

@@ -65,7 +65,7 @@ pub fn missing() -> Vec<String> {
 }
 
 impl Frr {
-    /// Starts the daemons and waits until they answer.
+    /// Starts the daemons and waits until they answer. They end with the calling thread.
     ///
     /// # Errors
     /// When the namespace cannot be made or the daemons do not answer within 20 s; the text of their logs is in the message.
@@ -169,6 +169,12 @@ impl Frr {
             .arg("--vty_socket")
             .arg(self.dir.path())
             .args(["-d", daemon, "-c", command]))
+    }
+
+    /// Its network namespace, by the name that `ip netns` has for it.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
+        &self.namespace
     }
 
     /// The folder with the vty sockets.

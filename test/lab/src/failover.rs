@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use nix::sys::signal::Signal;
 
-use crate::look::{kernel_routes, sessions};
+use crate::look::{bfd_not_up, kernel_routes, sessions};
 use crate::node::frr::boot;
 use crate::node::link::{attach_port, detach_port};
 use crate::process;
@@ -27,6 +27,8 @@ use watch::{Side, Watch};
 const AWAY: Duration = Duration::from_secs(5);
 /// How long sessions may need to come back, and routes to go.
 const PATIENCE: Duration = Duration::from_secs(200);
+/// How long BFD may need to come up after its sessions: it begins with a packet a second.
+const BFD_PATIENCE: Duration = Duration::from_secs(30);
 /// How long pings go on after the last session is back: routes follow their sessions.
 const AFTER: Duration = Duration::from_secs(8);
 
@@ -63,6 +65,7 @@ pub(crate) fn demonstrate(lab: &Lab, only: Option<&str>, node: Option<&str>) -> 
         lab.nodes.len(),
         load()
     ));
+    watched(lab)?;
     let wanted = |what: What| match what {
         What::Bgpd => only.is_none_or(|name| name == "bgpd"),
         What::Cut => only.is_none_or(|name| name == "cut"),
@@ -75,6 +78,28 @@ pub(crate) fn demonstrate(lab: &Lab, only: Option<&str>, node: Option<&str>) -> 
         cut(lab, node)?;
     }
     Ok(good)
+}
+
+/// Waits until BFD watches every session that has it: what is broken before that costs a hold time.
+fn watched(lab: &Lab) -> Result<()> {
+    let mut down = Vec::new();
+    let up = until(BFD_PATIENCE, Duration::from_millis(200), || {
+        down.clear();
+        for node in &lab.nodes {
+            let of_node =
+                bfd_not_up(lab, &node.name).unwrap_or_else(|why| vec![format!("{why:#}")]);
+            down.extend(of_node.iter().map(|peer| format!("{}: {peer}", node.name)));
+        }
+        down.is_empty().then_some(())
+    });
+    if up.is_none() {
+        bail!(
+            "BFD is not up after {} s: {}",
+            BFD_PATIENCE.as_secs(),
+            down.join(", ")
+        );
+    }
+    Ok(())
 }
 
 /// Mean number of running processes in the last minute, as the kernel counts it.

@@ -55,6 +55,25 @@ pub(crate) fn sessions(lab: &Lab, node: &str) -> Result<BTreeMap<String, Session
         .collect())
 }
 
+/// BFD sessions of a node that are not up; none where it has no such session.
+///
+/// A session that has not come up yet watches nothing: bgpd waits out its hold time then.
+pub(crate) fn bfd_not_up(lab: &Lab, node: &str) -> Result<Vec<String>> {
+    let shown = vtysh(lab, node, &["show bfd peers json"]).run()?;
+    let parsed: Value = serde_json::from_str(shown.trim()).context("bfdd's peers")?;
+    let word = |peer: &Value, name: &str| {
+        let word = peer.get(name).and_then(Value::as_str);
+        word.unwrap_or("unknown").to_owned()
+    };
+    Ok(parsed
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(|peer| word(peer, "status") != "up")
+        .map(|peer| format!("{} {}", word(peer, "peer"), word(peer, "status")))
+        .collect())
+}
+
 /// Routes that bgpd learned from its neighbors and takes for the best.
 pub(crate) fn frr_routes(lab: &Lab, node: &str) -> Result<Routes> {
     let shown = vtysh(lab, node, &["show bgp ipv4 unicast json"]).run()?;

@@ -15,7 +15,7 @@ mod switch;
 
 use std::fs::File;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -68,10 +68,6 @@ impl Namespace {
         drop(adding);
         Self { name }
     }
-
-    fn path(&self) -> PathBuf {
-        Path::new("/run/netns").join(&self.name)
-    }
 }
 
 impl Drop for Namespace {
@@ -90,7 +86,15 @@ where
     F: Future<Output = ()> + 'static,
 {
     let namespace = Namespace::add();
-    let path = namespace.path();
+    in_namespace_of(&namespace.name, test);
+}
+
+/// Runs a test in a network namespace that there is, by the name that `ip netns` has for it; otherwise as `in_namespace`.
+pub fn in_namespace_of<F>(name: &str, test: impl FnOnce() -> F + Send + 'static)
+where
+    F: Future<Output = ()> + 'static,
+{
+    let path = Path::new("/run/netns").join(name);
     let thread = std::thread::spawn(move || {
         let file = File::open(path).expect("the namespace's file");
         setns(file, CloneFlags::CLONE_NEWNET).expect("to enter the namespace");
@@ -100,9 +104,7 @@ where
             .expect("a runtime");
         runtime.block_on(test());
     });
-    let outcome = thread.join();
-    drop(namespace);
-    if let Err(panic) = outcome {
+    if let Err(panic) = thread.join() {
         std::panic::resume_unwind(panic);
     }
 }

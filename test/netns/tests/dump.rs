@@ -190,5 +190,12 @@ fn a_link_is_read_with_its_addresses() {
         let ours: InterfaceAddr = "192.0.2.7/32".parse().unwrap();
         assert!(up.addresses.contains(&ours), "ours, not the peer's: {up:?}");
         assert!(link("lo").addresses.is_empty());
+        assert_eq!((up.master, up.vrf_table), (None, None));
+        ip("link add b0 type bridge");
+        ip("link set d0 master b0");
+        assert_eq!(link("d0").master, Some(link("b0").index));
+        assert_eq!(link("b0").vrf_table, None, "a bridge is no VRF");
+        ip("link set d0 nomaster");
+        assert_eq!(link("d0").master, None);
     });
 }

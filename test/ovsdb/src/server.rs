@@ -77,6 +77,12 @@ impl Server {
         self.folder.path().join(name)
     }
 
+    /// The process that runs.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.child.as_ref().expect("it runs").id()
+    }
+
     /// Adds arguments of ovsdb-server, for the next start.
     pub fn add_arguments(&mut self, extra: &[String]) {
         self.extra.extend_from_slice(extra);

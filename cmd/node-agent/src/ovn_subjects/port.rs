@@ -7,6 +7,7 @@ use netlink::write;
 use reconcile::Verdict;
 
 use super::{Key, OvnSubjects, PassError};
+use crate::transact::transact;
 
 impl OvnSubjects {
     pub(super) async fn port(&mut self) -> Result<Verdict, PassError> {
@@ -21,8 +22,8 @@ impl OvnSubjects {
                 .with_replica(|replica| ovn::switch::ensure_port(replica, &port, &comment));
             if let Some(transaction) = made.transpose()?.flatten() {
                 tracing::info!(port = port.name, "writing the management port");
-                self.transact("switch", &self.known.switch, &transaction)
-                    .await?;
+                let counter = &self.known.metrics.import.transactions;
+                transact("switch", &self.known.switch, &transaction, counter).await?;
             }
         }
         if let Some(wanted) = plan_node::host::plan(&view) {

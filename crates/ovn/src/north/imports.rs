@@ -1,14 +1,14 @@
 //! The routes of one gateway router.
-//! In: a replica, the target. Out: imported rows by their route, surplus ones, prefixes of others.
-//! Invariant: only rows with the stamp of imports are in `rows` and `odd`; all others are `taken`.
+//! In: a replica, the target. Out: what each row is to the import, and from then on which of them changed.
+//! Invariant: only rows with the stamp of imports are imports or odd; a follower sees what a fresh one would see.
 //! Not here: which routes there should be.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use model::Prefix;
-use model::nb::{ImportTarget, ImportedRoute, Table};
-use ovsdb::{AccessError, Atom, Record, Replica, Uuid};
+use model::nb::{ImportTarget, ImportedRoute, RouteRow, Table};
+use ovsdb::{AccessError, Atom, Changes, Record, Replica, Uuid};
 
 use super::Stamp;
 
@@ -33,27 +33,131 @@ pub struct Imports {
 /// # Errors
 /// When a table is not followed or a column holds what it cannot.
 pub fn lift_imports(replica: &Replica, target: &ImportTarget) -> Result<Imports, AccessError> {
-    let stamp = Stamp::new(&target.network);
+    let mut follower = RouteFollower::new(target.clone());
     let mut imports = Imports::default();
-    let Some((uuid, router)) = find(replica, &stamp, target)? else {
-        return Ok(imports);
-    };
-    imports.router = Some(uuid);
-    let routes = replica.table(Table::StaticRoute.name())?;
-    for child in router.get::<Vec<Uuid>>("static_routes")? {
-        let Some(record) = routes.get(&child) else {
-            continue;
-        };
-        if !stamp.is_import(record)? {
-            imports.taken.extend(prefix(record.get("ip_prefix")?));
-            continue;
-        }
-        match read(record, &stamp, target)? {
-            Some(route) => imports.rows.entry(route).or_default().push(child),
-            None => imports.odd.push(child),
+    for change in follower.follow(replica)? {
+        match change.after {
+            Some(RouteRow::Import(route)) => {
+                imports.rows.entry(route).or_default().push(change.id);
+            }
+            Some(RouteRow::Odd) => imports.odd.push(change.id),
+            Some(RouteRow::Other(prefix)) => imports.taken.extend(prefix),
+            None => {}
         }
     }
+    imports.router = follower.router();
     Ok(imports)
+}
+
+/// A row of the router that came, went or is another one now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RouteChange {
+    /// The row.
+    pub id: Uuid,
+    /// What it was; nothing where it is new.
+    pub before: Option<RouteRow>,
+    /// What it is; nothing where it is gone.
+    pub after: Option<RouteRow>,
+}
+
+/// Follows the routes of one gateway router through a replica's generations, looking only at what changed.
+#[derive(Debug)]
+pub struct RouteFollower {
+    target: ImportTarget,
+    stamp: Stamp,
+    generation: Option<u64>,
+    router: Option<Uuid>,
+    seen: BTreeMap<Uuid, RouteRow>,
+}
+
+impl RouteFollower {
+    /// A follower that has seen nothing.
+    #[must_use]
+    pub fn new(target: ImportTarget) -> Self {
+        Self {
+            stamp: Stamp::new(&target.network),
+            target,
+            generation: None,
+            router: None,
+            seen: BTreeMap::new(),
+        }
+    }
+
+    /// The router, of several with the name the network's own; `None` while it does not exist.
+    #[must_use]
+    pub fn router(&self) -> Option<Uuid> {
+        self.router
+    }
+
+    /// What changed since the last call, each row once.
+    ///
+    /// # Errors
+    /// When a table is not followed or a column holds what it cannot. The next call looks at everything.
+    pub fn follow(&mut self, replica: &Replica) -> Result<Vec<RouteChange>, AccessError> {
+        let since = self.generation.take();
+        let changed = since.map_or(Changes::Everything, |since| replica.changes_since(since));
+        let (rows, routers) = match &changed {
+            Changes::Everything => (None, true),
+            Changes::Rows(tables) => (
+                tables.get(Table::StaticRoute.name()),
+                tables.contains_key(Table::Router.name()),
+            ),
+        };
+        let everything = changed == Changes::Everything;
+        let touched = |id: &Uuid| everything || rows.is_some_and(|rows| rows.contains(id));
+        let routes = replica.table(Table::StaticRoute.name())?;
+        let mut found = Vec::new();
+        if routers {
+            let router = find(replica, &self.stamp, &self.target)?;
+            self.router = router.map(|(uuid, _)| uuid);
+            let references = match router {
+                Some((_, record)) => record.get::<Vec<Uuid>>("static_routes")?,
+                None => Vec::new(),
+            };
+            let gone = self
+                .seen
+                .keys()
+                .filter(|id| references.binary_search(id).is_err());
+            found.extend(gone.map(|id| (*id, None)));
+            for id in references {
+                if touched(&id) || !self.seen.contains_key(&id) {
+                    found.push((id, Some(self.read(routes.get(&id))?)));
+                }
+            }
+        } else {
+            for id in rows
+                .into_iter()
+                .flatten()
+                .filter(|id| self.seen.contains_key(id))
+            {
+                found.push((*id, Some(self.read(routes.get(id))?)));
+            }
+        }
+        let mut changes = Vec::new();
+        for (id, after) in found {
+            let before = match &after {
+                Some(after) => self.seen.insert(id, after.clone()),
+                None => self.seen.remove(&id),
+            };
+            if before != after {
+                changes.push(RouteChange { id, before, after });
+            }
+        }
+        self.generation = Some(replica.generation());
+        Ok(changes)
+    }
+
+    /// A row that is referred to and not there says nothing; it is read when it comes.
+    fn read(&self, record: Option<&Record>) -> Result<RouteRow, AccessError> {
+        let Some(record) = record else {
+            return Ok(RouteRow::Other(None));
+        };
+        if !self.stamp.is_import(record)? {
+            return Ok(RouteRow::Other(prefix(record.get("ip_prefix")?)));
+        }
+        let route = read(record, &self.stamp, &self.target)?;
+        Ok(route.map_or(RouteRow::Odd, RouteRow::Import))
+    }
 }
 
 fn find<'a>(

@@ -2,6 +2,31 @@
 
 use super::*;
 
+/// A routing table: what it forwards, what it drops. Where both have one prefix, the route counts.
+#[derive(Default)]
+struct Reach {
+    routes: BTreeSet<Prefix>,
+    discards: BTreeSet<Prefix>,
+}
+
+impl Reach {
+    fn at(&self, prefix: &Prefix) -> Option<bool> {
+        let dropped = || self.discards.contains(prefix).then_some(false);
+        self.routes
+            .contains(prefix)
+            .then_some(true)
+            .or_else(dropped)
+    }
+
+    fn covers(&self, to: &Prefix) -> bool {
+        covers(to, |prefix| self.at(prefix))
+    }
+}
+
+fn judged(expected: &BTreeMap<NodeName, Vec<Prefix>>, kernel: &Reach, ovn: &Reach) -> Coverage {
+    judge(expected, |p| kernel.at(p), |p| ovn.at(p))
+}
+
 fn prefixes(texts: &[&str]) -> BTreeSet<Prefix> {
     texts.iter().map(|text| text.parse().unwrap()).collect()
 }
@@ -49,7 +74,7 @@ fn gaps_are_told_in_words() {
         ("worker-8", "10.128.16.0/23"),
         ("worker-9", "10.128.18.0/23"),
     ]);
-    let coverage = judge(
+    let coverage = judged(
         &expected,
         &reach(&["10.128.14.0/23"], &[]),
         &reach(&["10.128.16.0/23"], &["10.128.0.0/14"]),
@@ -80,7 +105,7 @@ fn the_first_ten_gaps_are_named() {
             .map(|(node, subnet)| (node.as_str(), subnet.as_str()))
             .collect::<Vec<_>>(),
     );
-    let coverage = judge(&expected, &Reach::default(), &Reach::default());
+    let coverage = judged(&expected, &Reach::default(), &Reach::default());
     assert_eq!(coverage.missing.len(), 10);
     assert!(coverage.missing[0].starts_with("w00 "));
 }
@@ -91,7 +116,7 @@ fn the_digest_follows_destinations_and_their_state() {
     let two = others(&[("n2", "10.128.2.0/24"), ("n3", "10.128.3.0/24")]);
     let both = reach(&["10.128.2.0/24", "10.128.3.0/24"], &[]);
     let digest = |expected: &BTreeMap<NodeName, Vec<Prefix>>, kernel: &Reach| {
-        judge(expected, kernel, &both).digest
+        judged(expected, kernel, &both).digest
     };
     assert_eq!(digest(&one, &both), digest(&one, &both));
     assert_ne!(digest(&one, &both), digest(&two, &both));
@@ -100,7 +125,7 @@ fn the_digest_follows_destinations_and_their_state() {
 
 #[test]
 fn a_lone_node_is_complete() {
-    let coverage = judge(&BTreeMap::new(), &Reach::default(), &Reach::default());
+    let coverage = judged(&BTreeMap::new(), &Reach::default(), &Reach::default());
     assert!(coverage.is_complete());
     assert_eq!(coverage.expected, 0);
 }

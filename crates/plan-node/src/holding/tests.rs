@@ -1,8 +1,16 @@
 //! What is held, for how long, and what never is.
 
+use std::collections::BTreeSet;
+
 use super::*;
-use crate::imports::BgpDefault;
+use crate::breaker::{Breaker, Threshold};
+use crate::importing::Importer;
+use crate::imports::{BgpDefault, ImportWorld};
 use crate::samples;
+use model::address::Prefix;
+use model::names::NodeName;
+use model::nb::{ImportedRoute, RouteRow};
+use model::route::{KernelRoute, Leg, MAIN_TABLE, RouteKind};
 use proptest::prelude::*;
 
 const STALE: Duration = Duration::from_secs(120);
@@ -45,9 +53,102 @@ fn up(instance: &str, peers: &[(u8, bool)]) -> Look {
     }
 }
 
+const BRIDGE: u32 = 3;
+
+/// Holding, and the import that asks it.
+struct Import {
+    holding: Holding,
+    importer: Importer<u32>,
+    rows: BTreeMap<ImportedRoute, u32>,
+    next: u32,
+}
+
+impl Import {
+    fn new() -> Self {
+        Self {
+            holding: Holding::new(STALE),
+            importer: Importer::new(MAIN_TABLE, 100),
+            rows: BTreeMap::new(),
+            next: 0,
+        }
+    }
+
+    fn look(&mut self, now: Duration, look: &Look) {
+        self.holding.look(now, look);
+    }
+
+    fn is_restarting(&self) -> bool {
+        self.holding.is_restarting()
+    }
+
+    fn stand(&mut self, route: &ImportedRoute, stands: bool) {
+        let row = RouteRow::Import(route.clone());
+        if let Some(id) = self.rows.remove(route) {
+            self.importer.row(id, Some(&row), None);
+        }
+        if stands {
+            self.next += 1;
+            self.importer.row(self.next, None, Some(&row));
+            self.rows.insert(route.clone(), self.next);
+        }
+    }
+
+    /// What is held while these rows stand and the kernel asks for those.
+    fn rows(
+        &mut self,
+        now: Duration,
+        standing: &BTreeSet<ImportedRoute>,
+        wanted: &BTreeSet<ImportedRoute>,
+        owners: &[(Prefix, NodeName)],
+        world: &ImportWorld,
+    ) -> BTreeSet<ImportedRoute> {
+        self.importer.set_links([(BRIDGE, true)].into());
+        self.importer.set_world(world.clone());
+        for (at, prefix) in world.taken.iter().enumerate() {
+            let id = 1_000_000 + u32::try_from(at).unwrap();
+            self.importer
+                .row(id, None, Some(&RouteRow::Other(Some(*prefix))));
+        }
+        let before: Vec<ImportedRoute> = self.rows.keys().cloned().collect();
+        for row in before.iter().filter(|row| !standing.contains(row)) {
+            self.stand(row, false);
+        }
+        for row in standing {
+            if !self.rows.contains_key(row) {
+                self.stand(row, true);
+            }
+        }
+        let route = |row: &ImportedRoute| KernelRoute {
+            table: MAIN_TABLE,
+            prefix: row.prefix,
+            metric: 20,
+            kind: RouteKind::Unicast,
+            legs: vec![Leg {
+                gateway: Some(row.nexthop),
+                oif: BRIDGE,
+            }],
+        };
+        self.importer.dump(wanted.iter().map(route).collect());
+        self.importer.set_owners(owners.iter().cloned());
+        let mut never = Breaker::new(Threshold {
+            share: 0,
+            least: 0,
+            window: Duration::ZERO,
+            hold: Duration::ZERO,
+        });
+        self.importer.judge(now, &self.holding, &mut never, None);
+        // What is held is what stands, is not asked for, and is not to be removed.
+        let step = self.importer.step(usize::MAX);
+        let stays = |id: &u32| !step.remove.contains(id);
+        let rows = self.rows.iter().filter(|(_, id)| stays(id));
+        let rows = rows.map(|(row, _)| row.clone());
+        rows.filter(|row| !wanted.contains(row)).collect()
+    }
+}
+
 /// FRR ran well with routes to n2 and n3.
-fn well() -> Holding {
-    let mut holding = Holding::new(STALE);
+fn well() -> Import {
+    let mut holding = Import::new();
     holding.look(at(0), &up("a", &[(2, true), (3, true)]));
     let both = BTreeSet::from([row(2), row(3)]);
     assert_eq!(
@@ -58,7 +159,7 @@ fn well() -> Holding {
 }
 
 /// What of n2's and n3's rows is held while the kernel has nothing.
-fn held(holding: &mut Holding, now: u64) -> Vec<u8> {
+fn held(holding: &mut Import, now: u64) -> Vec<u8> {
     let both = BTreeSet::from([row(2), row(3)]);
     let held = holding.rows(
         at(now),
@@ -83,7 +184,7 @@ fn what_a_living_frr_takes_away_is_not_held() {
 
 #[test]
 fn an_frr_that_was_never_seen_holds_nothing() {
-    let mut holding = Holding::new(STALE);
+    let mut holding = Import::new();
     let both = BTreeSet::from([row(2), row(3)]);
     holding.rows(at(0), &both, &both, &owners(&[1, 2, 3]), &world());
     holding.look(at(1), &Look::Gone);
@@ -222,7 +323,7 @@ proptest! {
         )
     ) {
         let world = world();
-        let mut holding = Holding::new(STALE);
+        let mut holding = Import::new();
         let mut now = 0;
         let mut standing = BTreeSet::new();
         let mut asked: BTreeMap<ImportedRoute, u64> = BTreeMap::new();
@@ -237,7 +338,7 @@ proptest! {
                 prop_assert!(owners.iter().any(|(subnet, _)| *subnet == row.prefix));
                 // The kernel had it, and a restart that began after that is younger than the stale time.
                 prop_assert!(holding.is_restarting());
-                let since = holding.restart.as_ref().unwrap().since;
+                let since = holding.holding.restart.as_ref().unwrap().since;
                 prop_assert!(at(now) - since < STALE);
                 prop_assert!(asked.contains_key(row));
             }

@@ -1,0 +1,459 @@
+//! The import of one network's learned routes: kernel, FRR and gateway router in; rows out.
+//! In: what was heard of the kernel, its routes and links, the replica's changes, looks at FRR, the world.
+//! Out: guarded transactions of a few hundred rows, the most important first; the state that reports are made from.
+//! Invariant: nothing is removed because something could not be read; a pass that finds all as wanted writes nothing; what is
+//! known of routes is checked against a dump soon after events changed it.
+//! Not here: which rows (`plan_node::importing`), when a pass is due (`reconcile`), where the world comes from (`import_subjects`).
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use frr_edge::Frr;
+use model::nb::ImportTarget;
+use model::route::{Hints, PROTOCOL_BGP, TableId};
+use model::{NodeName, Prefix};
+use netlink::{Change, dump};
+use ovn::north::RouteFollower;
+use ovsdb::{Client, Uuid};
+use plan_node::breaker::{Breaker, Threshold};
+use plan_node::check;
+use plan_node::holding::{Holding, Look};
+use plan_node::importing::Importer;
+use plan_node::imports::ImportWorld;
+use reconcile::Timing;
+
+use crate::frr;
+use crate::metrics::ImportMetrics;
+use crate::transact::{TransactionFailed, transact};
+
+/// Rows of one transaction.
+const BATCH: usize = ovn::lower::BATCH;
+/// In a pass with much to write, the kernel is heard again after this time, so that what is written last is not long past.
+const SLICE: Duration = Duration::from_millis(100);
+/// Routes that events told are dumped after this time at the earliest, and so seldom that dumps take a fiftieth of one core.
+const VERIFY: Duration = Duration::from_secs(1);
+const VERIFY_SHARE: u32 = 50;
+
+/// The loop's times: lone changes go at once; a storm becomes four passes a second, because northd pays for every one.
+pub const TIMING: Timing = Timing {
+    settle: Duration::from_millis(250),
+    burst: 5,
+    gather: Duration::ZERO,
+    gather_most: Duration::ZERO,
+    sweep: Duration::from_secs(300),
+    retry_first: Duration::from_millis(100),
+    retry_most: Duration::from_secs(10),
+};
+
+/// What was heard of the kernel since the last pass; filled by whoever follows its events.
+#[derive(Debug, Default)]
+pub struct Hearing(Mutex<Heard>);
+
+#[derive(Debug)]
+struct Heard {
+    hints: Hints,
+    links: bool,
+    lost: bool,
+    since: Option<Instant>,
+}
+
+impl Default for Heard {
+    /// Before the first event everything has to be read.
+    fn default() -> Self {
+        Self {
+            hints: Hints::Dump,
+            links: true,
+            lost: false,
+            since: None,
+        }
+    }
+}
+
+impl Hearing {
+    fn with<T>(&self, f: impl FnOnce(&mut Heard) -> T) -> T {
+        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Takes notice of a change. Returns whether an import has to look at it.
+    pub fn note(&self, change: Change) -> bool {
+        let matters = change.links || change.lost || change.hints != Hints::default();
+        if matters {
+            self.with(|heard| {
+                heard.links |= change.links || change.lost;
+                heard.lost |= change.lost;
+                heard.hints.extend(change.hints);
+                heard.since.get_or_insert_with(now);
+            });
+        }
+        matters
+    }
+
+    /// Everything has to be read anew, links included: a subscription is new, or was lost.
+    pub fn note_everything(&self) {
+        self.with(|heard| {
+            heard.hints = Hints::Dump;
+            heard.links = true;
+        });
+    }
+
+    fn take(&self) -> Heard {
+        self.with(|heard| {
+            let nothing = Heard {
+                hints: Hints::default(),
+                links: false,
+                lost: false,
+                since: None,
+            };
+            std::mem::replace(heard, nothing)
+        })
+    }
+}
+
+/// What an import depends on beside routes and rows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Inputs {
+    /// The world.
+    pub world: ImportWorld,
+    /// The subnets of the network, and whose they are.
+    pub owners: Vec<(Prefix, NodeName)>,
+    /// The admin's word on withdrawals that are held: another one than when they began to be held releases them.
+    /// Source: annotation `noverlay.io/release-withdrawals` of the Node.
+    pub release: Option<String>,
+}
+
+/// The importer, shared with those who report.
+#[derive(Debug, Clone)]
+pub struct ImportState(Arc<Mutex<Importer<Uuid>>>);
+
+impl ImportState {
+    /// The importer; held for moments only.
+    pub fn lock(&self) -> MutexGuard<'_, Importer<Uuid>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Why a pass failed; the world's fault, tried again.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    /// The replica holds what a column cannot.
+    #[error("cannot read rows")]
+    Access(#[from] ovsdb::AccessError),
+    /// A transaction failed.
+    #[error(transparent)]
+    Transact(#[from] TransactionFailed),
+    /// The kernel did not give a whole list.
+    #[error("cannot read the kernel's routes")]
+    Dump(#[from] dump::DumpError),
+    /// A thread that reads the kernel ended badly.
+    #[error("a reading thread ended badly")]
+    Thread,
+    /// A plan with a broken invariant is a bug of ours; nothing is written.
+    #[error("the plan breaks an invariant, nothing is written: {0}")]
+    Unsound(Box<check::Violation>),
+    /// What was written does not show in the replica.
+    #[error("the database acknowledged rows and does not show them")]
+    NoProgress,
+}
+
+/// What a pass did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Passed {
+    /// The replica or the router is not there yet.
+    NotReady,
+    /// Rows and routes agree.
+    Agreed {
+        /// Rows added and removed.
+        wrote: (usize, usize),
+        /// Whether anything was looked at: false for a pass that found nothing new.
+        looked: bool,
+        /// Whether it undid what somebody else did to the rows.
+        repaired: bool,
+    },
+}
+
+/// What an import is made of.
+#[derive(Debug, Clone)]
+pub struct ImportConfig {
+    /// Router, network and output port.
+    pub target: ImportTarget,
+    /// The network's routing table.
+    pub table: TableId,
+    /// `[limits] max-imported-routes`, destinations.
+    pub limit: usize,
+    /// `[limits] stale-time`.
+    pub stale: Duration,
+    /// `[limits] mass-withdraw-*`.
+    pub threshold: Threshold,
+}
+
+/// The import of one network on this node.
+pub struct Import {
+    config: ImportConfig,
+    north: Client,
+    /// `None`: there is no FRR to ask, nothing is held.
+    frr: Option<Frr>,
+    hearing: Arc<Hearing>,
+    metrics: ImportMetrics,
+    state: ImportState,
+    follower: RouteFollower,
+    holding: Holding,
+    breaker: Breaker,
+    release: Option<String>,
+    start: tokio::time::Instant,
+    /// The last read failed: events since then are not enough.
+    unread: bool,
+    verify: Option<Instant>,
+    dump_cost: Duration,
+}
+
+impl Import {
+    /// An import that knows nothing yet.
+    #[must_use]
+    pub fn new(
+        config: ImportConfig,
+        north: Client,
+        frr: Option<Frr>,
+        hearing: Arc<Hearing>,
+        metrics: ImportMetrics,
+    ) -> Self {
+        let importer = Importer::new(config.table, config.limit);
+        Self {
+            follower: RouteFollower::new(config.target.clone()),
+            holding: Holding::new(config.stale),
+            breaker: Breaker::new(config.threshold),
+            state: ImportState(Arc::new(Mutex::new(importer))),
+            config,
+            north,
+            frr,
+            hearing,
+            metrics,
+            release: None,
+            start: tokio::time::Instant::now(),
+            unread: true,
+            verify: None,
+            dump_cost: Duration::ZERO,
+        }
+    }
+
+    /// What reports are made from.
+    #[must_use]
+    pub fn state(&self) -> ImportState {
+        self.state.clone()
+    }
+
+    /// How soon a pass has to follow although nobody pokes: while something is held, and to check what events told.
+    #[must_use]
+    pub fn again(&self) -> Option<Duration> {
+        let held = self.holding.is_restarting() || self.breaker.is_open();
+        let verify = self.verify.map(|at| at.saturating_duration_since(now()));
+        verify.into_iter().chain(held.then_some(frr::PACE)).min()
+    }
+
+    /// Brings the router's imported rows to where routes, world and limits want them.
+    ///
+    /// # Errors
+    /// When something could not be read or written. Nothing was removed for it; the next pass goes on from there.
+    pub async fn pass(&mut self, inputs: &Inputs) -> Result<Passed, ImportError> {
+        let mut heard = self.hearing.take();
+        let since = heard.since;
+        let kernel = self.read_kernel(&mut heard).await?;
+        {
+            let mut state = self.state.lock();
+            state.set_world(inputs.world.clone());
+            state.set_owners(inputs.owners.iter().cloned());
+        }
+        let Some(rows) = self.read_rows()? else {
+            return Ok(Passed::NotReady);
+        };
+        let Some(router) = self.follower.router() else {
+            return Ok(Passed::NotReady);
+        };
+        self.judge(inputs).await;
+        let comment = format!("noverlay node-agent import {}", self.config.target.router);
+        let (mut wrote, mut slice) = ((0, 0), now());
+        loop {
+            let (step, due) = {
+                let state = self.state.lock();
+                (state.step(BATCH), state.due())
+            };
+            if step.is_empty() {
+                break;
+            }
+            let target = &self.config.target;
+            let violations = check::imports(target, &step.add, &inputs.world.own_addresses);
+            if let Some(violation) = violations.into_iter().next() {
+                debug_assert!(false, "{violation}");
+                return Err(ImportError::Unsound(Box::new(violation)));
+            }
+            let transactions =
+                ovn::lower::imports(target, router, &step.add, &step.remove, &comment);
+            for transaction in transactions {
+                transact(
+                    "north",
+                    &self.north,
+                    &transaction,
+                    &self.metrics.transactions,
+                )
+                .await?;
+            }
+            wrote = (wrote.0 + step.add.len(), wrote.1 + step.remove.len());
+            if self.read_rows()?.is_none() {
+                return Ok(Passed::NotReady);
+            }
+            if self.state.lock().due() >= due {
+                return Err(ImportError::NoProgress);
+            }
+            if slice.elapsed() > SLICE {
+                self.read_kernel(&mut self.hearing.take()).await?;
+                self.judge(inputs).await;
+                slice = now();
+            }
+        }
+        if let Some(since) = since.filter(|_| wrote != (0, 0)) {
+            self.metrics.seconds.observe(since.elapsed().as_secs_f64());
+        }
+        self.measure();
+        Ok(Passed::Agreed {
+            wrote,
+            looked: kernel || rows > 0 || wrote != (0, 0),
+            repaired: rows > 0 && !kernel && wrote != (0, 0),
+        })
+    }
+
+    /// Reads what changed in the kernel: from events where they tell enough, else by a dump. Returns whether it looked.
+    async fn read_kernel(&mut self, heard: &mut Heard) -> Result<bool, ImportError> {
+        let due = self.verify.is_some_and(|at| at <= now());
+        let everything = self.unread || heard.lost;
+        let links = everything || heard.links || due;
+        let cause = match &heard.hints {
+            _ if self.unread => Some("start"),
+            _ if heard.lost => Some("lost"),
+            Hints::Dump if heard.links => Some("links"),
+            Hints::Dump => Some("events"),
+            Hints::Events(_) if due => Some("check"),
+            Hints::Events(_) => None,
+        };
+        let hints = std::mem::take(&mut heard.hints);
+        let cause = match (cause, hints) {
+            (None, Hints::Events(events)) if events.is_empty() => return Ok(false),
+            (None, Hints::Events(events)) => {
+                if self.state.lock().events(PROTOCOL_BGP, events) {
+                    let wait = VERIFY.max(self.dump_cost * VERIFY_SHARE);
+                    self.verify.get_or_insert_with(|| now() + wait);
+                    return Ok(true);
+                }
+                "events"
+            }
+            (cause, _) => cause.unwrap_or("events"),
+        };
+        self.metrics.resyncs.with_label_values(&[cause]).inc();
+        // Until it is read whole, no event helps.
+        self.unread = true;
+        let (table, began) = (self.config.table, now());
+        let read = tokio::task::spawn_blocking(move || -> Result<_, dump::DumpError> {
+            let up = if links { Some(dump::links()?) } else { None };
+            Ok((up, dump::routes(Some(table), PROTOCOL_BGP)?))
+        });
+        let (links, routes) = read.await.map_err(|_| ImportError::Thread)??;
+        let mut state = self.state.lock();
+        if let Some(links) = links {
+            state.set_links(links.iter().map(|l| (l.index, l.up)).collect());
+        }
+        let changed = state.dump(routes);
+        drop(state);
+        if cause == "check" && changed > 0 {
+            // Mostly a change that was not heard of yet.
+            tracing::debug!(changed, "the dump tells more than the events did");
+        }
+        self.unread = false;
+        self.verify = None;
+        self.dump_cost = began.elapsed();
+        Ok(true)
+    }
+
+    /// Reads what changed on the router; `None` while there is no replica. Returns how many rows are others now.
+    fn read_rows(&mut self) -> Result<Option<usize>, ImportError> {
+        let follower = &mut self.follower;
+        let Some(changes) = self.north.with_replica(|replica| follower.follow(replica)) else {
+            return Ok(None);
+        };
+        let changes = changes?;
+        let mut state = self.state.lock();
+        for change in &changes {
+            state.row(change.id, change.before.as_ref(), change.after.as_ref());
+        }
+        Ok(Some(changes.len()))
+    }
+
+    /// Judges what the kernel has lost. FRR is asked only where that matters.
+    async fn judge(&mut self, inputs: &Inputs) {
+        let at = self.start.elapsed();
+        let (withdrawn, standing) = {
+            let state = self.state.lock();
+            (state.withdrawn(), state.standing())
+        };
+        let restarting = self.holding.is_restarting();
+        let mass = self.breaker.is_open() || self.breaker.suspects(at, standing, withdrawn);
+        let look = match &self.frr {
+            None => Look::Unseen,
+            Some(frr) if restarting || mass => frr::ask(frr).await,
+            // A route that goes must not wait for a long answer.
+            Some(frr) if withdrawn > 0 => frr::knock(frr).await,
+            Some(frr) => frr::glance(frr),
+        };
+        self.holding.look(at, &look);
+        if restarting != self.holding.is_restarting() {
+            tracing::info!(restarting = !restarting, "FRR");
+        }
+        let was_open = self.breaker.is_open();
+        if was_open && self.release != inputs.release {
+            tracing::info!("the admin released the withdrawals that were held");
+            self.breaker.release();
+        }
+        let peers: Option<&BTreeMap<IpAddr, bool>> = match &look {
+            Look::Up { peers, .. } => peers.as_ref(),
+            Look::Unseen | Look::Gone => None,
+        };
+        let mut state = self.state.lock();
+        state.judge(at, &self.holding, &mut self.breaker, peers);
+        let held = state.held().count();
+        drop(state);
+        if self.breaker.is_open() && !was_open {
+            self.metrics.mass_withdrawals.inc();
+            tracing::warn!(
+                held,
+                standing,
+                "too many routes would go at once while their sessions are up, holding them"
+            );
+        } else if was_open && !self.breaker.is_open() {
+            tracing::warn!("withdrawals are obeyed again");
+        }
+        if !self.breaker.is_open() {
+            self.release.clone_from(&inputs.release);
+        }
+    }
+
+    fn measure(&self) {
+        let m = &self.metrics;
+        let state = self.state.lock();
+        let gauge = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
+        m.seen.set(gauge(state.seen()));
+        m.eligible.set(gauge(state.eligible()));
+        m.programmed.set(gauge(state.rows()));
+        m.breaker_open.set(i64::from(self.breaker.is_open()));
+        m.held.set(gauge(state.held().count()));
+        m.skipped.reset();
+        for (reason, skipped) in state.skipped() {
+            m.skipped
+                .with_label_values(&[reason])
+                .set(gauge(skipped.count));
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a door measures its own latency")]
+fn now() -> Instant {
+    Instant::now()
+}

@@ -1,0 +1,96 @@
+//! Whether anything but imported routes changed since a topology was lifted.
+//! In: a replica and what was lifted from it, the replica later. Out: yes or no.
+//! Invariant: "yes" means that lifting again would give the same; a doubt is a "no".
+//! Not here: lifting.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::nb::Table;
+use ovsdb::{AccessError, Atom, Changes, Datum, Record, Replica, Uuid};
+
+use super::{North, Stamp};
+
+const ROUTES: &str = "static_routes";
+
+/// What a topology was lifted from.
+#[derive(Debug)]
+pub struct Quiet {
+    generation: u64,
+    stamp: Stamp,
+    /// Routes of the topology.
+    routes: BTreeSet<Uuid>,
+    /// Which of them a router refers to, and its other columns.
+    routers: BTreeMap<Uuid, (Vec<bool>, Vec<Datum>)>,
+}
+
+impl Quiet {
+    /// Remembers the replica that `north` was lifted from.
+    ///
+    /// # Errors
+    /// When routers are not followed.
+    pub fn of(replica: &Replica, north: &North) -> Result<Self, AccessError> {
+        let of_routes = north
+            .owned
+            .iter()
+            .filter(|(key, _)| key.table == Table::StaticRoute);
+        let routes = of_routes.flat_map(|(_, rows)| rows.iter().map(|(id, _)| *id));
+        let mut quiet = Self {
+            generation: replica.generation(),
+            stamp: Stamp::any(),
+            routes: routes.collect(),
+            routers: BTreeMap::new(),
+        };
+        for (id, record) in replica.table(Table::Router.name())? {
+            let shadow = quiet.shadow(record);
+            quiet.routers.insert(*id, shadow);
+        }
+        Ok(quiet)
+    }
+
+    fn shadow(&self, record: &Record) -> (Vec<bool>, Vec<Datum>) {
+        let references = record.datum(ROUTES).and_then(Datum::as_set);
+        let references = references.unwrap_or_default();
+        let refers = |id: &Uuid| references.binary_search(&Atom::Uuid(*id)).is_ok();
+        let others = record.columns().filter(|(name, _)| *name != ROUTES);
+        (
+            self.routes.iter().map(refers).collect(),
+            others.map(|(_, datum)| datum.clone()).collect(),
+        )
+    }
+
+    /// Whether nothing but imported routes changed.
+    ///
+    /// # Errors
+    /// When a table is not followed.
+    pub fn holds(&mut self, replica: &Replica) -> Result<bool, AccessError> {
+        let Changes::Rows(tables) = replica.changes_since(self.generation) else {
+            return Ok(false);
+        };
+        for (table, ids) in &tables {
+            let records = replica.table(table)?;
+            let same = if **table == *Table::StaticRoute.name() {
+                let mut same = true;
+                for id in ids {
+                    // One that is gone and was not the topology's was an import, or nobody's concern.
+                    same &= !self.routes.contains(id)
+                        && records
+                            .get(id)
+                            .map_or(Ok(true), |record| self.stamp.is_import(record))?;
+                }
+                same
+            } else if **table == *Table::Router.name() {
+                ids.iter().all(|id| {
+                    records.get(id).map(|record| self.shadow(record)).as_ref()
+                        == self.routers.get(id)
+                })
+            } else {
+                false
+            };
+            if !same {
+                return Ok(false);
+            }
+        }
+        self.generation = replica.generation();
+        Ok(true)
+    }
+}

@@ -1,0 +1,481 @@
+//! The import as a value: whatever happens in whatever order, it ends where a fresh one ends.
+
+use super::*;
+use crate::breaker::Threshold;
+use crate::imports::BgpDefault;
+use crate::samples;
+use model::route::{MAIN_TABLE, PROTOCOL_BGP, RouteChange};
+use proptest::prelude::*;
+
+const BRIDGE: u32 = 3;
+const OTHER: u32 = 4;
+
+fn prefix(text: &str) -> Prefix {
+    text.parse().unwrap()
+}
+
+fn address(host: u8) -> IpAddr {
+    format!("172.30.0.{host}").parse().unwrap()
+}
+
+fn route(to: Prefix, hops: &[(u8, u32)]) -> KernelRoute {
+    let leg = |(host, oif): &(u8, u32)| Leg {
+        gateway: Some(address(*host)),
+        oif: *oif,
+    };
+    let mut legs: Vec<Leg> = hops.iter().map(leg).collect();
+    legs.sort_unstable();
+    KernelRoute {
+        table: MAIN_TABLE,
+        prefix: to,
+        metric: 20,
+        kind: if hops.is_empty() {
+            RouteKind::Other
+        } else {
+            RouteKind::Unicast
+        },
+        legs,
+    }
+}
+
+fn world() -> ImportWorld {
+    let view = samples::view(1);
+    ImportWorld::of(&view, Some(BRIDGE), BTreeSet::new(), BgpDefault::Ignore)
+}
+
+fn never() -> Breaker {
+    Breaker::new(Threshold {
+        share: 0,
+        least: 0,
+        window: Duration::ZERO,
+        hold: Duration::ZERO,
+    })
+}
+
+/// A database with the rows of one router, and an import that follows it.
+struct Bench {
+    importer: Importer<u32>,
+    rows: BTreeMap<u32, RouteRow>,
+    next: u32,
+    holding: Holding,
+    breaker: Breaker,
+    now: Duration,
+    peers: Option<BTreeMap<IpAddr, bool>>,
+}
+
+impl Bench {
+    fn new(limit: usize, breaker: Breaker) -> Self {
+        Self {
+            importer: Importer::new(MAIN_TABLE, limit),
+            rows: BTreeMap::new(),
+            next: 0,
+            holding: Holding::new(Duration::from_secs(120)),
+            breaker,
+            now: Duration::ZERO,
+            peers: None,
+        }
+    }
+
+    /// A row comes, by whoever's hand.
+    fn add(&mut self, row: RouteRow) -> u32 {
+        self.next += 1;
+        self.importer.row(self.next, None, Some(&row));
+        self.rows.insert(self.next, row);
+        self.next
+    }
+
+    fn remove(&mut self, id: u32) {
+        if let Some(row) = self.rows.remove(&id) {
+            self.importer.row(id, Some(&row), None);
+        }
+    }
+
+    fn judge(&mut self) {
+        let peers = self.peers.as_ref();
+        self.importer
+            .judge(self.now, &self.holding, &mut self.breaker, peers);
+    }
+
+    fn destinations(&self) -> BTreeSet<Prefix> {
+        let of = |row: &RouteRow| match row {
+            RouteRow::Import(route) => Some(route.prefix),
+            RouteRow::Odd | RouteRow::Other(_) => None,
+        };
+        self.rows.values().filter_map(of).collect()
+    }
+
+    /// Writes one step, as one transaction does.
+    fn write(&mut self, most: usize) -> bool {
+        self.judge();
+        let step = self.importer.step(most);
+        let before = self.destinations();
+        let leaving: BTreeSet<Prefix> = step
+            .remove
+            .iter()
+            .filter_map(|id| match &self.rows[id] {
+                RouteRow::Import(route) => Some(route.prefix),
+                RouteRow::Odd | RouteRow::Other(_) => None,
+            })
+            .collect();
+        for id in &step.remove {
+            self.remove(*id);
+        }
+        for route in &step.add {
+            self.add(RouteRow::Import(route.clone()));
+        }
+        let after = self.destinations();
+        let mut lost = before.difference(&after).filter(|p| leaving.contains(p));
+        let kept = |prefix: &Prefix| {
+            let rank = self.importer.rank(*prefix);
+            let place = self.importer.places.get(prefix);
+            place.is_some_and(|place| place.wanted) && self.importer.budget.keeps(&rank)
+        };
+        assert!(!lost.any(kept), "a wanted destination lost its rows");
+        !step.is_empty()
+    }
+
+    fn settle(&mut self, most: usize) {
+        let mut steps = 0;
+        while self.write(most) {
+            steps += 1;
+            assert!(steps < 10_000, "it never ends");
+        }
+        assert_eq!(self.importer.due(), 0);
+    }
+
+    fn imported(&self) -> Vec<ImportedRoute> {
+        let of = |row: &RouteRow| match row {
+            RouteRow::Import(route) => Some(route.clone()),
+            RouteRow::Odd => panic!("an odd row stands"),
+            RouteRow::Other(_) => None,
+        };
+        let mut rows: Vec<ImportedRoute> = self.rows.values().filter_map(of).collect();
+        rows.sort();
+        rows
+    }
+}
+
+fn ready(limit: usize, breaker: Breaker, routes: Vec<KernelRoute>) -> Bench {
+    let mut bench = Bench::new(limit, breaker);
+    bench.importer.set_links([(BRIDGE, true)].into());
+    bench.importer.set_world(world());
+    bench.importer.dump(routes);
+    bench.settle(1000);
+    bench
+}
+
+fn nets(count: u8) -> Vec<KernelRoute> {
+    let to = |n: u8| route(prefix(&format!("192.0.{n}.0/24")), &[(2 + n % 2, BRIDGE)]);
+    (0..count).map(to).collect()
+}
+
+#[test]
+fn pod_subnets_are_added_first_and_removals_come_last() {
+    let old = [route(prefix("192.0.2.0/23"), &[(2, BRIDGE)])];
+    let mut bench = ready(100, never(), old.to_vec());
+    bench.importer.dump(vec![
+        route(prefix("10.0.0.0/8"), &[(2, BRIDGE)]),
+        route(prefix("192.0.2.0/24"), &[(2, BRIDGE)]),
+        route(prefix("10.128.7.0/24"), &[(7, BRIDGE)]),
+        route(prefix("192.0.3.0/24"), &[(2, BRIDGE)]),
+    ]);
+    bench.judge();
+    let step = bench.importer.step(3);
+    let order: Vec<String> = step.add.iter().map(|r| r.prefix.to_string()).collect();
+    assert_eq!(order, ["10.128.7.0/24", "10.0.0.0/8", "192.0.2.0/24"]);
+    assert!(
+        step.remove.is_empty(),
+        "what covers them stays until they are there"
+    );
+    bench.settle(3);
+    assert_eq!(bench.imported().len(), 4);
+}
+
+#[test]
+fn a_next_hop_is_exchanged_in_one_step() {
+    let to = prefix("192.0.2.0/24");
+    let mut bench = ready(100, never(), vec![route(to, &[(2, BRIDGE), (3, BRIDGE)])]);
+    bench.importer.dump(vec![route(to, &[(4, BRIDGE)])]);
+    bench.judge();
+    let step = bench.importer.step(1);
+    assert_eq!((step.add.len(), step.remove.len()), (1, 2));
+}
+
+#[test]
+fn a_mass_withdrawal_is_held_while_its_sessions_are_up_and_no_longer() {
+    let threshold = Threshold {
+        share: 50,
+        least: 10,
+        window: Duration::from_secs(2),
+        hold: Duration::from_secs(60),
+    };
+    let both = |a, b| Some(BTreeMap::from([(address(2), a), (address(3), b)]));
+    for (peers, held) in [
+        (both(true, true), 20),
+        // What came over the session that is down goes; the other half is no more than half.
+        (both(true, false), 0),
+        (both(false, false), 0),
+        // Not asked, or not answered; and a configuration without peers, which is the admin's own doing.
+        (None, 0),
+        (Some(BTreeMap::new()), 0),
+        // Reflected routes: the reflector's session stands for all.
+        (Some(BTreeMap::from([(address(9), true)])), 20),
+        (Some(BTreeMap::from([(address(9), false)])), 0),
+    ] {
+        let mut bench = ready(100, Breaker::new(threshold), nets(20));
+        bench.peers = peers.clone();
+        bench.importer.dump(Vec::new());
+        bench.settle(1000);
+        assert_eq!(bench.imported().len(), held, "{peers:?}");
+        assert_eq!(bench.importer.held().count(), held);
+        assert_eq!(bench.breaker.is_open(), held > 0);
+    }
+    let mut bench = ready(100, Breaker::new(threshold), nets(20));
+    bench.peers = both(true, true);
+    bench.importer.dump(nets(3));
+    bench.settle(1000);
+    assert_eq!(bench.imported().len(), 20);
+    bench.importer.dump(nets(12));
+    bench.settle(1000);
+    assert_eq!(bench.imported().len(), 20, "the rest waits still");
+    bench.peers = both(true, false);
+    bench.now = Duration::from_secs(1);
+    bench.settle(1000);
+    assert_eq!(
+        bench.imported().len(),
+        16,
+        "its session went down meanwhile"
+    );
+    bench.now = Duration::from_secs(60);
+    bench.settle(1000);
+    assert_eq!(bench.imported().len(), 12);
+    assert!(!bench.breaker.is_open());
+}
+
+#[test]
+fn a_mass_withdrawal_of_nodes_that_are_gone_or_of_a_link_that_is_down_is_obeyed() {
+    let threshold = Threshold {
+        share: 50,
+        least: 10,
+        window: Duration::from_secs(2),
+        hold: Duration::from_secs(60),
+    };
+    let pods: Vec<KernelRoute> = (2..22)
+        .map(|n| route(prefix(&format!("10.128.{n}.0/24")), &[(n, BRIDGE)]))
+        .collect();
+    let owners = |count: usize| -> Vec<(Prefix, NodeName)> {
+        let of = |r: &KernelRoute| (r.prefix, NodeName::from(r.prefix.to_string()));
+        pods.iter().take(count).map(of).collect()
+    };
+    let up: BTreeMap<IpAddr, bool> = (2..22).map(|n| (address(n), true)).collect();
+    let start = || {
+        let mut bench = ready(100, Breaker::new(threshold), Vec::new());
+        bench.importer.set_owners(owners(20));
+        bench.importer.dump(pods.clone());
+        bench.settle(1000);
+        bench.peers = Some(up.clone());
+        bench
+    };
+    let mut bench = start();
+    bench.importer.set_owners(owners(5));
+    bench.importer.dump(Vec::new());
+    bench.settle(1000);
+    assert_eq!(bench.imported().len(), 0, "five of twenty are no mass");
+    let mut bench = start();
+    bench.importer.dump(Vec::new());
+    bench.settle(1000);
+    assert_eq!(bench.imported().len(), 20);
+    bench.importer.set_owners(owners(12));
+    bench.settle(1000);
+    assert_eq!(bench.imported().len(), 12, "their nodes are gone");
+    let mut bench = start();
+    bench.importer.set_links([(BRIDGE, false)].into());
+    bench.settle(1000);
+    assert_eq!(bench.imported().len(), 0);
+}
+
+#[derive(Debug, Clone)]
+enum Happening {
+    Replace(Prefix, Vec<(u8, u32)>),
+    Delete(Prefix),
+    Link(u32, bool),
+    World(Option<u32>, bool),
+    Foreign(Prefix, bool),
+    /// Somebody adds a copy of one of our rows, an odd one, or removes one.
+    Copy(usize),
+    Odd,
+    Lose(usize),
+    Step(usize),
+    Dump,
+}
+
+fn some_prefix() -> impl Strategy<Value = Prefix> {
+    let texts = [
+        "0.0.0.0/0",
+        "10.0.0.0/8",
+        "10.128.0.0/16",
+        "10.128.1.0/24",
+        "10.128.1.7/32",
+        "10.128.2.0/24",
+        "10.128.3.0/24",
+        "10.128.4.0/23",
+        "192.0.2.0/24",
+        "192.0.2.0/25",
+        "198.51.100.0/24",
+        "100.64.0.0/16",
+    ];
+    prop::sample::select(texts.map(prefix).to_vec())
+}
+
+fn some_happening() -> impl Strategy<Value = Happening> {
+    let hops = || prop::collection::vec((1_u8..5, prop::sample::select(vec![BRIDGE, OTHER])), 0..4);
+    prop_oneof![
+        6 => (some_prefix(), hops()).prop_map(|(p, hops)| Happening::Replace(p, hops)),
+        3 => some_prefix().prop_map(Happening::Delete),
+        1 => (prop::sample::select(vec![BRIDGE, OTHER]), any::<bool>()).prop_map(|(l, up)| Happening::Link(l, up)),
+        1 => (prop::option::weighted(0.8, Just(BRIDGE)), any::<bool>()).prop_map(|(l, b)| Happening::World(l, b)),
+        1 => (some_prefix(), any::<bool>()).prop_map(|(p, b)| Happening::Foreign(p, b)),
+        1 => (0_usize..20).prop_map(Happening::Copy),
+        1 => Just(Happening::Odd),
+        1 => (0_usize..20).prop_map(Happening::Lose),
+        3 => (1_usize..6).prop_map(Happening::Step),
+        1 => Just(Happening::Dump),
+    ]
+}
+
+/// What a fresh look at everything says.
+fn reference(
+    kernel: &BTreeMap<Prefix, KernelRoute>,
+    links: &BTreeMap<u32, bool>,
+    world: &ImportWorld,
+    limit: usize,
+) -> Vec<ImportedRoute> {
+    let mut rib = Rib::default();
+    rib.set_links(links.clone());
+    rib.replace(kernel.values().cloned().collect());
+    let plan = imports::plan(rib.view(MAIN_TABLE), world);
+    let rank = |row: &ImportedRoute| Rank::new(row.prefix, &world.cluster_subnets);
+    let all: BTreeSet<Rank> = plan.desired.iter().map(rank).collect();
+    let kept: BTreeSet<Rank> = all.into_iter().take(limit).collect();
+    let rows = plan.desired.into_iter();
+    rows.filter(|row| kept.contains(&rank(row))).collect()
+}
+
+proptest! {
+    #[test]
+    fn whatever_happens_in_whatever_order_it_ends_where_a_fresh_one_ends(
+        happenings in prop::collection::vec(some_happening(), 0..60),
+        limit in prop_oneof![Just(100_usize), 0_usize..6],
+        most in 1_usize..8,
+    ) {
+        let mut bench = Bench::new(limit, never());
+        let mut kernel: BTreeMap<Prefix, KernelRoute> = BTreeMap::new();
+        let mut links = BTreeMap::from([(BRIDGE, true), (OTHER, true)]);
+        let mut world = world();
+        bench.importer.set_links(links.clone());
+        bench.importer.set_world(world.clone());
+        let mut foreign: BTreeMap<Prefix, u32> = BTreeMap::new();
+        for happening in happenings {
+            let mut event = |change, route| {
+                let event = RouteEvent { change, protocol: PROTOCOL_BGP, route };
+                bench.importer.events(PROTOCOL_BGP, vec![event])
+            };
+            match happening {
+                Happening::Replace(to, hops) => {
+                    let new = route(to, &hops);
+                    let change = match kernel.insert(to, new.clone()) {
+                        Some(_) => RouteChange::Replaced,
+                        None => RouteChange::Added,
+                    };
+                    prop_assert!(event(change, new));
+                }
+                Happening::Delete(to) => {
+                    if let Some(old) = kernel.remove(&to) {
+                        prop_assert!(event(RouteChange::Gone, old));
+                    }
+                }
+                Happening::Link(link, up) => {
+                    links.insert(link, up);
+                    bench.importer.set_links(links.clone());
+                }
+                Happening::World(link, replace) => {
+                    world.gateway_link = link;
+                    world.bgp_default = if replace { BgpDefault::Replace } else { BgpDefault::Ignore };
+                    bench.importer.set_world(world.clone());
+                }
+                Happening::Foreign(to, there) => {
+                    if there && !foreign.contains_key(&to) {
+                        let id = bench.add(RouteRow::Other(Some(to)));
+                        foreign.insert(to, id);
+                    } else if !there && let Some(id) = foreign.remove(&to) {
+                        bench.remove(id);
+                    }
+                }
+                Happening::Copy(at) => {
+                    let rows: Vec<RouteRow> = bench.rows.values().filter(|r| matches!(r, RouteRow::Import(_))).cloned().collect();
+                    if let Some(row) = rows.get(at % rows.len().max(1)) {
+                        bench.add(row.clone());
+                    }
+                }
+                Happening::Odd => drop(bench.add(RouteRow::Odd)),
+                Happening::Lose(at) => {
+                    let rows = bench.rows.iter().filter(|(_, r)| matches!(r, RouteRow::Import(_)));
+                    let ids: Vec<u32> = rows.map(|(id, _)| *id).collect();
+                    if let Some(id) = ids.get(at % ids.len().max(1)) {
+                        bench.remove(*id);
+                    }
+                }
+                Happening::Step(most) => drop(bench.write(most)),
+                Happening::Dump => {
+                    let changed = bench.importer.dump(kernel.values().cloned().collect());
+                    prop_assert_eq!(changed, 0, "events told everything");
+                }
+            }
+        }
+        bench.settle(most);
+        world.taken = foreign.keys().copied().collect();
+        let expected = reference(&kernel, &links, &world, limit);
+        prop_assert_eq!(bench.imported(), expected);
+
+        let mut fresh = Bench::new(limit, never());
+        for row in bench.rows.values() {
+            fresh.add(row.clone());
+        }
+        fresh.importer.dump(kernel.into_values().collect());
+        fresh.importer.set_world(world);
+        fresh.importer.set_links(links);
+        prop_assert!(!fresh.write(most), "a restart has nothing to do");
+        let told = |i: &Importer<u32>| (i.skipped(), i.digest(), i.rows(), i.standing(), i.eligible(), i.seen(), i.withdrawn());
+        prop_assert_eq!(told(&fresh.importer), told(&bench.importer));
+    }
+
+    #[test]
+    fn no_route_whatever_it_is_takes_local_traffic_away(
+        nets in prop::collection::btree_set((0_u32..=u32::MAX, 0_u8..33), 0..30),
+    ) {
+        // Longest prefix match over all rows of the gateway router, our topology's and imported ones.
+        let view = samples::view(1);
+        let topology = imports::topology_prefixes(&crate::plan(&view), &view.gateway_router());
+        let mut routes: Vec<KernelRoute> = Vec::new();
+        for (bits, length) in nets {
+            // Half of them near the pods: around, equal to and inside the own subnet.
+            let near = if bits % 2 == 0 { bits } else { 0x0a80_0100 | (bits >> 20 & 0x1ff) };
+            let ip = std::net::Ipv4Addr::from_bits(near);
+            routes.push(route(Prefix::new(ip.into(), length).unwrap(), &[(2, BRIDGE)]));
+        }
+        let mut bench = Bench::new(100, never());
+        for prefix in &topology {
+            bench.add(RouteRow::Other(Some(*prefix)));
+        }
+        bench.importer.set_links([(BRIDGE, true)].into());
+        bench.importer.set_world(world());
+        bench.importer.dump(routes);
+        bench.settle(100);
+        let imported = bench.destinations();
+        for host in [1_u128, 2, 5, 77, 254] {
+            let pod = Prefix::host(view.host_subnets[0].nth(host).unwrap());
+            let longest = |all: &BTreeSet<Prefix>| all.iter().filter(|p| p.contains(&pod)).map(Prefix::bits).max();
+            prop_assert!(longest(&imported) < longest(&topology), "{pod}");
+        }
+    }
+}

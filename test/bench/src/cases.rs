@@ -1,0 +1,352 @@
+//! The cases of the import's benchmark.
+//! In: arguments. Out: numbers of each case. Invariant: a case begins with a quiet process and an empty or known database.
+//! Not here: storms.
+
+use std::time::Duration;
+
+use netns_tests::ip_batch;
+
+use crate::ImportArguments;
+use crate::floor::Raw;
+use crate::kernel::{lines, prefix, router};
+use crate::report::{Report, percentile};
+use crate::site::{Agent, Site, now};
+use crate::storm::storm;
+
+/// Routes and next hops.
+const SIZES: [(u32, u32); 8] = [
+    (100, 1),
+    (1000, 1),
+    (10_000, 1),
+    (50_000, 1),
+    (1000, 2),
+    (10_000, 2),
+    (1000, 8),
+    (10_000, 8),
+];
+const QUICK: [(u32, u32); 2] = [(1000, 1), (10_000, 1)];
+/// Lone changes of each kind.
+const LONE: u32 = 40;
+/// Between two of them: each finds the process quiet.
+const PAUSE: Duration = Duration::from_millis(300);
+/// Destinations beyond the first.
+const BEYOND: u32 = 60_000;
+
+pub(crate) async fn import(arguments: ImportArguments) {
+    let mut report = Report::new("import", arguments.json.as_deref());
+    let wanted = |case: &str| {
+        arguments
+            .only
+            .as_ref()
+            .is_none_or(|only| case.contains(only.as_str()))
+    };
+    let mut site = Site::build().await;
+    let sizes: &[(u32, u32)] = if arguments.quick { &QUICK } else { &SIZES };
+    for (count, hops) in sizes {
+        let case = format!("{count}x{hops}");
+        if wanted(&case) {
+            size(
+                &mut site,
+                &mut report,
+                &case,
+                *count,
+                *hops,
+                arguments.quick,
+            )
+            .await;
+        }
+    }
+    let seconds = if arguments.quick { 5 } else { 20 };
+    let storms: &[u32] = if arguments.quick {
+        &[10_000]
+    } else {
+        &[100, 1000, 10_000]
+    };
+    for count in storms {
+        let case = format!("storm over {count}");
+        if wanted(&case) {
+            let mut agent = fresh(&site, *count, 1).await;
+            agent.until_agreed().await;
+            storm(&site, &agent, &mut report, &case, seconds).await;
+        }
+    }
+    let case = "idle with 10000";
+    if wanted(case) {
+        let mut agent = fresh(&site, 10_000, 1).await;
+        agent.until_agreed().await;
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        let cpu = agent.watched.cpu();
+        let seconds = if arguments.quick { 3 } else { 10 };
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+        let used = (agent.watched.cpu() - cpu).as_secs_f64() * 1000.0;
+        report.put(case, &format!("agent CPU in {seconds} s"), "ms", used);
+    }
+}
+
+/// So many routes in the kernel, none in the database, a process that has just been started; it ends with all of them written.
+async fn fresh(site: &Site, count: u32, hops: u32) -> Agent {
+    site.flush();
+    site.empty().await;
+    ip_batch(&lines("add", 0, count, hops));
+    let agent = Agent::start(site);
+    site.observer.until_rows(rows(count, hops)).await;
+    agent
+}
+
+fn rows(count: u32, hops: u32) -> usize {
+    usize::try_from(count * hops).expect("a number of rows")
+}
+
+async fn size(
+    site: &mut Site,
+    report: &mut Report,
+    case: &str,
+    count: u32,
+    hops: u32,
+    quick: bool,
+) {
+    let mut raw = Raw::start();
+    let floor = raw.add(0, count, hops);
+    let lone_floor = raw.add(BEYOND, 1, hops);
+    let clear_floor = raw.clear();
+    drop(raw);
+    let all = rows(count, hops);
+
+    let agent = fresh(site, count, hops).await;
+    report.put_with_floor(
+        case,
+        "cold start: wall",
+        "s",
+        agent.started.elapsed().as_secs_f64(),
+        floor.wall.as_secs_f64(),
+    );
+    report.put(
+        case,
+        "cold start: agent CPU",
+        "s",
+        agent.watched.cpu().as_secs_f64(),
+    );
+    report.put(
+        case,
+        "cold start: agent peak RSS",
+        "MiB",
+        agent.watched.peak(),
+    );
+    drop(agent);
+
+    let mut agent = Agent::start(site);
+    let before = site.observer.generation();
+    let took = agent.until_agreed().await;
+    report.put(
+        case,
+        "restart, nothing to do: wall",
+        "s",
+        took.as_secs_f64(),
+    );
+    report.put(
+        case,
+        "restart, nothing to do: agent CPU",
+        "s",
+        agent.watched.cpu().as_secs_f64(),
+    );
+    report.put(
+        case,
+        "restart, nothing to do: peak RSS",
+        "MiB",
+        agent.watched.peak(),
+    );
+    report.put(
+        case,
+        "restart, nothing to do: NB updates",
+        "",
+        updates(site, before),
+    );
+
+    lone(
+        site,
+        report,
+        case,
+        &agent,
+        if quick { 12 } else { LONE },
+        lone_floor.wall.as_secs_f64() * 1000.0,
+    )
+    .await;
+    if count >= 10_000 {
+        bulk(site, report, case, &agent, hops).await;
+    }
+
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let (cpu, server, before) = (
+        agent.watched.cpu(),
+        site.database().cpu(),
+        site.observer.generation(),
+    );
+    site.flush();
+    let start = now();
+    site.observer.until_rows(0).await;
+    report.put_with_floor(
+        case,
+        "delete all: wall after the last",
+        "s",
+        start.elapsed().as_secs_f64(),
+        clear_floor.wall.as_secs_f64(),
+    );
+    settle().await;
+    report.put(
+        case,
+        "delete all: agent CPU",
+        "s",
+        (agent.watched.cpu() - cpu).as_secs_f64(),
+    );
+    report.put_with_floor(
+        case,
+        "delete all: ovsdb-server CPU",
+        "s",
+        (site.database().cpu() - server).as_secs_f64(),
+        clear_floor.server.as_secs_f64(),
+    );
+    report.put(case, "delete all: NB updates", "", updates(site, before));
+    drop(agent);
+
+    let mut agent = Agent::start(site);
+    agent.until_agreed().await;
+    settle().await;
+    agent.watched.forget_peak();
+    let (cpu, server, before) = (
+        agent.watched.cpu(),
+        site.database().cpu(),
+        site.observer.generation(),
+    );
+    let batch = lines("add", 0, count, hops);
+    let start = now();
+    let batch = tokio::task::spawn_blocking(move || {
+        ip_batch(&batch);
+        now()
+    });
+    site.observer.until_rows(all).await;
+    let done = now();
+    let last = batch.await.expect("ip ends");
+    report.put_with_floor(
+        case,
+        "install while running: wall",
+        "s",
+        (done - start).as_secs_f64(),
+        floor.wall.as_secs_f64(),
+    );
+    report.put(
+        case,
+        "install while running: after the last",
+        "s",
+        done.saturating_duration_since(last).as_secs_f64(),
+    );
+    settle().await;
+    report.put(
+        case,
+        "install while running: agent CPU",
+        "s",
+        (agent.watched.cpu() - cpu).as_secs_f64(),
+    );
+    report.put_with_floor(
+        case,
+        "install while running: ovsdb CPU",
+        "s",
+        (site.database().cpu() - server).as_secs_f64(),
+        floor.server.as_secs_f64(),
+    );
+    report.put(
+        case,
+        "install while running: peak RSS",
+        "MiB",
+        agent.watched.peak(),
+    );
+    report.put(
+        case,
+        "install while running: NB updates",
+        "",
+        updates(site, before),
+    );
+}
+
+fn updates(site: &Site, before: u64) -> f64 {
+    f64::from(u32::try_from(site.observer.generation() - before).unwrap_or(u32::MAX))
+}
+
+/// What follows a change by itself, a dump that checks it for one, belongs to its cost.
+async fn settle() {
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+}
+
+/// One route more, one route less, again and again.
+async fn lone(
+    site: &mut Site,
+    report: &mut Report,
+    case: &str,
+    agent: &Agent,
+    times: u32,
+    floor: f64,
+) {
+    settle().await;
+    let all = site.observer.rows();
+    let (mut more, mut less) = (Vec::new(), Vec::new());
+    let cpu = agent.watched.cpu();
+    for number in 0..times {
+        let to = prefix(BEYOND + number);
+        let start = now();
+        site.kernel
+            .replace(to, router(1))
+            .expect("the kernel takes it");
+        site.observer.until_rows(all + 1).await;
+        more.push(start.elapsed().as_secs_f64() * 1000.0);
+        tokio::time::sleep(PAUSE).await;
+        let start = now();
+        site.kernel.delete(to).expect("the kernel takes it");
+        site.observer.until_rows(all).await;
+        less.push(start.elapsed().as_secs_f64() * 1000.0);
+        tokio::time::sleep(PAUSE).await;
+    }
+    settle().await;
+    let used = (agent.watched.cpu() - cpu).as_secs_f64() * 1000.0 / f64::from(times * 2);
+    report.put_with_floor(
+        case,
+        "+1 route: p50",
+        "ms",
+        percentile(&mut more, 50),
+        floor,
+    );
+    report.put(case, "+1 route: p99", "ms", percentile(&mut more, 99));
+    report.put(case, "-1 route: p50", "ms", percentile(&mut less, 50));
+    report.put(case, "-1 route: p99", "ms", percentile(&mut less, 99));
+    report.put(case, "one change: agent CPU", "ms", used);
+}
+
+/// 1,000 routes more in one go, and less.
+async fn bulk(site: &Site, report: &mut Report, case: &str, agent: &Agent, hops: u32) {
+    let all = site.observer.rows();
+    for (command, there) in [("add", rows(1000, hops)), ("del", 0)] {
+        let before = site.observer.generation();
+        let cpu = agent.watched.cpu();
+        ip_batch(&lines(command, BEYOND, 1000, hops));
+        let start = now();
+        site.observer.until_rows(all + there).await;
+        let sign = if there > 0 { "+" } else { "-" };
+        report.put(
+            case,
+            &format!("{sign}1000 routes: after the last"),
+            "s",
+            start.elapsed().as_secs_f64(),
+        );
+        settle().await;
+        report.put(
+            case,
+            &format!("{sign}1000 routes: agent CPU"),
+            "s",
+            (agent.watched.cpu() - cpu).as_secs_f64(),
+        );
+        report.put(
+            case,
+            &format!("{sign}1000 routes: NB updates"),
+            "",
+            updates(site, before),
+        );
+    }
+}

@@ -1,0 +1,64 @@
+//! Benchmarks of the product's parts on real ones: what changes cost, and how long they take.
+//! In: a case by name. Out: a table, and one JSON object a line. Invariant: numbers are printed, never judged here.
+//! Not here: tests.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a benchmark that cannot go on ends"
+)]
+
+mod agent;
+mod cases;
+mod floor;
+mod kernel;
+mod observe;
+mod process;
+mod report;
+mod site;
+mod storm;
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "bench", about = "Benchmarks on real parts")]
+struct Arguments {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Route import: kernel routes of BGP into a real Northbound database.
+    Import(ImportArguments),
+    /// The process under test of `import`: the node-agent's import and nothing else.
+    #[command(hide = true)]
+    Agent(agent::AgentArguments),
+}
+
+/// What of the import is measured.
+#[derive(Debug, clap::Args)]
+struct ImportArguments {
+    /// Writes one JSON object a line into this file: bench, case, metric, unit, value, floor.
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Only cases whose name contains this text, for example `10000x1` or `storm`.
+    #[arg(long)]
+    only: Option<String>,
+    /// A choice of cases that takes less than a minute.
+    #[arg(long)]
+    quick: bool,
+}
+
+fn main() -> anyhow::Result<()> {
+    match Arguments::parse().what {
+        What::Import(arguments) => {
+            netns_tests::in_namespace(|| cases::import(arguments));
+            Ok(())
+        }
+        What::Agent(arguments) => agent::run(&arguments),
+    }
+}

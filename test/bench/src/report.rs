@@ -1,0 +1,70 @@
+//! Numbers, as a table and as JSON lines.
+//! In: case, metric, unit, value, perhaps a floor. Out: printed at once, written at once.
+//! Invariant: a run that is cut off has told what it measured. Not here: measuring.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+
+use serde_json::json;
+
+/// Where numbers go.
+pub(crate) struct Report {
+    bench: &'static str,
+    file: Option<File>,
+    case: String,
+}
+
+impl Report {
+    pub(crate) fn new(bench: &'static str, file: Option<&Path>) -> Self {
+        let file = file.map(|path| File::create(path).expect("the file for JSON can be made"));
+        Self {
+            bench,
+            file,
+            case: String::new(),
+        }
+    }
+
+    pub(crate) fn put(&mut self, case: &str, metric: &str, unit: &str, value: f64) {
+        self.write(case, metric, unit, value, None);
+    }
+
+    pub(crate) fn put_with_floor(
+        &mut self,
+        case: &str,
+        metric: &str,
+        unit: &str,
+        value: f64,
+        floor: f64,
+    ) {
+        self.write(case, metric, unit, value, Some(floor));
+    }
+
+    fn write(&mut self, case: &str, metric: &str, unit: &str, value: f64, floor: Option<f64>) {
+        if self.case != case {
+            println!("{case}   (load {})", load());
+            case.clone_into(&mut self.case);
+        }
+        let shown = floor.map_or_else(String::new, |floor| format!("   floor {floor:.3}"));
+        println!("    {metric:<34} {value:>12.3} {unit}{shown}");
+        if let Some(file) = &mut self.file {
+            let mut line = json!({"bench": self.bench, "case": case, "metric": metric, "unit": unit, "value": value});
+            if let (Some(floor), Some(line)) = (floor, line.as_object_mut()) {
+                line.insert("floor".to_owned(), json!(floor));
+            }
+            writeln!(file, "{line}").expect("the file for JSON can be written");
+        }
+    }
+}
+
+fn load() -> String {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split_whitespace().next().unwrap_or("?").to_owned()
+}
+
+/// The value below which so many of a hundred lie.
+pub(crate) fn percentile(values: &mut [f64], percent: usize) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    let at = (values.len() * percent).div_ceil(100).saturating_sub(1);
+    values.get(at).copied().unwrap_or(f64::NAN)
+}

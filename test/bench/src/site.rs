@@ -1,0 +1,123 @@
+//! Where the import is measured: a gateway link with many routers behind it, a Northbound database, the process under test.
+//! In: what the thread's namespace is. Out: processes that end with it.
+//! Invariant: the namespace is empty before. Not here: what is done with it.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use netns_tests::ip;
+use ovsdb::Transaction;
+use ovsdb_tests::{NB, Server, mk_client, mk_router, until_synced};
+
+use crate::kernel::Kernel;
+use crate::observe::Observer;
+use crate::process::Watched;
+
+pub(crate) const LINK: &str = "br-ex";
+const ROUTER: &str = "GR_n1";
+
+/// Everything but the process under test.
+pub(crate) struct Site {
+    pub(crate) server: Server,
+    pub(crate) observer: Observer,
+    pub(crate) kernel: Kernel,
+}
+
+impl Site {
+    pub(crate) async fn build() -> Self {
+        ip("link set lo up");
+        ip(&format!("link add {LINK} type veth peer name {LINK}-peer"));
+        ip(&format!("addr add 172.30.0.1/16 dev {LINK}"));
+        ip(&format!("link set {LINK}-peer up"));
+        ip(&format!("link set {LINK} up"));
+        let server = Server::start();
+        let observer = Observer::start(&server.socket()).await;
+        let site = Self {
+            server,
+            observer,
+            kernel: Kernel::open().expect("a socket to the kernel"),
+        };
+        site.empty().await;
+        site
+    }
+
+    pub(crate) fn database(&self) -> Watched {
+        Watched::new(self.server.id())
+    }
+
+    /// A database with a router and nothing else.
+    pub(crate) async fn empty(&self) {
+        let client = mk_client(&self.server.socket());
+        until_synced(&client).await;
+        let all = Transaction::new(NB).delete("Logical_Router", Vec::new());
+        client.transact(&all).await.expect("routers go");
+        let made = client.transact(&mk_router(ROUTER)).await;
+        made.expect("the router is made");
+        self.observer.until_rows(0).await;
+    }
+
+    /// Takes the kernel's routes of BGP away.
+    pub(crate) fn flush(&self) {
+        ip("route flush proto bgp");
+    }
+}
+
+/// The process under test; it ends with this value.
+pub(crate) struct Agent {
+    child: Child,
+    pub(crate) watched: Watched,
+    pub(crate) started: Instant,
+    said: tokio::sync::mpsc::UnboundedReceiver<Instant>,
+}
+
+impl Agent {
+    pub(crate) fn start(site: &Site) -> Self {
+        let itself = std::env::current_exe().expect("its own path");
+        let started = now();
+        let mut child = Command::new("setpriv")
+            .args(["--pdeathsig", "KILL"])
+            .arg(itself)
+            .arg("agent")
+            .arg("--north")
+            .arg(site.server.socket())
+            .args(["--link", LINK])
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the process under test starts");
+        let lines = BufReader::new(child.stdout.take().expect("it is piped"));
+        let (say, said) = tokio::sync::mpsc::unbounded_channel();
+        std::thread::spawn(move || {
+            for _ in lines.lines().map_while(Result::ok) {
+                if say.send(now()).is_err() {
+                    return;
+                }
+            }
+        });
+        Self {
+            watched: Watched::new(child.id()),
+            child,
+            started,
+            said,
+        }
+    }
+
+    /// Waits until its first pass found rows and routes in agreement; how long that took since its start.
+    pub(crate) async fn until_agreed(&mut self) -> Duration {
+        let said = tokio::time::timeout(Duration::from_secs(120), self.said.recv()).await;
+        let at = said.expect("it agrees").expect("it runs");
+        at.saturating_duration_since(self.started)
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a benchmark measures")]
+pub(crate) fn now() -> Instant {
+    Instant::now()
+}

@@ -1,0 +1,91 @@
+//! Tests that need more of a kernel than some machines have: VRF devices.
+//!
+//! In: a test by name, and its body. Out: its run, here where the kernel has VRF, else in the virtual machine of `hack/vm`.
+//! Invariant: a test that cannot run says so, and fails where `REQUIRE_TOOLS=1` is set.
+//! Not here: the machine itself.
+//!
+//! ```text
+//!  cargo test --> test binary --hack/vm--> QEMU, the same files --> test binary, one test by name
+//! ```
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "what serves tests fails by panicking"
+)]
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Set in the virtual machine, so that a test does not start another one there.
+const INSIDE: &str = "NOVERLAY_IN_VM";
+/// Seconds that the virtual machine may take for a test; it is about 20 times slower where there is no KVM.
+const LIMIT: &str = "240";
+
+/// `hack/vm`, with arguments to be added.
+#[must_use]
+pub fn vm() -> Command {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut vm = Command::new(top.join("hack/vm"));
+    vm.stdin(Stdio::null());
+    vm
+}
+
+/// Whether this kernel has VRF, so that no other is needed. Asked in a network namespace that is gone afterwards.
+#[must_use]
+pub fn has_vrf() -> bool {
+    Command::new("unshare")
+        .args(["--net", "ip", "link", "add", "probe", "type", "vrf"])
+        .args(["table", "10"])
+        .stdin(Stdio::null())
+        .output()
+        .is_ok_and(|done| done.status.success())
+}
+
+/// Whether there can be no virtual machine, so that the test is to be left.
+///
+/// Panics instead where `REQUIRE_TOOLS=1` is set.
+#[must_use]
+pub fn lacks_vm() -> bool {
+    let asked = vm().arg("--check").output().unwrap();
+    if asked.status.success() {
+        return false;
+    }
+    let why = String::from_utf8_lossy(&asked.stderr);
+    assert!(
+        std::env::var("REQUIRE_TOOLS").as_deref() != Ok("1"),
+        "{why}"
+    );
+    println!("skipped: {}", why.trim());
+    true
+}
+
+/// Runs the body of the test of this name: here, or by running this same test in the virtual machine.
+///
+/// Panics where the test fails there.
+pub fn with_vrf(test: &str, body: impl FnOnce()) {
+    if has_vrf() {
+        body();
+        return;
+    }
+    assert!(
+        std::env::var_os(INSIDE).is_none(),
+        "the virtual machine's kernel has no VRF"
+    );
+    if lacks_vm() {
+        return;
+    }
+    let done = vm()
+        .args(["--timeout", LIMIT])
+        .args([&format!("{INSIDE}=1"), "REQUIRE_TOOLS=1"])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture"])
+        .stderr(Stdio::inherit())
+        .output()
+        .unwrap();
+    // Marked, so that nobody counts its result beside ours.
+    for line in String::from_utf8_lossy(&done.stdout).lines() {
+        println!("vm: {line}");
+    }
+    let status = done.status;
+    assert!(status.success(), "{test} in the virtual machine: {status}");
+}
