@@ -5,6 +5,7 @@
 
 pub mod dump;
 mod message;
+pub mod probe;
 pub mod watch;
 pub mod write;
 

@@ -154,7 +154,7 @@ fn judge(
     }
 }
 
-fn note(change: &mut Change, message: Option<(u16, u16, &[u8])>) {
+pub(crate) fn note(change: &mut Change, message: Option<(u16, u16, &[u8])>) {
     let Some((kind, flags, payload)) = message else {
         lost(change);
         return;

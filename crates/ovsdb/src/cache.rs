@@ -16,7 +16,7 @@ use std::sync::Arc;
 pub use self::layout::{TableLayout, Tables};
 pub use self::record::Record;
 use self::updates::{RowUpdate, TableUpdate};
-use crate::notation::{AccessError, Uuid};
+use crate::notation::{AccessError, TypeError, Uuid};
 
 /// How many changed rows are remembered; who asks about older ones is told to look at everything.
 const REMEMBERED: usize = 1 << 16;
@@ -34,6 +34,18 @@ pub enum CacheError {
         table: Box<str>,
         /// The row.
         uuid: Uuid,
+    },
+    /// A difference that leaves more or fewer elements than the column may have.
+    #[error("row {uuid} of {table}: column {column} would not fit")]
+    Misfit {
+        /// The table.
+        table: Box<str>,
+        /// The row.
+        uuid: Uuid,
+        /// The column.
+        column: Box<str>,
+        /// What would not fit.
+        source: TypeError,
     },
     /// A new row that is there already.
     #[error("row {uuid} of {table} added but is in the replica")]
@@ -116,6 +128,7 @@ impl Replica {
     /// Applies a `<table-updates2>` (the reply to `monitor_cond`, or a notification). Returns whether a row changed.
     pub fn apply(&mut self, updates: &str) -> Result<bool, CacheError> {
         let updates = updates::decode(updates, &self.layouts).map_err(CacheError::Decode)?;
+        // From here on nothing can fail.
         self.check(&updates)?;
         let mut changed = Vec::new();
         for TableUpdate { layout, rows } in updates {
@@ -172,27 +185,35 @@ impl Replica {
         self.remember(changed)
     }
 
+    /// Errs where an update contradicts the replica, or a difference would leave a value that does not fit.
     fn check(&self, updates: &[TableUpdate]) -> Result<(), CacheError> {
         for TableUpdate { layout, rows } in updates {
+            let table = || layout.name.clone();
             for (uuid, update) in rows {
-                let present = self
-                    .rows
-                    .get(&layout.name)
-                    .is_some_and(|table| table.contains_key(uuid));
-                match update {
-                    RowUpdate::Whole(_) if present => {
+                let old = self.rows.get(&layout.name).and_then(|rows| rows.get(uuid));
+                match (update, old) {
+                    (RowUpdate::Whole(_), Some(_)) => {
                         return Err(CacheError::Present {
-                            table: layout.name.clone(),
+                            table: table(),
                             uuid: *uuid,
                         });
                     }
-                    RowUpdate::Modify(_) | RowUpdate::Delete if !present => {
+                    (RowUpdate::Modify(_) | RowUpdate::Delete, None) => {
                         return Err(CacheError::Absent {
-                            table: layout.name.clone(),
+                            table: table(),
                             uuid: *uuid,
                         });
                     }
-                    RowUpdate::Whole(_) | RowUpdate::Modify(_) | RowUpdate::Delete => {}
+                    (RowUpdate::Modify(columns), Some(old)) => {
+                        old.check(columns)
+                            .map_err(|(column, source)| CacheError::Misfit {
+                                table: table(),
+                                uuid: *uuid,
+                                column,
+                                source,
+                            })?;
+                    }
+                    (RowUpdate::Whole(_), None) | (RowUpdate::Delete, Some(_)) => {}
                 }
             }
         }

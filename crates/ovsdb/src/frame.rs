@@ -1,7 +1,8 @@
 //! Cuts a byte stream into JSON objects, which is all the framing OVSDB has.
 //!
 //! In: bytes as they were read, in pieces of any size. Out: one slice per whole object.
-//! Invariant: every byte is looked at once, however the pieces are cut; the frames do not depend on the cuts.
+//! Invariant: every byte is looked at once, however the pieces are cut; neither the frames nor the error depend on
+//! the cuts; a frame begins with its brace.
 //! Not here: JSON. Brackets are counted outside of strings, and the parser judges the rest.
 //!
 //! ```text
@@ -97,16 +98,20 @@ impl Framer {
                     }
                 }
                 b'"' if self.depth > 0 => self.in_string = true,
-                b' ' | b'\t' | b'\r' | b'\n' => {}
                 _ if self.depth > 0 => {}
-                _ => return Err(FrameError::NotAnObject { byte }),
+                // White space between frames belongs to none, so it counts against no cap.
+                b' ' | b'\t' | b'\r' | b'\n' => self.start = self.scanned + at + 1,
+                _ => {
+                    self.scanned += at;
+                    return Err(FrameError::NotAnObject { byte });
+                }
             }
         }
         let upto = end.unwrap_or(self.buffer.len());
+        self.scanned = upto;
         if upto - self.start > self.max {
             return Err(FrameError::TooLarge { max: self.max });
         }
-        self.scanned = upto;
         if end.is_none() {
             return Ok(None);
         }

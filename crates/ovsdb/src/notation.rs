@@ -30,7 +30,7 @@ pub use self::reply::{
     CountError, OpResult, OperationError, ReplyError, TransactError, TransactReply, decode_reply,
 };
 pub use self::row::Row;
-pub use self::schema::{AtomicType, ColumnType, Max, Schema, TableSchema, TypeError};
+pub use self::schema::{AtomicType, BoundsError, ColumnType, Max, Schema, TableSchema, TypeError};
 pub use self::transaction::Transaction;
 pub(crate) use self::uuid::UuidText;
 pub use self::uuid::{Uuid, UuidError};

@@ -34,6 +34,7 @@ const OPEN: &[&str] = &[
     "node-agent",
     "frr-agent",
     "noverlay",
+    "fuzz",
     "ovsdb-tests",
     "ovn-tests",
     "frr-tests",
@@ -67,7 +68,10 @@ const BANNED_IN_PURE: &[&str] = &[
 ];
 
 fn manifests() -> Vec<PathBuf> {
-    let mut out = vec![top().join("hack/xtask/Cargo.toml")];
+    let mut out = vec![
+        top().join("hack/xtask/Cargo.toml"),
+        top().join("fuzz/Cargo.toml"),
+    ];
     for folder in ["crates", "cmd", "test"] {
         for entry in std::fs::read_dir(top().join(folder)).unwrap() {
             let path = entry.unwrap().path().join("Cargo.toml");
@@ -163,7 +167,7 @@ fn sources(folder: &Path, out: &mut Vec<PathBuf>) {
 #[test]
 fn every_source_file_says_what_it_is_for() {
     let mut files = Vec::new();
-    for folder in ["crates", "cmd", "hack/xtask", "test"] {
+    for folder in ["crates", "cmd", "fuzz", "hack/xtask", "test"] {
         sources(&top().join(folder), &mut files);
     }
     assert!(files.len() > 20);

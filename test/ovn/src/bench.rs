@@ -5,7 +5,9 @@
 //! Not here: which edits there are.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
 
 use model::NetworkName;
 use model::diff::Diff;
@@ -44,15 +46,13 @@ impl Bench {
 
     /// A bench over a running server.
     pub async fn over(server: Server) -> Self {
-        let connect = || {
-            let config = ClientConfig::new(Endpoint::Unix(server.socket()), north::DATABASE);
-            Client::connect(
-                north::monitor()
-                    .into_iter()
-                    .fold(config, ClientConfig::table),
-            )
-        };
-        let (client, hand) = (connect(), connect());
+        let socket = server.socket();
+        Self::by_way_of(server, socket).await
+    }
+
+    /// A bench over a running server whose first client connects to `socket`, which leads there.
+    pub async fn by_way_of(server: Server, socket: PathBuf) -> Self {
+        let (client, hand) = (Self::connect(socket), Self::connect(server.socket()));
         until_synced(&client).await;
         until_synced(&hand).await;
         Self {
@@ -60,6 +60,19 @@ impl Bench {
             client,
             hand,
         }
+    }
+
+    /// One more client of what the node agent follows.
+    #[must_use]
+    pub fn connect(socket: PathBuf) -> Client {
+        let mut config = ClientConfig::new(Endpoint::Unix(socket), north::DATABASE);
+        // What a test cuts is to be there again soon.
+        config.max_backoff = Duration::from_millis(20);
+        Client::connect(
+            north::monitor()
+                .into_iter()
+                .fold(config, ClientConfig::table),
+        )
     }
 
     /// Runs `ovn-nbctl`, then waits until both replicas show what it did.

@@ -11,6 +11,7 @@
     reason = "what serves tests fails by panicking"
 )]
 
+mod cutter;
 mod nb;
 mod proxy;
 mod server;
@@ -20,6 +21,7 @@ use std::time::Duration;
 
 use ovsdb::{Client, Connection, Replica, Status};
 
+pub use crate::cutter::{Cutter, Flow, Way};
 pub use crate::nb::{NB, mk_client, mk_config, mk_route, mk_router, routes_of};
 pub use crate::proxy::{Proxy, Relay};
 pub use crate::server::{Server, free_port, run};
@@ -91,6 +93,49 @@ pub async fn until_replica(client: &Client, mut wanted: impl FnMut(&Replica) -> 
     tokio::time::timeout(PATIENCE, waiting)
         .await
         .expect("replica never came to be as wanted");
+}
+
+/// Waits until `what` holds, looking again and again. Panics after [`PATIENCE`].
+pub async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let waiting = async {
+        while !holds() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, waiting)
+        .await
+        .unwrap_or_else(|_| panic!("never: {what}"));
+}
+
+/// Every row of every table that [`mk_config`] follows, as the replica has it; nothing before the first dump.
+#[must_use]
+pub fn rows_of(client: &Client) -> Option<Rows> {
+    client.with_replica(|replica| {
+        let tables = ["Logical_Router", "Logical_Router_Static_Route"];
+        let rows = tables
+            .iter()
+            .flat_map(|table| replica.table(table).expect("monitored"));
+        rows.map(|(uuid, record)| {
+            let columns = record.columns();
+            let columns = columns.map(|(name, value)| (name.to_owned(), value.clone()));
+            (*uuid, columns.collect())
+        })
+        .collect()
+    })
+}
+
+/// Rows with their columns.
+pub type Rows = std::collections::BTreeMap<ovsdb::Uuid, Vec<(String, ovsdb::Datum)>>;
+
+/// Waits until the replica equals what a new client is told by the server. Panics after [`PATIENCE`].
+pub async fn until_equal(client: &Client, server: &Server) {
+    let fresh = mk_client(&server.socket());
+    until_synced(&fresh).await;
+    let wanted = rows_of(&fresh);
+    until("the replica equals a fresh one", || {
+        rows_of(client) == wanted
+    })
+    .await;
 }
 
 /// An error and its sources in one line.

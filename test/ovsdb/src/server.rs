@@ -20,6 +20,8 @@ pub struct Server {
     folder: TempDir,
     extra: Vec<String>,
     child: Option<Child>,
+    /// Of the file system of its own that the database is copied to at each start, KiB.
+    disk: Option<u32>,
 }
 
 impl Server {
@@ -35,7 +37,18 @@ impl Server {
             folder,
             extra: extra.to_vec(),
             child: None,
+            disk: None,
         }
+    }
+
+    /// A running server whose database is on a file system of so many KiB that nobody else sees.
+    #[must_use]
+    pub fn start_on_disk_of(kib: u32) -> Self {
+        let mut server = Self::prepared(&[]);
+        std::fs::create_dir(server.path("disk")).expect("a folder to mount on");
+        server.disk = Some(kib);
+        server.up();
+        server
     }
 
     /// A running server on a unix socket.
@@ -79,7 +92,21 @@ impl Server {
     pub fn up(&mut self) {
         assert!(self.child.is_none(), "runs already");
         let _ = std::fs::remove_file(self.socket());
-        let child = Command::new("setpriv")
+        let database = self.path("nb.db");
+        let (mut command, database) = match self.disk {
+            None => (Command::new("setpriv"), database),
+            Some(kib) => {
+                let script = concat!(
+                    r#"mount -t tmpfs -o size=$0k none "$1" && cp "$2" "$1" "#,
+                    r#"&& shift 2 && exec setpriv "$@""#
+                );
+                let mut command = Command::new("unshare");
+                command.args(["--mount", "sh", "-c", script, &kib.to_string()]);
+                command.arg(self.path("disk")).arg(database);
+                (command, self.path("disk/nb.db"))
+            }
+        };
+        let child = command
             .args([
                 "--pdeathsig",
                 "KILL",
@@ -90,10 +117,10 @@ impl Server {
             .arg(format!("--remote=punix:{}", self.socket().display()))
             .arg(format!("--unixctl={}", self.path("ctl").display()))
             .args(&self.extra)
-            .arg(self.path("nb.db"))
+            .arg(database)
             .stdin(Stdio::null())
             .spawn()
-            .expect("setpriv starts");
+            .expect("setpriv or unshare starts");
         self.child = Some(child);
         // It opens its remotes one after the other; a test must not come in between.
         let ports: Vec<u16> = self
@@ -131,6 +158,28 @@ impl Server {
         run(Command::new("kill")
             .arg(format!("-{name}"))
             .arg(child.id().to_string()));
+    }
+
+    /// A file on the server's own disk, as it is seen from here.
+    #[must_use]
+    pub fn on_disk(&self, name: &str) -> PathBuf {
+        let child = self.child.as_ref().expect("runs");
+        let seen = self.path("disk").join(name);
+        let seen = seen.strip_prefix("/").expect("an absolute path");
+        PathBuf::from(format!("/proc/{}/root", child.id())).join(seen)
+    }
+
+    /// Converts the running database to the Northbound schema after `change`, as an upgrade does.
+    pub fn convert(&self, change: impl FnOnce(&mut serde_json::Value)) {
+        let text = std::fs::read_to_string(SCHEMA).expect("the schema");
+        let mut schema: serde_json::Value = serde_json::from_str(&text).expect("a schema");
+        change(&mut schema);
+        let path = self.path("changed.ovsschema");
+        std::fs::write(&path, schema.to_string()).expect("the changed schema");
+        run(Command::new("ovsdb-client")
+            .arg("convert")
+            .arg(format!("unix:{}", self.socket().display()))
+            .arg(path));
     }
 
     /// Changes the database's file while no server runs.

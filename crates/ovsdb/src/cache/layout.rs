@@ -40,11 +40,9 @@ impl TableLayout {
         self.columns.get(at).map(|(_, kind)| (at, kind))
     }
 
-    /// Whether the column at this position takes differences.
-    pub(super) fn is_composite(&self, at: usize) -> bool {
-        self.columns
-            .get(at)
-            .is_some_and(|(_, kind)| kind.is_composite())
+    /// The name and type of the column at this position.
+    pub(super) fn at(&self, at: usize) -> Option<(&str, &ColumnType)> {
+        self.columns.get(at).map(|(name, kind)| (&**name, kind))
     }
 
     /// The names in the order of the values.

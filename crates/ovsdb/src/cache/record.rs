@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use super::layout::TableLayout;
-use crate::notation::{AccessError, Atom, Datum, FromDatum, Parts};
+use crate::notation::{AccessError, Atom, Datum, FromDatum, Parts, TypeError};
 
 /// The monitored columns of one row.
 #[derive(Debug, Clone)]
@@ -59,10 +59,27 @@ impl Record {
         self.layout.names().zip(&self.values)
     }
 
+    /// Errs with the first column whose value would not fit after a `modify` with these columns.
+    pub(super) fn check(&self, columns: &[(usize, Datum)]) -> Result<(), (Box<str>, TypeError)> {
+        for (at, difference) in columns {
+            if let Some((name, kind)) = self.layout.at(*at)
+                && let Some(value) = self.values.get(*at)
+                && kind.is_composite()
+            {
+                kind.check_size(toggled_size(value, difference))
+                    .map_err(|error| (name.into(), error))?;
+            }
+        }
+        Ok(())
+    }
+
     /// Applies the columns of a `modify`.
     pub(super) fn modify(&mut self, columns: Vec<(usize, Datum)>) {
         for (at, difference) in columns {
-            let composite = self.layout.is_composite(at);
+            let composite = self
+                .layout
+                .at(at)
+                .is_some_and(|(_, kind)| kind.is_composite());
             if let Some(value) = self.values.get_mut(at) {
                 *value = if composite {
                     toggled(std::mem::replace(value, Datum::empty_set()), difference)
@@ -72,6 +89,28 @@ impl Record {
             }
         }
     }
+}
+
+/// How many elements or pairs [`toggled`] gives. Nothing is built: most differences are small and most values are not.
+fn toggled_size(old: &Datum, difference: &Datum) -> usize {
+    if let (Some(old), Some(difference)) = (old.as_map(), difference.as_map()) {
+        let step = |size: usize, (key, value): &(Atom, Atom)| match old
+            .binary_search_by(|(candidate, _)| candidate.cmp(key))
+        {
+            Ok(at) if old.get(at).is_some_and(|(_, had)| had == value) => size - 1,
+            Ok(_) => size,
+            Err(_) => size + 1,
+        };
+        return difference.iter().fold(old.len(), step);
+    }
+    let (old, difference) = (old.as_set(), difference.as_set().unwrap_or_default());
+    let old = old.unwrap_or_default();
+    difference
+        .iter()
+        .fold(old.len(), |size, atom| match old.binary_search(atom) {
+            Ok(_) => size - 1,
+            Err(_) => size + 1,
+        })
 }
 
 /// `old` with every element or pair of `difference` toggled (ovsdb-server(7), Update2 Notification).

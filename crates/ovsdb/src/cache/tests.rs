@@ -262,3 +262,45 @@ proptest! {
 fn json(datum: &Datum) -> String {
     serde_json::to_string(datum).unwrap()
 }
+
+#[test]
+fn what_is_named_twice_is_refused_and_changes_nothing() {
+    let mut replica = mk_replica(&format!(r#""{A}":{{"initial":{{"ports":7}}}}"#));
+    let before = (row(&replica, A), replica.generation());
+    for update in [
+        format!(r#"{{"T":{{"{B}":{{"insert":{{}}}}}},"T":{{"{B}":{{"insert":{{}}}}}}}}"#),
+        format!(r#"{{"T":{{"{B}":{{"insert":{{}}}},"{B}":{{"insert":{{}}}}}}}}"#),
+        format!(r#"{{"T":{{"{A}":{{"modify":{{"ports":8}}}},"{A}":{{"delete":null}}}}}}"#),
+        format!(r#"{{"T":{{"{A}":{{"modify":{{"ports":8,"name":"n","ports":9}}}}}}}}"#),
+    ] {
+        let error = replica.apply(&update).unwrap_err();
+        assert!(
+            matches!(&error, CacheError::Decode(_)),
+            "{update}: {error:?}"
+        );
+        assert_eq!((row(&replica, A), replica.generation()), before, "{update}");
+    }
+}
+
+#[test]
+fn a_difference_that_leaves_a_value_that_cannot_be_is_refused_with_all_the_rest() {
+    let column = |name: &str, kind: &str| (Box::from(name), serde_json::from_str(kind).unwrap());
+    let columns = [column("two", r#"{"key":"integer","min":1,"max":2}"#)];
+    let mut replica = Replica::new(Tables::new([TableLayout::new("T", columns)]));
+    replica
+        .apply(&format!(
+            r#"{{"T":{{"{A}":{{"initial":{{"two":1}}}},"{B}":{{"initial":{{"two":1}}}}}}}}"#
+        ))
+        .unwrap();
+    for difference in ["1", r#"["set",[2,3]]"#] {
+        let update = format!(
+            r#"{{"T":{{"{A}":{{"modify":{{"two":2}}}},"{B}":{{"modify":{{"two":{difference}}}}}}}}}"#
+        );
+        let error = replica.apply(&update).unwrap_err();
+        assert!(
+            matches!(&error, CacheError::Misfit { column, .. } if &**column == "two"),
+            "{error:?}"
+        );
+        assert_eq!(row(&replica, A), "two=1");
+    }
+}

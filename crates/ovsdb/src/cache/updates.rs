@@ -1,7 +1,8 @@
 //! Decoding of `<table-updates2>` (ovsdb-server(7), Monitor_Cond and Update2), streamed into typed values.
 //!
 //! In: JSON text and the tables it may speak of. Out: one entry per row.
-//! Invariant: every value fits its column; an unknown table, column or kind of update is an error.
+//! Invariant: every value fits its column; an unknown table, column or kind of update is an error, and so is a table,
+//! row or column that is named twice.
 //! Not here: applying them.
 //!
 //! ```text
@@ -78,12 +79,18 @@ impl<'de> Rule<'de> for TablesRule<'_> {
     const WHAT: &'static str = "table updates";
 
     fn read<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Output, A::Error> {
-        let mut updates = Vec::new();
+        let mut updates: Vec<TableUpdate> = Vec::new();
         while let Some(name) = map.next_key::<String>()? {
             let layout = self.0.get(&name);
             let layout = layout.ok_or_else(|| {
                 A::Error::custom(format_args!("update of table {name}, not monitored"))
             })?;
+            if updates
+                .iter()
+                .any(|update| update.layout.name == layout.name)
+            {
+                return Err(A::Error::custom(format_args!("table {name} twice")));
+            }
             let rows = map.next_value_seed(Object(RowsRule(layout)))?;
             updates.push(TableUpdate {
                 layout: Arc::clone(layout),
@@ -105,7 +112,12 @@ impl<'de> Rule<'de> for RowsRule<'_> {
         while let Some(UuidText(uuid)) = map.next_key::<UuidText>()? {
             rows.push((uuid, map.next_value_seed(Object(RowRule(self.0)))?));
         }
-        Ok(rows)
+        let mut uuids: Vec<Uuid> = rows.iter().map(|(uuid, _)| *uuid).collect();
+        uuids.sort_unstable();
+        match uuids.windows(2).find(|pair| pair.first() == pair.last()) {
+            Some(_) => Err(A::Error::custom("one row twice")),
+            None => Ok(rows),
+        }
     }
 }
 
@@ -182,8 +194,12 @@ where
     const WHAT: &'static str = "columns of a row";
 
     fn read<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Output, A::Error> {
-        let mut columns = Vec::new();
+        let mut columns: Vec<(usize, Datum)> = Vec::new();
         while let Some((at, kind)) = map.next_key_seed(ColumnKey(self.layout))? {
+            if columns.iter().any(|(other, _)| *other == at) {
+                let name = self.layout.names().nth(at).unwrap_or_default();
+                return Err(A::Error::custom(format_args!("column {name} twice")));
+            }
             let value = map.next_value::<Datum>()?;
             let value = (self.admit)(kind, value).map_err(|error| {
                 let name = self.layout.names().nth(at).unwrap_or_default();

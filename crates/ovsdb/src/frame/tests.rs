@@ -10,7 +10,7 @@ fn frames(pieces: &[&[u8]], max: usize) -> Result<Vec<String>, FrameError> {
     for piece in pieces {
         framer.push(piece);
         while let Some(frame) = framer.next_frame()? {
-            found.push(String::from_utf8_lossy(frame).trim().to_owned());
+            found.push(String::from_utf8_lossy(frame).into_owned());
         }
     }
     Ok(found)
@@ -63,6 +63,21 @@ fn the_cap_holds_for_whole_and_for_growing_frames() {
     );
     let many: Vec<u8> = frame.repeat(100);
     assert_eq!(frames(&[&many], frame.len()).unwrap().len(), 100);
+}
+
+#[test]
+fn white_space_between_frames_is_part_of_none_and_never_kept() {
+    let stream = [b"{}", &b" \r\n\t".repeat(100)[..], b"{\"a\":1}\n"].concat();
+    let expected = ["{}", "{\"a\":1}"];
+    assert_eq!(frames(&[&stream], 10).unwrap(), expected);
+    let bytes: Vec<&[u8]> = stream.chunks(1).collect();
+    assert_eq!(frames(&bytes, 10).unwrap(), expected);
+    let mut framer = Framer::new(10);
+    for _ in 0..1000 {
+        framer.push(&b" ".repeat(1000));
+        assert_eq!(framer.next_frame(), Ok(None));
+        assert!(framer.buffer.len() <= 1000);
+    }
 }
 
 #[test]

@@ -129,6 +129,21 @@ impl Datum {
         Self(Repr::Map(pairs.into_boxed_slice()))
     }
 
+    /// Sorts what a change of atoms left unsorted. Returns whether all elements or keys differ.
+    pub(super) fn restore_order(&mut self) -> bool {
+        match &mut self.0 {
+            Repr::One(_) => true,
+            Repr::Set(atoms) => {
+                atoms.sort_unstable();
+                atoms.is_sorted_by(|a, b| a < b)
+            }
+            Repr::Map(pairs) => {
+                pairs.sort_unstable();
+                pairs.is_sorted_by(|a, b| a.0 < b.0)
+            }
+        }
+    }
+
     /// Applies `change` to every atom in the place of a key or element, and `value` to the values of a map.
     /// Orders are kept only if the changes keep them.
     pub(super) fn try_each<E>(

@@ -217,6 +217,9 @@ struct Slot {
     rows: Option<Vec<Row>>,
     error: Option<Box<str>>,
     details: Option<Box<str>>,
+    /// The system's word for it, beside `details` that only name the file (ovsdb-server).
+    #[serde(rename = "io-error")]
+    io_error: Option<Box<str>>,
 }
 
 /// Reads the `result` of a `transact` whose operations were of these kinds.
@@ -231,13 +234,12 @@ pub fn decode_reply(result: &str, kinds: &[OpKind]) -> Result<TransactReply, Tra
         if let Some(Slot {
             error: Some(error),
             details,
+            io_error,
             ..
         }) = &slot
         {
-            let (error, details) = (
-                OperationError::from(&**error),
-                details.clone().unwrap_or_default(),
-            );
+            let said: Vec<&str> = details.iter().chain(io_error).map(AsRef::as_ref).collect();
+            let (error, details) = (OperationError::from(&**error), said.join(": ").into());
             return Err(if index < kinds.len() {
                 TransactError::Operation {
                     index,

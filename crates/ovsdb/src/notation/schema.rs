@@ -1,7 +1,7 @@
 //! Database schemas (RFC 7047 section 3.2), as far as a client needs them: names and types.
 //!
 //! In: the reply to `get_schema`. Out: tables, columns, types, defaults.
-//! Invariant: [`ColumnType::admit`] lets a value in only if its kind is the column's.
+//! Invariant: [`ColumnType::admit`] lets a value in only if its kind is the column's; a type has a value that fits it.
 //! Not here: enums, ranges and references; the server checks those on writes.
 
 use std::collections::BTreeMap;
@@ -71,7 +71,7 @@ fn columns<'de, D: serde::Deserializer<'de>>(
 
 /// The type of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(from = "WireType")]
+#[serde(try_from = "WireType")]
 pub struct ColumnType {
     /// Of the elements, or of a map's keys.
     pub key: AtomicType,
@@ -79,8 +79,16 @@ pub struct ColumnType {
     pub value: Option<AtomicType>,
     /// The least number of elements, 0 or 1.
     pub min: u32,
-    /// The greatest number of elements.
+    /// The greatest number of elements, at least 1.
     pub max: Max,
+}
+
+/// No column can have such a type (RFC 7047 section 3.2 `<type>`).
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("a type with min {min} and max {max:?}; min may be 0 or 1, max 1 or more")]
+pub struct BoundsError {
+    min: u32,
+    max: Max,
 }
 
 /// The types of atoms.
@@ -127,6 +135,9 @@ pub enum TypeError {
         /// What was found.
         found: &'static str,
     },
+    /// An element or key that is there twice, once both are what the column holds (`1` and `1.0`).
+    #[error("an element or key twice")]
+    Repeated,
     /// Too few or too many elements.
     #[error("{found} elements, which the column does not allow")]
     Size {
@@ -155,9 +166,13 @@ impl ColumnType {
     /// Lets in a whole value: kind and number of elements fit; integers become reals where the column has reals.
     pub fn admit(&self, datum: Datum) -> Result<Datum, TypeError> {
         let datum = self.admit_part(datum)?;
-        let found = datum
-            .as_set()
-            .map_or_else(|| datum.as_map().map_or(0, <[_]>::len), <[_]>::len);
+        let pairs = || datum.as_map().map_or(0, <[_]>::len);
+        self.check_size(datum.as_set().map_or_else(pairs, <[_]>::len))?;
+        Ok(datum)
+    }
+
+    /// Errs where so many elements or pairs are too few or too many.
+    pub(crate) fn check_size(&self, found: usize) -> Result<(), TypeError> {
         let few = u32::try_from(found).is_ok_and(|found| found < self.min);
         let many = match self.max {
             Max::Bounded(max) => u32::try_from(found).map_or(true, |found| found > max),
@@ -166,7 +181,7 @@ impl ColumnType {
         if few || many {
             Err(TypeError::Size { found })
         } else {
-            Ok(datum)
+            Ok(())
         }
     }
 
@@ -192,6 +207,10 @@ impl ColumnType {
             |atom| self.key.admit(atom),
             |atom| value.map_or(Ok(()), |value| value.admit(atom)),
         )?;
+        // Integers that became reals stand where integers are sorted.
+        if self.key == AtomicType::Real && !datum.restore_order() {
+            return Err(TypeError::Repeated);
+        }
         Ok(datum)
     }
 }
@@ -281,29 +300,37 @@ const fn one() -> u32 {
     1
 }
 
-impl From<WireType> for ColumnType {
-    fn from(wire: WireType) -> Self {
+impl TryFrom<WireType> for ColumnType {
+    type Error = BoundsError;
+
+    fn try_from(wire: WireType) -> Result<Self, BoundsError> {
         match wire {
-            WireType::Scalar(key) => Self {
+            WireType::Scalar(key) => Ok(Self {
                 key,
                 value: None,
                 min: 1,
                 max: Max::Bounded(1),
-            },
+            }),
             WireType::Full {
                 key,
                 value,
                 min,
                 max,
-            } => Self {
-                key: key.into(),
-                value: value.map(Into::into),
-                min,
-                max: match max {
+            } => {
+                let max = match max {
                     WireMax::Number(max) => Max::Bounded(max),
                     WireMax::Word(Unlimited::Unlimited) => Max::Unlimited,
-                },
-            },
+                };
+                if min > 1 || max == Max::Bounded(0) {
+                    return Err(BoundsError { min, max });
+                }
+                Ok(Self {
+                    key: key.into(),
+                    value: value.map(Into::into),
+                    min,
+                    max,
+                })
+            }
         }
     }
 }

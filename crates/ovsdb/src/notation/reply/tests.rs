@@ -116,3 +116,24 @@ fn every_error_string_prints_as_it_was_read() {
         OperationError::Other("new one".into())
     );
 }
+
+#[test]
+fn what_the_system_said_is_among_the_details() {
+    for (members, expected) in [
+        (
+            r#""details":"nb.db: write failed","io-error":"No space left""#,
+            "nb.db: write failed: No space left",
+        ),
+        (r#""io-error":"No space left""#, "No space left"),
+        (r#""details":null,"io-error":null"#, ""),
+    ] {
+        let text = format!(r#"[{{}},{{"error":"I/O error",{members}}}]"#);
+        match decode_reply(&text, &[OpKind::Other]) {
+            Err(TransactError::Commit {
+                error: OperationError::Io,
+                details,
+            }) => assert_eq!(&*details, expected),
+            other => panic!("{other:?}"),
+        }
+    }
+}

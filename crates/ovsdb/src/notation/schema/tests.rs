@@ -88,3 +88,38 @@ fn an_integer_in_a_real_column_is_a_real() {
     let real = admit(&kind("\"real\""), "1").unwrap();
     assert_eq!(real, Datum::from(Atom::Real(Real::new(1.0).unwrap())));
 }
+
+#[test]
+fn a_type_that_no_value_fits_is_refused() {
+    for (text, bounds) in [
+        (r#"{"key":"integer","max":0}"#, "min 1 and max Bounded(0)"),
+        (
+            r#"{"key":"integer","min":2,"max":3}"#,
+            "min 2 and max Bounded(3)",
+        ),
+    ] {
+        let error = serde_json::from_str::<ColumnType>(text)
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains(bounds), "{error}");
+    }
+}
+
+#[test]
+fn integers_among_reals_are_sorted_as_reals() {
+    let reals = kind(r#"{"key":"real","min":0,"max":"unlimited"}"#);
+    let datum = |text: &str| serde_json::from_str::<Datum>(text).unwrap();
+    assert_eq!(
+        reals.admit(datum(r#"["set",[2,0.5]]"#)).unwrap(),
+        datum(r#"["set",[0.5,2.0]]"#)
+    );
+    assert_eq!(
+        reals.admit(datum(r#"["set",[1,1.0]]"#)),
+        Err(TypeError::Repeated)
+    );
+    let map = kind(r#"{"key":"real","value":"real","min":0,"max":"unlimited"}"#);
+    assert_eq!(
+        map.admit(datum(r#"["map",[[2,1],[0.5,1]]]"#)).unwrap(),
+        datum(r#"["map",[[0.5,1.0],[2.0,1.0]]]"#)
+    );
+}
