@@ -118,6 +118,8 @@ impl Hearing {
 /// What an import depends on beside routes and rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inputs {
+    /// The network's routing table; `None` while it has none. Source: `plan_node::vrf`.
+    pub table: Option<TableId>,
     /// The world.
     pub world: ImportWorld,
     /// The subnets of the network, and whose they are.
@@ -182,8 +184,6 @@ pub enum Passed {
 pub struct ImportConfig {
     /// Router, network and output port.
     pub target: ImportTarget,
-    /// The network's routing table.
-    pub table: TableId,
     /// `[limits] max-imported-routes`, destinations.
     pub limit: usize,
     /// `[limits] stale-time`.
@@ -207,6 +207,7 @@ pub struct Import {
     release: Option<String>,
     /// The inputs of the last pass: a pass with the same ones need not look at them.
     inputs: Option<Arc<Inputs>>,
+    table: Option<Option<TableId>>,
     start: tokio::time::Instant,
     /// The last read failed: events since then are not enough.
     unread: bool,
@@ -224,7 +225,7 @@ impl Import {
         hearing: Arc<Hearing>,
         metrics: ImportMetrics,
     ) -> Self {
-        let importer = Importer::new(config.table, config.limit);
+        let importer = Importer::new(config.limit);
         Self {
             follower: RouteFollower::new(config.target.clone()),
             holding: Holding::new(config.stale),
@@ -237,6 +238,7 @@ impl Import {
             metrics,
             release: None,
             inputs: None,
+            table: None,
             start: tokio::time::Instant::now(),
             unread: true,
             verify: None,
@@ -265,6 +267,11 @@ impl Import {
     pub async fn pass(&mut self, inputs: &Arc<Inputs>) -> Result<Passed, ImportError> {
         let mut heard = self.hearing.take();
         let since = heard.since;
+        if self.table != Some(inputs.table) {
+            self.state.lock().set_table(inputs.table);
+            (self.table, self.unread) = (Some(inputs.table), true);
+        }
+        // Routes before owners: what the kernel has lost must keep the owner that it had.
         let kernel = self.read_kernel(&mut heard).await?;
         if !self
             .inputs
@@ -394,10 +401,14 @@ impl Import {
         self.metrics.resyncs.with_label_values(&[cause]).inc();
         // Until it is read whole, no event helps.
         self.unread = true;
-        let (table, began) = (self.config.table, now());
+        let (table, began) = (self.table.flatten(), now());
         let read = tokio::task::spawn_blocking(move || -> Result<_, dump::DumpError> {
             let up = if links { Some(dump::links()?) } else { None };
-            Ok((up, dump::routes(Some(table), PROTOCOL_BGP)?))
+            let routes = match table {
+                Some(table) => dump::routes(Some(table), PROTOCOL_BGP)?,
+                None => Vec::new(),
+            };
+            Ok((up, routes))
         });
         let (links, routes) = read.await.map_err(|_| ImportError::Thread)??;
         let mut state = self.state.lock();

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::NetworkName;
-use model::route::MAIN_TABLE;
 use plan_node::breaker::Threshold;
 use plan_node::imports::{self, ImportWorld, Skipped};
+use plan_node::vrf;
 use reconcile::{Subjects, Verdict};
 use telemetry::{Chain, Readiness};
 use tokio::task::JoinHandle;
@@ -47,7 +47,6 @@ impl ImportSubjects {
         let whole = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
         let config = ImportConfig {
             target: imports::target(&known.network, &known.node),
-            table: MAIN_TABLE,
             limit: whole(limits.max_imported_routes),
             stale: limits.stale_time,
             threshold: Threshold {
@@ -98,6 +97,7 @@ impl ImportSubjects {
         );
         world.other_networks = self.known.other_networks();
         let inputs = Arc::new(Inputs {
+            table: vrf::table(&view.network, view.network_id, &local.links),
             world,
             owners: self.known.owners(),
             release: self.known.release(),

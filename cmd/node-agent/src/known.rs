@@ -63,6 +63,7 @@ pub(crate) struct Local {
     pub(crate) bridge: LinkFact,
     pub(crate) gateway: GatewayView,
     pub(crate) host_cidrs: Vec<InterfaceAddr>,
+    pub(crate) links: Vec<LinkFact>,
 }
 
 /// What all loops know.
@@ -258,6 +259,7 @@ impl Known {
                     .ok_or_else(|| NoView::NoMapping(name.clone()))?,
             },
             bridge,
+            links,
         })
     }
 

@@ -108,7 +108,8 @@ impl<R> Place<R> {
 /// The import of one network.
 #[derive(Debug, Clone)]
 pub struct Importer<R> {
-    table: TableId,
+    /// `None`: the network has no table, and so no routes.
+    table: Option<TableId>,
     rib: Rib,
     world: Option<ImportWorld>,
     owners: Subnets<NodeName>,
@@ -135,11 +136,11 @@ pub struct Importer<R> {
 }
 
 impl<R: Copy + Ord> Importer<R> {
-    /// An empty one: no routes, no links, no rows, no world. `limit` in destinations.
+    /// An empty one: no table, no routes, no links, no rows, no world. `limit` in destinations.
     #[must_use]
-    pub fn new(table: TableId, limit: usize) -> Self {
+    pub fn new(limit: usize) -> Self {
         Self {
-            table,
+            table: None,
             rib: Rib::default(),
             world: None,
             owners: Subnets::default(),
@@ -158,6 +159,15 @@ impl<R: Copy + Ord> Importer<R> {
             rows: 0,
             digest: 0,
         }
+    }
+
+    /// Takes the network's routing table. Routes of another one before it are forgotten: a dump has to follow.
+    pub fn set_table(&mut self, table: Option<TableId>) {
+        if self.table == table {
+            return;
+        }
+        self.dump(Vec::new());
+        self.table = table;
     }
 
     /// Takes the world, but for what other rows take: that is told row by row. Everything is decided anew where it changed.
@@ -193,7 +203,7 @@ impl<R: Copy + Ord> Importer<R> {
     /// Takes the state of all links, by interface index.
     pub fn set_links(&mut self, links: BTreeMap<u32, bool>) {
         for (table, prefix) in self.rib.set_links(links) {
-            if table == self.table {
+            if Some(table) == self.table {
                 self.decide(prefix);
             }
         }
@@ -204,7 +214,7 @@ impl<R: Copy + Ord> Importer<R> {
         let changed = self.rib.replace(routes);
         let mut count = 0;
         for (table, prefix) in changed {
-            if table == self.table {
+            if Some(table) == self.table {
                 self.decide(prefix);
                 count += 1;
             }
@@ -215,7 +225,10 @@ impl<R: Copy + Ord> Importer<R> {
     /// Takes events of routes of one protocol. False: they do not tell enough, a dump has to.
     #[must_use]
     pub fn events(&mut self, protocol: u8, events: Vec<RouteEvent>) -> bool {
-        let Some(changed) = self.rib.apply(protocol, self.table, events) else {
+        let Some(table) = self.table else {
+            return true;
+        };
+        let Some(changed) = self.rib.apply(protocol, table, events) else {
             return false;
         };
         for (_, prefix) in changed {
@@ -416,8 +429,9 @@ impl<R: Copy + Ord> Importer<R> {
         let owner = self.owners.longest_match(&prefix);
         let in_cluster = world.cluster_subnets.iter().any(|s| s.contains(&prefix));
         let link = world.gateway_link.filter(|link| self.rib.is_up(*link));
-        let (Some(link), true) = (
+        let (Some(link), Some(table), true) = (
             link,
+            self.table,
             owner == place.owner.as_ref() && (owner.is_some() || !in_cluster),
         ) else {
             return Vec::new();
@@ -428,7 +442,7 @@ impl<R: Copy + Ord> Importer<R> {
             oif: link,
         };
         let as_it_was = KernelRoute {
-            table: self.table,
+            table,
             prefix,
             metric: 0,
             kind: RouteKind::Unicast,
@@ -530,7 +544,11 @@ impl<R: Copy + Ord> Importer<R> {
     }
 
     fn decide_all(&mut self) {
-        let routed: Vec<Prefix> = self.rib.view(self.table).map(|r| r.prefix).collect();
+        let view = self
+            .table
+            .into_iter()
+            .flat_map(|table| self.rib.view(table));
+        let routed: Vec<Prefix> = view.map(|route| route.prefix).collect();
         let mut all: BTreeSet<Prefix> = self.places.keys().copied().collect();
         all.extend(routed);
         for prefix in all {
@@ -544,7 +562,7 @@ impl<R: Copy + Ord> Importer<R> {
             // Decided as soon as there is one.
             return;
         };
-        let route = self.rib.best_of(self.table, prefix);
+        let route = self.table.and_then(|table| self.rib.best_of(table, prefix));
         let forwards = route.as_ref().is_some_and(|r| !r.legs.is_empty());
         let Decision { hops, reasons } = route
             .map(|route| imports::decide(&route, world))

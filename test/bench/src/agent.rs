@@ -111,7 +111,6 @@ async fn serve(arguments: &AgentArguments) -> Result<()> {
     let import = Import::new(
         ImportConfig {
             target: imports::target(&NetworkName::default_network(), &NodeName::from("n1")),
-            table: MAIN_TABLE,
             limit: 200_000,
             stale: Duration::from_secs(120),
             threshold: Threshold {
@@ -145,6 +144,7 @@ async fn serve(arguments: &AgentArguments) -> Result<()> {
     let subjects = OneNetwork {
         import,
         inputs: Arc::new(Inputs {
+            table: Some(MAIN_TABLE),
             world,
             owners: Vec::new(),
             release: None,

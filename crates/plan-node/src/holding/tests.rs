@@ -65,9 +65,11 @@ struct Import {
 
 impl Import {
     fn new() -> Self {
+        let mut importer = Importer::new(100);
+        importer.set_table(Some(MAIN_TABLE));
         Self {
             holding: Holding::new(STALE),
-            importer: Importer::new(MAIN_TABLE, 100),
+            importer,
             rows: BTreeMap::new(),
             next: 0,
         }

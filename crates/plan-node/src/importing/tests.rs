@@ -65,8 +65,10 @@ struct Bench {
 
 impl Bench {
     fn new(limit: usize, breaker: Breaker) -> Self {
+        let mut importer = Importer::new(limit);
+        importer.set_table(Some(MAIN_TABLE));
         Self {
-            importer: Importer::new(MAIN_TABLE, limit),
+            importer,
             rows: BTreeMap::new(),
             next: 0,
             holding: Holding::new(Duration::from_secs(120)),
@@ -306,6 +308,32 @@ fn a_mass_withdrawal_of_nodes_that_are_gone_or_of_a_link_that_is_down_is_obeyed(
     bench.importer.set_links([(BRIDGE, false)].into());
     bench.settle(1000);
     assert_eq!(bench.imported().len(), 0);
+}
+
+#[test]
+fn the_rows_of_a_network_go_with_its_table_and_no_breaker_holds_them() {
+    let threshold = Threshold {
+        share: 50,
+        least: 10,
+        window: Duration::from_secs(2),
+        hold: Duration::from_secs(60),
+    };
+    let mut bench = ready(100, Breaker::new(threshold), nets(20));
+    bench.peers = Some(BTreeMap::from([(address(2), true), (address(3), true)]));
+    bench.importer.set_table(None);
+    bench.settle(1000);
+    assert_eq!(bench.imported(), []);
+    bench.importer.set_table(Some(1010));
+    bench.importer.dump(nets(20));
+    bench.settle(1000);
+    assert_eq!(bench.imported(), [], "these are another table's");
+    let mut other = nets(20);
+    for route in &mut other {
+        route.table = 1010;
+    }
+    bench.importer.dump(other);
+    bench.settle(1000);
+    assert_eq!(bench.imported().len(), 20);
 }
 
 #[derive(Debug, Clone)]
