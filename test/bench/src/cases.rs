@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use netns_tests::ip_batch;
 
-use crate::ImportArguments;
 use crate::floor::Raw;
 use crate::kernel::{lines, prefix, router};
+use crate::process::Watched;
 use crate::report::{Report, percentile};
 use crate::site::{Agent, Site, now};
 use crate::storm::storm;
+use crate::{ImportArguments, WholeArguments};
 
 /// Routes and next hops.
 const SIZES: [(u32, u32); 8] = [
@@ -67,7 +68,7 @@ pub(crate) async fn import(arguments: ImportArguments) {
         if wanted(&case) {
             let mut agent = fresh(&site, *count, 1).await;
             agent.until_agreed().await;
-            storm(&site, &agent, &mut report, &case, seconds).await;
+            storm(&site, agent.watched, &mut report, &case, seconds).await;
         }
     }
     let case = "idle with 10000";
@@ -166,19 +167,19 @@ async fn size(
         site,
         report,
         case,
-        &agent,
+        agent.watched,
         if quick { 12 } else { LONE },
         lone_floor.wall.as_secs_f64() * 1000.0,
     )
     .await;
     if count >= 10_000 {
-        bulk(site, report, case, &agent, hops).await;
+        bulk(site, report, case, agent.watched, hops).await;
     }
 
     tokio::time::sleep(Duration::from_secs(2)).await;
     let (cpu, server, before) = (
         agent.watched.cpu(),
-        site.database().cpu(),
+        site.database.cpu(),
         site.observer.generation(),
     );
     site.flush();
@@ -202,7 +203,7 @@ async fn size(
         case,
         "delete all: ovsdb-server CPU",
         "s",
-        (site.database().cpu() - server).as_secs_f64(),
+        (site.database.cpu() - server).as_secs_f64(),
         clear_floor.server.as_secs_f64(),
     );
     report.put(case, "delete all: NB updates", "", updates(site, before));
@@ -214,7 +215,7 @@ async fn size(
     agent.watched.forget_peak();
     let (cpu, server, before) = (
         agent.watched.cpu(),
-        site.database().cpu(),
+        site.database.cpu(),
         site.observer.generation(),
     );
     let batch = lines("add", 0, count, hops);
@@ -250,7 +251,7 @@ async fn size(
         case,
         "install while running: ovsdb CPU",
         "s",
-        (site.database().cpu() - server).as_secs_f64(),
+        (site.database.cpu() - server).as_secs_f64(),
         floor.server.as_secs_f64(),
     );
     report.put(
@@ -281,14 +282,14 @@ async fn lone(
     site: &mut Site,
     report: &mut Report,
     case: &str,
-    agent: &Agent,
+    agent: Watched,
     times: u32,
     floor: f64,
 ) {
     settle().await;
     let all = site.observer.rows();
     let (mut more, mut less) = (Vec::new(), Vec::new());
-    let cpu = agent.watched.cpu();
+    let cpu = agent.cpu();
     for number in 0..times {
         let to = prefix(BEYOND + number);
         let start = now();
@@ -305,7 +306,7 @@ async fn lone(
         tokio::time::sleep(PAUSE).await;
     }
     settle().await;
-    let used = (agent.watched.cpu() - cpu).as_secs_f64() * 1000.0 / f64::from(times * 2);
+    let used = (agent.cpu() - cpu).as_secs_f64() * 1000.0 / f64::from(times * 2);
     report.put_with_floor(
         case,
         "+1 route: p50",
@@ -320,11 +321,11 @@ async fn lone(
 }
 
 /// 1,000 routes more in one go, and less.
-async fn bulk(site: &Site, report: &mut Report, case: &str, agent: &Agent, hops: u32) {
+async fn bulk(site: &Site, report: &mut Report, case: &str, agent: Watched, hops: u32) {
     let all = site.observer.rows();
     for (command, there) in [("add", rows(1000, hops)), ("del", 0)] {
         let before = site.observer.generation();
-        let cpu = agent.watched.cpu();
+        let cpu = agent.cpu();
         ip_batch(&lines(command, BEYOND, 1000, hops));
         let start = now();
         site.observer.until_rows(all + there).await;
@@ -340,7 +341,7 @@ async fn bulk(site: &Site, report: &mut Report, case: &str, agent: &Agent, hops:
             case,
             &format!("{sign}1000 routes: agent CPU"),
             "s",
-            (agent.watched.cpu() - cpu).as_secs_f64(),
+            (agent.cpu() - cpu).as_secs_f64(),
         );
         report.put(
             case,
@@ -349,4 +350,47 @@ async fn bulk(site: &Site, report: &mut Report, case: &str, agent: &Agent, hops:
             updates(site, before),
         );
     }
+}
+
+/// The whole node-agent of a lab: with its topology, bridge, report, and with northd and ovn-controller beside it.
+pub(crate) async fn whole(arguments: WholeArguments) {
+    let mut report = Report::new("import of the whole agent", arguments.json.as_deref());
+    let mut site = Site::attach(arguments.north, arguments.database).await;
+    let agent = Watched::new(arguments.agent);
+    let case = "10000x1";
+    report.put(case, "before: agent RSS", "MiB", agent.peak());
+    let (cpu, before) = (agent.cpu(), site.observer.generation());
+    let batch = lines("add", 0, 10_000, 1);
+    let start = now();
+    let batch = tokio::task::spawn_blocking(move || {
+        ip_batch(&batch);
+        now()
+    });
+    site.observer.until_rows(10_000).await;
+    let done = now();
+    let last = batch.await.expect("ip ends");
+    let name = |what: &str| format!("install while running: {what}");
+    report.put(case, &name("wall"), "s", (done - start).as_secs_f64());
+    let after = done.saturating_duration_since(last);
+    report.put(case, &name("after the last"), "s", after.as_secs_f64());
+    settle().await;
+    report.put(
+        case,
+        &name("agent CPU"),
+        "s",
+        (agent.cpu() - cpu).as_secs_f64(),
+    );
+    report.put(case, &name("NB updates"), "", updates(&site, before));
+    report.put(case, &name("agent peak RSS"), "MiB", agent.peak());
+    // northd and ovn-controller have much to do first.
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    lone(&mut site, &mut report, case, agent, LONE, f64::NAN).await;
+    bulk(&site, &mut report, case, agent, 1).await;
+    storm(&site, agent, &mut report, "storm over 10000", 20).await;
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    let cpu = agent.cpu();
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let used = (agent.cpu() - cpu).as_secs_f64() * 1000.0;
+    report.put("idle with 10000", "agent CPU in 10 s", "ms", used);
+    site.flush();
 }

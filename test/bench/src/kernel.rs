@@ -9,6 +9,8 @@ use model::route::PROTOCOL_BGP;
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 
+use crate::site::LINK;
+
 const NEW_ROUTE: u16 = 24;
 const DEL_ROUTE: u16 = 25;
 /// REQUEST, ACK, CREATE, REPLACE.
@@ -20,16 +22,23 @@ const METRIC: u32 = 20;
 pub(crate) struct Kernel {
     socket: Socket,
     buffer: Vec<u8>,
+    link: u32,
 }
 
 impl Kernel {
-    pub(crate) fn open() -> Result<Self> {
+    /// Routes go over this link.
+    pub(crate) fn open(link: &str) -> Result<Self> {
+        let links = netlink::dump::links()?;
+        let found = links.iter().find(|l| l.name == link);
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.bind_auto()?;
         socket.connect(&SocketAddr::new(0, 0))?;
         Ok(Self {
             socket,
             buffer: Vec::with_capacity(4096),
+            link: found
+                .with_context(|| format!("there is no link {link}"))?
+                .index,
         })
     }
 
@@ -43,11 +52,15 @@ impl Kernel {
     }
 
     fn send(&mut self, kind: u16, flags: u16, to: Ipv4Addr, via: Option<Ipv4Addr>) -> Result<()> {
-        let mut body = vec![2, 24, 0, 0, 254, PROTOCOL_BGP, 0, 1, 0, 0, 0, 0];
+        // RTNH_F_ONLINK: the router need not be in a subnet of the link.
+        let on_link = if via.is_some() { 4_u32 } else { 0 };
+        let mut body = vec![2, 24, 0, 0, 254, PROTOCOL_BGP, 0, 1];
+        body.extend(on_link.to_ne_bytes());
         attribute(&mut body, 1, to.octets());
         attribute(&mut body, 6, METRIC.to_ne_bytes());
         if let Some(via) = via {
             attribute(&mut body, 5, via.octets());
+            attribute(&mut body, 4, self.link.to_ne_bytes());
         }
         let mut message = Vec::with_capacity(64);
         message.extend(u32::try_from(body.len() + 16)?.to_ne_bytes());
@@ -85,9 +98,9 @@ pub(crate) fn router(number: u32) -> Ipv4Addr {
 
 /// Lines for `ip -batch`: so many /24 with so many next hops each.
 pub(crate) fn lines(command: &str, first: u32, count: u32, hops: u32) -> String {
-    let hop = |number| format!(" nexthop via {}", router(number));
+    let hop = |number| format!(" nexthop via {} dev {LINK} onlink", router(number));
     let hops: String = if hops == 1 {
-        format!(" via {}", router(1))
+        format!(" via {} dev {LINK} onlink", router(1))
     } else {
         (1..=hops).map(hop).collect()
     };

@@ -35,6 +35,9 @@ struct Arguments {
 enum What {
     /// Route import: kernel routes of BGP into a real Northbound database.
     Import(ImportArguments),
+    /// The same into the whole node-agent of a running lab; `hack/bench import --whole` calls it.
+    #[command(hide = true)]
+    Whole(WholeArguments),
     /// The process under test of `import`: the node-agent's import and nothing else.
     #[command(hide = true)]
     Agent(agent::AgentArguments),
@@ -54,10 +57,35 @@ struct ImportArguments {
     quick: bool,
 }
 
+/// Where the whole node-agent runs.
+#[derive(Debug, clap::Args)]
+struct WholeArguments {
+    /// Network namespace of the node.
+    #[arg(long)]
+    namespace: String,
+    /// Socket of its Northbound database.
+    #[arg(long)]
+    north: PathBuf,
+    /// Process of its Northbound database.
+    #[arg(long)]
+    database: u32,
+    /// Process of its node-agent.
+    #[arg(long)]
+    agent: u32,
+    /// As for `import`.
+    #[arg(long)]
+    json: Option<PathBuf>,
+}
+
 fn main() -> anyhow::Result<()> {
     match Arguments::parse().what {
         What::Import(arguments) => {
             netns_tests::in_namespace(|| cases::import(arguments));
+            Ok(())
+        }
+        What::Whole(arguments) => {
+            let namespace = arguments.namespace.clone();
+            netns_tests::in_namespace_of(&namespace, || cases::whole(arguments));
             Ok(())
         }
         What::Agent(arguments) => agent::run(&arguments),

@@ -17,6 +17,8 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// The observer.
 pub(crate) struct Observer {
     client: Client,
+    /// Rows that were there at the start.
+    before: usize,
 }
 
 impl Observer {
@@ -25,9 +27,12 @@ impl Observer {
         let config = ClientConfig::new(Endpoint::Unix(socket.to_owned()), NB).table(table);
         let client = Client::connect(config);
         until_synced(&client).await;
-        Self { client }
+        let mut observer = Self { client, before: 0 };
+        observer.before = observer.rows();
+        observer
     }
 
+    /// How many rows there are more than at the start.
     pub(crate) fn rows(&self) -> usize {
         self.client
             .with_replica(|replica| {
@@ -36,6 +41,7 @@ impl Observer {
                     .map_or(0, std::collections::BTreeMap::len)
             })
             .unwrap_or(0)
+            .saturating_sub(self.before)
     }
 
     /// How often something changed so far.

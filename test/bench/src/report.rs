@@ -45,6 +45,7 @@ impl Report {
             println!("{case}   (load {})", load());
             case.clone_into(&mut self.case);
         }
+        let floor = floor.filter(|floor| floor.is_finite());
         let shown = floor.map_or_else(String::new, |floor| format!("   floor {floor:.3}"));
         println!("    {metric:<34} {value:>12.3} {unit}{shown}");
         if let Some(file) = &mut self.file {

@@ -3,6 +3,7 @@
 //! Invariant: the namespace is empty before. Not here: what is done with it.
 
 use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -19,9 +20,12 @@ const ROUTER: &str = "GR_n1";
 
 /// Everything but the process under test.
 pub(crate) struct Site {
-    pub(crate) server: Server,
     pub(crate) observer: Observer,
     pub(crate) kernel: Kernel,
+    pub(crate) database: Watched,
+    socket: PathBuf,
+    /// Nothing where the database is somebody else's.
+    _server: Option<Server>,
 }
 
 impl Site {
@@ -32,23 +36,32 @@ impl Site {
         ip(&format!("link set {LINK}-peer up"));
         ip(&format!("link set {LINK} up"));
         let server = Server::start();
-        let observer = Observer::start(&server.socket()).await;
+        let socket = server.socket();
         let site = Self {
-            server,
-            observer,
-            kernel: Kernel::open().expect("a socket to the kernel"),
+            observer: Observer::start(&socket).await,
+            kernel: Kernel::open(LINK).expect("a socket to the kernel"),
+            database: Watched::new(server.id()),
+            socket,
+            _server: Some(server),
         };
         site.empty().await;
         site
     }
 
-    pub(crate) fn database(&self) -> Watched {
-        Watched::new(self.server.id())
+    /// A site that is there already, with routes and rows of its own.
+    pub(crate) async fn attach(socket: PathBuf, database: u32) -> Self {
+        Self {
+            observer: Observer::start(&socket).await,
+            kernel: Kernel::open(LINK).expect("a socket to the kernel"),
+            database: Watched::new(database),
+            socket,
+            _server: None,
+        }
     }
 
     /// A database with a router and nothing else.
     pub(crate) async fn empty(&self) {
-        let client = mk_client(&self.server.socket());
+        let client = mk_client(&self.socket);
         until_synced(&client).await;
         let all = Transaction::new(NB).delete("Logical_Router", Vec::new());
         client.transact(&all).await.expect("routers go");
@@ -57,9 +70,9 @@ impl Site {
         self.observer.until_rows(0).await;
     }
 
-    /// Takes the kernel's routes of BGP away.
+    /// Takes the benchmark's routes out of the kernel.
     pub(crate) fn flush(&self) {
-        ip("route flush proto bgp");
+        ip("route flush proto bgp root 16.0.0.0/4");
     }
 }
 
@@ -80,7 +93,7 @@ impl Agent {
             .arg(itself)
             .arg("agent")
             .arg("--north")
-            .arg(site.server.socket())
+            .arg(&site.socket)
             .args(["--link", LINK])
             .stdout(Stdio::piped())
             .spawn()

@@ -8,8 +8,9 @@
 use std::time::{Duration, Instant};
 
 use crate::kernel::{Kernel, prefix, router};
+use crate::process::Watched;
 use crate::report::Report;
-use crate::site::{Agent, Site, now};
+use crate::site::{LINK, Site, now};
 
 /// Destinations that come and go.
 const FLAPPING: u32 = 500;
@@ -26,7 +27,7 @@ struct Told {
 }
 
 fn blow(seconds: u32) -> anyhow::Result<Told> {
-    let mut kernel = Kernel::open()?;
+    let mut kernel = Kernel::open(LINK)?;
     let start = now();
     let mut made = Vec::new();
     for number in 0..seconds * 2 * FLAPPING {
@@ -49,13 +50,13 @@ fn blow(seconds: u32) -> anyhow::Result<Told> {
 /// 1,000 changes a second for so long, over `rows` rows that stay.
 pub(crate) async fn storm(
     site: &Site,
-    agent: &Agent,
+    agent: Watched,
     report: &mut Report,
     case: &str,
     seconds: u32,
 ) {
     let rows = site.observer.rows();
-    let (cpu, server) = (agent.watched.cpu(), site.database().cpu());
+    let (cpu, server) = (agent.cpu(), site.database.cpu());
     let before = site.observer.generation();
     let wind = tokio::task::spawn_blocking(move || blow(seconds));
     let mut seen: Vec<(Instant, u32)> = Vec::new();
@@ -72,13 +73,13 @@ pub(crate) async fn storm(
     let told = wind.await.expect("it blows").expect("the kernel takes it");
     site.observer.until_rows(rows + 1).await;
     let right = told.last.elapsed();
-    let used = (agent.watched.cpu() - cpu).as_secs_f64();
+    let used = (agent.cpu() - cpu).as_secs_f64();
     report.put(case, "agent CPU", "s", used);
     report.put(
         case,
         "ovsdb-server CPU",
         "s",
-        (site.database().cpu() - server).as_secs_f64(),
+        (site.database.cpu() - server).as_secs_f64(),
     );
     let changes = site.observer.generation() - before;
     report.put(
@@ -106,7 +107,7 @@ pub(crate) async fn storm(
         "s",
         right.as_secs_f64(),
     );
-    report.put(case, "agent peak RSS", "MiB", agent.watched.peak());
+    report.put(case, "agent peak RSS", "MiB", agent.peak());
 }
 
 /// How old the data was, every 5 ms.
