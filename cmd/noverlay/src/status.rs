@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use anyhow::Context;
 use api::frr_state::{BGPSessionState, FRRNodeState};
-use api::node_routes::NodeRoutes;
+use api::node_routes::{NetworkRoutes, NodeRoutes};
 use api::route_advertisements::RouteAdvertisements;
 use comfy_table::{Table, presets};
 use k8s_openapi::api::core::v1::Node as KubeNode;
@@ -41,8 +41,10 @@ pub struct NodeLine {
     pub in_ovn: Option<i32>,
     /// The first that are missing.
     pub missing: Vec<String>,
-    /// Annotations that cannot be read.
+    /// Annotations that cannot be read, and conditions of its NodeRoutes that are False.
     pub problems: Vec<String>,
+    /// What is as it should be and worth knowing: routes that are held, and those that are left out.
+    pub notes: Vec<String>,
 }
 
 /// One RouteAdvertisements.
@@ -119,7 +121,7 @@ impl Report {
         }
         let mut text = format!("{nodes}\n");
         for n in &self.nodes {
-            for line in n.missing.iter().chain(&n.problems) {
+            for line in n.missing.iter().chain(&n.problems).chain(&n.notes) {
                 text.push_str(&format!("{}: {line}\n", n.name));
             }
         }
@@ -186,10 +188,12 @@ fn node_lines(
             let node = api::lift_node(object);
             let name = node.name.to_string();
             let default = NetworkName::default_network();
-            let report = routes
-                .get(&name)
-                .and_then(|r| r.status.as_ref())
-                .and_then(|s| s.networks.iter().find(|n| n.name == default.as_str()));
+            let status = routes.get(&name).and_then(|r| r.status.as_ref());
+            let report =
+                status.and_then(|s| s.networks.iter().find(|n| n.name == default.as_str()));
+            let conditions = status.into_iter().flat_map(|s| &s.conditions);
+            let bad = conditions.filter(|c| c.status == "False");
+            let bad = bad.map(|c| format!("{}: {}", c.reason, c.message));
             let of_node = |s: &&BGPSessionState| {
                 s.status.as_ref().and_then(|s| s.node.as_deref()) == Some(name.as_str())
             };
@@ -215,13 +219,26 @@ fn node_lines(
                 in_kernel: report.map(|r| r.in_kernel),
                 in_ovn: report.map(|r| r.in_ovn),
                 missing: report.map(|r| r.missing.clone()).unwrap_or_default(),
-                problems: malformed.into_iter().flatten().collect(),
+                problems: malformed.into_iter().flatten().chain(bad).collect(),
+                notes: report.map(notes).unwrap_or_default(),
                 name,
             }
         })
         .collect();
     lines.sort_by(|a, b| a.name.cmp(&b.name));
     lines
+}
+
+/// What a report says beside reachability.
+fn notes(report: &NetworkRoutes) -> Vec<String> {
+    let held = (report.held > 0).then(|| format!("{} imported routes are held", report.held));
+    let skipped = report.skipped.iter().map(|s| {
+        let more = usize::try_from(s.count).unwrap_or(0) > s.examples.len();
+        let examples = s.examples.join(", ");
+        let more = if more { ", ..." } else { "" };
+        format!("{} not imported, {}: {examples}{more}", s.count, s.reason)
+    });
+    held.into_iter().chain(skipped).collect()
 }
 
 fn malformed<T>(fact: &Fact<T>) -> Option<String> {

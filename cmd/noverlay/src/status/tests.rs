@@ -70,10 +70,16 @@ fn a_whole_cluster_is_well_and_the_table_has_a_line_each() {
 #[test]
 fn whatever_is_missing_or_unknown_is_not_well() {
     type Change = fn(&mut Objects);
-    let cases: [(&str, Change); 7] = [
+    let cases: [(&str, Change); 8] = [
         ("no report", |o| o.routes.clear()),
         ("a route is missing", |o| {
             o.routes[0].status.as_mut().unwrap().networks[0].in_ovn = 1
+        }),
+        ("a condition of its routes is False", |o| {
+            let conditions = json!([{"type": "WithinLimits", "status": "False", "reason": "OverLimit",
+                "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
+            o.routes[0].status.as_mut().unwrap().conditions =
+                serde_json::from_value(conditions).unwrap();
         }),
         ("no FRR state", |o| o.states.clear()),
         ("a failed reload", |o| {
@@ -89,5 +95,24 @@ fn whatever_is_missing_or_unknown_is_not_well() {
     ];
     for (name, change) in cases {
         assert!(!report(change).is_well(), "{name}");
+    }
+}
+
+#[test]
+fn what_is_held_and_what_is_left_out_is_told_and_is_well() {
+    let report = report(|o| {
+        let network = &mut o.routes[0].status.as_mut().unwrap().networks[0];
+        network.held = 2;
+        network.skipped = serde_json::from_value(json!([
+            {"reason": "other_link", "count": 4, "examples": ["192.0.2.0/24", "198.51.100.0/24"]}]))
+        .unwrap();
+    });
+    assert!(report.is_well(), "{report:?}");
+    let table = report.table();
+    for line in [
+        "n1: 2 imported routes are held\n",
+        "n1: 4 not imported, other_link: 192.0.2.0/24, 198.51.100.0/24, ...\n",
+    ] {
+        assert!(table.contains(line), "{table}");
     }
 }
