@@ -40,7 +40,9 @@ const OPEN: &[&str] = &[
     "frr-agent-tests",
     "kube-tests",
     "netns-tests",
+    "import-tests",
     "vm-tests",
+    "bench",
 ];
 
 /// What tests of a room may use beside its own arrows.
