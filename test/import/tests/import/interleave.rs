@@ -7,8 +7,12 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use import_tests::{Agent, AgentConfig, Cutter, Dice, LINK, OTHER_LINK, Site, absent, try_ip};
+use import_tests::{
+    Agent, AgentConfig, Cutter, Dice, LINK, OTHER_LINK, ROUTER, Site, absent, try_ip, until,
+};
 use netns_tests::in_namespace;
+use ovsdb::{Condition, Row, Transaction, random_uuid};
+use ovsdb_tests::{NB, mk_router};
 
 use crate::stranger::Stranger;
 
@@ -283,5 +287,33 @@ fn the_gateways_link_down_deleted_and_made_anew_takes_its_routes_and_brings_them
         agent.change(|of| *of = inputs);
         let back = site.until_settled(quiet).await.imported();
         assert_eq!(back.len(), 1, "{back:?}");
+    });
+}
+
+#[test]
+fn a_router_that_is_deleted_and_made_anew_gets_all_its_routes_again() {
+    if absent() {
+        return;
+    }
+    in_namespace(|| async {
+        let site = Site::build().await;
+        let _agent = site.agent();
+        let quiet = Duration::from_millis(300);
+        let rows = site.until_settled(quiet).await.imported();
+        assert_eq!(rows.len(), 60);
+        let named = || vec![Condition::equal("name", ROUTER)];
+        let gone = Transaction::new(NB).delete("Logical_Router", named());
+        // Once with a moment without a router, once in one transaction.
+        site.stranger.transact(&gone).await.unwrap();
+        until("no router", || site.observer.look().routers.len() == 1).await;
+        site.stranger.transact(&mk_router(ROUTER)).await.unwrap();
+        assert_eq!(site.until_settled(quiet).await.imported(), rows);
+        let again = gone.insert(
+            "Logical_Router",
+            random_uuid(),
+            Row::new().with("name", ROUTER),
+        );
+        site.stranger.transact(&again).await.unwrap();
+        assert_eq!(site.until_settled(quiet).await.imported(), rows);
     });
 }
