@@ -41,6 +41,7 @@ const OPEN: &[&str] = &[
     "frr-agent-tests",
     "kube-tests",
     "netns-tests",
+    "import-tests",
     "vm-tests",
     "bench",
 ];

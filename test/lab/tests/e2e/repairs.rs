@@ -8,6 +8,7 @@ mod limit;
 mod look;
 mod proxy;
 mod rows;
+mod withdrawals;
 
 use std::time::{Duration, Instant};
 

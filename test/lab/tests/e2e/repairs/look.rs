@@ -237,8 +237,13 @@ fn said(command: &mut Command) -> Result<String, String> {
 
 /// Status and body of a daemon's `/readyz`; status 0 where nobody answers.
 pub(super) fn readyz(namespace: &str, port: u16) -> (u16, String) {
+    http(namespace, port, "/readyz")
+}
+
+/// What a daemon's endpoint answers; status 0 where nobody does.
+pub(super) fn http(namespace: &str, port: u16, path: &str) -> (u16, String) {
     let script = format!(
-        "exec 3<>/dev/tcp/127.0.0.1/{port} && printf 'GET /readyz HTTP/1.0\\r\\n\\r\\n' >&3 && cat <&3"
+        "exec 3<>/dev/tcp/127.0.0.1/{port} && printf 'GET {path} HTTP/1.0\\r\\n\\r\\n' >&3 && cat <&3"
     );
     let answer = said(&mut tool_in(namespace, &["bash", "-c", &script])).unwrap_or_default();
     let status = answer.split(' ').nth(1).and_then(|word| word.parse().ok());

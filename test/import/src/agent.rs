@@ -1,0 +1,221 @@
+//! The node-agent's import of one network, with a world that the test holds in its hand.
+//! In: a Northbound socket, inputs. Out: rows; what the passes said. Invariant: the same loop, pace and code as in the node-agent.
+//! Not here: the rest of the node-agent.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use frr_edge::Frr;
+use model::route::MAIN_TABLE;
+use model::{NetworkName, NodeName};
+use netlink::Watcher;
+use node_agent::import::{Hearing, Import, ImportConfig, ImportState, Inputs, Passed, TIMING};
+use node_agent::metrics::ImportMetrics;
+use ovsdb::{Client, ClientConfig, Endpoint};
+use plan_node::breaker::Threshold;
+use plan_node::imports;
+use prometheus::Registry;
+use reconcile::{Poker, Subjects, Verdict};
+use telemetry::Chain;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+/// What an agent is made of.
+#[derive(Debug, Clone)]
+pub struct AgentConfig {
+    /// The Northbound database.
+    pub socket: PathBuf,
+    /// World, owners, release.
+    pub inputs: Inputs,
+    /// `None`: there is no FRR to ask.
+    pub frr: Option<Frr>,
+    /// How long a mass withdrawal is held.
+    pub hold: Duration,
+    /// Bytes of the buffer for the kernel's events; `None`: the usual one.
+    pub buffer: Option<usize>,
+}
+
+/// A running import; it is killed with this value, wherever it is.
+#[derive(Debug)]
+pub struct Agent {
+    tasks: Vec<JoinHandle<()>>,
+    inputs: Arc<Mutex<Inputs>>,
+    poker: Poker<()>,
+    /// What reports are made from.
+    pub state: ImportState,
+    registry: Registry,
+    errors: Arc<Mutex<Vec<String>>>,
+    lost: Arc<AtomicUsize>,
+    _stop: watch::Sender<bool>,
+}
+
+struct OneNetwork {
+    import: Import,
+    inputs: Arc<Mutex<Inputs>>,
+    poker: Poker<()>,
+    again: Option<JoinHandle<()>>,
+    errors: Arc<Mutex<Vec<String>>>,
+}
+
+impl Subjects for OneNetwork {
+    type Key = ();
+
+    async fn universe(&mut self) -> Option<Vec<()>> {
+        Some(vec![()])
+    }
+
+    async fn pass(&mut self, (): &()) -> Verdict {
+        let inputs = lock(&self.inputs).clone();
+        let passed = self.import.pass(&inputs).await;
+        if let Some(before) = self.again.take() {
+            before.abort();
+        }
+        if let Some(wait) = self.import.again() {
+            let poker = self.poker.clone();
+            self.again = Some(tokio::spawn(async move {
+                tokio::time::sleep(wait).await;
+                poker.poke(());
+            }));
+        }
+        match passed {
+            Ok(Passed::NotReady) => Verdict::Blocked,
+            Ok(Passed::Agreed { looked: true, .. }) => Verdict::Settled,
+            Ok(Passed::Agreed { .. }) => Verdict::Idle,
+            Err(error) => {
+                lock(&self.errors).push(Chain(&error).to_string());
+                Verdict::Retry
+            }
+        }
+    }
+}
+
+impl Agent {
+    /// Starts an import that knows nothing yet.
+    #[must_use]
+    pub fn start(config: AgentConfig) -> Self {
+        let mut client = ClientConfig::new(Endpoint::Unix(config.socket), ovn::north::DATABASE);
+        client.tables = ovn::north::monitor();
+        client.max_backoff = Duration::from_millis(500);
+        let north = Client::connect(client);
+        let (hearing, poker) = (Arc::new(Hearing::default()), Poker::new());
+        let registry = Registry::new();
+        let import = Import::new(
+            ImportConfig {
+                target: imports::target(&NetworkName::default_network(), &NodeName::from("n1")),
+                table: MAIN_TABLE,
+                limit: 20_000,
+                stale: Duration::from_secs(120),
+                threshold: Threshold {
+                    share: 50,
+                    least: 10,
+                    window: Duration::from_secs(2),
+                    hold: config.hold,
+                },
+            },
+            north.clone(),
+            config.frr,
+            Arc::clone(&hearing),
+            ImportMetrics::new(&registry).expect("fresh metrics"),
+        );
+        let state = import.state();
+        let inputs = Arc::new(Mutex::new(config.inputs));
+        let (errors, lost) = (Arc::default(), Arc::default());
+        let subjects = OneNetwork {
+            import,
+            inputs: Arc::clone(&inputs),
+            poker: poker.clone(),
+            again: None,
+            errors: Arc::clone(&errors),
+        };
+        let (stop, stopped) = watch::channel(false);
+        let tasks = vec![
+            tokio::spawn(kernel(
+                config.buffer,
+                hearing,
+                poker.clone(),
+                Arc::clone(&lost),
+            )),
+            tokio::spawn(database(north, poker.clone())),
+            tokio::spawn(reconcile::run(subjects, poker.clone(), TIMING, stopped)),
+        ];
+        Self {
+            tasks,
+            inputs,
+            poker,
+            state,
+            registry,
+            errors,
+            lost,
+            _stop: stop,
+        }
+    }
+
+    /// Changes the inputs and says so.
+    pub fn change(&self, change: impl FnOnce(&mut Inputs)) {
+        change(&mut lock(&self.inputs));
+        self.poker.poke(());
+    }
+
+    /// What failed so far.
+    #[must_use]
+    pub fn errors(&self) -> Vec<String> {
+        lock(&self.errors).clone()
+    }
+
+    /// How often events of the kernel were lost.
+    #[must_use]
+    pub fn lost(&self) -> usize {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    /// A metric without labels.
+    #[must_use]
+    pub fn metric(&self, name: &str) -> f64 {
+        let families = self.registry.gather();
+        let family = families.iter().find(|f| f.name() == name);
+        let metric = family.and_then(|f| f.get_metric().first());
+        let metric = metric.unwrap_or_else(|| panic!("there is no metric {name}"));
+        metric.get_gauge().get_value() + metric.get_counter().get_value()
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        for task in &self.tasks {
+            task.abort();
+        }
+    }
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn kernel(
+    buffer: Option<usize>,
+    hearing: Arc<Hearing>,
+    poker: Poker<()>,
+    lost: Arc<AtomicUsize>,
+) {
+    let bytes = buffer.unwrap_or(netlink::watch::BUFFER);
+    let mut watcher = Watcher::open_with(bytes).expect("a subscription");
+    hearing.note_everything();
+    poker.poke(());
+    loop {
+        let change = watcher.changed().await.expect("the subscription stands");
+        lost.fetch_add(usize::from(change.lost), Ordering::Relaxed);
+        let facts = change.links || change.addresses || change.rules || change.lost;
+        if hearing.note(change) || facts {
+            poker.poke(());
+        }
+    }
+}
+
+async fn database(north: Client, poker: Poker<()>) {
+    let mut status = north.watch();
+    while status.changed().await.is_ok() {
+        poker.poke(());
+    }
+}

@@ -1,0 +1,125 @@
+//! The connection to the database is cut at every request and inside of them, while many routes come, change and go.
+//!
+//! In: places of cuts. Out: an import that goes on, or a fresh one, ends with the right rows.
+//! Invariant: steady rows stay; a prefix that only changes its next hop has a row at every moment.
+//! Not here: other disturbances (`interleave`).
+
+use std::time::Duration;
+
+use import_tests::{Agent, AgentConfig, Cut, Cutter, Dice, Site, absent, until};
+use netns_tests::{in_namespace, ip, ip_batch};
+
+const COUNT: u32 = 2000;
+/// Requests of a change of so many rows: 500 rows each, a change of next hops is two rows a destination.
+const REQUESTS: [usize; 3] = [4, 8, 4];
+const QUIET: Duration = Duration::from_millis(50);
+
+fn prefixes() -> Vec<String> {
+    let of = |number: u32| format!("30.{}.{}.0/24", number >> 8, number & 255);
+    (0..COUNT).map(of).collect()
+}
+
+fn lines(verb: &str, hop: &str) -> String {
+    let line = |prefix: String| format!("route {verb} {prefix}{hop} proto bgp metric 25\n");
+    prefixes().into_iter().map(line).collect()
+}
+
+/// Where connections are cut in a change of so many requests: at each boundary, and inside of each.
+fn cuts(requests: usize, dice: &mut Dice) -> Vec<Cut> {
+    let mut all = Vec::new();
+    for number in 0..requests {
+        let bytes = *dice.pick(&[1, 40, 900, 20_000, 70_000]);
+        all.push(Cut::Inside(number, bytes));
+        all.push(if dice.percent(50) {
+            Cut::After(number + 1)
+        } else {
+            Cut::Inside(number, 0)
+        });
+    }
+    all
+}
+
+struct Scene {
+    site: Site,
+    cutter: Cutter,
+    agent: Agent,
+    done: usize,
+}
+
+impl Scene {
+    fn through(site: &Site, cutter: &Cutter) -> Agent {
+        Agent::start(AgentConfig {
+            socket: cutter.socket().to_owned(),
+            ..site.config()
+        })
+    }
+
+    /// Makes a change of the kernel with a cut in it; then the agent goes on, or another one comes.
+    async fn change(&mut self, lines: &str, cut: Cut, fresh: bool) {
+        let before = self.cutter.cuts();
+        self.cutter.arm(cut);
+        ip_batch(lines);
+        if fresh {
+            let (cutter, site) = (&self.cutter, &self.site);
+            // Events that come in pieces may need fewer requests than were counted on.
+            until("the cut, or all is written", || {
+                let seen = site.observer.look();
+                cutter.cuts() > before || seen.imported() == site.wanted(&seen)
+            })
+            .await;
+            self.agent = Self::through(&self.site, &self.cutter);
+        }
+        self.site.until_settled(QUIET).await;
+        self.done += self.cutter.cuts() - before;
+        self.cutter.disarm();
+    }
+}
+
+#[test]
+fn a_cut_at_any_request_or_inside_of_it_costs_no_row_that_should_stay() {
+    if absent() {
+        return;
+    }
+    in_namespace(|| async {
+        let mut dice = Dice::of_this_run();
+        let site = Site::build().await;
+        let cutter = Cutter::start(site.server.path("cut.sock"), site.server.socket());
+        let agent = Scene::through(&site, &cutter);
+        site.until_settled(Duration::from_millis(300)).await;
+        let steady = site.guard_steady();
+        let mut scene = Scene {
+            site,
+            cutter,
+            agent,
+            done: 0,
+        };
+        let mut queues = REQUESTS.map(|requests| cuts(requests, &mut dice));
+        let total: usize = queues.iter().map(Vec::len).sum();
+        let mut hop = 0;
+        while queues.iter().any(|queue| !queue.is_empty()) {
+            let mut next = |of: usize| queues.get_mut(of).and_then(Vec::pop);
+            let (come, others, go) = (next(0), [next(1), next(1)], next(2));
+            let never = Cut::After(usize::MAX);
+            let add = lines("add", " via 172.30.9.1");
+            scene
+                .change(&add, come.unwrap_or(never), dice.percent(50))
+                .await;
+            scene.site.observer.guard(prefixes());
+            for cut in others.into_iter().flatten() {
+                hop += 1;
+                let replace = lines("replace", &format!(" via 172.30.9.{}", 2 + hop % 3));
+                scene.change(&replace, cut, dice.percent(50)).await;
+            }
+            scene.site.observer.assert_no_gap();
+            scene.site.observer.unguard(&prefixes());
+            let del = lines("del", "");
+            scene
+                .change(&del, go.unwrap_or(never), dice.percent(50))
+                .await;
+            scene.site.assert_steady(&steady);
+        }
+        println!("{} of {total} cuts came", scene.done);
+        assert!(scene.done * 2 > total, "{} of {total} cuts", scene.done);
+        assert_eq!(ip("route show proto bgp metric 25"), "");
+    });
+}

@@ -1,0 +1,86 @@
+//! What is lost on the way: events of the kernel, and the database's server itself.
+//!
+//! In: bursts, and kills. Out: the right rows. Invariant: steady rows stay, in the database's file too.
+//! Not here: dumps that fail (`tests/dump.rs`).
+
+use std::time::Duration;
+
+use import_tests::{Agent, AgentConfig, Dice, Site, absent, until};
+use netns_tests::{in_namespace, ip_batch};
+
+fn lines(verb: &str, count: u32, hop: u32) -> String {
+    let line = |number: u32| {
+        let (high, low) = (number >> 8, number & 255);
+        let via = match verb {
+            "del" => String::new(),
+            _ => format!(" via 172.30.9.{hop}"),
+        };
+        format!("route {verb} 30.{high}.{low}.0/24{via} proto bgp metric 25\n")
+    };
+    (0..count).map(line).collect()
+}
+
+#[test]
+fn a_burst_that_overruns_the_kernels_buffer_ends_with_the_right_rows() {
+    if absent() {
+        return;
+    }
+    in_namespace(|| async {
+        let site = Site::build().await;
+        let agent = Agent::start(AgentConfig {
+            buffer: Some(4096),
+            ..site.config()
+        });
+        let quiet = Duration::from_millis(300);
+        site.until_settled(quiet).await;
+        let steady = site.guard_steady();
+        // The test's thread is the agent's: nothing is read while a burst lasts.
+        for burst in [
+            lines("add", 1500, 1),
+            lines("replace", 1500, 2),
+            [lines("del", 700, 2), lines("replace", 900, 3)].concat(),
+            [lines("del", 1500, 3), lines("add", 40, 4)].concat(),
+        ] {
+            let before = agent.lost();
+            ip_batch(&burst);
+            site.until_settled(quiet).await;
+            assert!(agent.lost() > before, "the burst was meant to be too large");
+            site.assert_steady(&steady);
+        }
+        assert_eq!(site.observer.look().imported().len(), 60 + 40);
+    });
+}
+
+#[test]
+fn a_database_killed_under_load_and_started_again_keeps_what_stands_and_gets_the_rest() {
+    if absent() {
+        return;
+    }
+    in_namespace(|| async {
+        let mut dice = Dice::of_this_run();
+        let mut site = Site::build().await;
+        let _agent = site.agent();
+        let quiet = Duration::from_millis(200);
+        site.until_settled(quiet).await;
+        let steady = site.guard_steady();
+        for round in 0..8 {
+            let hop = 2 + round % 3;
+            let load = match round % 4 {
+                0 => lines("add", 2000, hop),
+                3 => lines("del", 2000, hop),
+                _ => lines("replace", 2000, hop),
+            };
+            let load = tokio::task::spawn_blocking(move || ip_batch(&load));
+            tokio::time::sleep(Duration::from_millis(20 + dice.below(400))).await;
+            site.server.crash();
+            load.await.unwrap();
+            tokio::time::sleep(Duration::from_millis(dice.below(300))).await;
+            site.server.up();
+            until("the observer is back", || site.observer.is_live()).await;
+            // What the new server tells first is what was in the file.
+            site.assert_steady(&steady);
+            site.until_settled(quiet).await;
+            site.assert_steady(&steady);
+        }
+    });
+}
