@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use frr_edge::Frr;
-use model::route::MAIN_TABLE;
 use model::{NetworkName, NodeName};
 use netlink::Watcher;
 use node_agent::import::{Hearing, Import, ImportConfig, ImportState, Inputs, Passed, TIMING};
@@ -41,7 +40,7 @@ pub struct AgentConfig {
 #[derive(Debug)]
 pub struct Agent {
     tasks: Vec<JoinHandle<()>>,
-    inputs: Arc<Mutex<Inputs>>,
+    inputs: Arc<Mutex<Arc<Inputs>>>,
     poker: Poker<()>,
     /// What reports are made from.
     pub state: ImportState,
@@ -53,7 +52,7 @@ pub struct Agent {
 
 struct OneNetwork {
     import: Import,
-    inputs: Arc<Mutex<Inputs>>,
+    inputs: Arc<Mutex<Arc<Inputs>>>,
     poker: Poker<()>,
     again: Option<JoinHandle<()>>,
     errors: Arc<Mutex<Vec<String>>>,
@@ -67,7 +66,7 @@ impl Subjects for OneNetwork {
     }
 
     async fn pass(&mut self, (): &()) -> Verdict {
-        let inputs = lock(&self.inputs).clone();
+        let inputs = Arc::clone(&lock(&self.inputs));
         let passed = self.import.pass(&inputs).await;
         if let Some(before) = self.again.take() {
             before.abort();
@@ -104,7 +103,6 @@ impl Agent {
         let import = Import::new(
             ImportConfig {
                 target: imports::target(&NetworkName::default_network(), &NodeName::from("n1")),
-                table: MAIN_TABLE,
                 limit: 20_000,
                 stale: Duration::from_secs(120),
                 threshold: Threshold {
@@ -120,7 +118,7 @@ impl Agent {
             ImportMetrics::new(&registry).expect("fresh metrics"),
         );
         let state = import.state();
-        let inputs = Arc::new(Mutex::new(config.inputs));
+        let inputs = Arc::new(Mutex::new(Arc::new(config.inputs)));
         let (errors, lost) = (Arc::default(), Arc::default());
         let subjects = OneNetwork {
             import,
@@ -154,7 +152,12 @@ impl Agent {
 
     /// Changes the inputs and says so.
     pub fn change(&self, change: impl FnOnce(&mut Inputs)) {
-        change(&mut lock(&self.inputs));
+        let mut inputs = lock(&self.inputs);
+        // Other inputs are known by being other ones.
+        let mut changed = Inputs::clone(&inputs);
+        change(&mut changed);
+        *inputs = Arc::new(changed);
+        drop(inputs);
         self.poker.poke(());
     }
 

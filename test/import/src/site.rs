@@ -82,6 +82,7 @@ impl Site {
             observer,
             stranger,
             inputs: Inputs {
+                table: Some(MAIN_TABLE),
                 world: world(),
                 owners: Vec::new(),
                 release: None,
