@@ -109,6 +109,42 @@ fn an_overrun_is_told_and_what_follows_too() {
     });
 }
 
+/// Until the queue is empty the kernel drops what comes without saying so once more.
+#[test]
+fn what_is_lost_while_an_overrun_is_still_being_read_is_told_too() {
+    if absent(&["ip"]) {
+        return;
+    }
+    in_namespace(|| async {
+        mk_link("d0");
+        let mut watcher = Watcher::open().unwrap();
+        // Addresses of the links themselves come up to two seconds late.
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        quiet(&mut watcher).await;
+        for verb in ["add", "del"] {
+            let line = |n: u32| {
+                let to = std::net::Ipv4Addr::from_bits(0x0ac8_0000 + n);
+                format!("route {verb} blackhole {to} table 4000\n")
+            };
+            ip_batch(&(0..60_000).map(line).collect::<String>());
+        }
+        let change = watcher.changed().await.unwrap();
+        assert!(change.lost, "{change:?}");
+        // Whoever reads everything now does not see what comes next.
+        ip("route add 10.1.0.0/24 via 192.0.2.2 proto bgp");
+        let pause = Duration::from_millis(500);
+        let mut told = false;
+        while let Ok(change) = tokio::time::timeout(pause, watcher.changed()).await {
+            let change = change.unwrap();
+            told |= change.lost || change.hints != model::route::Hints::default();
+        }
+        assert!(
+            told,
+            "a route came after events were lost, and nothing tells"
+        );
+    });
+}
+
 #[test]
 fn the_usual_buffer_holds_a_burst() {
     if absent(&["ip"]) {
