@@ -21,7 +21,7 @@ const NO_BUFFERS: i32 = 105;
 const DONT_WAIT: i32 = 0x40;
 /// `NLM_F_REPLACE`.
 const REPLACE: u16 = 0x100;
-/// So many datagrams are taken at once; under endless churn the rest is for the next call.
+/// So many datagrams are taken at once, unless something was lost; under endless churn the rest is for the next call.
 const AT_ONCE: usize = 20_000;
 
 /// Why there is no subscription.
@@ -122,12 +122,16 @@ impl std::fmt::Debug for Watcher {
 
 /// Takes every datagram that is there.
 fn drain(socket: &Socket, buffer: &mut Vec<u8>, change: &mut Change) -> std::io::Result<()> {
-    for _ in 0..AT_ONCE {
+    let mut taken = 0;
+    // Once something was lost the kernel drops what comes until the queue is empty, without saying so again: whoever reads
+    // everything after this call must not miss that. It fills no further meanwhile, so this ends.
+    while taken < AT_ONCE || change.lost {
         buffer.clear();
         let received = socket.recv(buffer, DONT_WAIT);
         if !judge(change, received, buffer)? {
             break;
         }
+        taken += 1;
     }
     Ok(())
 }
