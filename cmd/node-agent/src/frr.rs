@@ -18,6 +18,9 @@ use crate::PokerOf;
 /// Between two looks at the sockets: new daemons must be noticed before their sessions are up.
 pub(crate) const PACE: Duration = Duration::from_millis(500);
 
+/// For so long a route that goes may wait for bgpd's answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 /// A look that costs nothing: at the sockets only. A daemon that died leaves its socket behind, so `Up` is no proof.
 pub(crate) fn glance(frr: &Frr) -> Look {
     let instance = frr.instance();
@@ -37,8 +40,12 @@ pub(crate) async fn knock(frr: &Frr) -> Look {
     if look != Look::Gone {
         for daemon in ["zebra", "bgpd"] {
             let socket = frr.vty_socket.join(format!("{daemon}.vty"));
-            if let Err(error) = UnixStream::connect(socket).await {
-                return refused(&error);
+            match UnixStream::connect(socket).await {
+                // Others wait at its door already: it is slow, and there.
+                Err(error) if error.kind() != std::io::ErrorKind::WouldBlock => {
+                    return refused(&error);
+                }
+                Ok(_) | Err(_) => {}
             }
         }
     }
@@ -51,7 +58,13 @@ pub(crate) async fn ask(frr: &Frr) -> Look {
         Look::Up { instance, .. } => instance,
         other @ (Look::Unseen | Look::Gone) => return other,
     };
-    let peers = match frr.sessions().await {
+    let Ok(sessions) = tokio::time::timeout(PATIENCE, frr.sessions()).await else {
+        return Look::Up {
+            instance,
+            peers: None,
+        };
+    };
+    let peers = match sessions {
         Ok(sessions) => Some(
             sessions
                 .into_iter()

@@ -5,8 +5,6 @@
 //! known of routes is checked against a dump soon after events changed it.
 //! Not here: which rows (`plan_node::importing`), when a pass is due (`reconcile`), where the world comes from (`import_subjects`).
 
-use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -22,7 +20,7 @@ use ovsdb::{Client, Uuid};
 use plan_node::breaker::{Breaker, Threshold};
 use plan_node::check;
 use plan_node::holding::{Holding, Look};
-use plan_node::importing::Importer;
+use plan_node::importing::{Importer, Sessions};
 use plan_node::imports::ImportWorld;
 use reconcile::Timing;
 
@@ -208,6 +206,8 @@ pub struct Import {
     /// The inputs of the last pass: a pass with the same ones need not look at them.
     inputs: Option<Arc<Inputs>>,
     table: Option<Option<TableId>>,
+    /// Rows from before this process have been taken over.
+    adopted: bool,
     start: tokio::time::Instant,
     /// The last read failed: events since then are not enough.
     unread: bool,
@@ -239,6 +239,7 @@ impl Import {
             release: None,
             inputs: None,
             table: None,
+            adopted: false,
             start: tokio::time::Instant::now(),
             unread: true,
             verify: None,
@@ -255,7 +256,7 @@ impl Import {
     /// How soon a pass has to follow although nobody pokes: while something is held, and to check what events told.
     #[must_use]
     pub fn again(&self) -> Option<Duration> {
-        let held = self.holding.is_restarting() || self.breaker.is_open();
+        let held = self.holding.is_waiting(self.start.elapsed()) || self.breaker.is_open();
         let verify = self.verify.map(|at| at.saturating_duration_since(now()));
         verify.into_iter().chain(held.then_some(frr::PACE)).min()
     }
@@ -289,6 +290,9 @@ impl Import {
         let Some(router) = self.follower.router() else {
             return Ok(Passed::NotReady);
         };
+        if !std::mem::replace(&mut self.adopted, true) {
+            self.state.lock().adopt();
+        }
         self.judge(inputs).await;
         let Some(wrote) = self.write(router, inputs).await? else {
             return Ok(Passed::NotReady);
@@ -450,9 +454,10 @@ impl Import {
         };
         let restarting = self.holding.is_restarting();
         let mass = self.breaker.is_open() || self.breaker.suspects(at, standing, withdrawn);
+        let asked = restarting || mass;
         let look = match &self.frr {
             None => Look::Unseen,
-            Some(frr) if restarting || mass => frr::ask(frr).await,
+            Some(frr) if asked => frr::ask(frr).await,
             // A route that goes must not wait for a long answer.
             Some(frr) if withdrawn > 0 => frr::knock(frr).await,
             Some(frr) => frr::glance(frr),
@@ -466,12 +471,15 @@ impl Import {
             tracing::info!("the admin released the withdrawals that were held");
             self.breaker.release();
         }
-        let peers: Option<&BTreeMap<IpAddr, bool>> = match &look {
-            Look::Up { peers, .. } => peers.as_ref(),
-            Look::Unseen | Look::Gone => None,
+        let sessions = match &look {
+            Look::Up {
+                peers: Some(peers), ..
+            } => Sessions::Peers(peers),
+            Look::Up { peers: None, .. } if asked => Sessions::NoAnswer,
+            Look::Up { peers: None, .. } | Look::Unseen | Look::Gone => Sessions::Unknown,
         };
         let mut state = self.state.lock();
-        state.judge(at, &self.holding, &mut self.breaker, peers);
+        state.judge(at, &self.holding, &mut self.breaker, sessions);
         let held = state.held().count();
         drop(state);
         if self.breaker.is_open() && !was_open {

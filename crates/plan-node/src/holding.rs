@@ -65,7 +65,9 @@ struct Restart {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holding {
     stale: Duration,
-    /// The daemons that ran last; `None` until they have been seen, and as long nothing is held.
+    /// False until the first look.
+    looked: bool,
+    /// The daemons that ran last; `None` until they have been seen.
     instance: Option<String>,
     restart: Option<Restart>,
 }
@@ -76,6 +78,7 @@ impl Holding {
     pub fn new(stale: Duration) -> Self {
         Self {
             stale,
+            looked: false,
             instance: None,
             restart: None,
         }
@@ -87,8 +90,19 @@ impl Holding {
         self.restart.is_some()
     }
 
+    /// True while rows may be held, so that somebody has to look again although nothing tells.
+    #[must_use]
+    pub fn is_waiting(&self, now: Duration) -> bool {
+        self.restart.is_some() && !self.expired(now)
+    }
+
     /// Takes notice of FRR.
     pub fn look(&mut self, now: Duration, look: &Look) {
+        self.notice(now, look);
+        self.looked = true;
+    }
+
+    fn notice(&mut self, now: Duration, look: &Look) {
         let fresh = || Restart {
             since: now,
             peers: BTreeMap::new(),
@@ -98,7 +112,8 @@ impl Holding {
                 self.instance = None;
                 self.restart = None;
             }
-            Look::Gone if self.instance.is_some() => {
+            // Gone at the first look: it went before this process came, and rows stand from before.
+            Look::Gone if self.instance.is_some() || !self.looked => {
                 self.restart.get_or_insert_with(fresh).peers.clear();
             }
             Look::Gone => {}

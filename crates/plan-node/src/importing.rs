@@ -37,6 +37,32 @@ pub enum Held {
     MassWithdrawal,
 }
 
+/// What bgpd says of its sessions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sessions<'a> {
+    /// Nobody asked, or nobody may ask: no mass withdrawal is held.
+    Unknown,
+    /// bgpd runs and does not answer, as one does that is busy with a mass withdrawal: any session may be up.
+    NoAnswer,
+    /// Its peers, and whether their sessions are up.
+    Peers(&'a BTreeMap<IpAddr, bool>),
+}
+
+impl Sessions<'_> {
+    /// Whether a withdrawal over these next hops could be a mistake: a session that may have brought it is up. A next hop
+    /// that is no peer was brought by any of them.
+    fn believes(self, hops: &[IpAddr]) -> bool {
+        match self {
+            Self::Unknown => false,
+            Self::NoAnswer => true,
+            Self::Peers(peers) => hops.iter().any(|hop| match peers.get(hop) {
+                Some(up) => *up,
+                None => peers.values().any(|up| *up),
+            }),
+        }
+    }
+}
+
 /// Rows to write in one transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step<R> {
@@ -298,15 +324,13 @@ impl<R: Copy + Ord> Importer<R> {
         }
     }
 
-    /// Judges every destination that stands and that the kernel has lost: it is held, or it goes. `peers` are bgpd's, and
-    /// whether their sessions are up; `None`: not asked, or no answer, and no mass withdrawal is held.
-    /// To be called after inputs, before [`Self::step`].
+    /// Judges every destination that stands and that the kernel has lost: it is held, or it goes. To be called after inputs, before [`Self::step`].
     pub fn judge(
         &mut self,
         now: Duration,
         holding: &Holding,
         breaker: &mut Breaker,
-        peers: Option<&BTreeMap<IpAddr, bool>>,
+        sessions: Sessions<'_>,
     ) {
         breaker.went(now, std::mem::take(&mut self.went));
         let mut held: BTreeMap<Prefix, (Held, Vec<IpAddr>)> = BTreeMap::new();
@@ -323,7 +347,7 @@ impl<R: Copy + Ord> Importer<R> {
                 .collect();
             if !waits.is_empty() {
                 held.insert(*prefix, (Held::Restart, waits));
-            } else if !hops.is_empty() && peers.is_some_and(|peers| believed(&hops, peers)) {
+            } else if !hops.is_empty() && sessions.believes(&hops) {
                 suspects.push((*prefix, hops));
             }
         }
@@ -339,6 +363,17 @@ impl<R: Copy + Ord> Importer<R> {
             {
                 place.held = held;
                 self.touch(prefix);
+            }
+        }
+    }
+
+    /// Believes of all rows that stand that the kernel once asked for them: a process that is new has not seen it, and what
+    /// was held before it is held on. To be called once, when routes, rows and owners have been told for the first time.
+    pub fn adopt(&mut self) {
+        for prefix in &self.withdrawn {
+            if let Some(place) = self.places.get_mut(prefix) {
+                place.hops = place.rows.iter().map(|(hop, _)| *hop).collect();
+                place.owner = self.owners.longest_match(prefix).cloned();
             }
         }
     }
@@ -640,15 +675,6 @@ impl<R: Copy + Ord> Importer<R> {
             self.removals.remove(rank);
         }
     }
-}
-
-/// Whether a withdrawal over these next hops could be a mistake: a session that may have brought it is up. A next hop that
-/// is no peer was brought by any of them.
-fn believed(hops: &[IpAddr], peers: &BTreeMap<IpAddr, bool>) -> bool {
-    hops.iter().any(|hop| match peers.get(hop) {
-        Some(up) => *up,
-        None => peers.values().any(|up| *up),
-    })
 }
 
 fn unskip(

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::breaker::{Breaker, Threshold};
-use crate::importing::Importer;
+use crate::importing::{Importer, Sessions};
 use crate::imports::{BgpDefault, ImportWorld};
 use crate::samples;
 use model::address::Prefix;
@@ -138,7 +138,8 @@ impl Import {
             window: Duration::ZERO,
             hold: Duration::ZERO,
         });
-        self.importer.judge(now, &self.holding, &mut never, None);
+        self.importer
+            .judge(now, &self.holding, &mut never, Sessions::Unknown);
         // What is held is what stands, is not asked for, and is not to be removed.
         let step = self.importer.step(usize::MAX, true);
         self.importer.resume();
@@ -186,9 +187,23 @@ fn what_a_living_frr_takes_away_is_not_held() {
 }
 
 #[test]
-fn an_frr_that_was_never_seen_holds_nothing() {
+fn an_frr_that_is_gone_at_the_first_look_holds_for_the_stale_time() {
     let mut holding = Import::new();
     let both = BTreeSet::from([row(2), row(3)]);
+    holding.rows(at(0), &both, &both, &owners(&[1, 2, 3]), &world());
+    holding.look(at(1), &Look::Gone);
+    assert_eq!(held(&mut holding, 1), [2, 3]);
+    holding.look(at(120), &Look::Gone);
+    assert_eq!(held(&mut holding, 120), [2, 3]);
+    holding.look(at(121), &Look::Gone);
+    assert_eq!(held(&mut holding, 121), []);
+}
+
+#[test]
+fn an_frr_that_may_not_be_asked_at_the_first_look_holds_nothing() {
+    let mut holding = Import::new();
+    let both = BTreeSet::from([row(2), row(3)]);
+    holding.look(at(0), &Look::Unseen);
     holding.rows(at(0), &both, &both, &owners(&[1, 2, 3]), &world());
     holding.look(at(1), &Look::Gone);
     assert_eq!(held(&mut holding, 1), []);

@@ -61,6 +61,8 @@ struct Bench {
     breaker: Breaker,
     now: Duration,
     peers: Option<BTreeMap<IpAddr, bool>>,
+    /// What is said where there are no peers.
+    unasked: Sessions<'static>,
 }
 
 impl Bench {
@@ -75,6 +77,7 @@ impl Bench {
             breaker,
             now: Duration::ZERO,
             peers: None,
+            unasked: Sessions::Unknown,
         }
     }
 
@@ -93,9 +96,12 @@ impl Bench {
     }
 
     fn judge(&mut self) {
-        let peers = self.peers.as_ref();
+        let sessions = match &self.peers {
+            Some(peers) => Sessions::Peers(peers),
+            None => self.unasked,
+        };
         self.importer
-            .judge(self.now, &self.holding, &mut self.breaker, peers);
+            .judge(self.now, &self.holding, &mut self.breaker, sessions);
     }
 
     fn destinations(&self) -> BTreeSet<Prefix> {
@@ -266,6 +272,55 @@ fn a_mass_withdrawal_is_held_while_its_sessions_are_up_and_no_longer() {
     bench.settle(1000);
     assert_eq!(bench.imported().len(), 12);
     assert!(!bench.breaker.is_open());
+}
+
+#[test]
+fn a_bgpd_that_does_not_answer_may_have_every_session_up() {
+    let threshold = Threshold {
+        share: 50,
+        least: 10,
+        window: Duration::from_secs(2),
+        hold: Duration::from_secs(60),
+    };
+    let mut bench = ready(100, Breaker::new(threshold), nets(20));
+    bench.unasked = Sessions::NoAnswer;
+    bench.importer.dump(Vec::new());
+    bench.settle(1000);
+    assert_eq!(bench.imported().len(), 20);
+    bench.now = Duration::from_secs(60);
+    bench.settle(1000);
+    assert_eq!(bench.imported().len(), 0, "not for ever");
+}
+
+#[test]
+fn a_new_process_holds_on_to_what_it_finds_if_that_is_held_at_all() {
+    let threshold = Threshold {
+        share: 50,
+        least: 10,
+        window: Duration::from_secs(2),
+        hold: Duration::from_secs(60),
+    };
+    for (adopt, held) in [(true, 20), (false, 0)] {
+        let mut bench = Bench::new(100, Breaker::new(threshold));
+        bench.peers = Some(BTreeMap::from([(address(9), true)]));
+        bench.importer.set_links([(BRIDGE, true)].into());
+        bench.importer.set_world(world());
+        for route in nets(20) {
+            let prefix = route.prefix;
+            let nexthop = route.legs[0].gateway.unwrap();
+            bench.add(RouteRow::Import(ImportedRoute { prefix, nexthop }));
+        }
+        // A pod subnet whose node is gone is nobody's to hold.
+        let prefix = prefix("10.128.77.0/24");
+        let nexthop = address(7);
+        bench.add(RouteRow::Import(ImportedRoute { prefix, nexthop }));
+        bench.importer.dump(Vec::new());
+        if adopt {
+            bench.importer.adopt();
+        }
+        bench.settle(1000);
+        assert_eq!(bench.imported().len(), held);
+    }
 }
 
 #[test]
