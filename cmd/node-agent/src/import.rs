@@ -5,16 +5,17 @@
 //! known of routes is checked against a dump soon after events changed it.
 //! Not here: which rows (`plan_node::importing`), when a pass is due (`reconcile`), where the world comes from (`import_subjects`).
 
+mod hearing;
+mod write;
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use frr_edge::Frr;
-use futures::StreamExt;
-use futures::stream::FuturesOrdered;
 use model::nb::ImportTarget;
 use model::route::{Hints, PROTOCOL_BGP, TableId};
 use model::{NodeName, Prefix};
-use netlink::{Change, dump};
+use netlink::dump;
 use ovn::north::RouteFollower;
 use ovsdb::{Client, Uuid};
 use plan_node::breaker::{Breaker, Threshold};
@@ -24,14 +25,12 @@ use plan_node::importing::{Importer, Sessions};
 use plan_node::imports::ImportWorld;
 use reconcile::Timing;
 
+use self::hearing::Heard;
+pub use self::hearing::Hearing;
 use crate::frr;
 use crate::metrics::ImportMetrics;
-use crate::transact::{TransactionFailed, transact};
+use crate::transact::TransactionFailed;
 
-/// Rows of one transaction.
-const BATCH: usize = ovn::lower::BATCH;
-/// So many transactions are on their way at a time: one that the server works on, one that it has next.
-const IN_FLIGHT: usize = 3;
 /// In a pass with much to write, the kernel is heard again after this time, so that what is written last is not long past.
 const SLICE: Duration = Duration::from_millis(100);
 /// Routes that events told are dumped after this time at the earliest, and so seldom that dumps take a hundredth of one core.
@@ -48,70 +47,6 @@ pub const TIMING: Timing = Timing {
     retry_first: Duration::from_millis(100),
     retry_most: Duration::from_secs(10),
 };
-
-/// What was heard of the kernel since the last pass; filled by whoever follows its events.
-#[derive(Debug, Default)]
-pub struct Hearing(Mutex<Heard>);
-
-#[derive(Debug)]
-struct Heard {
-    hints: Hints,
-    links: bool,
-    lost: bool,
-    since: Option<Instant>,
-}
-
-impl Default for Heard {
-    /// Before the first event everything has to be read.
-    fn default() -> Self {
-        Self {
-            hints: Hints::Dump,
-            links: true,
-            lost: false,
-            since: None,
-        }
-    }
-}
-
-impl Hearing {
-    fn with<T>(&self, f: impl FnOnce(&mut Heard) -> T) -> T {
-        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Takes notice of a change. Returns whether an import has to look at it.
-    pub fn note(&self, change: Change) -> bool {
-        let matters = change.links || change.lost || change.hints != Hints::default();
-        if matters {
-            self.with(|heard| {
-                heard.links |= change.links || change.lost;
-                heard.lost |= change.lost;
-                heard.hints.extend(change.hints);
-                heard.since.get_or_insert_with(now);
-            });
-        }
-        matters
-    }
-
-    /// Everything has to be read anew, links included: a subscription is new, or was lost.
-    pub fn note_everything(&self) {
-        self.with(|heard| {
-            heard.hints = Hints::Dump;
-            heard.links = true;
-        });
-    }
-
-    fn take(&self) -> Heard {
-        self.with(|heard| {
-            let nothing = Heard {
-                hints: Hints::default(),
-                links: false,
-                lost: false,
-                since: None,
-            };
-            std::mem::replace(heard, nothing)
-        })
-    }
-}
 
 /// What an import depends on beside routes and rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -306,74 +241,6 @@ impl Import {
             looked: kernel || rows > 0 || wrote != (0, 0),
             repaired: rows > 0 && !kernel && wrote != (0, 0),
         })
-    }
-
-    /// Writes until rows and routes agree, a few transactions on their way at a time. Returns how many rows were added and
-    /// removed; `None` where the replica went away.
-    async fn write(
-        &mut self,
-        router: Uuid,
-        inputs: &Inputs,
-    ) -> Result<Option<(usize, usize)>, ImportError> {
-        let comment = format!("noverlay node-agent import {}", self.config.target.router);
-        let target = self.config.target.clone();
-        // After a pass that failed nobody knows what arrived; the replica has told by now.
-        self.state.lock().resume();
-        let (mut wrote, mut slice) = ((0, 0), now());
-        let mut flying = FuturesOrdered::new();
-        let mut adding = 0_usize;
-        let mut failed: Option<ImportError> = None;
-        loop {
-            let late = slice.elapsed() > SLICE;
-            while failed.is_none() && !late && flying.len() < IN_FLIGHT {
-                let step = self.state.lock().step(BATCH, adding == 0);
-                if step.is_empty() {
-                    break;
-                }
-                let violations = check::imports(&target, &step.add, &inputs.world.own_addresses);
-                if let Some(violation) = violations.into_iter().next() {
-                    debug_assert!(false, "{violation}");
-                    failed = Some(ImportError::Unsound(Box::new(violation)));
-                    break;
-                }
-                let size = (step.add.len(), step.remove.len());
-                let transactions =
-                    ovn::lower::imports(&target, router, &step.add, &step.remove, &comment);
-                let (north, counter) = (self.north.clone(), self.metrics.transactions.clone());
-                adding += usize::from(size.0 > 0);
-                flying.push_back(async move {
-                    for transaction in transactions {
-                        transact("north", &north, &transaction, &counter).await?;
-                    }
-                    Ok::<_, TransactionFailed>(size)
-                });
-            }
-            let Some(outcome) = flying.next().await else {
-                match failed {
-                    Some(error) => return Err(error),
-                    None if !late => return Ok(Some(wrote)),
-                    None => {}
-                }
-                self.read_kernel(&mut self.hearing.take()).await?;
-                self.judge(inputs).await;
-                slice = now();
-                continue;
-            };
-            match outcome {
-                Ok((add, remove)) => {
-                    adding = adding.saturating_sub(usize::from(add > 0));
-                    wrote = (wrote.0 + add, wrote.1 + remove);
-                }
-                // What else is on its way comes to its end first.
-                Err(error) => failed = failed.or(Some(error.into())),
-            }
-            if self.read_rows()?.is_none() {
-                return Ok(None);
-            }
-            if flying.is_empty() && failed.is_none() && self.state.lock().on_their_way() > 0 {
-                return Err(ImportError::NoProgress);
-            }
-        }
     }
 
     /// Reads what changed in the kernel: from events where they tell enough, else by a dump. Returns whether it looked.

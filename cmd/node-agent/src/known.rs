@@ -1,4 +1,4 @@
-//! What the three loops know in common, and the view of the network made from it.
+//! What the four loops know in common, and the view of the network made from it.
 //! In: settings, caches, local facts. Out: [`NetworkView`]s. Invariant: a view is whole or there is none; the last one is remembered.
 //! Not here: writes.
 

@@ -30,6 +30,8 @@ pub struct AgentConfig {
     pub inputs: Inputs,
     /// `None`: there is no FRR to ask.
     pub frr: Option<Frr>,
+    /// How many destinations it imports at most.
+    pub limit: usize,
     /// How long a mass withdrawal is held.
     pub hold: Duration,
     /// Bytes of the buffer for the kernel's events; `None`: the usual one.
@@ -47,6 +49,7 @@ pub struct Agent {
     registry: Registry,
     errors: Arc<Mutex<Vec<String>>>,
     lost: Arc<AtomicUsize>,
+    agreed: watch::Receiver<bool>,
     _stop: watch::Sender<bool>,
 }
 
@@ -56,6 +59,7 @@ struct OneNetwork {
     poker: Poker<()>,
     again: Option<JoinHandle<()>>,
     errors: Arc<Mutex<Vec<String>>>,
+    agreed: watch::Sender<bool>,
 }
 
 impl Subjects for OneNetwork {
@@ -80,8 +84,14 @@ impl Subjects for OneNetwork {
         }
         match passed {
             Ok(Passed::NotReady) => Verdict::Blocked,
-            Ok(Passed::Agreed { looked: true, .. }) => Verdict::Settled,
-            Ok(Passed::Agreed { .. }) => Verdict::Idle,
+            Ok(Passed::Agreed { looked, .. }) => {
+                self.agreed.send_replace(true);
+                if looked {
+                    Verdict::Settled
+                } else {
+                    Verdict::Idle
+                }
+            }
             Err(error) => {
                 lock(&self.errors).push(Chain(&error).to_string());
                 Verdict::Retry
@@ -103,7 +113,7 @@ impl Agent {
         let import = Import::new(
             ImportConfig {
                 target: imports::target(&NetworkName::default_network(), &NodeName::from("n1")),
-                limit: 20_000,
+                limit: config.limit,
                 stale: Duration::from_secs(120),
                 threshold: Threshold {
                     share: 50,
@@ -120,12 +130,14 @@ impl Agent {
         let state = import.state();
         let inputs = Arc::new(Mutex::new(Arc::new(config.inputs)));
         let (errors, lost) = (Arc::default(), Arc::default());
+        let (agree, agreed) = watch::channel(false);
         let subjects = OneNetwork {
             import,
             inputs: Arc::clone(&inputs),
             poker: poker.clone(),
             again: None,
             errors: Arc::clone(&errors),
+            agreed: agree,
         };
         let (stop, stopped) = watch::channel(false);
         let tasks = vec![
@@ -146,6 +158,7 @@ impl Agent {
             registry,
             errors,
             lost,
+            agreed,
             _stop: stop,
         }
     }
@@ -159,6 +172,12 @@ impl Agent {
         *inputs = Arc::new(changed);
         drop(inputs);
         self.poker.poke(());
+    }
+
+    /// Waits until a first pass found rows and routes in agreement.
+    pub async fn until_agreed(&self) {
+        let mut agreed = self.agreed.clone();
+        let _runs = agreed.wait_for(|agreed| *agreed).await;
     }
 
     /// What failed so far.

@@ -98,6 +98,7 @@ impl Site {
             socket: self.server.socket(),
             inputs: self.inputs.clone(),
             frr: None,
+            limit: 20_000,
             hold: Duration::from_secs(60),
             buffer: None,
         }

@@ -1,10 +1,14 @@
 //! The import as a value: whatever happens in whatever order, it ends where a fresh one ends.
 
+use std::net::IpAddr;
+use std::time::Duration;
+
 use super::*;
-use crate::breaker::Threshold;
+use crate::breaker::{Breaker, Threshold};
+use crate::holding::Holding;
 use crate::imports::BgpDefault;
 use crate::samples;
-use model::route::{MAIN_TABLE, PROTOCOL_BGP, RouteChange};
+use model::route::{Leg, MAIN_TABLE, PROTOCOL_BGP, RouteChange, RouteKind};
 use proptest::prelude::*;
 
 const BRIDGE: u32 = 3;

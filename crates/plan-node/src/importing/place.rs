@@ -1,0 +1,60 @@
+//! All that is known of a destination.
+//! In: fields. Out: which next hops it should have rows for. Invariant: what the kernel last asked for is kept while rows stand.
+//! Not here: changing it.
+
+use std::net::IpAddr;
+
+use model::names::NodeName;
+
+use super::judge::Held;
+
+/// All that is known of a destination.
+#[derive(Debug, Clone)]
+pub(super) struct Place<R> {
+    /// The kernel has a route that is imported, over these next hops; or had one last.
+    pub(super) hops: Vec<IpAddr>,
+    /// Whether it has it now.
+    pub(super) wanted: bool,
+    /// Why its route or some of its paths are left out.
+    pub(super) reasons: Vec<&'static str>,
+    /// Whether the kernel has a route that forwards, imported or not.
+    pub(super) forwards: bool,
+    /// The node that had the subnet when the kernel last asked for it.
+    pub(super) owner: Option<NodeName>,
+    pub(super) rows: Vec<(IpAddr, R)>,
+    /// Why it is held, and over which next hops.
+    pub(super) held: Option<(Held, Vec<IpAddr>)>,
+}
+
+impl<R> Default for Place<R> {
+    fn default() -> Self {
+        Self {
+            hops: Vec::new(),
+            wanted: false,
+            reasons: Vec::new(),
+            forwards: false,
+            owner: None,
+            rows: Vec::new(),
+            held: None,
+        }
+    }
+}
+
+impl<R> Place<R> {
+    /// Next hops that rows should exist for, the limit aside.
+    pub(super) fn eligible(&self) -> &[IpAddr] {
+        match &self.held {
+            _ if self.wanted => &self.hops,
+            Some((_, hops)) => hops,
+            None => &[],
+        }
+    }
+
+    pub(super) fn is_withdrawn(&self) -> bool {
+        !self.wanted && !self.rows.is_empty()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        !self.wanted && self.reasons.is_empty() && self.rows.is_empty() && !self.forwards
+    }
+}
