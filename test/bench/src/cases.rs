@@ -66,14 +66,14 @@ pub(crate) async fn import(arguments: ImportArguments) {
     for count in storms {
         let case = format!("storm over {count}");
         if wanted(&case) {
-            let mut agent = fresh(&site, *count, 1).await;
+            let (mut agent, _) = fresh(&site, *count, 1).await;
             agent.until_agreed().await;
             storm(&site, agent.watched, &mut report, &case, seconds).await;
         }
     }
     let case = "idle with 10000";
     if wanted(case) {
-        let mut agent = fresh(&site, 10_000, 1).await;
+        let (mut agent, _) = fresh(&site, 10_000, 1).await;
         agent.until_agreed().await;
         tokio::time::sleep(Duration::from_secs(3)).await;
         let cpu = agent.watched.cpu();
@@ -85,13 +85,15 @@ pub(crate) async fn import(arguments: ImportArguments) {
 }
 
 /// So many routes in the kernel, none in the database, a process that has just been started; it ends with all of them written.
-async fn fresh(site: &Site, count: u32, hops: u32) -> Agent {
+/// Also returns the server's processor time since the start.
+async fn fresh(site: &Site, count: u32, hops: u32) -> (Agent, Duration) {
     site.flush();
     site.empty().await;
     ip_batch(&lines("add", 0, count, hops));
+    let cpu = site.database.cpu();
     let agent = Agent::start(site);
     site.observer.until_rows(rows(count, hops)).await;
-    agent
+    (agent, site.database.cpu() - cpu)
 }
 
 fn rows(count: u32, hops: u32) -> usize {
@@ -113,7 +115,7 @@ async fn size(
     drop(raw);
     let all = rows(count, hops);
 
-    let agent = fresh(site, count, hops).await;
+    let (agent, server) = fresh(site, count, hops).await;
     report.put_with_floor(
         case,
         "cold start: wall",
@@ -126,6 +128,13 @@ async fn size(
         "cold start: agent CPU",
         "s",
         agent.watched.cpu().as_secs_f64(),
+    );
+    report.put_with_floor(
+        case,
+        "cold start: ovsdb-server CPU",
+        "s",
+        server.as_secs_f64(),
+        floor.server.as_secs_f64(),
     );
     report.put(
         case,
@@ -168,7 +177,7 @@ async fn size(
         report,
         case,
         agent.watched,
-        if quick { 12 } else { LONE },
+        if quick { 8 } else { LONE },
         lone_floor.wall.as_secs_f64() * 1000.0,
     )
     .await;
@@ -325,7 +334,7 @@ async fn bulk(site: &Site, report: &mut Report, case: &str, agent: Watched, hops
     let all = site.observer.rows();
     for (command, there) in [("add", rows(1000, hops)), ("del", 0)] {
         let before = site.observer.generation();
-        let cpu = agent.cpu();
+        let (cpu, server) = (agent.cpu(), site.database.cpu());
         ip_batch(&lines(command, BEYOND, 1000, hops));
         let start = now();
         site.observer.until_rows(all + there).await;
@@ -342,6 +351,12 @@ async fn bulk(site: &Site, report: &mut Report, case: &str, agent: Watched, hops
             &format!("{sign}1000 routes: agent CPU"),
             "s",
             (agent.cpu() - cpu).as_secs_f64(),
+        );
+        report.put(
+            case,
+            &format!("{sign}1000 routes: ovsdb-server CPU"),
+            "s",
+            (site.database.cpu() - server).as_secs_f64(),
         );
         report.put(
             case,

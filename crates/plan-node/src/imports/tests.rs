@@ -97,7 +97,8 @@ fn of_several_paths_only_those_over_the_bridge_count_and_the_rest_is_told() {
 
 #[test]
 fn each_rule_has_its_reason() {
-    let world = world();
+    let mut world = world();
+    world.other_networks = [(prefix("10.200.7.0/24"), ())].into_iter().collect();
     let good = [("172.30.0.2", BRIDGE)];
     let mut hole = route("192.0.2.0/24", &[]);
     hole.kind = RouteKind::Other;
@@ -106,6 +107,8 @@ fn each_rule_has_its_reason() {
         (route("0.0.0.0/0", &good), DEFAULT_ROUTE),
         (route("10.128.1.0/24", &good), OWN_SUBNET),
         (route("10.128.1.5/32", &good), OWN_SUBNET),
+        (route("10.200.7.0/24", &good), OTHER_NETWORK),
+        (route("10.200.7.9/32", &good), OTHER_NETWORK),
         (route("100.64.0.0/16", &good), JOIN_SUBNET),
         (route("100.64.0.7/32", &good), JOIN_SUBNET),
         (route("10.128.0.0/16", &good), PREFIX_TAKEN),
