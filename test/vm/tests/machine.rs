@@ -71,12 +71,11 @@ fn output_and_exit_status_come_back_and_files_cannot_be_written() {
     }
     let folder = Folder::new("run");
     let probe = Path::new(env!("CARGO_MANIFEST_DIR")).join("written-by-a-test");
-    let script = r#"echo "$GREETING|$1|$(pwd)"; echo wrong >&2; touch "$2"; ip link add d type dummy; exit 7"#;
+    let script = r#"echo "$GREETING|$1|$(pwd)"; echo wrong >&2; touch written-by-a-test; ip link add d type dummy; exit 7"#;
     let done = vm()
         .env("TMPDIR", &folder.0)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .args(["GREETING=good day", "bash", "-c", script, "bash", "a  b"])
-        .arg(&probe)
         .output()
         .unwrap();
     let (out, err) = text(&done);
