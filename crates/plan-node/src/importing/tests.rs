@@ -56,6 +56,16 @@ fn never() -> Breaker {
     })
 }
 
+/// The breaker with the defaults of `[limits]`.
+fn usual() -> Breaker {
+    Breaker::new(Threshold {
+        share: 50,
+        least: 10,
+        window: Duration::from_secs(2),
+        hold: Duration::from_secs(60),
+    })
+}
+
 /// A database with the rows of one router, and an import that follows it.
 struct Bench {
     importer: Importer<u32>,
@@ -229,12 +239,6 @@ fn a_next_hop_is_exchanged_in_one_step() {
 
 #[test]
 fn a_mass_withdrawal_is_held_while_its_sessions_are_up_and_no_longer() {
-    let threshold = Threshold {
-        share: 50,
-        least: 10,
-        window: Duration::from_secs(2),
-        hold: Duration::from_secs(60),
-    };
     let both = |a, b| Some(BTreeMap::from([(address(2), a), (address(3), b)]));
     for (peers, held) in [
         (both(true, true), 20),
@@ -248,7 +252,7 @@ fn a_mass_withdrawal_is_held_while_its_sessions_are_up_and_no_longer() {
         (Some(BTreeMap::from([(address(9), true)])), 20),
         (Some(BTreeMap::from([(address(9), false)])), 0),
     ] {
-        let mut bench = ready(100, Breaker::new(threshold), nets(20));
+        let mut bench = ready(100, usual(), nets(20));
         bench.peers = peers.clone();
         bench.importer.dump(Vec::new());
         bench.settle(1000);
@@ -256,7 +260,7 @@ fn a_mass_withdrawal_is_held_while_its_sessions_are_up_and_no_longer() {
         assert_eq!(bench.importer.held().count(), held);
         assert_eq!(bench.breaker.is_open(), held > 0);
     }
-    let mut bench = ready(100, Breaker::new(threshold), nets(20));
+    let mut bench = ready(100, usual(), nets(20));
     bench.peers = both(true, true);
     bench.importer.dump(nets(3));
     bench.settle(1000);
@@ -280,13 +284,7 @@ fn a_mass_withdrawal_is_held_while_its_sessions_are_up_and_no_longer() {
 
 #[test]
 fn a_bgpd_that_does_not_answer_may_have_every_session_up() {
-    let threshold = Threshold {
-        share: 50,
-        least: 10,
-        window: Duration::from_secs(2),
-        hold: Duration::from_secs(60),
-    };
-    let mut bench = ready(100, Breaker::new(threshold), nets(20));
+    let mut bench = ready(100, usual(), nets(20));
     bench.unasked = Sessions::NoAnswer;
     bench.importer.dump(Vec::new());
     bench.settle(1000);
@@ -298,14 +296,8 @@ fn a_bgpd_that_does_not_answer_may_have_every_session_up() {
 
 #[test]
 fn a_new_process_holds_on_to_what_it_finds_if_that_is_held_at_all() {
-    let threshold = Threshold {
-        share: 50,
-        least: 10,
-        window: Duration::from_secs(2),
-        hold: Duration::from_secs(60),
-    };
     for (adopt, held) in [(true, 20), (false, 0)] {
-        let mut bench = Bench::new(100, Breaker::new(threshold));
+        let mut bench = Bench::new(100, usual());
         bench.peers = Some(BTreeMap::from([(address(9), true)]));
         bench.importer.set_links([(BRIDGE, true)].into());
         bench.importer.set_world(world());
@@ -329,12 +321,6 @@ fn a_new_process_holds_on_to_what_it_finds_if_that_is_held_at_all() {
 
 #[test]
 fn a_mass_withdrawal_of_nodes_that_are_gone_or_of_a_link_that_is_down_is_obeyed() {
-    let threshold = Threshold {
-        share: 50,
-        least: 10,
-        window: Duration::from_secs(2),
-        hold: Duration::from_secs(60),
-    };
     let pods: Vec<KernelRoute> = (2..22)
         .map(|n| route(prefix(&format!("10.128.{n}.0/24")), &[(n, BRIDGE)]))
         .collect();
@@ -344,7 +330,7 @@ fn a_mass_withdrawal_of_nodes_that_are_gone_or_of_a_link_that_is_down_is_obeyed(
     };
     let up: BTreeMap<IpAddr, bool> = (2..22).map(|n| (address(n), true)).collect();
     let start = || {
-        let mut bench = ready(100, Breaker::new(threshold), Vec::new());
+        let mut bench = ready(100, usual(), Vec::new());
         bench.importer.set_owners(owners(20));
         bench.importer.dump(pods.clone());
         bench.settle(1000);
@@ -371,13 +357,7 @@ fn a_mass_withdrawal_of_nodes_that_are_gone_or_of_a_link_that_is_down_is_obeyed(
 
 #[test]
 fn the_rows_of_a_network_go_with_its_table_and_no_breaker_holds_them() {
-    let threshold = Threshold {
-        share: 50,
-        least: 10,
-        window: Duration::from_secs(2),
-        hold: Duration::from_secs(60),
-    };
-    let mut bench = ready(100, Breaker::new(threshold), nets(20));
+    let mut bench = ready(100, usual(), nets(20));
     bench.peers = Some(BTreeMap::from([(address(2), true), (address(3), true)]));
     bench.importer.set_table(None);
     bench.settle(1000);
