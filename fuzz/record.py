@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Records the seeds of the stored inputs: what a real ovsdb-server and a real kernel say.
+"""Records the seeds of the stored inputs: what a real ovsdb-server, a real kernel and a real FRR say.
 
 Run as root from the repository's top: fuzz/record.py. Writes fuzz/corpus/TARGET/real-*.
 Uuids are random and numbers of the kernel differ, so a second run writes other bytes.
@@ -224,7 +224,57 @@ rule add from 10.9.0.0/16 lookup 1007 priority 100
                 break
 
 
-for folder in ("frames", "values", "replica", "session", "netlink"):
+FRR_STEPS = [
+    "router bgp 64512", "neighbor 172.31.9.2 remote-as 64512", "neighbor 172.31.9.2 bfd",
+    "neighbor fd09::2 remote-as external", "neighbor f1 interface remote-as 64513",
+    "address-family ipv4 unicast", "network 10.1.0.0/24",
+]
+BAD = "router bgp 64512\n neighbour 1.2.3.4\n neighbor 10.0.0.9 activate\n"
+
+
+def frr():
+    """FRR's answers, in a network namespace of its own, the one that `kernel` made."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        subprocess.run(["chown", "frr:frr", folder], check=True)
+        for words in ("link set lo up", "link add f1 type veth peer name f2", "addr add 172.31.9.1/24 dev f1",
+                      "addr add fd09::1/64 dev f1", "link set f1 up", "link set f2 up"):
+            subprocess.run(["ip", *words.split()], check=True)
+        daemons = []
+        for daemon, more in (("zebra", []), ("bfdd", ["--bfdctl", f"{folder}/bfdd.sock"]), ("bgpd", ["-p", "0"])):
+            daemons.append(subprocess.Popen(
+                [f"/usr/lib/frr/{daemon}", "-z", f"{folder}/z", "--vty_socket", folder, "-i", f"{folder}/{daemon}.pid",
+                 "-A", "127.0.0.1", *more]))
+            time.sleep(1)
+
+        def shell(*words):
+            done = subprocess.run(["vtysh", "--vty_socket", folder, *words], capture_output=True)
+            return done.stdout + done.stderr
+
+        def said(command):
+            return shell("-c", command)
+
+        store("answers", "no-neighbors", b"\0" + said("show bgp vrf all neighbors json"))
+        shell(*[word for step in ["conf", *FRR_STEPS] for word in ("-c", step)])
+        time.sleep(1)
+        store("answers", "neighbors", b"\0" + said("show bgp vrf all neighbors json"))
+        bad = pathlib.Path(folder) / "bad.conf"
+        bad.write_text(BAD)
+        store("answers", "check", b"\1" + shell("-C", "-f", str(bad)))
+        (pathlib.Path(folder) / "vtysh.conf").write_text("")
+        before = said("show running-config")
+        reload = subprocess.run(
+            ["python3", "/usr/lib/frr/frr-reload.py", "--reload", "--overwrite", "--stdout", "--vty_socket", folder,
+             "--confdir", folder, "--rundir", folder, str(bad)], capture_output=True)
+        store("answers", "reload", b"\1" + reload.stdout + reload.stderr)
+        store("answers", "running", b"\2" + before + b"\0" + said("show running-config"))
+        for daemon in daemons:
+            daemon.terminate()
+            daemon.wait()
+
+
+for folder in ("frames", "values", "replica", "session", "netlink", "answers"):
     (CORPUS / folder).mkdir(parents=True, exist_ok=True)
 ovsdb()
 kernel()
+frr()

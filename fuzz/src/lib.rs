@@ -1,4 +1,4 @@
-//! What must hold for every input that a server or the kernel may send, however broken.
+//! What must hold for every input that a server, the kernel or a user may send, however broken.
 //!
 //! In: bytes. Out: nothing; a check panics where a property does not hold.
 //! Invariant: a check looks at nothing but its bytes, so an input that failed fails again.
@@ -11,22 +11,30 @@
     reason = "a check fails by panicking"
 )]
 
+pub mod answers;
 pub mod frames;
 pub mod netlink;
+pub mod nodes;
+pub mod objects;
 pub mod replica;
 pub mod session;
+pub mod settings;
 pub mod values;
 
 /// A check by its name.
 pub type Check = fn(&[u8]);
 
 /// Every check, by the name of its target and of its folder in `corpus`.
-pub const TARGETS: [(&str, Check); 5] = [
+pub const TARGETS: [(&str, Check); 9] = [
     ("frames", frames::check),
     ("values", values::check),
     ("replica", replica::check),
     ("session", session::check),
     ("netlink", netlink::check),
+    ("objects", objects::check),
+    ("nodes", nodes::check),
+    ("settings", settings::check),
+    ("answers", answers::check),
 ];
 
 /// `bytes` in pieces of 1 to 16 bytes whose sizes follow from `seed`.

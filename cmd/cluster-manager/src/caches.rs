@@ -42,6 +42,8 @@ pub(crate) struct Advertisement {
     pub(crate) labels: BTreeMap<String, String>,
     pub(crate) conditions: Vec<StandingCondition>,
     pub(crate) status: String,
+    /// `metadata.generation`, also where the object cannot be read.
+    pub(crate) generation: i64,
 }
 
 /// A NetworkAttachmentDefinition, as far as we write it.
@@ -139,6 +141,7 @@ impl Caches {
                     .map(|e| (e.value.name.clone(), e.value.clone()))
                     .collect()
             }),
+            node_versions: BTreeMap::new(),
             ras: self.advertisements.with(|map| {
                 map.iter()
                     .map(|(k, e)| (k.name.clone(), e.value.spec.clone()))
@@ -149,10 +152,10 @@ impl Caches {
                     .map(|(k, e)| (k.clone(), e.value.object.clone()))
                     .collect()
             }),
-            selectors: self.frr.with(|map| {
+            unreadable: self.frr.with(|map| {
                 let unreadable = map.iter().filter(|(_, e)| e.value.object.is_err());
                 unreadable
-                    .filter_map(|(k, e)| Some((k.clone(), e.value.node_selector.clone()?)))
+                    .map(|(k, e)| (k.clone(), e.value.remains.clone()))
                     .collect()
             }),
             cluster_subnets: settings.cluster_subnets.clone(),
@@ -209,9 +212,13 @@ fn join_subnets(settings: &Settings) -> Vec<model::Prefix> {
         .collect()
 }
 
-fn lift_frr(object: &DynamicObject) -> Source {
+pub(crate) fn lift_frr(object: &DynamicObject) -> Source {
     let typed = object.clone().try_parse::<FRRConfiguration>();
-    api::lift_source(key_of(object), typed.map_err(|err| err.to_string()))
+    let mut source = api::lift_source(key_of(object), typed.map_err(|err| err.to_string()));
+    if source.object.is_err() {
+        source.remains = api::remains(object);
+    }
+    source
 }
 
 fn key_of(object: &DynamicObject) -> ObjectKey {
@@ -234,6 +241,7 @@ fn lift_advertisement(object: &DynamicObject) -> Advertisement {
             Err(err) => Err(format!("the object cannot be read: {err}")),
         },
         labels: object.metadata.labels.clone().unwrap_or_default(),
+        generation: object.metadata.generation.unwrap_or(0),
         status: status.status.unwrap_or_default(),
         conditions: status
             .conditions

@@ -13,6 +13,7 @@ pub(crate) struct Metrics {
     pub(crate) writes: IntCounter,
     pub(crate) condition: IntGaugeVec,
     pub(crate) nodes_left_out: IntGauge,
+    pub(crate) objects_refused: IntGauge,
 }
 
 impl Metrics {
@@ -44,15 +45,36 @@ impl Metrics {
                 "noverlay_nodes_left_out",
                 "Nodes that cannot take part in the managed fabric",
             )?,
+            objects_refused: IntGauge::new(
+                "noverlay_cluster_manager_objects_refused",
+                "Objects whose last write the API server refused or did not answer",
+            )?,
         };
         registry.register(Box::new(metrics.leader.clone()))?;
         registry.register(Box::new(metrics.passes.clone()))?;
         registry.register(Box::new(metrics.writes.clone()))?;
         registry.register(Box::new(metrics.condition.clone()))?;
         registry.register(Box::new(metrics.nodes_left_out.clone()))?;
+        registry.register(Box::new(metrics.objects_refused.clone()))?;
         registry.register(Box::new(
             prometheus::process_collector::ProcessCollector::for_self(),
         ))?;
         Ok(metrics)
+    }
+
+    /// Nothing is told any more of a RouteAdvertisements that is gone.
+    pub(crate) fn forget(&self, name: &str) {
+        for kind in ["Accepted", "Complete", plan_cluster::sessions::CONDITION] {
+            // It may never have been told.
+            drop(self.condition.remove_label_values(&[name, kind]));
+        }
+    }
+
+    /// Another replica leads and tells.
+    pub(crate) fn follows(&self) {
+        self.leader.set(0);
+        self.condition.reset();
+        self.nodes_left_out.set(0);
+        self.objects_refused.set(0);
     }
 }

@@ -1,7 +1,8 @@
 //! Brings a text into FRR, and knows whether FRR holds it.
 //! In: the text of frr.conf and what it was made from. Out: FRR runs it, or why not and when to try again.
 //! Invariant: what FRR holds already is not loaded again, also after a restart of the agent; a text that failed is tried again
-//! after a growing time, a changed one at once; the last good file stays on any failure.
+//! after a growing time, a changed one at once; the last good file stays on any failure, and FRR runs it meanwhile, also one
+//! that has started anew.
 //! Not here: what the text says (`frr`), the tool (`frr-edge`).
 //!
 //! The note beside frr.conf says what was loaded: digest of the text, of what FRR ran afterwards, identity of its daemons.
@@ -37,7 +38,7 @@ pub(crate) enum Outcome {
 struct Note {
     text: String,
     running: String,
-    instance: String,
+    daemons: String,
 }
 
 impl Note {
@@ -46,12 +47,12 @@ impl Note {
         Some(Self {
             text: words.next()?,
             running: words.next()?,
-            instance: words.next()?,
+            daemons: words.next()?,
         })
     }
 
     fn lower(&self) -> String {
-        format!("{} {} {}\n", self.text, self.running, self.instance)
+        format!("{} {} {}\n", self.text, self.running, self.daemons)
     }
 }
 
@@ -59,59 +60,74 @@ impl Note {
 #[derive(Debug)]
 struct Failure {
     text: String,
-    instance: String,
+    daemons: String,
     why: String,
     delay: Duration,
     /// Not to be tried again before; `None`: not at all.
     until: Option<Instant>,
 }
 
+impl Failure {
+    fn is(&self, text: &str, daemons: &str) -> bool {
+        self.text == text && self.daemons == daemons
+    }
+
+    /// What is to be said as long as it is not to be tried again.
+    fn stands(&self) -> Option<Outcome> {
+        let again = match self.until {
+            None => None,
+            Some(until) => {
+                let left = until.saturating_duration_since(Instant::now());
+                Some((!left.is_zero()).then_some(left)?)
+            }
+        };
+        Some(Outcome::Failed {
+            why: self.why.clone(),
+            again,
+        })
+    }
+}
+
 /// Applies texts to one FRR.
 pub(crate) struct Applier {
     frr: Frr,
     metrics: Metrics,
-    failure: Option<Failure>,
+    node: NodeName,
+    /// A text that did not take frr.conf's place.
+    unplaced: Option<Failure>,
+    /// frr.conf, which did not load whole.
+    unloaded: Option<Failure>,
 }
 
 impl Applier {
-    pub(crate) fn new(frr: Frr, metrics: Metrics) -> Self {
+    pub(crate) fn new(frr: Frr, metrics: Metrics, node: NodeName) -> Self {
         Self {
             frr,
             metrics,
-            failure: None,
+            node,
+            unplaced: None,
+            unloaded: None,
         }
     }
 
-    /// Brings FRR to run the text.
+    /// Brings FRR to run the text; where it cannot be, to run the last good one.
     pub(crate) async fn apply(&mut self, text: &str, config: &NodeConfig) -> Outcome {
         let digest = hash::short(text);
-        let instance = self.frr.instance();
-        if !(self.frr.runs("bgpd") && self.frr.runs("zebra")) {
-            // Whoever follows the sockets tells when it runs again.
-            return Outcome::Failed {
-                why: "FRR does not run: zebra or bgpd does not listen on its vty socket".to_owned(),
-                again: None,
-            };
+        let daemons = self.frr.daemons();
+        if let Some(outcome) = self.away().await {
+            return outcome;
         }
-        if let Some(failure) = &self.failure
-            && failure.text == digest
-            && failure.instance == instance
-        {
-            let now = Instant::now();
-            if let Some(left) = failure.until.map(|u| u.saturating_duration_since(now)) {
-                if !left.is_zero() {
-                    return Outcome::Failed {
-                        why: failure.why.clone(),
-                        again: Some(left),
-                    };
-                }
-            } else {
-                return Outcome::Failed {
-                    why: failure.why.clone(),
-                    again: None,
-                };
+        let known = self.unplaced.as_ref().filter(|f| f.is(&digest, &daemons));
+        if let Some(outcome) = known.and_then(Failure::stands) {
+            return self.and_restore(outcome).await;
+        }
+        let failed = self.unloaded.as_ref().filter(|f| f.is(&digest, &daemons));
+        if let Some(failed) = failed {
+            if let Some(outcome) = failed.stands() {
+                return outcome;
             }
-        } else if self.failure.is_none() && self.holds(&digest, &instance).await {
+        } else if self.holds(&digest, &daemons).await {
+            (self.unplaced, self.unloaded) = (None, None);
             return Outcome::Holds;
         }
         if let Err(error) = self.frr.prepare(text).await {
@@ -125,38 +141,83 @@ impl Applier {
                 ),
                 CheckError::File(_) | CheckError::Program(_) => (Chain(&error).to_string(), false),
             };
-            return self.failed(digest, instance, why, hopeless);
+            let outcome = remember(&mut self.unplaced, digest, daemons, why, hopeless);
+            return self.and_restore(outcome).await;
         }
-        self.load(digest, instance, config).await
+        self.unplaced = None;
+        self.load(digest, daemons, config).await
     }
 
-    /// Without objects to go by (no API server yet): a FRR that has started anew gets the last good file.
-    pub(crate) async fn restore(&mut self, node: &NodeName) {
-        let (Some(text), Some(note)) = (self.frr.config(), self.note()) else {
-            return;
-        };
+    /// Without a text to go by: FRR gets, and keeps, the last good file. `None` where nothing was ever loaded.
+    pub(crate) async fn restore(&mut self) -> Option<Outcome> {
+        let text = self.frr.config()?;
+        self.note()?;
+        if let Some(outcome) = self.away().await {
+            return Some(outcome);
+        }
         let digest = hash::short(&text);
-        let instance = self.frr.instance();
-        let runs = self.frr.runs("bgpd") && self.frr.runs("zebra");
-        if runs && note.text == digest && note.instance != instance {
-            tracing::warn!(
-                "FRR has started anew and the API server does not answer: loading the last good configuration"
-            );
-            let nothing = NodeConfig::empty(node.clone(), String::new());
-            self.load(digest, instance, &nothing).await;
+        let daemons = self.frr.daemons();
+        let failed = self.unloaded.as_ref().filter(|f| f.is(&digest, &daemons));
+        if let Some(failed) = failed {
+            if let Some(outcome) = failed.stands() {
+                return Some(outcome);
+            }
+        } else if self.holds(&digest, &daemons).await {
+            self.unloaded = None;
+            return Some(Outcome::Holds);
+        }
+        tracing::warn!("FRR does not run the last good configuration: loading it");
+        let nothing = NodeConfig::empty(self.node.clone(), String::new());
+        Some(self.load(digest, daemons, &nothing).await)
+    }
+
+    /// A failure of the wanted text, while the last good one is looked after.
+    async fn and_restore(&mut self, outcome: Outcome) -> Outcome {
+        match (outcome, self.restore().await) {
+            (
+                Outcome::Failed { why, again },
+                Some(Outcome::Failed {
+                    why: more,
+                    again: sooner,
+                }),
+            ) => Outcome::Failed {
+                why: format!("{why}; nor does the last good one load: {more}"),
+                again: match (again, sooner) {
+                    (Some(a), Some(b)) => Some(a.min(b)),
+                    (a, b) => a.or(b),
+                },
+            },
+            (outcome, _) => outcome,
         }
     }
 
-    async fn load(&mut self, digest: String, instance: String, config: &NodeConfig) -> Outcome {
+    /// What is to be said of an FRR that does not run.
+    async fn away(&self) -> Option<Outcome> {
+        if self.frr.runs("bgpd").await && self.frr.runs("zebra").await {
+            return None;
+        }
+        // Whoever follows the sockets tells when it runs again.
+        Some(Outcome::Failed {
+            why: "FRR does not run: zebra or bgpd does not listen on its vty socket".to_owned(),
+            again: None,
+        })
+    }
+
+    async fn load(&mut self, digest: String, daemons: String, config: &NodeConfig) -> Outcome {
         let timer = self.metrics.reload_seconds.start_timer();
-        let outcome = self.frr.reload().await;
+        let fresh = self.note().map(|note| fresh(&note.daemons, &daemons));
+        let filled = self.frr.fill(&fresh.unwrap_or_default()).await;
+        let outcome = match filled {
+            Ok(()) => self.frr.reload().await,
+            Err(error) => Err(ReloadError::Program(error)),
+        };
         let seconds = timer.stop_and_record();
         match outcome {
             Ok(()) => {
                 tracing::info!(seconds, "FRR loaded its configuration");
                 self.metrics.reloads.with_label_values(&["success"]).inc();
-                self.failure = None;
-                self.write_note(digest, instance).await;
+                self.unloaded = None;
+                self.write_note(digest, daemons).await;
                 self.metrics.held_since(self.frr.loaded_at());
                 Outcome::Holds
             }
@@ -169,21 +230,22 @@ impl Applier {
                     ),
                     ReloadError::Program(_) => Chain(&error).to_string(),
                 };
-                self.failed(digest, instance, why, false)
+                remember(&mut self.unloaded, digest, daemons, why, false)
             }
         }
     }
 
-    async fn write_note(&self, text: String, instance: String) {
+    async fn write_note(&self, text: String, daemons: String) {
         let noted = match self.frr.running_digest().await {
             Ok(running) => {
                 let note = Note {
                     text,
                     running,
-                    instance,
+                    daemons,
                 };
                 self.frr
-                    .note_loaded(&note.lower())
+                    .note_loaded(note.lower())
+                    .await
                     .map_err(|e| Chain(&e).to_string())
             }
             Err(error) => Err(Chain(&error).to_string()),
@@ -200,11 +262,16 @@ impl Applier {
         Note::lift(&self.frr.loaded()?)
     }
 
-    async fn holds(&self, text: &str, instance: &str) -> bool {
+    /// Whether these daemons run the text, as frr.conf and the note say.
+    async fn holds(&self, text: &str, daemons: &str) -> bool {
         let Some(note) = self.note() else {
             return false;
         };
-        if note.text != text || note.instance != instance {
+        if note.text != text || note.daemons != daemons {
+            return false;
+        }
+        // A text that failed after it may lie there.
+        if self.frr.config().is_none_or(|t| hash::short(&t) != text) {
             return false;
         }
         match self.frr.running_digest().await {
@@ -226,27 +293,40 @@ impl Applier {
             }
         }
     }
+}
 
-    /// Remembers a failure; told once for each reason.
-    fn failed(&mut self, text: String, instance: String, why: String, hopeless: bool) -> Outcome {
-        let before = self
-            .failure
-            .take()
-            .filter(|f| f.text == text && f.instance == instance);
-        if before.as_ref().is_none_or(|f| f.why != why) {
-            tracing::error!("FRR did not take its configuration: {why}");
-        }
-        let delay = before.map_or(RETRY_FIRST, |f| (f.delay * 2).min(RETRY_MOST));
-        let again = (!hopeless).then_some(delay);
-        self.failure = Some(Failure {
-            text,
-            instance,
-            why: why.clone(),
-            delay,
-            until: again.map(|delay| Instant::now() + delay),
-        });
-        Outcome::Failed { why, again }
+/// Names of the daemons that are not those that were noted: they have started since.
+fn fresh<'a>(noted: &str, now: &'a str) -> Vec<&'a str> {
+    let noted: Vec<&str> = noted.split(' ').collect();
+    let started = now.split(' ').filter(|daemon| !noted.contains(daemon));
+    started
+        .filter_map(|daemon| daemon.split('=').next())
+        .filter(|name| !name.is_empty())
+        .collect()
+}
+
+/// Remembers a failure; told once for each reason.
+fn remember(
+    slot: &mut Option<Failure>,
+    text: String,
+    daemons: String,
+    why: String,
+    hopeless: bool,
+) -> Outcome {
+    let before = slot.take().filter(|f| f.is(&text, &daemons));
+    if before.as_ref().is_none_or(|f| f.why != why) {
+        tracing::error!("FRR did not take its configuration: {why}");
     }
+    let delay = before.map_or(RETRY_FIRST, |f| (f.delay * 2).min(RETRY_MOST));
+    let again = (!hopeless).then_some(delay);
+    *slot = Some(Failure {
+        text,
+        daemons,
+        why: why.clone(),
+        delay,
+        until: again.map(|delay| Instant::now() + delay),
+    });
+    Outcome::Failed { why, again }
 }
 
 /// Refused lines with the objects that brought them.
@@ -273,7 +353,7 @@ mod tests {
         let note = Note {
             text: "a".to_owned(),
             running: "b".to_owned(),
-            instance: "zebra=1.2.3 bgpd=4.5.6 ".to_owned(),
+            daemons: "zebra=1.2.3 bgpd=4.5.6 ".to_owned(),
         };
         assert_eq!(
             Note::lift(&note.lower()).map(|n| n.text),
@@ -281,5 +361,17 @@ mod tests {
         );
         assert_eq!(Note::lift("only two"), None);
         assert_eq!(Note::lift(""), None);
+    }
+
+    #[test]
+    fn daemons_that_started_since_the_note_are_told_by_name() {
+        let noted = "zebra=1.5.0 bgpd=2.5.0 staticd=3.5.0";
+        assert_eq!(fresh(noted, noted), [""; 0]);
+        assert_eq!(
+            fresh(noted, "zebra=1.5.0 bgpd=2.6.0 bfdd=4.6.0"),
+            ["bgpd", "bfdd"]
+        );
+        assert_eq!(fresh("", "zebra=1.5.0"), ["zebra"]);
+        assert_eq!(fresh(noted, ""), [""; 0]);
     }
 }

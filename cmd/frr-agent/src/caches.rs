@@ -1,18 +1,23 @@
-//! What the frr-agent knows of the API server: FRRConfigurations of one namespace, and its own Node.
+//! What the frr-agent knows of the API server: FRRConfigurations of one namespace, its own Node, and its own reports.
 //! In: watches. Out: lifted objects. Invariant: an object that cannot be lifted still says which nodes it selects.
 //! Not here: Secrets (`secrets`).
 
 use api::frr_configuration::FRRConfiguration;
-use api::frr_state::BGPSessionState;
+use api::frr_state::{BGPSessionState, BGPSessionStateStatus, FRRNodeState, LABEL_NODE};
 use k8s_openapi::api::core::v1::Node as KubeNode;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::DynamicObject;
+use kube_edge::cache::watch_labelled;
 use kube_edge::{Cache, untyped, watch};
 use model::ObjectKey;
 use model::frr::Source;
 use model::node::Node;
 use reconcile::Poker;
+use serde_json::Value;
 
-use crate::key::Configuration;
+use crate::beside::is_of_frr_k8s;
+use crate::key::{Configuration, Report};
+use crate::report::{MANAGED_BY, Said};
 
 /// All caches.
 #[derive(Debug, Clone)]
@@ -63,14 +68,60 @@ fn lift(object: &DynamicObject) -> Source {
     api::lift_source(key, typed.map_err(|error| error.to_string()))
 }
 
-/// The session states that stand in the API for a node, by name, as JSON of their status.
-pub(crate) async fn standing_sessions(
+/// FRRNodeState as it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct State {
+    /// It bears our label.
+    pub(crate) ours: bool,
+    /// frr-k8s has written it.
+    pub(crate) of_frr_k8s: bool,
+    pub(crate) report: Said,
+}
+
+/// Watches the node's FRRNodeState.
+pub(crate) fn watch_state(client: &kube::Client, node: &str, poker: Poker<Report>) -> Cache<State> {
+    watch(
+        untyped::<FRRNodeState>(client.clone(), None),
+        Some(&format!("metadata.name={node}")),
+        lift_state,
+        move |_| poker.poke(Report),
+    )
+}
+
+fn lift_state(object: &DynamicObject) -> State {
+    let text = |field: &str| {
+        let value = object.data.pointer(&format!("/status/{field}"));
+        value.and_then(Value::as_str).map(str::to_owned)
+    };
+    State {
+        ours: is_ours(&object.metadata),
+        of_frr_k8s: is_of_frr_k8s(&object.metadata),
+        report: Said {
+            conversion: text("lastConversionResult").unwrap_or_default(),
+            reload: text("lastReloadResult"),
+            running: text("runningConfig"),
+        },
+    }
+}
+
+fn is_ours(metadata: &ObjectMeta) -> bool {
+    let labels = metadata.labels.as_ref();
+    labels.and_then(|l| l.get(MANAGED_BY.0)).map(String::as_str) == Some(MANAGED_BY.1)
+}
+
+/// Watches the node's BGPSessionStates that are ours, and no others: a cluster may have a million of them.
+pub(crate) fn watch_sessions(
     client: &kube::Client,
     namespace: &str,
     node: &str,
-) -> Result<Vec<BGPSessionState>, kube::Error> {
-    let api: kube::Api<BGPSessionState> = kube::Api::namespaced(client.clone(), namespace);
-    let params =
-        kube::api::ListParams::default().labels(&format!("{}={node}", api::frr_state::LABEL_NODE));
-    Ok(api.list(&params).await?.items)
+) -> Cache<BGPSessionStateStatus> {
+    let labels = format!("{LABEL_NODE}={node},{}={}", MANAGED_BY.0, MANAGED_BY.1);
+    // Whoever wants to know looks each second.
+    let api = untyped::<BGPSessionState>(client.clone(), Some(namespace));
+    watch_labelled(api, &labels, lift_session, |_| {})
+}
+
+fn lift_session(object: &DynamicObject) -> BGPSessionStateStatus {
+    let status = object.data.get("status").cloned().unwrap_or_default();
+    serde_json::from_value(status).unwrap_or_default()
 }

@@ -1,21 +1,22 @@
-//! The configuration loop's subject: from the node's objects to what FRR runs, and FRRNodeState.
-//! In: pokes. Out: FRR loaded, FRRNodeState written on change. Invariant: anything that cannot be read or merged leaves the
-//! last good configuration; an object that uses EVPN costs itself only.
-//! Not here: merge and text (`frr`), when a text is loaded (`applier`).
+//! The configuration loop's subject: from the node's objects to what FRR runs.
+//! In: pokes. Out: FRR loaded, and what is to be said of it. Invariant: anything that cannot be read or merged, or that FRR
+//! would refuse as a whole, leaves the last good configuration, which is looked after; an object that uses EVPN costs itself
+//! only; the API server is not waited for.
+//! Not here: merge and text (`frr`), when a text is loaded (`applier`), FRRNodeState (`report`).
 
 use frr::config::{NodeConfig, NodeInput};
-use frr_edge::Frr;
 use model::node::Node;
 use model::{NodeName, ObjectKey, Problem};
 use reconcile::{Poker, Subjects, Verdict};
-use telemetry::{Chain, Readiness};
+use telemetry::Readiness;
 use tokio::time::{Duration, Instant};
 
 use crate::applier::{Applier, Outcome};
+use crate::beside::{self, Beside};
 use crate::caches::Caches;
-use crate::key::Configuration;
+use crate::key::{Configuration, Report};
 use crate::metrics::Metrics;
-use crate::report::{FAILED, Report, Reporter, SUCCESS};
+use crate::report::{Board, FAILED, SUCCESS, Said};
 use crate::secrets::Secrets;
 
 /// A Secret that cannot be read for longer than this is told.
@@ -27,13 +28,16 @@ pub(crate) struct ConfigurationSubject {
     pub(crate) caches: Caches,
     pub(crate) secrets: Secrets,
     pub(crate) applier: Applier,
-    pub(crate) reporter: Reporter,
-    pub(crate) frr: Frr,
+    pub(crate) board: Board,
+    pub(crate) reports: Poker<Report>,
+    pub(crate) beside: Beside,
     pub(crate) metrics: Metrics,
     pub(crate) readiness: Readiness,
     pub(crate) poker: Poker<Configuration>,
     pub(crate) linted: Vec<Problem>,
     pub(crate) waiting_since: Option<Instant>,
+    /// frr-k8s manages FRR on the node: nothing is done.
+    pub(crate) aside: bool,
 }
 
 /// What the objects amount to.
@@ -48,24 +52,32 @@ enum Wanted {
 
 impl ConfigurationSubject {
     async fn configuration(&mut self) -> Verdict {
-        if !self.caches.ready() {
-            self.applier.restore(&self.node).await;
-            // The caches tell when they are filled.
+        if self.stands_aside() {
+            // The watch of FRRNodeState tells when that is over.
             return Verdict::Blocked;
+        }
+        if !self.caches.ready() {
+            // The caches tell when they are filled.
+            return self.last_good().await;
         }
         self.readiness.set("caches", true);
         let key = ObjectKey::new("", self.node.as_str());
         let Some(node) = self.caches.node.get(&key).map(|e| e.value) else {
             tracing::warn!(node = %self.node, "there is no Node object of this name; the last good configuration stays");
             self.metrics.behind(true);
-            return Verdict::Blocked;
+            self.reports.poke(Report);
+            return self.last_good().await;
         };
-        let (conversion, reload) = match self.wanted(&node) {
-            Wanted::NotYet => return Verdict::Retry,
+        let (conversion, outcome) = match self.wanted(&node) {
+            Wanted::NotYet => {
+                self.last_good().await;
+                return Verdict::Retry;
+            }
             Wanted::Refused(problems) => {
                 self.metrics.conflicts(problems.len());
                 self.metrics.behind(true);
-                (failed(&problems, "the last good configuration stays"), None)
+                let conversion = failed(&problems, "the last good configuration stays");
+                (conversion, self.applier.restore().await)
             }
             Wanted::Config(config, left_out) => {
                 self.metrics.conflicts(left_out.len());
@@ -79,8 +91,40 @@ impl ConfigurationSubject {
                 (conversion, Some(outcome))
             }
         };
-        let reload = reload.map(|outcome| self.judge(outcome));
-        self.report(conversion, reload).await
+        self.board.put(Said {
+            conversion,
+            reload: outcome.map(|outcome| self.judge(outcome)),
+            running: None,
+        });
+        self.reports.poke(Report);
+        Verdict::Settled
+    }
+
+    /// Nothing is known that could be applied: FRR is to run what it ran last.
+    async fn last_good(&mut self) -> Verdict {
+        if let Some(outcome) = self.applier.restore().await {
+            self.judge(outcome);
+        }
+        Verdict::Blocked
+    }
+
+    /// Two writers of one FRR would undo each other for ever.
+    fn stands_aside(&mut self) -> bool {
+        let aside = self.beside.frr_k8s();
+        if aside != self.aside {
+            self.aside = aside;
+            self.readiness.set("frr-k8s is not on this node", !aside);
+            self.metrics.aside(aside);
+            if aside {
+                tracing::error!(
+                    "{}; until then nothing is written to FRR",
+                    beside::words(self.node.as_str())
+                );
+            } else {
+                tracing::info!("frr-k8s has left this node");
+            }
+        }
+        aside
     }
 
     /// The text for FRRNodeState; a failure that may pass is looked at again when its time has come.
@@ -98,28 +142,6 @@ impl ConfigurationSubject {
                 format!("{FAILED}{why}")
             }
         }
-    }
-
-    async fn report(&mut self, conversion: String, reload: Option<String>) -> Verdict {
-        let running = match self.frr.running_config().await {
-            Ok(text) => Some(text),
-            // What was shown last stays: FRR that is away is told by the reload's result.
-            Err(error) => {
-                tracing::debug!(error = %Chain(&error), "cannot show what FRR runs");
-                None
-            }
-        };
-        let report = Report {
-            conversion,
-            reload,
-            running,
-        };
-        if let Err(error) = self.reporter.write(report).await {
-            tracing::warn!(error = %Chain(&error), "cannot write FRRNodeState");
-            return Verdict::Retry;
-        }
-        self.readiness.set("first pass", true);
-        Verdict::Settled
     }
 
     fn wanted(&mut self, node: &Node) -> Wanted {
@@ -162,6 +184,10 @@ impl ConfigurationSubject {
                 tracing::warn!(reason = lint.reason, "{lint}");
             }
             self.linted = lints;
+        }
+        let refused = frr::lint::refused(&config);
+        if !refused.is_empty() {
+            return Wanted::Refused(refused);
         }
         Wanted::Config(Box::new(config), selected.left_out)
     }

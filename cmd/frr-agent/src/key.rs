@@ -1,9 +1,14 @@
-//! What the frr-agent's two loops can be poked to look at.
-//! In and out: keys. Invariant: a reload that takes long holds up no session's state. Not here: state.
+//! What the frr-agent's three loops can be poked to look at.
+//! In and out: keys. Invariant: a reload that takes long holds up no session's state, and an API server that does not answer
+//! no reload. Not here: state.
 
-/// The configuration loop's only key: frr.conf and FRRNodeState.
+/// The configuration loop's only key: frr.conf, and what FRR runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Configuration;
+
+/// The report loop's only key: FRRNodeState.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Report;
 
 /// The session loop's only key: BGPSessionState objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

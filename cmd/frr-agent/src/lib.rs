@@ -5,10 +5,13 @@
 //!
 //! ```text
 //!  FRRConfiguration, Node, Secret --caches--> merge -> without self -> render --does FRR hold it?--> check, file, reload
-//!  FRR's sockets, running config  --poke------^          '-> FRRNodeState          sessions (JSON) -> BGPSessionState
+//!  FRR's sockets, running config  --poke------^                                                         | what came of it
+//!                                                     FRRNodeState <--report--<running config>----------'
+//!  sessions (JSON) -> BGPSessionState
 //! ```
 
 mod applier;
+mod beside;
 mod caches;
 mod configuration;
 mod key;
@@ -18,29 +21,28 @@ mod secrets;
 mod sessions;
 
 use std::future::Future;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
-use api::frr_state::FRRNodeState;
+use anyhow::Context;
 use frr_edge::Frr;
 use kube_edge::{Writer, connect};
 use model::NodeName;
 use reconcile::{Poker, Timing};
 use settings::Settings;
-use telemetry::Readiness;
+use telemetry::{Readiness, Tasks};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::applier::Applier;
-use crate::caches::Caches;
+use crate::beside::Beside;
+use crate::caches::{Caches, watch_sessions, watch_state};
 use crate::configuration::ConfigurationSubject;
 use crate::key::{Configuration, Sessions};
 use crate::metrics::Metrics;
-use crate::report::Reporter;
+use crate::report::{Board, ReportSubject};
 use crate::secrets::Secrets;
-use crate::sessions::SessionSubject;
+use crate::sessions::{Memory, Refusals, SessionSubject};
 
 /// Field manager of everything the frr-agent writes.
 pub const FIELD_MANAGER: &str = "noverlay-frr-agent";
@@ -66,18 +68,21 @@ pub struct Arguments {
 /// # Errors
 /// At start only: configuration, client, metrics address, frr-k8s on the same node.
 pub fn run(arguments: Arguments) -> anyhow::Result<()> {
-    let metrics = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 9162));
-    let settings = settings::load(&arguments.config, metrics)?;
+    let settings = settings::load(&arguments.config, settings::Daemon::FrrAgent)?;
     telemetry::init_logging(&settings.log_level, settings.log_text);
+    telemetry::end_on_panic();
     for warning in &settings.warnings {
         tracing::warn!("{warning}");
     }
-    tokio::runtime::Builder::new_multi_thread()
+    let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
-        .context("cannot start the runtime")?
-        .block_on(serve(&arguments.node, settings, telemetry::ended()))
+        .context("cannot start the runtime")?;
+    let ended = runtime.block_on(serve(&arguments.node, settings, telemetry::ended()));
+    // A disk that does not answer is not waited for.
+    runtime.shutdown_background();
+    ended
 }
 
 /// Serves one node until `ended`.
@@ -90,18 +95,15 @@ pub async fn serve(
     ended: impl Future<Output = std::io::Result<()>>,
 ) -> anyhow::Result<()> {
     let client = connect(settings.kubeconfig.as_deref()).await?;
-    refuse_beside_frr_k8s(&client, node).await?;
+    beside::refuse(&client, node).await?;
     let (stop, stopped) = watch::channel(false);
     let readiness = Readiness::default();
     readiness.set("caches", false);
     readiness.set("first pass", false);
     let registry = prometheus::Registry::new();
     let metrics = Metrics::new(&registry).context("cannot register metrics")?;
-    let server = tokio::spawn(telemetry::serve(
-        settings.metrics_address,
-        registry,
-        readiness.clone(),
-    ));
+    let mut tasks = Tasks::default();
+    tasks.spawn_server(settings.metrics_address, registry, readiness.clone());
     let frr = Frr {
         reload_tool: settings.frr_reload_tool.clone(),
         reload_timeout: settings.frr_reload_timeout,
@@ -113,88 +115,76 @@ pub async fn serve(
     let node = NodeName::from(node);
     let namespace = settings.managed.frr_namespace;
     let writer = Writer::new(client.clone(), FIELD_MANAGER);
-    let (poker, session_poker) = (Poker::new(), Poker::new());
+    let (poker, report_poker, session_poker) = (Poker::new(), Poker::new(), Poker::new());
+    let caches = Caches::start(&client, &namespace, node.as_str(), &poker);
+    let nodes = caches.node.clone();
+    let state = watch_state(&client, node.as_str(), report_poker.clone());
+    let beside = Beside::new(node.clone(), state.clone());
+    let board = Board::default();
     let configuration = ConfigurationSubject {
-        caches: Caches::start(&client, &namespace, node.as_str(), &poker),
+        caches,
         secrets: Secrets::new(client.clone(), &namespace, poker.clone()),
-        applier: Applier::new(frr.clone(), metrics.clone()),
-        reporter: Reporter::new(client.clone(), writer.clone(), node.clone()),
+        applier: Applier::new(frr.clone(), metrics.clone(), node.clone()),
+        board: board.clone(),
+        reports: report_poker.clone(),
+        beside: beside.clone(),
         node: node.clone(),
-        frr: frr.clone(),
         metrics: metrics.clone(),
-        readiness,
+        readiness: readiness.clone(),
         poker: poker.clone(),
         linted: Vec::new(),
         waiting_since: None,
+        aside: false,
+    };
+    let report = ReportSubject {
+        node: node.clone(),
+        writer: writer.clone(),
+        frr: frr.clone(),
+        state,
+        nodes: nodes.clone(),
+        board,
+        readiness,
+        poker: report_poker.clone(),
+        configuration: poker.clone(),
+        written: None,
+        of_frr_k8s: false,
     };
     let sessions = SessionSubject {
+        standing: watch_sessions(&client, &namespace, node.as_str()),
         node,
         namespace,
-        client,
         writer,
         frr: frr.clone(),
         metrics: metrics.clone(),
-        standing: None,
-        last: Vec::new(),
-        silent_since: None,
+        beside,
+        nodes,
+        written: std::collections::BTreeMap::new(),
+        refusals: Refusals::default(),
+        memory: Memory::default(),
     };
-    tokio::spawn(follow_frr(
-        frr,
-        metrics,
-        poker.clone(),
-        session_poker.clone(),
-    ));
+    tasks.spawn_source(
+        "FRR's daemons",
+        follow_daemons(frr.clone(), metrics, poker.clone(), session_poker.clone()),
+    );
+    tasks.spawn_source("FRR's configuration", follow_running(frr, poker.clone()));
     let timing = Timing {
         gather: Duration::from_millis(300),
         gather_most: Duration::from_secs(3),
         retry_first: Duration::from_millis(500),
         ..Timing::default()
     };
-    let work = tokio::spawn(reconcile::run(
-        configuration,
-        poker,
-        timing,
-        stopped.clone(),
-    ));
-    let session_work = tokio::spawn(reconcile::run(
-        sessions,
-        session_poker,
-        Timing::default(),
-        stopped,
-    ));
-    tokio::select! {
-        ended = ended => ended.context("cannot listen to signals")?,
-        served = server => served.context("metrics server")??,
-    }
-    tracing::info!("ending");
-    stop.send_replace(true);
-    // A reload under way is FRR's own business: it is not waited for longer than this.
-    let both = async { tokio::try_join!(work, session_work) };
-    match tokio::time::timeout(Duration::from_millis(1800), both).await {
-        Ok(ended) => ended.map(|_| ()).context("a loop ended badly"),
-        Err(_) => Ok(()),
-    }
-}
-
-/// Two writers of one FRR would undo each other for ever. An API server that does not answer is no reason to stay away:
-/// the node's last good configuration has to be looked after.
-async fn refuse_beside_frr_k8s(client: &kube::Client, node: &str) -> anyhow::Result<()> {
-    let api: kube::Api<FRRNodeState> = kube::Api::all(client.clone());
-    let asked = tokio::time::timeout(Duration::from_secs(5), api.get_opt(node)).await;
-    let Ok(Ok(Some(state))) = asked else {
-        return Ok(());
+    let work = reconcile::run(configuration, poker, timing, stopped.clone());
+    tasks.spawn_loop("configuration", work);
+    let timing = Timing {
+        retry_first: Duration::from_millis(500),
+        ..Timing::default()
     };
-    let managers = state.metadata.managed_fields.unwrap_or_default();
-    let other = managers
-        .into_iter()
-        .filter_map(|m| m.manager)
-        .find(|m| m != FIELD_MANAGER);
-    if let Some(other) = other {
-        bail!(
-            "FRRNodeState {node} is written by {other:?}: frr-k8s manages FRR on this node; remove it from the node, or this agent (and delete the FRRNodeState that it left)"
-        );
-    }
-    Ok(())
+    let work = reconcile::run(report, report_poker, timing, stopped.clone());
+    tasks.spawn_loop("reports", work);
+    let work = reconcile::run(sessions, session_poker, Timing::default(), stopped);
+    tasks.spawn_loop("sessions", work);
+    // Neither a reload under way nor an API server is waited for longer than the loops are.
+    tasks.run(ended, &stop).await.context("ending")
 }
 
 /// How often the daemons' sockets are looked at, and their sessions (each second time).
@@ -202,53 +192,59 @@ const PACE: Duration = Duration::from_millis(500);
 /// How often is looked whether FRR runs what was loaded; more seldom where reading it costs more than a 200th of that.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// Looks whether FRR's daemons are new, whether they are reconfigured, and at their sessions.
-async fn follow_frr(
+/// Looks whether FRR's daemons are new or gone, and has their sessions looked at.
+async fn follow_daemons(
     frr: Frr,
     metrics: Metrics,
     configuration: Poker<Configuration>,
     sessions: Poker<Sessions>,
 ) {
-    let mut instance = frr.instance();
+    let mut daemons = frr.daemons();
     let mut alive = true;
-    let mut running = None;
-    let mut look_at = Instant::now() + LOOK;
     let mut tick = tokio::time::interval(PACE);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     for count in 0_u64.. {
         tick.tick().await;
         metrics.tick();
-        let now = frr.instance();
-        if now != instance {
+        let now = frr.daemons();
+        if now != daemons {
             tracing::info!(
-                before = instance,
+                before = daemons,
                 now,
                 "FRR's daemons are not the same as before"
             );
-            instance = now;
+            daemons = now;
             configuration.poke(Configuration);
         }
         if count % 2 == 0 {
             sessions.poke(Sessions);
-            let now = frr.runs("bgpd") && frr.runs("zebra");
+            let now = frr.runs("bgpd").await && frr.runs("zebra").await;
             if now != alive {
                 tracing::info!(runs = now, "FRR went away or came back");
                 alive = now;
                 configuration.poke(Configuration);
             }
         }
+    }
+}
+
+/// Looks whether somebody reconfigures FRR. A daemon that is slow to answer holds up nothing else.
+async fn follow_running(frr: Frr, configuration: Poker<Configuration>) {
+    let mut running = None;
+    let mut pause = LOOK;
+    loop {
+        tokio::time::sleep(pause).await;
         let begun = Instant::now();
-        if begun < look_at {
-            continue;
-        }
         // A change of ours looks like any other: the pass compares with what it loaded, and does nothing.
-        if let Ok(digest) = frr.running_digest().await
-            && running
+        pause = LOOK;
+        if let Ok(digest) = frr.running_digest().await {
+            pause = LOOK.max(begun.elapsed() * 200);
+            if running
                 .replace(digest.clone())
                 .is_some_and(|before| before != digest)
-        {
-            configuration.poke(Configuration);
+            {
+                configuration.poke(Configuration);
+            }
         }
-        look_at = Instant::now() + LOOK.max(begun.elapsed() * 200);
     }
 }

@@ -24,6 +24,7 @@ pub(crate) struct Metrics {
     last_good: IntGauge,
     behind_seconds: IntGauge,
     conflicts: IntGauge,
+    aside: IntGauge,
     sessions: IntGaugeVec,
     prefixes: IntGaugeVec,
     state: Arc<Mutex<State>>,
@@ -80,6 +81,10 @@ impl Metrics {
                 "noverlay_frr_conflicts",
                 "Reasons why the node's objects do not merge, and objects left out; 0 is good",
             )?,
+            aside: gauge(
+                "noverlay_frr_managed_by_frr_k8s",
+                "1 where frr-k8s manages FRR on the node, so that nothing is written to it",
+            )?,
             sessions: gauges("noverlay_bgp_sessions", "BGP sessions by state", &["state"])?,
             prefixes: gauges(
                 "noverlay_bgp_prefixes",
@@ -92,6 +97,10 @@ impl Metrics {
 
     pub(crate) fn conflicts(&self, count: usize) {
         self.conflicts.set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    pub(crate) fn aside(&self, aside: bool) {
+        self.aside.set(i64::from(aside));
     }
 
     /// FRR took the configuration that it holds at this time.

@@ -1,11 +1,24 @@
-//! FRRNodeState: what became of the node's objects, as frr-k8s tells it.
-//! In: a report. Out: the object, written when the report changed. Invariant: a status fits into the API server's store.
-//! Not here: what happened.
+//! The report loop's subject: FRRNodeState, what became of the node's objects, as frr-k8s tells it.
+//! In: what the configuration loop says, what FRR runs, the object as it stands. Out: the object, written where it differs:
+//! one that somebody deletes or changes is written again.
+//! Invariant: a status fits into the API server's store; without a Node there is no report of it; what frr-k8s writes is left
+//! alone. Not here: what happened.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use api::frr_state::FRRNodeState;
-use kube_edge::{WriteError, Writer};
+use frr_edge::Frr;
+use kube_edge::{Cache, Entry, WriteError, Writer};
+use model::node::Node;
 use model::{NodeName, ObjectKey};
+use reconcile::{Poker, Subjects, Verdict};
 use serde_json::json;
+use telemetry::{Chain, Readiness};
+use tokio::time::Instant;
+
+use crate::caches::State;
+use crate::key::{Configuration, Report};
 
 /// frr-k8s's word for all is well.
 pub(crate) const SUCCESS: &str = "success";
@@ -15,85 +28,181 @@ pub(crate) const FAILED: &str = "failed: ";
 /// Marks our objects, so that the cluster-manager can remove them with their node.
 pub(crate) const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "noverlay");
 
-/// The store takes objects of 1.5 MiB; about 1,900 neighbors have a configuration of this size.
-const LONGEST: usize = 1 << 20;
+/// What was written is expected to be seen after this time, and is written again otherwise.
+pub(crate) const ECHO: Duration = Duration::from_secs(5);
+
+/// The store takes objects of 1.5 MiB. Bytes of the running configuration in JSON: that of about 1,900 neighbors.
+const LONGEST_RUNNING: usize = 1 << 20;
+/// The same for each of the two results.
+const LONGEST_RESULT: usize = 128 << 10;
 
 /// FRRNodeState's status; what is `None` stays as it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Report {
+pub(crate) struct Said {
     pub(crate) conversion: String,
     pub(crate) reload: Option<String>,
     pub(crate) running: Option<String>,
 }
 
-/// Writes FRRNodeState.
-pub(crate) struct Reporter {
-    client: kube::Client,
-    writer: Writer,
-    node: NodeName,
-    /// What stands on the server, once it is known.
-    standing: Option<Report>,
+/// What the configuration loop has to say; cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Board(Arc<Mutex<Option<Said>>>);
+
+impl Board {
+    pub(crate) fn put(&self, said: Said) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(said);
+    }
+
+    fn get(&self) -> Option<Said> {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
 }
 
-impl Reporter {
-    pub(crate) fn new(client: kube::Client, writer: Writer, node: NodeName) -> Self {
-        Self {
-            client,
-            writer,
-            node,
-            standing: None,
+/// The loop's subject.
+pub(crate) struct ReportSubject {
+    pub(crate) node: NodeName,
+    pub(crate) writer: Writer,
+    pub(crate) frr: Frr,
+    pub(crate) state: Cache<State>,
+    pub(crate) nodes: Cache<Node>,
+    pub(crate) board: Board,
+    pub(crate) readiness: Readiness,
+    pub(crate) poker: Poker<Report>,
+    pub(crate) configuration: Poker<Configuration>,
+    /// What was written last, and when.
+    pub(crate) written: Option<(Said, Instant)>,
+    pub(crate) of_frr_k8s: bool,
+}
+
+impl ReportSubject {
+    async fn report(&mut self) -> Verdict {
+        let key = ObjectKey::new("", self.node.as_str());
+        let standing = self.state.get(&key);
+        let of_frr_k8s = standing.as_ref().is_some_and(|e| e.value.of_frr_k8s);
+        if of_frr_k8s != self.of_frr_k8s {
+            self.of_frr_k8s = of_frr_k8s;
+            self.configuration.poke(Configuration);
+        }
+        if of_frr_k8s || !self.state.ready() || !self.nodes.ready() {
+            // The watches tell when that changes.
+            return Verdict::Blocked;
+        }
+        let done = if self.nodes.get(&key).is_none() {
+            self.withdraw(&key, standing).await
+        } else if let Some(said) = self.board.get() {
+            self.write(&key, standing, said).await
+        } else {
+            return Verdict::Blocked;
+        };
+        match done {
+            Ok(()) => Verdict::Settled,
+            Err(error) => {
+                tracing::warn!(error = %Chain(&error), "cannot write FRRNodeState");
+                Verdict::Retry
+            }
         }
     }
 
-    /// Writes the report where it differs from what stands there.
-    pub(crate) async fn write(&mut self, report: Report) -> Result<(), WriteError> {
-        if self.standing.is_none() {
-            self.standing = self.read().await;
+    /// A Node that is gone takes its report along.
+    async fn withdraw(
+        &mut self,
+        key: &ObjectKey,
+        standing: Option<Entry<State>>,
+    ) -> Result<(), WriteError> {
+        self.written = None;
+        match standing.filter(|entry| entry.value.ours) {
+            Some(entry) => self.writer.delete::<FRRNodeState>(key, &entry.uid).await,
+            None => Ok(()),
         }
-        let before = self.standing.clone().unwrap_or_default();
-        let report = Report {
-            conversion: shortened(report.conversion),
-            reload: report.reload.map(shortened).or(before.reload.clone()),
-            running: report.running.map(shortened).or(before.running.clone()),
+    }
+
+    async fn write(
+        &mut self,
+        key: &ObjectKey,
+        standing: Option<Entry<State>>,
+        said: Said,
+    ) -> Result<(), WriteError> {
+        let running = match self.frr.running_config().await {
+            Ok(text) => Some(text),
+            // What was shown last stays: FRR that is away is told by the reload's result.
+            Err(error) => {
+                tracing::debug!(error = %Chain(&error), "cannot show what FRR runs");
+                None
+            }
         };
-        if self.standing.as_ref() == Some(&report) {
+        let exists = standing.is_some();
+        let before = standing.map(|e| e.value.report).unwrap_or_default();
+        let wanted = Said {
+            conversion: shortened(said.conversion, LONGEST_RESULT),
+            reload: (said.reload.map(|text| shortened(text, LONGEST_RESULT)))
+                .or(before.reload.clone()),
+            running: (running.map(|text| shortened(text, LONGEST_RUNNING)))
+                .or(before.running.clone()),
+        };
+        if exists && before == wanted {
+            self.readiness.set("first pass", true);
             return Ok(());
         }
-        let key = ObjectKey::new("", self.node.as_str());
-        if self.standing.is_none() {
+        if let Some((written, at)) = &self.written
+            && *written == wanted
+            && at.elapsed() < ECHO
+        {
+            let (poker, at) = (self.poker.clone(), *at + ECHO);
+            tokio::spawn(async move {
+                tokio::time::sleep_until(at).await;
+                poker.poke(Report);
+            });
+            return Ok(());
+        }
+        if !exists {
             let body = json!({"metadata": {"labels": {MANAGED_BY.0: MANAGED_BY.1}}, "spec": {}});
-            self.writer.apply::<FRRNodeState>(&key, None, body).await?;
+            self.writer.apply::<FRRNodeState>(key, None, body).await?;
         }
         let status = json!({
-            "lastConversionResult": report.conversion,
-            "lastReloadResult": report.reload.clone().unwrap_or_default(),
-            "runningConfig": report.running.clone().unwrap_or_default(),
+            "lastConversionResult": wanted.conversion,
+            "lastReloadResult": wanted.reload.clone().unwrap_or_default(),
+            "runningConfig": wanted.running.clone().unwrap_or_default(),
         });
-        let written = self.writer.apply_status::<FRRNodeState>(&key, status).await;
-        // Somebody may have deleted it: the next write looks again.
-        self.standing = written.is_ok().then_some(report);
-        written
-    }
-
-    async fn read(&self) -> Option<Report> {
-        let api: kube::Api<FRRNodeState> = kube::Api::all(self.client.clone());
-        let status = api.get_opt(self.node.as_str()).await.ok()??.status?;
-        Some(Report {
-            conversion: status.last_conversion_result.unwrap_or_default(),
-            reload: Some(status.last_reload_result.unwrap_or_default()),
-            running: Some(status.running_config.unwrap_or_default()),
-        })
+        self.writer
+            .apply_status::<FRRNodeState>(key, status)
+            .await?;
+        self.written = Some((wanted, Instant::now()));
+        self.readiness.set("first pass", true);
+        Ok(())
     }
 }
 
-fn shortened(mut text: String) -> String {
-    if text.len() <= LONGEST {
+impl Subjects for ReportSubject {
+    type Key = Report;
+
+    async fn universe(&mut self) -> Option<Vec<Report>> {
+        Some(vec![Report])
+    }
+
+    /// May be cancelled anywhere: the next one compares with what stands there.
+    async fn pass(&mut self, _: &Report) -> Verdict {
+        self.report().await
+    }
+}
+
+/// The text, cut at a character so that it takes no more than about so many bytes in JSON, with a word about it.
+fn shortened(mut text: String, longest: usize) -> String {
+    let mut size = 0_usize;
+    let over = text.char_indices().find(|(_, c)| {
+        // As serde_json writes them; two-letter escapes count as one of six.
+        size += match c {
+            '"' | '\\' | '\n' | '\t' | '\r' => 2,
+            c if c.is_control() => 6,
+            c => c.len_utf8(),
+        };
+        size > longest
+    });
+    let Some((end, _)) = over else {
         return text;
-    }
-    let mut end = LONGEST;
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
+    };
     let more = text.len() - end;
     text.truncate(end);
     text.push_str(&format!("\n... {more} bytes more\n"));
@@ -106,14 +215,37 @@ mod tests {
 
     #[test]
     fn a_text_that_does_not_fit_is_cut_at_a_character_with_a_word_about_it() {
-        assert_eq!(shortened("short".to_owned()), "short");
-        let long = "é".repeat(LONGEST);
-        let cut = shortened(long);
-        assert!(
-            cut.ends_with(&format!("\n... {LONGEST} bytes more\n")),
-            "{}",
-            cut.len()
+        assert_eq!(shortened("short".to_owned(), 5), "short");
+        assert_eq!(
+            shortened("shorter".to_owned(), 5),
+            "short\n... 2 bytes more\n"
         );
-        assert!(cut.len() < LONGEST + 40);
+        assert_eq!(shortened("ééé".to_owned(), 5), "éé\n... 2 bytes more\n");
+        assert_eq!(
+            shortened("a\nb\nc".to_owned(), 4),
+            "a\nb\n... 2 bytes more\n"
+        );
+    }
+
+    #[test]
+    fn the_longest_report_fits_into_the_store_whatever_its_texts_are_made_of() {
+        for text in [
+            "é",
+            "\n",
+            "\u{1}",
+            "\"",
+            "neighbor 10.0.0.1 remote-as 64512\n",
+        ] {
+            let long = text.repeat((2 << 20) / text.len());
+            let status = json!({
+                "lastConversionResult": shortened(long.clone(), LONGEST_RESULT),
+                "lastReloadResult": shortened(long.clone(), LONGEST_RESULT),
+                "runningConfig": shortened(long, LONGEST_RUNNING),
+            });
+            let size = status.to_string().len();
+            // The rest is for the object's metadata.
+            assert!(size < 1_400_000, "{text:?}: {size}");
+            assert!(size > 1_200_000, "{text:?}: {size}, more would fit");
+        }
     }
 }

@@ -1,198 +1,148 @@
 //! The session loop's subject: BGPSessionState objects, one a session of this node, written when its state changes.
-//! In: FRR's sessions, each second. Out: objects and metrics. Invariant: names are derived from node, VRF and peer; a session
-//! that is gone takes its object along, a FRR that is gone does not: its sessions are Idle.
+//! In: FRR's sessions, each second, and the objects as they stand. Out: objects and metrics. Invariant: names are derived from
+//! node, VRF and peer; a session that is gone takes its object along, a FRR that is gone or cannot be understood does not: its
+//! sessions are Idle; an object that somebody deletes is written again; a Node that is gone takes all along.
 //! Not here: FRR's configuration.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
+mod memory;
+mod writes;
 
-use api::frr_state::{BGPSessionState, BGPSessionStateStatus, LABEL_NODE, LABEL_PEER, LABEL_VRF};
+use std::collections::BTreeMap;
+
+use api::frr_state::BGPSessionStateStatus;
 use frr_edge::Frr;
-use kube_edge::{WriteError, Writer};
+use frr_edge::show::ShowError;
+use frr_edge::vty::VtyError;
+use kube_edge::{Cache, Writer};
 use model::frr::SessionState;
+use model::node::Node;
 use model::{NodeName, ObjectKey, hash};
 use reconcile::{Subjects, Verdict};
-use serde_json::json;
 use telemetry::Chain;
 use tokio::time::Instant;
 
-use crate::caches::standing_sessions;
+use crate::beside::Beside;
 use crate::key::Sessions;
 use crate::metrics::Metrics;
-use crate::report::MANAGED_BY;
+use crate::report::ECHO;
 
-/// FRR that shows no session at all is believed after this time: one that has just started has none for a moment.
-const BELIEVED: Duration = Duration::from_secs(10);
+pub(crate) use memory::Memory;
+use memory::{Seen, idle};
+pub(crate) use writes::Refusals;
+use writes::{Job, Objects, What};
 
-/// Writes that are under way together.
-const AT_ONCE: usize = 8;
-
-/// What stands on the server, by object name: its uid (empty where we made it in this run), and its status.
-type Standing = BTreeMap<String, (String, BGPSessionStateStatus)>;
+/// Statuses by the name of their object.
+type Wanted = BTreeMap<String, BGPSessionStateStatus>;
 
 /// The loop's subject.
 pub(crate) struct SessionSubject {
     pub(crate) node: NodeName,
     pub(crate) namespace: String,
-    pub(crate) client: kube::Client,
     pub(crate) writer: Writer,
     pub(crate) frr: Frr,
     pub(crate) metrics: Metrics,
-    pub(crate) standing: Option<Standing>,
-    /// What FRR showed last, and since when it shows nothing.
-    pub(crate) last: Vec<SessionState>,
-    pub(crate) silent_since: Option<Instant>,
+    pub(crate) beside: Beside,
+    pub(crate) nodes: Cache<Node>,
+    /// What stands on the server.
+    pub(crate) standing: Cache<BGPSessionStateStatus>,
+    /// What was written and may not be seen there yet.
+    pub(crate) written: BTreeMap<String, (BGPSessionStateStatus, Instant)>,
+    /// What the API server did not take.
+    pub(crate) refusals: Refusals,
+    pub(crate) memory: Memory,
 }
 
 impl SessionSubject {
     async fn sessions(&mut self) -> Verdict {
-        let shown = match self.frr.sessions().await {
-            Ok(sessions) => sessions,
+        let asked = Instant::now();
+        let seen = match self.frr.sessions().await {
+            Ok(sessions) => Seen::Sessions(sessions),
+            Err(error @ (ShowError::Json(_) | ShowError::Vty(VtyError::Refused { .. }))) => {
+                if !self.memory.is_puzzled() {
+                    tracing::warn!(error = %Chain(&error), "cannot read bgpd's sessions");
+                }
+                Seen::Unreadable
+            }
             Err(error) => {
-                tracing::debug!(error = %Chain(&error), "cannot read sessions");
-                Vec::new()
+                tracing::debug!(error = %Chain(&error), "bgpd does not tell its sessions");
+                if matches!(error, ShowError::Vty(VtyError::Io { .. })) {
+                    Seen::Gone
+                } else {
+                    Seen::Silent(asked)
+                }
             }
         };
-        let sessions = self.believed(shown);
-        self.metrics.show_sessions(&sessions);
-        match self.write(&sessions).await {
-            Ok(()) => Verdict::Settled,
-            Err(error) => {
-                tracing::warn!(error = %Chain(error.as_ref()), "cannot write BGPSessionState objects");
-                Verdict::Retry
-            }
+        let sessions = self.memory.believed(seen, Instant::now());
+        self.metrics
+            .show_sessions(sessions.as_deref().unwrap_or_default());
+        if !(self.standing.ready() && self.nodes.ready()) {
+            return Verdict::Settled;
         }
+        let wanted = self.wanted(sessions);
+        self.write(&wanted).await
     }
 
-    /// What FRR shows; where it shows nothing any more, for a while its last sessions as Idle.
-    fn believed(&mut self, shown: Vec<SessionState>) -> Vec<SessionState> {
-        if !shown.is_empty() {
-            self.silent_since = None;
-            self.last = shown;
-        } else if !self.last.is_empty() {
-            let since = *self.silent_since.get_or_insert_with(Instant::now);
-            let away = !self.frr.runs("bgpd");
-            if since.elapsed() > BELIEVED && !away {
-                self.last.clear();
-            }
-            for session in &mut self.last {
-                "Idle".clone_into(&mut session.bgp);
-                "N/A".clone_into(&mut session.bfd);
-                (session.received, session.sent) = (0, 0);
-            }
+    /// The objects that are to stand there. Where nothing is known of FRR, those of before, as Idle.
+    fn wanted(&self, sessions: Option<Vec<SessionState>>) -> Wanted {
+        let node = ObjectKey::new("", self.node.as_str());
+        if self.nodes.get(&node).is_none() || self.beside.frr_k8s() {
+            return Wanted::new();
         }
-        self.last.clone()
-    }
-
-    async fn write(&mut self, sessions: &[SessionState]) -> anyhow::Result<()> {
-        let mut known = match self.standing.take() {
-            Some(known) => known,
-            None => self.read().await?,
-        };
-        let wanted = sessions
-            .iter()
-            .map(|s| (self.name(s), (self.status(s), s)))
-            .collect();
-        let outcome = self.write_changes(&wanted, &mut known).await;
-        // After a failure what stands there is read anew: somebody may have deleted one.
-        self.standing = outcome.is_ok().then_some(known);
-        Ok(outcome?)
-    }
-
-    async fn read(&self) -> anyhow::Result<Standing> {
-        let objects = standing_sessions(&self.client, &self.namespace, self.node.as_str()).await?;
-        let lift = |object: BGPSessionState| {
-            let uid = object.metadata.uid.unwrap_or_default();
-            let name = object.metadata.name.unwrap_or_default();
-            (name, (uid, object.status.unwrap_or_default()))
-        };
-        Ok(objects.into_iter().map(lift).collect())
-    }
-
-    async fn write_changes(
-        &self,
-        wanted: &BTreeMap<String, (BGPSessionStateStatus, &SessionState)>,
-        known: &mut Standing,
-    ) -> Result<(), WriteError> {
-        let gone: Vec<String> = known
-            .keys()
-            .filter(|name| !wanted.contains_key(*name))
-            .cloned()
-            .collect();
-        for part in gone.chunks(AT_ONCE) {
-            let deletes = part
+        match sessions {
+            Some(sessions) => sessions
                 .iter()
-                .filter_map(|name| Some((name, known.get(name)?)));
-            let deletes = deletes.map(|(name, (uid, _))| self.delete_one(name, uid));
-            futures::future::try_join_all(deletes).await?;
-            for name in part {
-                known.remove(name);
-            }
+                .map(|s| (self.name(s), self.status(s)))
+                .collect(),
+            None => self.standing.with(|map| {
+                map.iter()
+                    .map(|(key, entry)| (key.name.clone(), idle(entry.value.clone())))
+                    .collect()
+            }),
         }
-        let changed: Vec<_> = wanted
-            .iter()
-            .filter(|(name, (status, _))| known.get(*name).is_none_or(|(_, s)| s != status))
-            .collect();
-        for part in changed.chunks(AT_ONCE) {
-            let writes = part.iter().map(|(name, (status, session))| {
-                self.write_one(name, status, session, !known.contains_key(*name))
-            });
-            futures::future::try_join_all(writes).await?;
-            for (name, (status, _)) in part {
-                let uid = known
-                    .get(*name)
-                    .map(|(uid, _)| uid.clone())
-                    .unwrap_or_default();
-                known.insert((*name).clone(), (uid, status.clone()));
-            }
-        }
-        Ok(())
     }
 
-    async fn write_one(
-        &self,
-        name: &str,
-        status: &BGPSessionStateStatus,
-        session: &SessionState,
-        new: bool,
-    ) -> Result<(), WriteError> {
-        let key = ObjectKey::new(&self.namespace, name);
-        if new {
-            let labels = json!({
-                LABEL_NODE: self.node.as_str(),
-                LABEL_PEER: peer_label(&session.peer),
-                LABEL_VRF: session.vrf,
-                MANAGED_BY.0: MANAGED_BY.1,
-            });
-            let body = json!({"metadata": {"labels": labels}, "spec": {}});
-            self.writer
-                .apply::<BGPSessionState>(&key, None, body)
-                .await?;
-        }
-        let json = serde_json::to_value(status).unwrap_or_default();
-        self.writer
-            .apply_status::<BGPSessionState>(&key, json)
+    async fn write(&mut self, wanted: &Wanted) -> Verdict {
+        self.written.retain(|_, (_, at)| at.elapsed() < ECHO);
+        let jobs = self.differences(wanted);
+        let objects = Objects {
+            writer: self.writer.clone(),
+            node: self.node.clone(),
+        };
+        let written = &mut self.written;
+        self.refusals
+            .write(&objects, jobs, Instant::now(), |job| {
+                if let What::Write { status, .. } = job.what {
+                    written.insert(job.key.name, (status, Instant::now()));
+                }
+            })
             .await
     }
 
-    async fn delete_one(&self, name: &str, uid: &str) -> Result<(), WriteError> {
-        let key = ObjectKey::new(&self.namespace, name);
-        // Without a uid the object was made in this run.
-        let uid = if uid.is_empty() {
-            self.uid_of(&key).await
-        } else {
-            Some(uid.to_owned())
-        };
-        match uid {
-            Some(uid) => self.writer.delete::<BGPSessionState>(&key, &uid).await,
-            None => Ok(()),
-        }
-    }
-
-    async fn uid_of(&self, key: &ObjectKey) -> Option<String> {
-        let api: kube::Api<BGPSessionState> =
-            kube::Api::namespaced(self.client.clone(), &key.namespace);
-        api.get_opt(&key.name).await.ok()??.metadata.uid
+    /// What is to go, then what is to be written.
+    fn differences(&self, wanted: &Wanted) -> Vec<Job> {
+        self.standing.with(|map| {
+            let gone = map
+                .iter()
+                .filter(|(key, _)| !wanted.contains_key(&key.name))
+                .map(|(key, entry)| Job {
+                    key: key.clone(),
+                    what: What::Delete {
+                        uid: entry.uid.clone(),
+                    },
+                });
+            let changed = wanted.iter().filter_map(|(name, status)| {
+                let key = ObjectKey::new(&self.namespace, name);
+                let stands = map.get(&key);
+                let told = stands.is_some_and(|entry| entry.value == *status)
+                    || self.written.get(name).is_some_and(|(w, _)| w == status);
+                let what = What::Write {
+                    status: status.clone(),
+                    new: stands.is_none(),
+                };
+                (!told).then_some(Job { key, what })
+            });
+            gone.chain(changed).collect()
+        })
     }
 
     fn name(&self, session: &SessionState) -> String {

@@ -2,8 +2,11 @@
 //! In: local facts, what the import found. Out: server-side applies, on change only.
 //! Invariant: nothing is written that stands there already. Not here: what is true (`plan_node::coverage`).
 
-use std::collections::{BTreeMap, BTreeSet};
+mod standing;
+
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use api::node_routes::{
     NetworkRoutes, NodeRoutes, NodeRoutesStatus, SkippedRoutes, WITHDRAWALS_OBEYED, WITHIN_LIMITS,
@@ -15,18 +18,24 @@ use kube_edge::events::Publisher;
 use kube_edge::{WriteError, Writer};
 use model::intent::Event;
 use model::node::annotation;
-use model::{ObjectKey, Prefix};
+use model::{NetworkName, NodeName, ObjectKey, Prefix};
+use ovsdb::Uuid;
 use plan_node::annotations::{self, NodeFacts};
 use plan_node::budget;
-use plan_node::coverage;
-use plan_node::importing::Held;
-use plan_node::imports::{self, Skipped};
+use plan_node::coverage::{self, Coverage};
+use plan_node::importing::{Held, Importer, Pods};
+use plan_node::imports::Skipped;
 use reconcile::{Subjects, Verdict};
 use serde_json::{Value, json};
 use telemetry::Chain;
+use tokio::time::Instant;
 
+use self::standing::Report;
 use crate::FIELD_MANAGER;
 use crate::known::Known;
+
+/// So long the routes have to be within the limit until it is said.
+const CALM: Duration = Duration::from_secs(60);
 
 /// What can be looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,8 +52,12 @@ pub(crate) struct ApiSubjects {
     writer: Writer,
     publisher: Publisher,
     client: kube::Client,
-    /// The report as it stands, and of which Node (uid); unknown where nothing was read or written yet.
-    reported: Option<(String, NodeRoutesStatus)>,
+    /// The report as it stands; unknown where nothing was read or written yet.
+    reported: Option<Report>,
+    /// It may have been changed or deleted since.
+    doubted: bool,
+    /// When there were last more routes than there may be.
+    over: Option<Instant>,
 }
 
 impl ApiSubjects {
@@ -55,6 +68,8 @@ impl ApiSubjects {
             client,
             known,
             reported: None,
+            doubted: true,
+            over: None,
         }
     }
 
@@ -91,82 +106,42 @@ impl ApiSubjects {
     }
 
     async fn report(&mut self) -> Result<Verdict, WriteError> {
-        let (Some(nodes), Some(own)) = (self.known.all_nodes(), self.known.own()) else {
+        let (Some(_), Some(own)) = (self.known.all_nodes(), self.known.own()) else {
             return Ok(Verdict::Retry);
         };
         let network = &self.known.network;
-        let expected: BTreeMap<_, _> = nodes
-            .iter()
-            .filter(|n| n.name != self.known.node)
-            .filter_map(|n| Some((n.name.clone(), n.subnets.known()?.get(network)?.clone())))
-            .collect();
+        let expected = expected(&self.known.node, self.known.claims().owners);
         let Some(imported) = self.known.imported() else {
             // The first import pokes. Until then what was reported before stands: nothing is known to be missing.
             return Ok(Verdict::Settled);
         };
-        // Our own topology's rows are no way to other nodes' pods: its discard route least of all.
-        let ours = match self.known.last_view() {
-            Some(view) => {
-                imports::topology_prefixes(&plan_node::plan(&view), &view.gateway_router())
-            }
-            None => BTreeSet::new(),
-        };
-        let (found, skipped, held, rows, digest) = {
-            let state = imported.lock();
-            let in_kernel = |prefix: &Prefix| state.kernel_has(prefix).then_some(true);
-            let in_ovn = |prefix: &Prefix| {
-                let foreign = state.is_taken(prefix) && !ours.contains(prefix);
-                (state.is_imported(prefix) || foreign).then_some(true)
-            };
-            let found = coverage::judge(&expected, in_kernel, in_ovn);
-            let held: Vec<_> = state.held().collect();
-            (found, state.skipped(), held, state.rows(), state.digest())
-        };
-        let missing = found
-            .expected
-            .saturating_sub(found.in_kernel.min(found.in_ovn));
+        let found = found(&expected, &imported.lock());
         self.known
             .metrics
             .routes_missing
-            .set(i64::try_from(missing).unwrap_or(i64::MAX));
-        let number = |n: usize| i32::try_from(n).unwrap_or(i32::MAX);
+            .set(i64::try_from(found.missing).unwrap_or(i64::MAX));
+        let over = found.over;
         let status = NodeRoutesStatus {
-            networks: vec![NetworkRoutes {
-                name: network.to_string(),
-                expected: number(found.expected),
-                in_kernel: number(found.in_kernel),
-                in_ovn: number(found.in_ovn),
-                imported: number(rows),
-                held: number(held.len()),
-                digest,
-                missing: found.missing,
-                skipped: skipped
-                    .iter()
-                    .map(|(reason, skipped)| SkippedRoutes {
-                        reason: (*reason).to_owned(),
-                        count: number(skipped.count),
-                        examples: skipped
-                            .first
-                            .iter()
-                            .take(3)
-                            .map(ToString::to_string)
-                            .collect(),
-                    })
-                    .collect(),
-            }],
+            networks: vec![found.routes(network)],
             conditions: Vec::new(),
         };
-        self.read(&own.uid).await;
+        if self.read(&own.uid).await.is_err() {
+            return Ok(Verdict::Retry);
+        }
         let told = [
-            self.limits(skipped.get(budget::OVER_LIMIT)),
-            self.withdrawals(&held),
+            self.limits(over, found.skipped.get(budget::OVER_LIMIT)),
+            self.withdrawals(&found.held),
         ];
         let (conditions, events): (Vec<_>, Vec<_>) = told.into_iter().flatten().unzip();
         let status = NodeRoutesStatus {
             conditions,
             ..status
         };
-        let verdict = self.write(&own.uid, status).await?;
+        let mut verdict = self.write(&own.uid, status).await?;
+        if over == 0 && self.over.is_some_and(|at| at.elapsed() < CALM) {
+            // It is said later that they are within the limit.
+            verdict = Verdict::Retry;
+        }
         for event in events.into_iter().flatten() {
             let key = ObjectKey::new("", self.known.node.as_str());
             self.publisher
@@ -177,18 +152,19 @@ impl ApiSubjects {
     }
 
     /// The condition on limits, and an event where it changes; nothing where there never was a need.
-    fn limits(&self, over: Option<&Skipped>) -> Option<(Condition, Option<Event>)> {
+    fn limits(
+        &mut self,
+        over: usize,
+        pods: Option<&Skipped>,
+    ) -> Option<(Condition, Option<Event>)> {
+        // One route that comes and goes at the limit is one change, not one a second.
+        if over > 0 {
+            self.over = Some(Instant::now());
+        }
+        let over = self.over.is_some_and(|at| at.elapsed() < CALM);
         let network = &self.known.network;
         let limit = self.known.settings.limits.max_imported_routes;
-        let trouble = over.map(|over| {
-            let names: Vec<String> = over.first.iter().map(ToString::to_string).collect();
-            format!(
-                "network {network} has {} routes more than [limits] max-imported-routes = {limit}; not imported: {}{}",
-                over.count,
-                names.join(", "),
-                if over.count > over.first.len() { ", ..." } else { "" }
-            )
-        });
+        let trouble = over.then(|| over_limit(network, limit, pods));
         self.condition(
             WITHIN_LIMITS,
             ("OverLimit", "RouteLimitReached"),
@@ -235,8 +211,8 @@ impl ApiSubjects {
         trouble: Option<String>,
         fine: String,
     ) -> Option<(Condition, Option<Event>)> {
-        let standing = self.reported.as_ref().and_then(|(_, status)| {
-            let mut conditions = status.conditions.iter();
+        let standing = self.reported.as_ref().and_then(|report| {
+            let mut conditions = report.status.conditions.iter();
             conditions.find(|c| c.type_ == kind)
         });
         let warning = trouble.is_some();
@@ -269,38 +245,147 @@ impl ApiSubjects {
     }
 
     /// Reads the report that stands there, unless it is known.
-    async fn read(&mut self, uid: &str) {
-        let key = ObjectKey::new("", self.known.node.as_str());
-        // A Node that was deleted took its report along, and came back as another one.
-        self.reported.take_if(|(of, _)| of != uid);
-        if self.reported.is_none() {
-            let api: kube::Api<NodeRoutes> = kube::Api::all(self.client.clone());
-            let asked =
-                tokio::time::timeout(kube_edge::client::CALL_DEADLINE, api.get_opt(&key.name))
-                    .await;
-            let standing = asked.ok().and_then(Result::ok).flatten();
-            let status = standing.and_then(|o| o.status);
-            self.reported = status.map(|status| (uid.to_owned(), status));
+    async fn read(&mut self, uid: &str) -> Result<(), standing::Unread> {
+        let same = self
+            .reported
+            .as_ref()
+            .is_some_and(|report| report.uid == uid);
+        if same && !self.doubted {
+            return Ok(());
         }
+        let api: kube::Api<NodeRoutes> = kube::Api::all(self.client.clone());
+        let asked = api.get_opt(self.known.node.as_str());
+        let asked = tokio::time::timeout(kube_edge::client::CALL_DEADLINE, asked).await;
+        let found = asked.ok().and_then(Result::ok);
+        self.doubted = found.is_none();
+        self.reported = standing::after(self.reported.take(), uid, found)?;
+        Ok(())
     }
 
     async fn write(&mut self, uid: &str, status: NodeRoutesStatus) -> Result<Verdict, WriteError> {
         let key = ObjectKey::new("", self.known.node.as_str());
-        if self.reported.as_ref().is_some_and(|(_, s)| *s == status) {
+        let stands = |report: &Report| report.marked && report.status == status;
+        if self.reported.as_ref().is_some_and(stands) {
             return Ok(Verdict::Settled);
         }
         // Taken before the write: after a failure nobody knows what stands, or whether it is there at all.
-        if self.reported.take().is_none() {
-            // Where a garbage collector runs, the report goes with the node.
-            let owner = json!([{"apiVersion": "v1", "kind": "Node", "name": key.name, "uid": uid}]);
-            let body = json!({"metadata": {"ownerReferences": owner}, "spec": {}});
+        let before = self.reported.take();
+        if !before.as_ref().is_some_and(|report| report.marked) {
+            let body = json!({"metadata": standing::marks(&key.name, uid), "spec": {}});
             self.writer.apply::<NodeRoutes>(&key, None, body).await?;
         }
-        let body = serde_json::to_value(&status).unwrap_or_default();
-        self.writer.apply_status::<NodeRoutes>(&key, body).await?;
-        self.reported = Some((uid.to_owned(), status));
+        if before.is_none_or(|report| report.status != status) {
+            let body = serde_json::to_value(&status).unwrap_or_default();
+            self.writer.apply_status::<NodeRoutes>(&key, body).await?;
+        }
+        self.reported = Some(Report {
+            uid: uid.to_owned(),
+            marked: true,
+            status,
+        });
         Ok(Verdict::Settled)
     }
+}
+
+/// The subnets of other nodes, of those that are believed: what one Node's annotation claims beyond them must not make every
+/// node's report incomplete.
+fn expected(
+    own: &NodeName,
+    owners: impl IntoIterator<Item = (Prefix, NodeName)>,
+) -> BTreeMap<NodeName, Vec<Prefix>> {
+    let mut expected: BTreeMap<NodeName, Vec<Prefix>> = BTreeMap::new();
+    for (subnet, node) in owners {
+        if node != *own {
+            expected.entry(node).or_default().push(subnet);
+        }
+    }
+    expected
+}
+
+/// What a report is made from.
+struct Found {
+    coverage: Coverage,
+    /// Subnets of other nodes that kernel or gateway router do not cover.
+    missing: usize,
+    /// Left out inside the network, by reason.
+    skipped: BTreeMap<&'static str, Skipped>,
+    /// Destinations over the limit, wherever they are.
+    over: usize,
+    held: Vec<(Prefix, Held)>,
+    pods: Pods,
+}
+
+fn found(expected: &BTreeMap<NodeName, Vec<Prefix>>, state: &Importer<Uuid>) -> Found {
+    let coverage = judge(expected, state);
+    let covered = coverage.in_kernel.min(coverage.in_ovn);
+    Found {
+        missing: coverage.expected.saturating_sub(covered),
+        skipped: state.skipped_pods(),
+        over: state.skipped_for(budget::OVER_LIMIT),
+        held: state.held().collect(),
+        pods: state.pods(),
+        coverage,
+    }
+}
+
+impl Found {
+    /// The object speaks of pods' subnets: what else comes and goes would be a write of every node each time.
+    fn routes(&self, network: &NetworkName) -> NetworkRoutes {
+        let number = |n: usize| i32::try_from(n).unwrap_or(i32::MAX);
+        let examples = |skipped: &Skipped| {
+            skipped
+                .first
+                .iter()
+                .take(3)
+                .map(Prefix::to_string)
+                .collect()
+        };
+        let skipped = self.skipped.iter().map(|(reason, skipped)| SkippedRoutes {
+            reason: (*reason).to_owned(),
+            count: number(skipped.count),
+            examples: examples(skipped),
+        });
+        NetworkRoutes {
+            name: network.to_string(),
+            expected: number(self.coverage.expected),
+            in_kernel: number(self.coverage.in_kernel),
+            in_ovn: number(self.coverage.in_ovn),
+            imported: number(self.pods.rows),
+            held: number(self.pods.held),
+            digest: self.coverage.digest.clone(),
+            missing: self.coverage.missing.clone(),
+            skipped: skipped.collect(),
+        }
+    }
+}
+
+/// Judges other nodes' subnets by what kernel and gateway router do with them.
+fn judge(expected: &BTreeMap<NodeName, Vec<Prefix>>, state: &Importer<Uuid>) -> Coverage {
+    coverage::judge(
+        expected,
+        |prefix| state.in_kernel(prefix),
+        |prefix| state.in_gateway(prefix),
+    )
+}
+
+/// The condition's message: without numbers that change with every route.
+fn over_limit(network: &NetworkName, limit: u32, pods: Option<&Skipped>) -> String {
+    let mut text = format!(
+        "network {network} has more routes than [limits] max-imported-routes = {limit}; \
+         noverlay_routes_skipped{{reason=\"over_limit\"}} counts those that are not imported"
+    );
+    if let Some(pods) = pods {
+        let names: Vec<String> = pods.first.iter().map(ToString::to_string).collect();
+        let more = if pods.count > pods.first.len() {
+            ", ..."
+        } else {
+            ""
+        };
+        text.push_str("; of pods: ");
+        text.push_str(&names.join(", "));
+        text.push_str(more);
+    }
+    text
 }
 
 fn same_json(a: &str, b: &str) -> bool {
@@ -316,7 +401,7 @@ impl Subjects for ApiSubjects {
 
     async fn universe(&mut self) -> Option<Vec<Key>> {
         // A report that somebody deleted is noticed with the sweep.
-        self.reported = None;
+        self.doubted = true;
         Some(vec![Key::Annotations, Key::Report])
     }
 
@@ -332,3 +417,6 @@ impl Subjects for ApiSubjects {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use host::BridgeControl;
 use model::ovs::{BridgeFact, Flow, PortFact, patch_port};
 use plan_node::bridge::{self, BridgeInput, BridgeNetwork, GatewayMode};
+use plan_node::{GatewayView, NetworkView};
 use reconcile::{Subjects, Verdict};
 use telemetry::Chain;
 
@@ -52,7 +53,7 @@ impl BridgeSubjects {
     }
 
     /// The one port to the physical network, or why there is none.
-    fn uplink(&self) -> Result<u32, String> {
+    fn uplink(&self) -> Result<u32, NoUplink> {
         let ports = self.fact.as_ref().map(|fact| fact.ports.as_slice());
         uplink(
             &self.known.settings.gateway.interface,
@@ -77,22 +78,14 @@ impl BridgeSubjects {
 
     async fn wanted(&self, uplink: u32) -> (&'static str, Vec<Flow>) {
         // A fresh view where there is one; it is remembered, and serves while the API server is away.
-        if let Ok(local) = self.known.local().await {
-            drop(self.known.view(&local));
+        let local = self.known.local().await.ok();
+        if let Some(local) = &local {
+            drop(self.known.view(local));
         }
         match (self.known.last_view(), self.patch()) {
             (Some(view), Some(patch)) => {
-                let input = BridgeInput {
-                    uplink,
-                    networks: vec![BridgeNetwork {
-                        network_id: view.network_id,
-                        patch,
-                        pod_subnets: view.host_subnets.clone(),
-                    }],
-                    mac: view.gateway.mac,
-                    addresses: view.gateway.addresses.iter().map(|a| a.ip).collect(),
-                    mode: GatewayMode::Shared,
-                };
+                let gateway = local.as_ref().map(|local| &local.gateway);
+                let input = input(&view, gateway, uplink, patch);
                 ("full", bridge::full(&input))
             }
             _ => ("host", bridge::host_stage(uplink)),
@@ -104,9 +97,13 @@ impl BridgeSubjects {
         let name = self.known.settings.gateway.interface.clone();
         let uplink = match self.uplink() {
             Ok(uplink) => uplink,
-            Err(why) => {
+            Err(NoUplink::Waiting(why)) => {
                 self.tell(why);
                 return Ok(Verdict::Retry);
+            }
+            Err(NoUplink::Several { ports, why }) => {
+                self.tell(why);
+                return self.plain(&name, &ports).await;
             }
         };
         let (stage, wanted) = self.wanted(uplink).await;
@@ -140,6 +137,21 @@ impl BridgeSubjects {
         Ok(Verdict::Settled)
     }
 
+    /// Flows that serve one of the ports stay; where there are none the host would be cut off.
+    async fn plain(&mut self, name: &str, ports: &[u32]) -> Result<Verdict, host::FlowError> {
+        for port in ports {
+            if self.control.serves(name, *port).await? {
+                return Ok(Verdict::Blocked);
+            }
+        }
+        let flows = bridge::plain_stage(ports);
+        self.control.replace(name, &flows).await?;
+        let writes = &self.known.metrics.flow_writes;
+        writes.with_label_values(&["plain"]).inc();
+        tracing::info!(bridge = name, stage = "plain", "wrote the bridge's flows");
+        Ok(Verdict::Blocked)
+    }
+
     fn tell(&mut self, text: String) {
         if self.told != text {
             tracing::warn!("{text}");
@@ -148,24 +160,53 @@ impl BridgeSubjects {
     }
 }
 
+/// What the flows are made of. MAC and addresses are those that the host has now (`fresh`), whatever keeps a view from being
+/// made: an uplink that was exchanged brings another MAC, and the host must be reached by it.
+fn input(view: &NetworkView, fresh: Option<&GatewayView>, uplink: u32, patch: u32) -> BridgeInput {
+    let gateway = fresh.unwrap_or(&view.gateway);
+    BridgeInput {
+        uplink,
+        networks: vec![BridgeNetwork {
+            network_id: view.network_id,
+            patch,
+            pod_subnets: view.host_subnets.clone(),
+        }],
+        mac: gateway.mac,
+        addresses: gateway.addresses.iter().map(|a| a.ip).collect(),
+        mode: GatewayMode::Shared,
+    }
+}
+
+/// Why there is no uplink.
+#[derive(Debug, PartialEq, Eq)]
+enum NoUplink {
+    /// It is not there yet.
+    Waiting(String),
+    /// Several ports could be it.
+    Several { ports: Vec<u32>, why: String },
+}
+
 /// The one port that is neither the bridge itself, nor internal, nor a patch. With several it cannot be told which of
-/// them leads to the physical network, and the flows stay as they are.
-fn uplink(bridge: &str, ports: &[PortFact]) -> Result<u32, String> {
+/// them leads to the physical network.
+fn uplink(bridge: &str, ports: &[PortFact]) -> Result<u32, NoUplink> {
     let inside = |p: &PortFact| p.name == bridge || p.kind == "internal" || p.kind == "patch";
     let outside: Vec<&PortFact> = ports.iter().filter(|p| !inside(p)).collect();
     match outside.as_slice() {
-        [] => Err(format!(
+        [] => Err(NoUplink::Waiting(format!(
             "bridge {bridge} has no port to the physical network yet"
-        )),
-        [port] => port
-            .ofport
-            .ok_or_else(|| format!("port {} of bridge {bridge} has no number yet", port.name)),
+        ))),
+        [port] => port.ofport.ok_or_else(|| {
+            let why = format!("port {} of bridge {bridge} has no number yet", port.name);
+            NoUplink::Waiting(why)
+        }),
         several => {
             let names: Vec<&str> = several.iter().map(|p| p.name.as_str()).collect();
-            Err(format!(
-                "bridge {bridge} has several ports to the outside ({}); exactly one is allowed, its flows stay as they are",
+            let why = format!(
+                "bridge {bridge} has several ports to the outside ({}); exactly one is allowed: flows that serve one of them stay as they are, without any the bridge forwards for the host alone",
                 names.join(", ")
-            ))
+            );
+            let ports = several.iter().filter_map(|p| p.ofport).collect();
+            Err(NoUplink::Several { ports, why })
         }
     }
 }

@@ -1,161 +1,208 @@
-//! FRR as the node-agent sees it: are its daemons there, are they new, which sessions are up.
-//! In: FRR's vty sockets. Out: [`Look`]s, and a poke when the daemons are others than before.
-//! Invariant: FRR is only asked; a daemon that cannot be reached counts as gone, one that is slow does not.
+//! FRR as the node-agent sees it: are its daemons there, are they new, do they work together, which sessions are up.
+//! In: FRR's vty sockets, what the import wants to know. Out: [`Look`]s with the moment each began, and a call when there is
+//! a new one.
+//! Invariant: FRR is only asked; a daemon that cannot be reached counts as gone, one that is slow does not; who imports
+//! waits for no answer; one question at a time is on its way.
 //! Not here: what follows (`plan_node::holding`).
+
+mod look;
 
 use std::time::Duration;
 
 use frr_edge::Frr;
-use frr_edge::show::ShowError;
-use frr_edge::vty::VtyError;
-use plan_node::holding::Look;
-use tokio::net::UnixStream;
+use plan_node::holding::{Look, Running, Sessions};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
-use model::NetworkName;
+use self::look::look;
 
-use crate::PokerOf;
-
-/// Between two looks at the sockets: new daemons must be noticed before their sessions are up.
+/// Between two looks while something is held, and between two glances at the sockets: new daemons must be noticed before
+/// their sessions are up.
 pub(crate) const PACE: Duration = Duration::from_millis(500);
 
-/// For so long a route that goes may wait for bgpd's answer.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Between two questions for sessions while something is held: the answer is a third of a kilobyte for each peer.
+const SESSIONS: Duration = Duration::from_secs(1);
+/// They take a twentieth of bgpd's time at most.
+const SESSIONS_SHARE: u32 = 20;
+/// Between two questions for sessions while all is well: which of them were up before a restart is asked for later.
+const SESSIONS_CALM: Duration = Duration::from_secs(15);
 
-/// A look that costs nothing: at the sockets only. A daemon that died leaves its socket behind, so `Up` is no proof.
-pub(crate) fn glance(frr: &Frr) -> Look {
-    let instance = frr.instance();
-    if instance.contains("zebra=") && instance.contains("bgpd=") {
-        Look::Up {
-            instance,
-            peers: None,
+/// What the import wants to know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Want {
+    /// A look that begins at this moment or later.
+    pub(crate) at: Option<Instant>,
+    /// That look has to ask for sessions.
+    pub(crate) sessions: bool,
+    /// Looks again and again: something is held.
+    pub(crate) steady: bool,
+}
+
+/// A look, and when it began.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) began: Instant,
+    pub(crate) look: Look,
+}
+
+/// Somebody who looks at FRR in a task of its own, until this value is dropped.
+#[derive(Debug)]
+pub struct Looks {
+    want: watch::Sender<Want>,
+    seen: watch::Receiver<Option<Seen>>,
+    task: JoinHandle<()>,
+}
+
+impl Looks {
+    /// Begins to look; has to be called in a runtime. `told` is called after each look that tells something new or was
+    /// wanted.
+    #[must_use]
+    pub fn start(frr: Frr, told: impl Fn() + Send + Sync + 'static) -> Self {
+        let (want, wanted) = watch::channel(Want::default());
+        let (tell, seen) = watch::channel(None);
+        let onlooker = Onlooker {
+            frr,
+            wanted,
+            tell,
+            began: None,
+            sessions_at: Instant::now(),
+            asked: None,
+        };
+        Self {
+            want,
+            seen,
+            task: tokio::spawn(onlooker.run(told)),
         }
-    } else {
-        Look::Gone
+    }
+
+    /// Says what has to be known; replaces what was said before.
+    pub(crate) fn want(&self, want: Want) {
+        self.want.send_if_modified(|was| {
+            let differs = *was != want;
+            *was = want;
+            differs
+        });
+    }
+
+    /// The last look, if it has not been taken yet.
+    pub(crate) fn take(&mut self) -> Option<Seen> {
+        if self.seen.has_changed().unwrap_or(false) {
+            self.seen.borrow_and_update().clone()
+        } else {
+            None
+        }
     }
 }
 
-/// Knocks at the daemons: one that died does not open.
-pub(crate) async fn knock(frr: &Frr) -> Look {
-    let look = glance(frr);
-    if look != Look::Gone {
-        for daemon in ["zebra", "bgpd"] {
-            let socket = frr.vty_socket.join(format!("{daemon}.vty"));
-            match UnixStream::connect(socket).await {
-                // Others wait at its door already: it is slow, and there.
-                Err(error) if error.kind() != std::io::ErrorKind::WouldBlock => {
-                    return refused(&error);
+impl Drop for Looks {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+struct Onlooker {
+    frr: Frr,
+    wanted: watch::Receiver<Want>,
+    tell: watch::Sender<Option<Seen>>,
+    /// When the last look began.
+    began: Option<Instant>,
+    /// When sessions may be asked for again.
+    sessions_at: Instant,
+    /// When they were asked for last.
+    asked: Option<Instant>,
+}
+
+impl Onlooker {
+    async fn run(mut self, told: impl Fn() + Sync) {
+        loop {
+            let want = *self.wanted.borrow_and_update();
+            let due = self.due(want);
+            let now = Instant::now();
+            if due > now {
+                // A glance at the sockets costs nothing, so it is taken where no look is due.
+                let glance = (now + PACE).min(due);
+                tokio::select! {
+                    changed = self.wanted.changed() => if changed.is_err() { return; },
+                    () = tokio::time::sleep_until(glance) => {}
                 }
-                Ok(_) | Err(_) => {}
+                if !self.is_other() {
+                    continue;
+                }
+            }
+            self.look(want, &told).await;
+        }
+    }
+
+    /// When to look next.
+    fn due(&self, want: Want) -> Instant {
+        let Some(began) = self.began else {
+            return Instant::now();
+        };
+        let asked = want.at.filter(|at| *at > began);
+        let steady = want.steady.then(|| began + PACE);
+        let calm = self.asked.unwrap_or(began) + SESSIONS_CALM;
+        asked.into_iter().chain(steady).fold(calm, Instant::min)
+    }
+
+    /// Whether the daemons are others than those of the last look.
+    fn is_other(&self) -> bool {
+        match &*self.tell.borrow() {
+            Some(Seen {
+                look: Look::Up(Running { instance, .. }),
+                ..
+            }) => *instance != self.frr.instance(),
+            Some(Seen {
+                look: Look::Absent, ..
+            }) => !self.frr.instance().is_empty(),
+            // Sockets of the dead stay behind; and what may not be asked may be asked one day.
+            Some(_) | None => true,
+        }
+    }
+
+    async fn look(&mut self, want: Want, told: &(impl Fn() + Sync)) {
+        let began = Instant::now();
+        let wanted = want.at.is_some_and(|at| at <= began);
+        let calm = self.asked.is_none_or(|at| began >= at + SESSIONS_CALM);
+        let sessions = (want.sessions && wanted)
+            || calm
+            || self.is_other()
+            || (want.steady && began >= self.sessions_at);
+        let seen = Seen {
+            began,
+            look: look(&self.frr, sessions).await,
+        };
+        if sessions {
+            let cost = began.elapsed();
+            self.asked = Some(began);
+            self.sessions_at = Instant::now() + SESSIONS.max(cost * SESSIONS_SHARE);
+        }
+        self.began = Some(began);
+        let mut news = wanted || want.steady;
+        self.tell.send_modify(|last| {
+            news |= last
+                .as_ref()
+                .is_none_or(|last| tells_more(&last.look, &seen.look));
+            *last = Some(seen);
+        });
+        if news {
+            told();
+        }
+    }
+}
+
+/// Whether a look tells what the one before it did not, times aside.
+fn tells_more(before: &Look, now: &Look) -> bool {
+    match (before, now) {
+        (Look::Up(before), Look::Up(now)) => {
+            before.instance != now.instance || before.linked != now.linked || {
+                let silent = |seen: &Running| seen.sessions == Sessions::Silent;
+                silent(before) != silent(now)
             }
         }
-    }
-    look
-}
-
-/// Knocks, and asks bgpd for its peers: with many of them a long answer.
-pub(crate) async fn ask(frr: &Frr) -> Look {
-    let instance = match knock(frr).await {
-        Look::Up { instance, .. } => instance,
-        other @ (Look::Unseen | Look::Gone) => return other,
-    };
-    let Ok(sessions) = tokio::time::timeout(PATIENCE, frr.sessions()).await else {
-        return Look::Up {
-            instance,
-            peers: None,
-        };
-    };
-    let peers = match sessions {
-        Ok(sessions) => Some(
-            sessions
-                .into_iter()
-                .filter(|session| session.vrf.is_empty())
-                .filter_map(|session| {
-                    Some((session.peer.parse().ok()?, session.bgp == "Established"))
-                })
-                .collect(),
-        ),
-        Err(ShowError::Vty(VtyError::Io { source, .. })) => return refused(&source),
-        Err(_) => None,
-    };
-    Look::Up { instance, peers }
-}
-
-/// A process that died refuses, or breaks off; one that may not be asked says nothing about itself.
-fn refused(error: &std::io::Error) -> Look {
-    if error.kind() == std::io::ErrorKind::PermissionDenied {
-        Look::Unseen
-    } else {
-        Look::Gone
-    }
-}
-
-/// Pokes the import when FRR's daemons are not the same as before.
-pub(crate) async fn follow(frr: Frr, poker: PokerOf<NetworkName>) {
-    let mut before = frr.instance();
-    let mut tick = tokio::time::interval(PACE);
-    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
-        tick.tick().await;
-        let now = frr.instance();
-        if now != before {
-            before = now;
-            poker.poke_everything();
-        }
+        (before, now) => before != now,
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::UnixListener;
-
-    #[tokio::test]
-    async fn daemons_that_died_leave_sockets_and_are_gone_all_the_same() {
-        let folder = tempfile::tempdir().unwrap();
-        let frr = Frr::new(folder.path().to_owned(), folder.path().join("frr.conf"));
-        assert_eq!((glance(&frr), ask(&frr).await), (Look::Gone, Look::Gone));
-        for daemon in ["zebra", "bgpd"] {
-            drop(UnixListener::bind(folder.path().join(format!("{daemon}.vty"))).unwrap());
-        }
-        assert!(matches!(glance(&frr), Look::Up { peers: None, .. }));
-        assert_eq!(ask(&frr).await, Look::Gone);
-    }
-
-    #[tokio::test]
-    async fn peers_of_the_default_vrf_are_told_with_their_state() {
-        let folder = tempfile::tempdir().unwrap();
-        let frr = Frr::new(folder.path().to_owned(), folder.path().join("frr.conf"));
-        let zebra = UnixListener::bind(folder.path().join("zebra.vty")).unwrap();
-        let bgpd = UnixListener::bind(folder.path().join("bgpd.vty")).unwrap();
-        tokio::spawn(async move {
-            // The first comes to knock only.
-            drop(bgpd.accept().await.unwrap());
-            let (mut stream, _) = bgpd.accept().await.unwrap();
-            let neighbors = r#"{"default":{"10.0.0.2":{"bgpState":"Established"},"10.0.0.3":{"bgpState":"Active"}},
-                "blue":{"10.0.0.4":{"bgpState":"Established"}}}"#;
-            for answer in ["", neighbors] {
-                let mut buffer = [0; 64];
-                let _question = stream.read(&mut buffer).await.unwrap();
-                let whole = [answer.as_bytes(), &[0; 4]].concat();
-                stream.write_all(&whole).await.unwrap();
-            }
-        });
-        let Look::Up { instance, peers } = ask(&frr).await else {
-            panic!("FRR runs");
-        };
-        assert!(instance.contains("zebra=") && instance.contains("bgpd="));
-        let expected = [("10.0.0.2", true), ("10.0.0.3", false)];
-        let expected = expected.map(|(ip, up)| (ip.parse().unwrap(), up));
-        assert_eq!(peers, Some(expected.into()));
-        drop(zebra);
-    }
-
-    #[test]
-    fn who_may_not_ask_knows_nothing() {
-        let denied = std::io::Error::from(std::io::ErrorKind::PermissionDenied);
-        assert_eq!(refused(&denied), Look::Unseen);
-        let broken = std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
-        assert_eq!(refused(&broken), Look::Gone);
-    }
-}
+mod tests;

@@ -8,10 +8,10 @@
 mod hearing;
 mod write;
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use frr_edge::Frr;
 use model::nb::ImportTarget;
 use model::route::{Hints, PROTOCOL_BGP, TableId};
 use model::{NodeName, Prefix};
@@ -20,14 +20,15 @@ use ovn::north::RouteFollower;
 use ovsdb::{Client, Uuid};
 use plan_node::breaker::{Breaker, Threshold};
 use plan_node::check;
-use plan_node::holding::{Holding, Look};
+use plan_node::holding::{self, Holding, Look, PAUSE, Peer};
 use plan_node::importing::{Importer, Sessions};
 use plan_node::imports::ImportWorld;
 use reconcile::Timing;
 
 use self::hearing::Heard;
 pub use self::hearing::Hearing;
-use crate::frr;
+pub use crate::frr::Looks;
+use crate::frr::{self, Seen, Want};
 use crate::metrics::ImportMetrics;
 use crate::transact::TransactionFailed;
 
@@ -36,6 +37,8 @@ const SLICE: Duration = Duration::from_millis(100);
 /// Routes that events told are dumped after this time at the earliest, and so seldom that dumps take a hundredth of one core.
 const VERIFY: Duration = Duration::from_secs(5);
 const VERIFY_SHARE: u32 = 100;
+/// A pass after this time dumps though nothing was heard; the loop's sweep brings one.
+const UNREAD: Duration = Duration::from_secs(270);
 
 /// The loop's times: lone changes go at once; a storm becomes four passes a second, because northd pays for every one.
 pub const TIMING: Timing = Timing {
@@ -123,6 +126,16 @@ pub struct ImportConfig {
     pub stale: Duration,
     /// `[limits] mass-withdraw-*`.
     pub threshold: Threshold,
+    /// The interface that imported routes lead to. Source: `[gateway] interface`.
+    pub interface: String,
+}
+
+/// What bgpd said when it was asked for sessions last.
+#[derive(Debug)]
+enum Told {
+    Unasked,
+    Nothing,
+    Peers(BTreeMap<Peer, bool>),
 }
 
 /// The import of one network on this node.
@@ -130,7 +143,10 @@ pub struct Import {
     config: ImportConfig,
     north: Client,
     /// `None`: there is no FRR to ask, nothing is held.
-    frr: Option<Frr>,
+    looks: Option<Looks>,
+    /// When the last look began.
+    looked: Option<tokio::time::Instant>,
+    sessions: Told,
     hearing: Arc<Hearing>,
     metrics: ImportMetrics,
     state: ImportState,
@@ -147,7 +163,11 @@ pub struct Import {
     /// The last read failed: events since then are not enough.
     unread: bool,
     verify: Option<Instant>,
+    /// When the kernel was last read whole.
+    dumped: Option<Instant>,
     dump_cost: Duration,
+    /// When the first event was heard that no pass has come to the end of.
+    since: Option<Instant>,
 }
 
 impl Import {
@@ -156,19 +176,21 @@ impl Import {
     pub fn new(
         config: ImportConfig,
         north: Client,
-        frr: Option<Frr>,
+        looks: Option<Looks>,
         hearing: Arc<Hearing>,
         metrics: ImportMetrics,
     ) -> Self {
         let importer = Importer::new(config.limit);
         Self {
             follower: RouteFollower::new(config.target.clone()),
-            holding: Holding::new(config.stale),
+            holding: Holding::new(config.stale, Some(config.interface.clone())),
             breaker: Breaker::new(config.threshold),
             state: ImportState(Arc::new(Mutex::new(importer))),
             config,
             north,
-            frr,
+            looks,
+            looked: None,
+            sessions: Told::Unasked,
             hearing,
             metrics,
             release: None,
@@ -178,7 +200,9 @@ impl Import {
             start: tokio::time::Instant::now(),
             unread: true,
             verify: None,
+            dumped: None,
             dump_cost: Duration::ZERO,
+            since: None,
         }
     }
 
@@ -191,7 +215,9 @@ impl Import {
     /// How soon a pass has to follow although nobody pokes: while something is held, and to check what events told.
     #[must_use]
     pub fn again(&self) -> Option<Duration> {
-        let held = self.holding.is_waiting(self.start.elapsed()) || self.breaker.is_open();
+        let held = self.holding.is_waiting(self.start.elapsed())
+            || self.breaker.is_open()
+            || self.state.lock().unexplained().is_some();
         let verify = self.verify.map(|at| at.saturating_duration_since(now()));
         verify.into_iter().chain(held.then_some(frr::PACE)).min()
     }
@@ -202,7 +228,7 @@ impl Import {
     /// When something could not be read or written. Nothing was removed for it; the next pass goes on from there.
     pub async fn pass(&mut self, inputs: &Arc<Inputs>) -> Result<Passed, ImportError> {
         let mut heard = self.hearing.take();
-        let since = heard.since;
+        self.note_since(&heard);
         if self.table != Some(inputs.table) {
             self.state.lock().set_table(inputs.table);
             (self.table, self.unread) = (Some(inputs.table), true);
@@ -228,11 +254,12 @@ impl Import {
         if !std::mem::replace(&mut self.adopted, true) {
             self.state.lock().adopt();
         }
-        self.judge(inputs).await;
+        self.judge(inputs);
         let Some(wrote) = self.write(router, inputs).await? else {
             return Ok(Passed::NotReady);
         };
-        if let Some(since) = since.filter(|_| wrote != (0, 0)) {
+        // Passes that failed in between, and what was heard while it was written, are part of the time that it took.
+        if let Some(since) = self.since.take().filter(|_| wrote != (0, 0)) {
             self.metrics.seconds.observe(since.elapsed().as_secs_f64());
         }
         self.measure();
@@ -243,10 +270,16 @@ impl Import {
         })
     }
 
+    fn note_since(&mut self, heard: &Heard) {
+        self.since = self.since.or(heard.since);
+    }
+
     /// Reads what changed in the kernel: from events where they tell enough, else by a dump. Returns whether it looked.
     async fn read_kernel(&mut self, heard: &mut Heard) -> Result<bool, ImportError> {
         let due = self.verify.is_some_and(|at| at <= now());
-        let everything = self.unread || heard.lost;
+        let sweep = self.dumped.is_some_and(|at| at.elapsed() >= UNREAD);
+        // No event tells of a setting that changes what routes and links mean.
+        let everything = self.unread || heard.lost || sweep;
         let links = everything || heard.links;
         let cause = match &heard.hints {
             _ if self.unread => Some("start"),
@@ -254,6 +287,7 @@ impl Import {
             Hints::Dump if heard.links => Some("links"),
             Hints::Dump => Some("events"),
             Hints::Events(_) if due => Some("check"),
+            Hints::Events(_) if sweep => Some("sweep"),
             Hints::Events(_) => None,
         };
         let hints = std::mem::take(&mut heard.hints);
@@ -294,6 +328,7 @@ impl Import {
         }
         self.unread = false;
         self.verify = None;
+        self.dumped = Some(now());
         self.dump_cost = began.elapsed();
         Ok(true)
     }
@@ -305,6 +340,14 @@ impl Import {
             return Ok(None);
         };
         let changes = changes?;
+        let strange = i64::try_from(follower.strange()).unwrap_or(i64::MAX);
+        if self.metrics.strange.get() != strange {
+            self.metrics.strange.set(strange);
+            tracing::warn!(
+                rows = strange,
+                "imported routes of another writer on the gateway router; they stay, and nothing is imported for their destinations"
+            );
+        }
         let mut state = self.state.lock();
         for change in &changes {
             state.row(change.id, change.before.as_ref(), change.after.as_ref());
@@ -312,24 +355,21 @@ impl Import {
         Ok(Some(changes.len()))
     }
 
-    /// Judges what the kernel has lost. FRR is asked only where that matters.
-    async fn judge(&mut self, inputs: &Inputs) {
+    /// Judges what the kernel has lost by the last look at FRR, and says which looks are needed. Waits for none.
+    fn judge(&mut self, inputs: &Inputs) {
         let at = self.start.elapsed();
-        let (withdrawn, standing) = {
-            let state = self.state.lock();
-            (state.withdrawn(), state.standing())
-        };
+        let standing = self.state.lock().standing();
         let restarting = self.holding.is_restarting();
-        let mass = self.breaker.is_open() || self.breaker.suspects(at, standing, withdrawn);
-        let asked = restarting || mass;
-        let look = match &self.frr {
-            None => Look::Unseen,
-            Some(frr) if asked => frr::ask(frr).await,
-            // A route that goes must not wait for a long answer.
-            Some(frr) if withdrawn > 0 => frr::knock(frr).await,
-            Some(frr) => frr::glance(frr),
+        let seen = match &mut self.looks {
+            None => {
+                self.holding.look(at, &Look::Unseen);
+                None
+            }
+            Some(looks) => looks.take(),
         };
-        self.holding.look(at, &look);
+        if let Some(seen) = seen {
+            self.notice(&seen);
+        }
         if restarting != self.holding.is_restarting() {
             tracing::info!(restarting = !restarting, "FRR");
         }
@@ -338,17 +378,21 @@ impl Import {
             tracing::info!("the admin released the withdrawals that were held");
             self.breaker.release();
         }
-        let sessions = match &look {
-            Look::Up {
-                peers: Some(peers), ..
-            } => Sessions::Peers(peers),
-            Look::Up { peers: None, .. } if asked => Sessions::NoAnswer,
-            Look::Up { peers: None, .. } | Look::Unseen | Look::Gone => Sessions::Unknown,
+        let sessions = match &self.sessions {
+            Told::Peers(peers) => Sessions::Peers {
+                peers,
+                interface: &self.config.interface,
+            },
+            Told::Nothing => Sessions::NoAnswer,
+            Told::Unasked => Sessions::Unknown,
         };
         let mut state = self.state.lock();
         state.judge(at, &self.holding, &mut self.breaker, sessions);
         let held = state.held().count();
+        let unexplained = state.unexplained();
+        let mass = state.is_mass(at, &mut self.breaker);
         drop(state);
+        self.want(at, unexplained, mass);
         if self.breaker.is_open() && !was_open {
             self.metrics.mass_withdrawals.inc();
             tracing::warn!(
@@ -362,6 +406,46 @@ impl Import {
         if !self.breaker.is_open() {
             self.release.clone_from(&inputs.release);
         }
+    }
+
+    /// Takes notice of a look.
+    fn notice(&mut self, seen: &Seen) {
+        let began = seen.began.saturating_duration_since(self.start);
+        self.holding.look(began, &seen.look);
+        self.looked = Some(seen.began);
+        let sessions = match &seen.look {
+            Look::Up(running) => &running.sessions,
+            Look::Unseen | Look::Absent | Look::Gone => {
+                self.sessions = Told::Unasked;
+                return;
+            }
+        };
+        match sessions {
+            holding::Sessions::NotAsked => {}
+            holding::Sessions::Silent => self.sessions = Told::Nothing,
+            holding::Sessions::Peers(peers) => {
+                let of = |(peer, session): (&Peer, &holding::Session)| (peer.clone(), session.up);
+                self.sessions = Told::Peers(peers.iter().map(of).collect());
+            }
+        }
+    }
+
+    /// Says which looks are needed: one that explains what was lost, and many while something is held.
+    fn want(&self, at: Duration, unexplained: Option<(Duration, Duration)>, mass: bool) {
+        let Some(looks) = &self.looks else {
+            return;
+        };
+        // One look for what is lost together; but who was first does not wait for ever for others.
+        let explains = unexplained.map(|(first, last)| {
+            let due = self.start + (last + PAUSE).min(first + 2 * PAUSE);
+            // The last one did not explain it.
+            self.looked.map_or(due, |last| due.max(last + PAUSE))
+        });
+        looks.want(Want {
+            at: explains,
+            sessions: mass,
+            steady: self.holding.is_waiting(at) || self.breaker.is_open(),
+        });
     }
 
     fn measure(&self) {

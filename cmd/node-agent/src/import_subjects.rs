@@ -1,29 +1,40 @@
 //! The import loop: which world a network's import lives in, and what is told of it.
 //! In: views of the network, the Nodes. Out: passes of `import`, pokes of the report.
-//! Invariant: without a view everything stays as it is; a view is made anew only where one of its facts may have changed.
+//! Invariant: what cannot be read now is as it was last known, and the import goes on with it; facts are read anew only where
+//! one of them may have changed.
 //! Not here: how routes become rows (`import`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
-use model::NetworkName;
+use model::nb::Columns;
+use model::{NetworkName, Prefix};
+use plan_node::NetworkView;
 use plan_node::breaker::Threshold;
+use plan_node::claims::Claims;
+use plan_node::importing::Held;
 use plan_node::imports::{self, ImportWorld, Skipped};
 use plan_node::vrf;
 use reconcile::{Subjects, Verdict};
 use telemetry::{Chain, Readiness};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use crate::api_subjects::Key as ApiKey;
-use crate::import::{Import, ImportConfig, ImportError, Inputs, Passed};
+use crate::import::{Import, ImportConfig, ImportError, Inputs, Looks, Passed};
 use crate::known::{Known, NoView};
 use crate::sources::Pokers;
+
+/// For so long nothing may come to its end before the process says that it is not ready.
+pub(crate) const UNREADY: Duration = Duration::from_secs(5);
 
 /// What the report shows of an import.
 #[derive(Debug, PartialEq, Eq)]
 struct Told {
     digest: String,
-    held: usize,
+    /// By reason: what FRR's restart held may be held as a mass withdrawal a moment later.
+    held: BTreeMap<Held, usize>,
     eligible: usize,
     skipped: BTreeMap<&'static str, Skipped>,
 }
@@ -34,8 +45,10 @@ pub(crate) struct ImportSubjects {
     pokers: Pokers,
     readiness: Readiness,
     import: Import,
-    /// The inputs as they were made at an epoch.
-    inputs: Option<(u64, Arc<Inputs>)>,
+    /// The inputs as they were last made; with the epoch where they could be read whole.
+    inputs: Option<(Option<u64>, Arc<Inputs>)>,
+    /// Since when no pass came to its end with inputs that could be read whole.
+    failing: Option<Instant>,
     reported: Option<Told>,
     told: Option<String>,
     again: Option<JoinHandle<()>>,
@@ -55,11 +68,14 @@ impl ImportSubjects {
                 window: limits.mass_withdraw_window,
                 hold: limits.mass_withdraw_hold,
             },
+            interface: known.settings.gateway.interface.clone(),
         };
+        let (poker, key) = (pokers.import.clone(), known.network.clone());
+        let looks = Looks::start(known.frr.clone(), move || poker.poke(key.clone()));
         let import = Import::new(
             config,
             known.north.clone(),
-            Some(known.frr.clone()),
+            Some(looks),
             Arc::clone(&known.hearing),
             known.metrics.import.clone(),
         );
@@ -70,40 +86,96 @@ impl ImportSubjects {
             readiness,
             import,
             inputs: None,
+            failing: None,
             reported: None,
             told: None,
             again: None,
         }
     }
 
-    async fn inputs(&mut self) -> Result<Arc<Inputs>, NoView> {
+    /// The inputs, and why they could not be read whole: then what is missing is as it was.
+    async fn inputs(&mut self) -> Result<(Arc<Inputs>, Option<NoView>), NoView> {
         let epoch = self.known.epoch();
-        if let Some((at, inputs)) = &self.inputs
+        if let Some((Some(at), inputs)) = &self.inputs
             && *at == epoch
         {
-            return Ok(Arc::clone(inputs));
+            return Ok((Arc::clone(inputs), None));
         }
-        let local = self.known.local().await?;
-        let view = self.known.view(&local)?;
-        let default = match self.known.settings.gateway.bgp_default {
+        let last = self.inputs.as_ref().map(|(_, inputs)| Arc::clone(inputs));
+        let (inputs, missing) = match self.read().await {
+            Ok(read) => read,
+            Err(error) => {
+                let Some(last) = &last else {
+                    return Err(error);
+                };
+                let claims = self.known.all_nodes().map(|_| self.known.claims());
+                (carried_on(last, claims, self.known.release()), Some(error))
+            }
+        };
+        // The import knows inputs by their place: equal ones need no look.
+        let inputs = match last {
+            Some(last) if *last == inputs => last,
+            Some(_) | None => Arc::new(inputs),
+        };
+        let at = missing.is_none().then_some(epoch);
+        self.inputs = Some((at, Arc::clone(&inputs)));
+        Ok((inputs, missing))
+    }
+
+    /// Reads everything. The import needs neither node id nor chassis, but for what comes in the place of routes that go:
+    /// why that was never known is told beside the inputs.
+    async fn read(&self) -> Result<(Inputs, Option<NoView>), NoView> {
+        let known = &self.known;
+        if known.settings.no_overlay.is_none() {
+            return Err(NoView::NoNetwork);
+        }
+        known.all_nodes().ok_or(NoView::Caches)?;
+        let host_subnets = known.host_subnets()?;
+        let links = known.links().await?;
+        let bgp_default = match known.settings.gateway.bgp_default {
             settings::BgpDefault::Ignore => imports::BgpDefault::Ignore,
             settings::BgpDefault::Replace => imports::BgpDefault::Replace,
         };
-        let mut world = ImportWorld::of(
-            &view,
-            Some(local.bridge.index),
-            std::collections::BTreeSet::new(),
-            default,
+        let addresses = links.addresses.iter().chain(&links.host_cidrs);
+        let own_addresses = addresses.map(|address| address.ip).collect();
+        let (link, table) = (
+            links.bridge.index,
+            vrf::table(&known.network, 0, &links.all),
         );
-        world.other_networks = self.known.other_networks();
-        let inputs = Arc::new(Inputs {
-            table: vrf::table(&view.network, view.network_id, &local.links),
-            world,
-            owners: self.known.owners(),
-            release: self.known.release(),
-        });
-        self.inputs = Some((epoch, Arc::clone(&inputs)));
-        Ok(inputs)
+        // Without a view the topology does not change either: the last one still tells of its rows.
+        let view = known.local_of(links).and_then(|local| known.view(&local));
+        let (fallbacks, missing) = fallbacks(view, || known.last_view(), bgp_default);
+        let fallbacks_known = missing.is_none();
+        let claims = known.claims();
+        let inputs = Inputs {
+            table,
+            world: ImportWorld {
+                gateway_link: Some(link),
+                cluster_subnets: known.cluster_subnets(),
+                host_subnets,
+                join_subnets: known.join_subnets(),
+                other_networks: claims.other_networks,
+                own_addresses,
+                no_overlay: true,
+                taken: BTreeSet::new(),
+                fallbacks,
+                fallbacks_known,
+                bgp_default,
+            },
+            owners: claims.owners,
+            release: known.release(),
+        };
+        Ok((inputs, missing))
+    }
+
+    /// The inputs could be read whole and a pass came to its end, or not.
+    fn note(&mut self, well: bool) {
+        if well {
+            self.failing = None;
+            self.readiness.set("import", true);
+        } else if self.failing.get_or_insert_with(Instant::now).elapsed() >= UNREADY {
+            self.readiness.set("import", false);
+        }
     }
 
     fn tell(&mut self, text: String) {
@@ -114,13 +186,27 @@ impl ImportSubjects {
     }
 
     async fn import(&mut self) -> Verdict {
-        let inputs = match self.inputs().await {
-            Ok(inputs) => inputs,
+        let retries = self.known.metrics.import.retries.clone();
+        let read = self.inputs().await;
+        let stale = &self.known.metrics.inputs_stale;
+        stale.set(i64::from(matches!(read, Ok((_, Some(_))))));
+        let (inputs, missing) = match read {
+            Ok(read) => read,
             // The topology's pass says why.
-            Err(_) => return Verdict::Retry,
+            Err(_) => {
+                retries.with_label_values(&["inputs"]).inc();
+                self.note(false);
+                return Verdict::Retry;
+            }
         };
         let passed = self.import.pass(&inputs).await;
         self.look_again();
+        if let (Some(error), Ok(_)) = (&missing, &passed) {
+            retries.with_label_values(&["inputs"]).inc();
+            let why = Chain(error);
+            self.tell(format!("importing with what was last known: {why}"));
+        }
+        self.note(missing.is_none() && matches!(passed, Ok(Passed::Agreed { .. })));
         match passed {
             Ok(Passed::NotReady) => Verdict::Blocked,
             Ok(Passed::Agreed {
@@ -141,9 +227,11 @@ impl ImportSubjects {
                         tracing::info!(add, remove, routes, "imported routes");
                     }
                 }
-                self.told = None;
                 self.report();
-                self.readiness.set("import", true);
+                if missing.is_some() {
+                    return Verdict::Retry;
+                }
+                self.told = None;
                 if looked {
                     Verdict::Settled
                 } else {
@@ -158,7 +246,6 @@ impl ImportSubjects {
                         "other"
                     }
                 };
-                let retries = &self.known.metrics.import.retries;
                 retries.with_label_values(&[cause]).inc();
                 let text = format!("import pass failed, trying again: {}", Chain(&error));
                 self.tell(text);
@@ -174,7 +261,10 @@ impl ImportSubjects {
             let state = state.lock();
             Told {
                 digest: state.digest(),
-                held: state.held().count(),
+                held: state.held().fold(BTreeMap::new(), |mut held, (_, why)| {
+                    *held.entry(why).or_default() += 1;
+                    held
+                }),
                 eligible: state.eligible(),
                 skipped: state.skipped(),
             }
@@ -201,6 +291,33 @@ impl ImportSubjects {
     }
 }
 
+/// The topology's rows that give way to imported ones, by the view as it is now or was last; where there never was one,
+/// they are not known, and why.
+fn fallbacks(
+    view: Result<NetworkView, NoView>,
+    last: impl FnOnce() -> Option<NetworkView>,
+    default: imports::BgpDefault,
+) -> (BTreeMap<Prefix, Vec<Columns>>, Option<NoView>) {
+    let (view, missing) = match view {
+        Ok(view) => (Some(view), None),
+        Err(error) => last().map_or((None, Some(error)), |view| (Some(view), None)),
+    };
+    let rows = view.map(|view| imports::fallbacks(&view, default));
+    (rows.unwrap_or_default(), missing)
+}
+
+/// The last inputs, with what the Nodes say now where they have been listed: whose a subnet is, and the admin's word.
+fn carried_on(last: &Inputs, claims: Option<Claims>, release: Option<String>) -> Inputs {
+    let mut inputs = last.clone();
+    if let Some(claims) = claims {
+        inputs.world.other_networks = claims.other_networks;
+        inputs.owners = claims.owners;
+        // A Node that is not there says nothing.
+        inputs.release = release.or(inputs.release);
+    }
+    inputs
+}
+
 impl Subjects for ImportSubjects {
     type Key = NetworkName;
 
@@ -213,3 +330,6 @@ impl Subjects for ImportSubjects {
         self.import().await
     }
 }
+
+#[cfg(test)]
+mod tests;

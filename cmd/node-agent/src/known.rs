@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use frr_edge::Frr;
 use kube_edge::{Cache, Entry};
@@ -14,12 +14,16 @@ use model::node::{Fact, Node};
 use model::{InterfaceAddr, NetworkName, NodeName, ObjectKey, Prefix, Problem};
 use netlink::dump;
 use ovsdb::Client;
-use plan_node::subnets::Subnets;
+use plan_node::claims::{self, Claims};
+use plan_node::mtu::HostMtus;
 use plan_node::{GatewayView, MissingRoute, NetworkView};
 use settings::Settings;
 
 use crate::import::{Hearing, ImportState};
 use crate::metrics::Metrics;
+
+/// So many new problems are logged at a time.
+const NAMED: usize = 20;
 
 /// A Node, and those of its annotations that this agent writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,6 +55,8 @@ pub(crate) enum NoView {
     NoMapping(String),
     #[error("the default network is not a no-overlay one")]
     NoNetwork,
+    #[error("subnet {1} of node {0} is in none of the subnets of the default network")]
+    Outside(NodeName, Prefix),
     #[error("{0}")]
     Unsound(Problem),
     #[error("cannot read the kernel's links")]
@@ -63,7 +69,16 @@ pub(crate) struct Local {
     pub(crate) bridge: LinkFact,
     pub(crate) gateway: GatewayView,
     pub(crate) host_cidrs: Vec<InterfaceAddr>,
-    pub(crate) links: Vec<LinkFact>,
+}
+
+/// What the kernel says of this machine's links.
+#[derive(Debug, Clone)]
+pub(crate) struct Links {
+    pub(crate) bridge: LinkFact,
+    /// Addresses of the bridge that can be used, the Node's InternalIPs first.
+    pub(crate) addresses: Vec<InterfaceAddr>,
+    pub(crate) host_cidrs: Vec<InterfaceAddr>,
+    pub(crate) all: Vec<LinkFact>,
 }
 
 /// What all loops know.
@@ -79,6 +94,10 @@ pub(crate) struct Known {
     pub(crate) hearing: Arc<Hearing>,
     nodes: OnceLock<Cache<NodeEntry>>,
     last: Mutex<Option<NetworkView>>,
+    /// Claims that are not believed, as they were last told.
+    told: Mutex<BTreeSet<Problem>>,
+    /// The other nodes' MTUs that count.
+    mtus: Mutex<HostMtus>,
     import: OnceLock<ImportState>,
     imported: AtomicBool,
     epoch: AtomicU64,
@@ -107,6 +126,8 @@ impl Known {
             nodes: OnceLock::new(),
             hearing: Arc::default(),
             last: Mutex::new(None),
+            told: Mutex::default(),
+            mtus: Mutex::default(),
             import: OnceLock::new(),
             imported: AtomicBool::new(false),
             epoch: AtomicU64::new(0),
@@ -136,25 +157,35 @@ impl Known {
         )
     }
 
-    /// The subnets of the network, and whose they are.
-    pub(crate) fn owners(&self) -> Vec<(Prefix, NodeName)> {
+    /// What the Nodes' annotations say of subnets, as far as it is believed; what is not is told once.
+    pub(crate) fn claims(&self) -> Claims {
         let nodes = self.all_nodes().unwrap_or_default();
-        let of_node = |node: &Node| -> Vec<(Prefix, NodeName)> {
-            let subnets = node.subnets.known().and_then(|map| map.get(&self.network));
-            let subnets = subnets.into_iter().flatten();
-            subnets.map(|s| (*s, node.name.clone())).collect()
-        };
-        nodes.iter().flat_map(of_node).collect()
+        let pods = self.cluster_subnets();
+        let join = &self.settings.gateway.join_subnets;
+        let mut claims = claims::judge(&self.network, &pods, join, &nodes);
+        claims.problems.extend(self.late_mtus(&nodes));
+        let count = i64::try_from(claims.problems.len()).unwrap_or(i64::MAX);
+        self.metrics.claims_ignored.set(count);
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let now: BTreeSet<Problem> = claims.problems.iter().cloned().collect();
+        for problem in now.difference(&told).take(NAMED) {
+            tracing::warn!(reason = problem.reason, "{problem}");
+        }
+        *told = now;
+        claims
     }
 
-    /// Subnets of other networks on all nodes.
-    pub(crate) fn other_networks(&self) -> Subnets<()> {
-        let nodes = self.all_nodes().unwrap_or_default();
-        let maps = nodes.iter().filter_map(|node| node.subnets.known());
-        let others = maps.flatten().filter(|(name, _)| **name != self.network);
-        others
-            .flat_map(|(_, subnets)| subnets.iter().map(|subnet| (*subnet, ())))
-            .collect()
+    /// Of the Nodes, whose host MTU is not followed any more.
+    fn late_mtus(&self, nodes: &[Node]) -> Vec<Problem> {
+        // With a configured one no host's matters; before the first view nothing works with any.
+        let view = self.last_view().filter(|_| self.settings.mtu.is_none());
+        view.map_or_else(Vec::new, |view| {
+            self.host_mtus().problems(&self.node, nodes, view.mtu)
+        })
+    }
+
+    fn host_mtus(&self) -> MutexGuard<'_, HostMtus> {
+        self.mtus.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The admin's word on withdrawals that are held.
@@ -205,8 +236,8 @@ impl Known {
             .collect()
     }
 
-    /// Reads the machine: the bridge, its addresses, the chassis.
-    pub(crate) async fn local(&self) -> Result<Local, NoView> {
+    /// Reads the kernel's links: the bridge and addresses.
+    pub(crate) async fn links(&self) -> Result<Links, NoView> {
         let links = match tokio::task::spawn_blocking(dump::links).await {
             Ok(links) => links.map_err(NoView::Links)?,
             Err(_) => Vec::new(),
@@ -214,17 +245,6 @@ impl Known {
         let name = &self.settings.gateway.interface;
         let bridge = links.iter().find(|l| l.name == *name).cloned();
         let bridge = bridge.ok_or_else(|| NoView::NoBridge(name.clone()))?;
-        let mac = bridge.mac.ok_or_else(|| NoView::NoBridge(name.clone()))?;
-        let chassis = self
-            .switch
-            .with_replica(ovn::switch::system_id)
-            .and_then(Result::ok)
-            .flatten();
-        let networks = self
-            .switch
-            .with_replica(ovn::switch::physical_networks)
-            .and_then(Result::ok)
-            .unwrap_or_default();
         let families = self.families();
         let usable = |a: &&InterfaceAddr| families.contains(&Family::of(a.ip)) && !is_link_local(a);
         let own: Vec<_> = self
@@ -235,9 +255,6 @@ impl Known {
             bridge.addresses.iter().filter(usable).copied().collect();
         // The Node's InternalIPs first: the first of a family is what the gateway router shares.
         addresses.sort_by_key(|a| (!own.contains(&a.ip), *a));
-        if addresses.is_empty() {
-            return Err(NoView::NoAddress(name.clone()));
-        }
         let ours = |l: &&LinkFact| l.name != "lo" && !l.name.starts_with("ovn-k8s-mp");
         let host_cidrs = links
             .iter()
@@ -245,8 +262,45 @@ impl Known {
             .flat_map(|l| l.addresses.iter())
             .filter(usable)
             .copied();
-        Ok(Local {
+        Ok(Links {
             host_cidrs: host_cidrs.collect(),
+            bridge,
+            addresses,
+            all: links,
+        })
+    }
+
+    /// Reads the machine: the bridge, its addresses, the chassis.
+    pub(crate) async fn local(&self) -> Result<Local, NoView> {
+        let links = self.links().await?;
+        self.local_of(links)
+    }
+
+    /// The machine, of its links.
+    pub(crate) fn local_of(&self, links: Links) -> Result<Local, NoView> {
+        let Links {
+            bridge,
+            addresses,
+            host_cidrs,
+            ..
+        } = links;
+        let name = &self.settings.gateway.interface;
+        let mac = bridge.mac.ok_or_else(|| NoView::NoBridge(name.clone()))?;
+        if addresses.is_empty() {
+            return Err(NoView::NoAddress(name.clone()));
+        }
+        let chassis = self
+            .switch
+            .with_replica(ovn::switch::system_id)
+            .and_then(Result::ok)
+            .flatten();
+        let networks = self
+            .switch
+            .with_replica(ovn::switch::physical_networks)
+            .and_then(Result::ok)
+            .unwrap_or_default();
+        Ok(Local {
+            host_cidrs,
             gateway: GatewayView {
                 bridge: name.clone(),
                 mac,
@@ -259,8 +313,45 @@ impl Known {
                     .ok_or_else(|| NoView::NoMapping(name.clone()))?,
             },
             bridge,
-            links,
         })
+    }
+
+    /// All subnets of the network.
+    pub(crate) fn cluster_subnets(&self) -> Vec<Prefix> {
+        let all = self.settings.cluster_subnets.iter();
+        all.map(|subnet| subnet.cidr).collect()
+    }
+
+    /// Subnets of the join switch, of the network's families.
+    pub(crate) fn join_subnets(&self) -> Vec<Prefix> {
+        let families = self.families();
+        let all = self.settings.gateway.join_subnets.iter();
+        all.filter(|p| families.contains(&p.family()))
+            .copied()
+            .collect()
+    }
+
+    /// The node's own subnets; one that is outside of the network (told with the claims) costs only itself.
+    pub(crate) fn host_subnets(&self) -> Result<Vec<Prefix>, NoView> {
+        let own = self
+            .own()
+            .ok_or_else(|| NoView::NoNode(self.node.clone()))?
+            .value
+            .node;
+        let subnets = match own.subnets {
+            Fact::Known(mut map) => map.remove(&self.network).unwrap_or_default(),
+            Fact::Absent => Vec::new(),
+            Fact::Malformed(why) => return Err(NoView::Malformed(self.node.clone(), why)),
+        };
+        let wait = NoView::Waiting(self.node.clone(), "subnet of the default network");
+        let first = subnets.first().copied().ok_or(wait)?;
+        let cluster = self.cluster_subnets();
+        let inside = |subnet: &Prefix| cluster.iter().any(|c| c.contains(subnet));
+        let subnets: Vec<Prefix> = subnets.into_iter().filter(inside).collect();
+        if subnets.is_empty() {
+            return Err(NoView::Outside(self.node.clone(), first));
+        }
+        Ok(subnets)
     }
 
     /// The view of the default network on this node.
@@ -278,14 +369,7 @@ impl Known {
             Fact::Absent => return Err(wait("node id")),
             Fact::Malformed(why) => return Err(malformed(why)),
         };
-        let host_subnets = match &own.subnets {
-            Fact::Known(map) => map.get(&self.network).cloned().unwrap_or_default(),
-            Fact::Absent => Vec::new(),
-            Fact::Malformed(why) => return Err(malformed(why)),
-        };
-        if host_subnets.is_empty() {
-            return Err(wait("subnet of the default network"));
-        }
+        let host_subnets = self.host_subnets()?;
         let families = self.families();
         let host_addresses: BTreeSet<_> = local.host_cidrs.iter().map(|a| a.ip).collect();
         let mut node_addresses = host_addresses.clone();
@@ -294,13 +378,13 @@ impl Known {
             node_addresses.extend(node.host_cidrs.known().into_iter().flatten().map(|a| a.ip));
         }
         node_addresses.retain(|ip| families.contains(&Family::of(*ip)));
-        let smallest = nodes
-            .iter()
-            .filter_map(|n| n.host_mtu.known().copied())
-            .min();
+        let ruling = {
+            let mut mtus = self.host_mtus();
+            mtus.note(&self.node, &nodes);
+            mtus.ruling(local.bridge.mtu)
+        };
         let no_overlay = self.settings.no_overlay.ok_or(NoView::NoNetwork)?;
         let (first, last) = self.settings.gateway.ephemeral_port_range;
-        let used = |p: &&Prefix| families.contains(&p.family());
         let nat_has_match = self
             .north
             .schema()
@@ -312,29 +396,22 @@ impl Known {
             node_id,
             host_subnets,
             cluster_subnets: self.settings.cluster_subnets.clone(),
-            join_subnets: self
-                .settings
-                .gateway
-                .join_subnets
-                .iter()
-                .filter(used)
-                .copied()
-                .collect(),
+            join_subnets: self.join_subnets(),
             gateway: local.gateway.clone(),
             outbound_snat: no_overlay.outbound_snat,
             missing_route: match no_overlay.missing_route {
                 settings::MissingRoute::Forward => MissingRoute::Forward,
                 settings::MissingRoute::Discard => MissingRoute::Discard,
             },
-            mtu: self.settings.mtu.or(smallest).unwrap_or(local.bridge.mtu),
+            mtu: self.settings.mtu.unwrap_or(ruling),
             ephemeral_port_range: format!("{first}-{last}"),
             host_addresses,
             node_addresses,
             nat_has_match,
         };
-        // A family without a node address costs only its own rows; a subnet or id that cannot be is not built on.
-        let problems = view.problems().into_iter();
-        if let Some(problem) = problems.into_iter().find(|p| p.reason != "NoNodeAddress") {
+        // A family without a node or join address costs only its own rows; an id that cannot be is not built on.
+        let costly = |p: &Problem| !matches!(p.reason, "NoNodeAddress" | "NoJoinAddress");
+        if let Some(problem) = view.problems().into_iter().find(costly) {
             return Err(NoView::Unsound(problem));
         }
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(view.clone());

@@ -13,6 +13,7 @@
 
 mod api_subjects;
 mod bridge_subjects;
+pub mod databases;
 mod frr;
 pub mod import;
 mod import_subjects;
@@ -22,7 +23,6 @@ mod ovn_subjects;
 mod sources;
 pub mod transact;
 
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,10 +30,10 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use kube_edge::connect;
 use model::NodeName;
-use ovsdb::{Client, ClientConfig, Endpoint};
+use ovsdb::Client;
 use reconcile::{Poker, Timing};
-use settings::{GatewayMode, OvnTopology, Settings};
-use telemetry::Readiness;
+use settings::{GatewayMode, OvnNetworks, OvnTopology, Settings};
+use telemetry::{Readiness, Tasks};
 use tokio::sync::watch;
 
 use crate::known::Known;
@@ -60,9 +60,9 @@ pub struct Arguments {
 /// # Errors
 /// At start only: configuration, client, metrics address.
 pub fn run(arguments: Arguments) -> anyhow::Result<()> {
-    let metrics = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 9161));
-    let settings = settings::load(&arguments.config, metrics)?;
+    let settings = settings::load(&arguments.config, settings::Daemon::NodeAgent)?;
     telemetry::init_logging(&settings.log_level, settings.log_text);
+    telemetry::end_on_panic();
     for warning in &settings.warnings {
         tracing::warn!("{warning}");
     }
@@ -80,6 +80,11 @@ fn refuse_what_is_not_built(settings: &Settings) -> anyhow::Result<()> {
     if settings.ovn_topology == OvnTopology::Adopt {
         bail!("[ovn] topology = adopt: this node-agent builds the topology itself; allowed: build");
     }
+    if settings.ovn_networks == OvnNetworks::Observe {
+        bail!(
+            "[ovn] networks = observe: this node-agent works only where the cluster-manager allocates node ids and subnets; allowed: own"
+        );
+    }
     if settings.gateway.mode == GatewayMode::Local {
         bail!(
             "[gateway] mode = local: this node-agent builds the shared gateway only; allowed: shared"
@@ -89,21 +94,6 @@ fn refuse_what_is_not_built(settings: &Settings) -> anyhow::Result<()> {
         tracing::warn!("[default] transport = geneve: the node-agent has no network to build");
     }
     Ok(())
-}
-
-fn database(
-    endpoint: &str,
-    name: &'static str,
-    tables: Vec<ovsdb::MonitorTable>,
-) -> anyhow::Result<Client> {
-    let endpoint: Endpoint = endpoint
-        .parse()
-        .with_context(|| format!("address of the {name} database"))?;
-    let mut config = ClientConfig::new(endpoint, name);
-    config.tables = tables;
-    // A local database that is restarted is back at once: so are we.
-    config.max_backoff = Duration::from_millis(500);
-    Ok(Client::connect(config))
 }
 
 /// Runs on node `node` until `ended` resolves.
@@ -124,20 +114,12 @@ pub async fn serve(
     }
     let registry = prometheus::Registry::new();
     let metrics = Metrics::new(&registry).context("cannot register metrics")?;
-    let server = tokio::spawn(telemetry::serve(
-        settings.metrics_address,
-        registry,
-        readiness.clone(),
-    ));
+    let mut tasks = Tasks::default();
+    tasks.spawn_server(settings.metrics_address, registry, readiness.clone());
 
     let pokers = Pokers::default();
-    let conf = format!("unix:{}", settings.ovs_rundir.join("db.sock").display());
-    let north = database(
-        &settings.ovn_north,
-        ovn::north::DATABASE,
-        ovn::north::monitor(),
-    )?;
-    let switch = database(&conf, ovn::switch::DATABASE, ovn::switch::monitor())?;
+    let north = Client::connect(databases::north(&settings)?);
+    let switch = Client::connect(databases::switch(&settings)?);
     let known = Arc::new(Known::new(
         NodeName::from(node),
         settings,
@@ -145,50 +127,38 @@ pub async fn serve(
         switch,
         metrics.clone(),
     ));
-    let caches = sources::start(&kube, &known, &pokers, &readiness);
+    let caches = sources::start(&kube, &known, &pokers, &readiness, &mut tasks);
     known.set_nodes(caches);
 
-    let loops = [
-        tokio::spawn(reconcile::run(
-            bridge_subjects::BridgeSubjects::new(Arc::clone(&known)),
-            pokers.bridge.clone(),
-            timing(20, 50, 1000),
-            stopped.clone(),
-        )),
-        tokio::spawn(reconcile::run(
-            ovn_subjects::OvnSubjects::new(Arc::clone(&known), pokers.clone(), readiness.clone()),
-            pokers.ovn.clone(),
-            timing(100, 200, 10_000),
-            stopped.clone(),
-        )),
-        tokio::spawn(reconcile::run(
-            import_subjects::ImportSubjects::new(Arc::clone(&known), pokers.clone(), readiness),
-            pokers.import.clone(),
-            import::TIMING,
-            stopped.clone(),
-        )),
-        tokio::spawn(reconcile::run(
-            api_subjects::ApiSubjects::new(Arc::clone(&known), kube),
-            pokers.api.clone(),
-            timing(1000, 500, 30_000),
-            stopped,
-        )),
-    ];
-    tokio::select! {
-        ended = ended => ended.context("cannot listen to signals")?,
-        served = server => served.context("metrics server")??,
-    }
-    tracing::info!("ending; what was written keeps forwarding");
-    stop.send_replace(true);
-    let rest = async {
-        for task in loops {
-            task.await.context("a loop ended badly")?;
-        }
-        anyhow::Ok(())
-    };
-    tokio::time::timeout(Duration::from_millis(1800), rest)
-        .await
-        .unwrap_or(Ok(()))
+    let work = reconcile::run(
+        bridge_subjects::BridgeSubjects::new(Arc::clone(&known)),
+        pokers.bridge.clone(),
+        timing(20, 50, 1000),
+        stopped.clone(),
+    );
+    tasks.spawn_loop("bridge", work);
+    let work = reconcile::run(
+        ovn_subjects::OvnSubjects::new(Arc::clone(&known), pokers.clone(), readiness.clone()),
+        pokers.ovn.clone(),
+        timing(100, 200, 10_000),
+        stopped.clone(),
+    );
+    tasks.spawn_loop("OVN", work);
+    let work = reconcile::run(
+        import_subjects::ImportSubjects::new(Arc::clone(&known), pokers.clone(), readiness),
+        pokers.import.clone(),
+        import::TIMING,
+        stopped.clone(),
+    );
+    tasks.spawn_loop("import", work);
+    let work = reconcile::run(
+        api_subjects::ApiSubjects::new(Arc::clone(&known), kube),
+        pokers.api.clone(),
+        timing(1000, 500, 30_000),
+        stopped,
+    );
+    tasks.spawn_loop("API", work);
+    tasks.run(ended, &stop).await.context("ending")
 }
 
 /// Milliseconds: between two passes of a key, first retry, longest retry.
@@ -203,3 +173,6 @@ fn timing(settle: u64, first: u64, most: u64) -> Timing {
 
 /// A loop's handle and key, for the sources.
 pub(crate) type PokerOf<K> = Poker<K>;
+
+#[cfg(test)]
+mod tests;

@@ -20,6 +20,7 @@ pub struct ImportMetrics {
     pub(crate) breaker_open: IntGauge,
     pub(crate) mass_withdrawals: IntCounter,
     pub(crate) transactions: IntCounterVec,
+    pub(crate) strange: IntGauge,
 }
 
 impl ImportMetrics {
@@ -53,14 +54,14 @@ impl ImportMetrics {
             resyncs: IntCounterVec::new(
                 Opts::new(
                     "noverlay_import_resyncs_total",
-                    "Dumps of the kernel's routes by cause (start, lost, links, events, check)",
+                    "Dumps of the kernel's routes by cause (start, lost, links, events, check, sweep)",
                 ),
                 &["cause"],
             )?,
             retries: IntCounterVec::new(
                 Opts::new(
                     "noverlay_import_retries_total",
-                    "Import passes that failed and are tried again, by cause (database, kernel, other)",
+                    "Import passes that failed and are tried again, by cause (database, inputs, kernel, other)",
                 ),
                 &["cause"],
             )?,
@@ -71,6 +72,10 @@ impl ImportMetrics {
             mass_withdrawals: IntCounter::new(
                 "noverlay_mass_withdrawals_total",
                 "Times that routes began to be held because too many would go at once",
+            )?,
+            strange: IntGauge::new(
+                "noverlay_foreign_imported_routes",
+                "Imported routes of another writer on the gateway router; they stay",
             )?,
             transactions: IntCounterVec::new(
                 Opts::new("noverlay_ovsdb_transactions_total", "Transactions by database and result"),
@@ -88,6 +93,7 @@ impl ImportMetrics {
         registry.register(Box::new(m.breaker_open.clone()))?;
         registry.register(Box::new(m.mass_withdrawals.clone()))?;
         registry.register(Box::new(m.transactions.clone()))?;
+        registry.register(Box::new(m.strange.clone()))?;
         Ok(m)
     }
 }
@@ -101,6 +107,8 @@ pub(crate) struct Metrics {
     pub(crate) flow_writes: IntCounterVec,
     pub(crate) netlink_lost: IntCounter,
     pub(crate) problems: IntGauge,
+    pub(crate) claims_ignored: IntGauge,
+    pub(crate) inputs_stale: IntGauge,
 }
 
 impl Metrics {
@@ -133,12 +141,22 @@ impl Metrics {
                 "noverlay_node_problems",
                 "Problems of this node's plan; 0 is good",
             )?,
+            inputs_stale: IntGauge::new(
+                "noverlay_import_inputs_stale",
+                "1 while routes are imported with what was last known of the own Node and the bridge, because they cannot be read now",
+            )?,
+            claims_ignored: IntGauge::new(
+                "noverlay_node_annotations_ignored",
+                "Values in Nodes' annotations that are ignored because they cannot be right; the log names the Nodes",
+            )?,
         };
         registry.register(Box::new(m.routes_missing.clone()))?;
         registry.register(Box::new(m.session_up.clone()))?;
         registry.register(Box::new(m.flow_writes.clone()))?;
         registry.register(Box::new(m.netlink_lost.clone()))?;
         registry.register(Box::new(m.problems.clone()))?;
+        registry.register(Box::new(m.claims_ignored.clone()))?;
+        registry.register(Box::new(m.inputs_stale.clone()))?;
         registry.register(Box::new(
             prometheus::process_collector::ProcessCollector::for_self(),
         ))?;

@@ -5,7 +5,7 @@
 
 mod port;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::diff::Diff;
@@ -14,10 +14,13 @@ use netlink::write;
 use ovn::north::Quiet;
 use plan_node::NetworkView;
 use plan_node::check::{self, Violation};
+use plan_node::imports;
 use reconcile::{Subjects, Verdict};
 use telemetry::{Chain, Readiness};
+use tokio::time::Instant;
 
 use crate::bridge_subjects::Key as BridgeKey;
+use crate::import_subjects::UNREADY;
 use crate::known::Known;
 use crate::sources::Pokers;
 use crate::transact::{TransactionFailed, transact};
@@ -55,6 +58,8 @@ pub(crate) struct OvnSubjects {
     stood: Option<Rows>,
     /// What was last said of each subject.
     told: BTreeMap<Key, String>,
+    /// Since when every pass of a subject has failed.
+    failing: BTreeMap<Key, Instant>,
 }
 
 impl OvnSubjects {
@@ -66,6 +71,7 @@ impl OvnSubjects {
             quiet: None,
             stood: None,
             told: BTreeMap::new(),
+            failing: BTreeMap::new(),
         }
     }
 
@@ -73,6 +79,22 @@ impl OvnSubjects {
         if self.told.get(&key) != Some(&text) {
             tracing::warn!("{text}");
             self.told.insert(key, text);
+        }
+    }
+
+    /// A subject that fails for a while is not ready any more.
+    fn note(&mut self, key: Key, verdict: Verdict) {
+        if verdict != Verdict::Retry {
+            self.failing.remove(&key);
+            return;
+        }
+        let since = self.failing.entry(key).or_insert_with(Instant::now);
+        if since.elapsed() >= UNREADY {
+            let condition = match key {
+                Key::Topology => "topology",
+                Key::Port => "port",
+            };
+            self.readiness.set(condition, false);
         }
     }
 
@@ -107,6 +129,7 @@ impl OvnSubjects {
                 );
                 // All subjects miss the same view: one of them says it.
                 if key == Key::Topology {
+                    self.known.metrics.problems.set(1);
                     self.tell(key, why);
                 }
                 None
@@ -133,7 +156,7 @@ impl OvnSubjects {
             return Ok(Verdict::Idle);
         }
         self.quiet = None;
-        let Some((mut view, _)) = self.view(Key::Topology).await else {
+        let Some((view, _)) = self.view(Key::Topology).await else {
             return Ok(Verdict::Retry);
         };
         let problems = view.problems();
@@ -144,26 +167,36 @@ impl OvnSubjects {
         if let Some(problem) = problems.first() {
             self.tell(Key::Topology, problem.to_string());
         }
-        if self.known.settings.gateway.bgp_default == settings::BgpDefault::Replace {
-            view.gateway.next_hops.clear();
-        }
+        let default = match self.known.settings.gateway.bgp_default {
+            settings::BgpDefault::Ignore => imports::BgpDefault::Ignore,
+            settings::BgpDefault::Replace => imports::BgpDefault::Replace,
+        };
         let rows = plan_node::plan(&view);
         if !self.is_sound(Key::Topology, &check::rows(&rows)) {
             return Ok(Verdict::Blocked);
         }
         let network = self.known.network.clone();
+        let target = imports::target(&network, &self.known.node);
+        let of_node = |node: &model::node::Node| network.gateway_router(&node.name);
+        let nodes = self.known.all_nodes();
+        let routers: Option<BTreeSet<_>> = nodes.map(|all| all.iter().map(of_node).collect());
         let lifted = self
             .known
             .north
             .with_replica(|replica| -> Result<_, PassError> {
                 let north = ovn::north::lift(replica, &network)?;
                 let quiet = Quiet::of(replica, &north)?;
-                Ok((north, ovn::north::foreign(replica, &rows), quiet))
+                // Where an imported route stands, the import looks after what gave way to it.
+                let giving_way = imports::fallbacks(&view, default).into_keys().collect();
+                let imported = ovn::north::imported_among(replica, &target, &giving_way)?;
+                let rows = imports::without_fallbacks(rows, &view, default, &imported);
+                let foreign = ovn::north::foreign(replica, &rows, routers.as_ref());
+                Ok((north, foreign, quiet, rows))
             });
         let Some(lifted) = lifted else {
             return Ok(Verdict::Retry);
         };
-        let (north, foreign, quiet) = lifted?;
+        let (north, foreign, quiet, rows) = lifted?;
         if let Some(problem) = foreign.first() {
             self.tell(Key::Topology, problem.to_string());
             return Ok(Verdict::Blocked);
@@ -211,12 +244,14 @@ impl Subjects for OvnSubjects {
             Key::Topology => self.topology().await,
             Key::Port => self.port().await,
         };
-        outcome.unwrap_or_else(|error| {
+        let verdict = outcome.unwrap_or_else(|error| {
             self.tell(
                 *key,
                 format!("{key:?} pass failed, trying again: {}", Chain(&error)),
             );
             Verdict::Retry
-        })
+        });
+        self.note(*key, verdict);
+        verdict
     }
 }

@@ -12,12 +12,11 @@ use model::node::annotation;
 use model::{NetworkName, ObjectKey};
 use netlink::Watcher;
 use ovsdb::Client;
-use telemetry::{Chain, Readiness};
+use telemetry::{Chain, Readiness, Tasks};
 
 use crate::PokerOf;
 use crate::api_subjects::Key as ApiKey;
 use crate::bridge_subjects::Key as BridgeKey;
-use crate::frr;
 use crate::known::{Known, NodeEntry};
 use crate::ovn_subjects::Key as OvnKey;
 
@@ -44,13 +43,13 @@ pub(crate) fn start(
     known: &Arc<Known>,
     pokers: &Pokers,
     readiness: &Readiness,
+    tasks: &mut Tasks,
 ) -> Cache<NodeEntry> {
-    tokio::spawn(kernel(Arc::clone(known), pokers.clone()));
-    tokio::spawn(flows(Arc::clone(known), pokers.clone()));
-    tokio::spawn(frr::follow(known.frr.clone(), pokers.import.clone()));
+    tasks.spawn_source("kernel", kernel(Arc::clone(known), pokers.clone()));
+    tasks.spawn_source("bridge's flows", flows(Arc::clone(known), pokers.clone()));
     let ready = readiness.clone();
     let to = pokers.clone();
-    tokio::spawn(follow(known.north.clone(), Arc::clone(known), "north", {
+    let followed = follow(known.north.clone(), Arc::clone(known), "north", {
         let known = Arc::clone(known);
         let mut before = None;
         move |synced| {
@@ -63,9 +62,10 @@ pub(crate) fn start(
             to.ovn.poke(OvnKey::Topology);
             to.import.poke_everything();
         }
-    }));
+    });
+    tasks.spawn_source("northbound database", followed);
     let to = pokers.clone();
-    tokio::spawn(follow(known.switch.clone(), Arc::clone(known), "switch", {
+    let followed = follow(known.switch.clone(), Arc::clone(known), "switch", {
         let known = Arc::clone(known);
         move |_| {
             known.note_facts();
@@ -75,7 +75,8 @@ pub(crate) fn start(
             to.import.poke_everything();
             to.api.poke(ApiKey::Annotations);
         }
-    }));
+    });
+    tasks.spawn_source("switch database", followed);
     let (to, ready, known) = (pokers.clone(), readiness.clone(), Arc::clone(known));
     let changed = move |key: Option<&ObjectKey>| {
         known.note_facts();

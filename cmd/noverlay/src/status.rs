@@ -10,7 +10,7 @@ use api::frr_state::{BGPSessionState, FRRNodeState};
 use api::node_routes::{NetworkRoutes, NodeRoutes};
 use api::route_advertisements::RouteAdvertisements;
 use comfy_table::{Table, presets};
-use k8s_openapi::api::core::v1::Node as KubeNode;
+use k8s_openapi::api::core::v1::{Node as KubeNode, Pod};
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 use model::NetworkName;
@@ -27,9 +27,11 @@ pub struct NodeLine {
     pub node_id: Option<u32>,
     /// Its pod subnets of the default network.
     pub subnets: Vec<String>,
+    /// The node's condition `Ready`; absent where nobody says. What is reported of a node that is not Ready is old.
+    pub ready: Option<bool>,
     /// BGP sessions that are up.
     pub sessions_up: usize,
-    /// BGP sessions in all.
+    /// BGP sessions in all that are reported.
     pub sessions: usize,
     /// FRRNodeState: success, or what is wrong; `unknown` where nobody tells.
     pub frr: String,
@@ -73,13 +75,30 @@ pub struct Report {
 
 impl NodeLine {
     fn is_well(&self) -> bool {
-        self.frr == "success"
+        self.ready == Some(true)
+            && self.frr == "success"
             && self.sessions_up == self.sessions
+            && self.knows_sessions()
             && self.expected.is_some()
             && self.expected == self.in_kernel
             && self.expected == self.in_ovn
             && self.problems.is_empty()
             && !self.subnets.is_empty()
+    }
+}
+
+impl NodeLine {
+    /// None at all are right only where there is no other node.
+    fn knows_sessions(&self) -> bool {
+        self.sessions > 0 || self.expected == Some(0)
+    }
+
+    fn sessions_text(&self) -> String {
+        if self.knows_sessions() {
+            format!("{}/{}", self.sessions_up, self.sessions)
+        } else {
+            "?".to_owned()
+        }
     }
 }
 
@@ -111,7 +130,7 @@ impl Report {
                 n.node_id
                     .map_or_else(|| "?".to_owned(), |id| id.to_string()),
                 n.subnets.join(","),
-                format!("{}/{}", n.sessions_up, n.sessions),
+                n.sessions_text(),
                 frr,
                 number(n.expected),
                 number(n.in_kernel),
@@ -156,6 +175,12 @@ where
     Ok(answer.with_context(|| format!("cannot list {what}"))?.items)
 }
 
+/// Namespace of the agents' pods.
+const NAMESPACE: &str = "noverlay-system";
+/// The label's key by which pods of a daemon are known.
+const APP: &str = "app.kubernetes.io/name";
+const AGENTS: [&str; 2] = ["node-agent", "frr-agent"];
+
 /// Reads everything the report needs.
 pub(crate) async fn gather(client: kube::Client, frr_namespace: &str) -> anyhow::Result<Report> {
     let nodes: Vec<KubeNode> = list(Api::all(client.clone()), "nodes").await?;
@@ -166,9 +191,11 @@ pub(crate) async fn gather(client: kube::Client, frr_namespace: &str) -> anyhow:
         "bgpsessionstates",
     )
     .await?;
-    let ras: Vec<RouteAdvertisements> = list(Api::all(client), "routeadvertisements").await?;
+    let ras: Vec<RouteAdvertisements> =
+        list(Api::all(client.clone()), "routeadvertisements").await?;
+    let pods: Vec<Pod> = list(Api::namespaced(client, NAMESPACE), "pods").await?;
     Ok(Report {
-        nodes: node_lines(&nodes, &routes, &states, &sessions),
+        nodes: node_lines(&nodes, &routes, &states, &sessions, &pods),
         route_advertisements: ras.iter().map(advertisement_line).collect(),
     })
 }
@@ -178,7 +205,9 @@ fn node_lines(
     routes: &[NodeRoutes],
     states: &[FRRNodeState],
     sessions: &[BGPSessionState],
+    pods: &[Pod],
 ) -> Vec<NodeLine> {
+    let [node_agents, frr_agents] = AGENTS.map(|app| Agents::of(app, pods));
     let routes: BTreeMap<String, &NodeRoutes> = routes.iter().map(|r| (r.name_any(), r)).collect();
     let states: BTreeMap<String, &FRRNodeState> =
         states.iter().map(|s| (s.name_any(), s)).collect();
@@ -201,7 +230,17 @@ fn node_lines(
             let is_up = |s: &&&BGPSessionState| {
                 s.status.as_ref().and_then(|s| s.bgp_status.as_deref()) == Some("Established")
             };
-            let malformed = [malformed(&node.node_id), malformed(&node.subnets)];
+            let faults = [
+                not_ready(object),
+                node_agents.fault(&name),
+                frr_agents.fault(&name),
+                malformed(&node.node_id),
+                malformed(&node.subnets),
+            ];
+            let no_pods = node_agents.pods.is_empty().then(|| {
+                "no node-agent runs as a pod: whether it still runs is not known".to_owned()
+            });
+            let reported = report.map(notes).unwrap_or_default();
             NodeLine {
                 node_id: node.node_id.known().copied(),
                 subnets: node
@@ -219,14 +258,69 @@ fn node_lines(
                 in_kernel: report.map(|r| r.in_kernel),
                 in_ovn: report.map(|r| r.in_ovn),
                 missing: report.map(|r| r.missing.clone()).unwrap_or_default(),
-                problems: malformed.into_iter().flatten().chain(bad).collect(),
-                notes: report.map(notes).unwrap_or_default(),
+                problems: faults.into_iter().flatten().chain(bad).collect(),
+                notes: no_pods.into_iter().chain(reported).collect(),
+                ready: node.ready,
                 name,
             }
         })
         .collect();
     lines.sort_by(|a, b| a.name.cmp(&b.name));
     lines
+}
+
+/// Why what is reported of a node may be as old as its last sign of life.
+fn not_ready(node: &KubeNode) -> Option<String> {
+    let conditions = node.status.as_ref().and_then(|s| s.conditions.as_ref());
+    let mut conditions = conditions.into_iter().flatten();
+    let Some(ready) = conditions.find(|c| c.type_ == "Ready") else {
+        return Some("it has no condition Ready: whether it is there is not known".to_owned());
+    };
+    (ready.status != "True").then(|| {
+        let why = ready.message.as_deref().unwrap_or_default();
+        format!(
+            "condition Ready is {} ({why}): what is reported of it may be old",
+            ready.status
+        )
+    })
+}
+
+/// The pods of a daemon that runs on every node; none where it runs otherwise, or another one in its place (frr-k8s).
+struct Agents<'a> {
+    app: &'static str,
+    pods: Vec<&'a Pod>,
+}
+
+impl<'a> Agents<'a> {
+    fn of(app: &'static str, pods: &'a [Pod]) -> Self {
+        let is_agent = |p: &&Pod| p.labels().get(APP).map(String::as_str) == Some(app);
+        let pods = pods.iter().filter(is_agent).collect();
+        Self { app, pods }
+    }
+
+    /// Why what the node's agent reported may be older than it: it is ready only once it has looked at everything and told.
+    fn fault(&self, node: &str) -> Option<String> {
+        let here = |p: &&&Pod| p.spec.as_ref().and_then(|s| s.node_name.as_deref()) == Some(node);
+        let own: Vec<&&Pod> = self.pods.iter().filter(here).collect();
+        let is_ready = |p: &&Pod| {
+            let conditions = p.status.as_ref().and_then(|s| s.conditions.as_ref());
+            let mut conditions = conditions.into_iter().flatten();
+            p.metadata.deletion_timestamp.is_none()
+                && conditions.any(|c| c.type_ == "Ready" && c.status == "True")
+        };
+        if self.pods.is_empty() || own.iter().any(|p| is_ready(p)) {
+            return None;
+        }
+        let pods: Vec<String> = own.iter().map(|p| p.name_any()).collect();
+        Some(match pods.as_slice() {
+            [] => format!("no {} runs on it: its report may be old", self.app),
+            pods => format!(
+                "its {} (pod {}) is not ready: its report may be old",
+                self.app,
+                pods.join(", ")
+            ),
+        })
+    }
 }
 
 /// What a report says beside reachability.

@@ -35,6 +35,7 @@ pub fn files() -> Result<Vec<(String, String)>, serde_json::Error> {
         .map(|crd| {
             let mut value = serde_json::to_value(crd)?;
             tidy(&mut value);
+            whole_selectors(&mut value);
             // Ours stand apart, because they are installed where the others are not.
             let folder = if crd.spec.group == "noverlay.io" {
                 "noverlay/"
@@ -49,6 +50,33 @@ pub fn files() -> Result<Vec<(String, String)>, serde_json::Error> {
             ))
         })
         .collect()
+}
+
+/// Label selectors are replaced as a whole by server-side apply, as everywhere in Kubernetes: merged, the requirements of
+/// two managers would be a selector that nobody asked for.
+fn whole_selectors(value: &mut Value) {
+    const LABELS: &str = "/properties/matchLabels";
+    const EXPRESSIONS: &str = "/properties/matchExpressions";
+    if value.pointer(LABELS).is_some() && value.pointer(EXPRESSIONS).is_some() {
+        for (path, kind) in [
+            ("", "map"),
+            (EXPRESSIONS, "list"),
+            (
+                "/properties/matchExpressions/items/properties/values",
+                "list",
+            ),
+        ] {
+            if let Some(Value::Object(schema)) = value.pointer_mut(path) {
+                schema.insert(format!("x-kubernetes-{kind}-type"), "atomic".into());
+            }
+        }
+        return;
+    }
+    match value {
+        Value::Object(map) => map.values_mut().for_each(whole_selectors),
+        Value::Array(items) => items.iter_mut().for_each(whole_selectors),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
 }
 
 /// Takes out what the API server does not know or does not need: `nullable`, unsigned formats, null defaults.

@@ -145,6 +145,7 @@ pub struct Neighbor {
     pub password: Option<String>,
     /// Secret that holds the password.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-kubernetes-map-type" = "atomic"))]
     pub password_secret: Option<SecretReference>,
     /// Hold time.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -23,7 +23,7 @@ mod oddities;
 pub mod route_advertisements;
 pub mod selector;
 
-pub use lift_frr::lift_source;
+pub use lift_frr::{lift_source, remains};
 pub use lift_node::lift_node;
 pub use lift_secret::lift_secret;
 pub use oddities::oddities;

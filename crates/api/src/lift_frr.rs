@@ -5,13 +5,19 @@
 
 use std::net::IpAddr;
 
+use kube::core::DynamicObject;
 use model::frr as m;
 use model::selector::LabelSelector;
 use model::{Asn, ObjectKey, Prefix, Problem};
+use serde_json::Value;
 
 use crate::frr_configuration as k;
 use crate::frr_configuration::{AllowMode, FRRConfiguration};
 use crate::{duration, selector};
+
+/// What is said of a text with a control character in it.
+const CONTROL: &str =
+    "the text contains a control character (a line break, a tab, ...); none is allowed";
 
 /// Collects problems of one object, each with the field's path.
 struct Collector {
@@ -38,6 +44,17 @@ impl Collector {
 
     fn take<T, E: std::fmt::Display>(&mut self, field: &str, result: Result<T, E>) -> Option<T> {
         result.map_err(|err| self.add(field, err)).ok()
+    }
+
+    /// A text that becomes part of a line: a control character would end the line, and what follows be one of its own.
+    fn word(&mut self, field: &str, text: Option<&String>) -> Option<String> {
+        let text = text.filter(|text| !text.is_empty())?;
+        if text.chars().any(char::is_control) {
+            // The text itself stays unsaid: it may be a password.
+            self.add(field, CONTROL);
+            return None;
+        }
+        Some(text.clone())
     }
 
     fn prefixes(&mut self, field: &str, list: Option<&Vec<String>>) -> Vec<Prefix> {
@@ -113,17 +130,15 @@ impl TryFrom<&FRRConfiguration> for m::FrrConfiguration {
     }
 }
 
-/// An object as it was read, or why it is not even of the type's shape.
+/// An object as it was read, or why it is not even of the type's shape. `remains` is empty; see [`remains`].
 #[must_use]
 pub fn lift_source(key: ObjectKey, read: Result<FRRConfiguration, String>) -> m::Source {
     match read {
         Ok(object) => m::Source {
             key,
-            node_selector: match &object.spec.node_selector {
-                None => Some(LabelSelector::default()),
-                Some(s) => selector::lift(s).ok(),
-            },
+            node_selector: node_selector(&object),
             object: m::FrrConfiguration::try_from(&object),
+            remains: m::Remains::default(),
         },
         Err(why) => {
             let subject = format!("FRRConfiguration/{key}");
@@ -132,8 +147,44 @@ pub fn lift_source(key: ObjectKey, read: Result<FRRConfiguration, String>) -> m:
                 key,
                 node_selector: None,
                 object: Err(vec![Problem::new(subject, "ConversionFailed", text)]),
+                remains: m::Remains::default(),
             }
         }
+    }
+}
+
+fn node_selector(object: &FRRConfiguration) -> Option<LabelSelector> {
+    match &object.spec.node_selector {
+        None => Some(LabelSelector::default()),
+        Some(s) => selector::lift(s).ok(),
+    }
+}
+
+/// What can be read of an object whose fields may be of any shape.
+#[must_use]
+pub fn remains(object: &DynamicObject) -> m::Remains {
+    let selector = object.data.pointer("/spec/nodeSelector");
+    let routers = object.data.pointer("/spec/bgp/routers");
+    let routers = routers.and_then(Value::as_array).into_iter().flatten();
+    let default = |router: &&Value| {
+        let vrf = router.get("vrf").and_then(Value::as_str);
+        matches!(vrf, None | Some("" | "default"))
+    };
+    let prefixes = routers
+        .filter(default)
+        .filter_map(|router| router.get("prefixes")?.as_array())
+        .flatten()
+        .filter_map(|text| text.as_str()?.parse().ok());
+    m::Remains {
+        labels: object.metadata.labels.clone().unwrap_or_default(),
+        annotations: object.metadata.annotations.clone().unwrap_or_default(),
+        node_selector: match selector {
+            None | Some(Value::Null) => Some(LabelSelector::default()),
+            Some(value) => serde_json::from_value(value.clone())
+                .ok()
+                .and_then(|s| selector::lift(&s).ok()),
+        },
+        prefixes: prefixes.collect(),
     }
 }
 
@@ -147,15 +198,20 @@ fn router(c: &mut Collector, path: &str, r: &k::Router) -> Option<m::Router> {
     let prefixes = c.prefixes(&format!("{path}.prefixes"), r.prefixes.as_ref());
     Some(m::Router {
         asn: c.asn(&format!("{path}.asn"), r.asn)?,
-        id: r.id.clone().filter(|id| !id.is_empty()),
-        vrf: r.vrf.clone().unwrap_or_default(),
+        id: c.word(&format!("{path}.id"), r.id.as_ref()),
+        vrf: c
+            .word(&format!("{path}.vrf"), r.vrf.as_ref())
+            .unwrap_or_default(),
         neighbors,
         prefixes,
         imports: r
             .imports
             .iter()
             .flatten()
-            .map(|i| i.vrf.clone().unwrap_or_default())
+            .map(|i| {
+                c.word(&format!("{path}.imports.vrf"), i.vrf.as_ref())
+                    .unwrap_or_default()
+            })
             .collect(),
     })
 }
@@ -172,7 +228,9 @@ fn peer(c: &mut Collector, path: &str, n: &k::Neighbor) -> Option<m::Peer> {
             )?;
             Some(m::Peer::Address(text.clone()))
         }
-        (None, Some(name)) => Some(m::Peer::Interface(name.clone())),
+        (None, Some(name)) => c
+            .word(&format!("{path}.interface"), Some(name))
+            .map(m::Peer::Interface),
         (Some(a), Some(i)) => {
             c.add(
                 path,
@@ -247,15 +305,15 @@ fn session(c: &mut Collector, path: &str, n: &k::Neighbor) -> Option<m::Session>
     Some(m::Session {
         remote_as: remote_as?,
         local_as,
-        source: text(&n.source_address),
+        source: c.word(&format!("{path}.sourceaddress"), n.source_address.as_ref()),
         port: port.filter(|p| *p != 0),
-        password: text(&n.password),
+        password: c.word(&format!("{path}.password"), n.password.as_ref()),
         password_secret,
         hold_time,
         keepalive_time,
         connect_time,
         ebgp_multi_hop: n.ebgp_multi_hop.unwrap_or(false),
-        bfd_profile: text(&n.bfd_profile),
+        bfd_profile: c.word(&format!("{path}.bfdProfile"), n.bfd_profile.as_ref()),
         graceful_restart: n.enable_graceful_restart.unwrap_or(false),
         dual_stack: n.dual_stack_address_family.unwrap_or(false),
     })
@@ -437,7 +495,9 @@ fn range(c: &mut Collector, path: &str, p: &k::PrefixSelector) -> Option<m::Pref
 
 fn bfd_profile(c: &mut Collector, path: &str, p: &k::BfdProfile) -> m::BfdProfile {
     m::BfdProfile {
-        name: p.name.clone(),
+        name: c
+            .word(&format!("{path}.name"), Some(&p.name))
+            .unwrap_or_default(),
         receive_interval: c.number(&format!("{path}.receiveInterval"), p.receive_interval),
         transmit_interval: c.number(&format!("{path}.transmitInterval"), p.transmit_interval),
         detect_multiplier: c.number(&format!("{path}.detectMultiplier"), p.detect_multiplier),

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Node as KubeNode;
-use model::node::{Fact, Node, annotation};
+use model::node::{Fact, Node, Salvaged, annotation};
 use model::{InterfaceAddr, NetworkName, NodeName, Prefix};
 use serde::Deserialize;
 
@@ -48,16 +48,28 @@ pub fn lift_node(object: &KubeNode) -> Node {
         key,
         text: annotations.get(key),
     };
+    let node_id = fact(annotation::NODE_ID).read("a decimal number from 2 on", |t| {
+        t.parse().ok().filter(|n| *n >= 2)
+    });
+    let node_subnets =
+        fact(annotation::NODE_SUBNETS).read("a JSON map of network to list of CIDR", subnets);
+    let salvaged = Salvaged {
+        subnets: of_malformed(&node_subnets, annotations.get(annotation::NODE_SUBNETS))
+            .map(salvaged_subnets)
+            .unwrap_or_default(),
+        ids: of_malformed(&node_id, annotations.get(annotation::NODE_ID))
+            .map(salvaged_ids)
+            .unwrap_or_default(),
+    };
+    let conditions = object.status.as_ref().and_then(|s| s.conditions.as_ref());
+    let mut conditions = conditions.into_iter().flatten();
     Node {
         name: NodeName::from(name),
         labels: object.metadata.labels.clone().unwrap_or_default(),
         internal_ips,
         bad_addresses,
-        node_id: fact(annotation::NODE_ID).read("a decimal number from 2 on", |t| {
-            t.parse().ok().filter(|n| *n >= 2)
-        }),
-        subnets: fact(annotation::NODE_SUBNETS)
-            .read("a JSON map of network to list of CIDR", subnets),
+        node_id,
+        subnets: node_subnets,
         primary: fact(annotation::PRIMARY_IFADDR).read(
             "JSON such as {\"ipv4\":\"172.18.0.2/16\"}",
             |text| {
@@ -69,6 +81,64 @@ pub fn lift_node(object: &KubeNode) -> Node {
             addresses_of(serde_json::from_str::<Vec<String>>(text).ok()?.into_iter())
         }),
         host_mtu: fact(annotation::HOST_MTU).read("a number of bytes", |t| t.parse().ok()),
+        salvaged,
+        ready: conditions
+            .find(|c| c.type_ == "Ready")
+            .map(|c| c.status == "True"),
+    }
+}
+
+fn of_malformed<'a, T>(fact: &Fact<T>, text: Option<&'a String>) -> Option<&'a str> {
+    match fact {
+        Fact::Malformed(_) => text.map(String::as_str),
+        Fact::Absent | Fact::Known(_) => None,
+    }
+}
+
+/// Whatever looks like an address or a prefix; only of the default network where the text is a map that has it.
+fn salvaged_subnets(text: &str) -> Vec<InterfaceAddr> {
+    let default = NetworkName::default_network();
+    let scope = match serde_json::from_str::<serde_json::Value>(text) {
+        Ok(map) => map.get(default.as_str()).map(ToString::to_string),
+        Err(_) => None,
+    };
+    let scope = scope.as_deref().unwrap_or(text);
+    let words = scope.split(|c: char| !c.is_ascii_hexdigit() && !matches!(c, '.' | ':' | '/'));
+    words.filter_map(salvaged_subnet).collect()
+}
+
+/// A word may have colons of its surroundings at its ends, or a key before them.
+fn salvaged_subnet(word: &str) -> Option<InterfaceAddr> {
+    let behind_key = word.rsplit(':').next().filter(|t| t.contains('.'));
+    let mut spellings = [Some(word), Some(word.trim_matches(':')), behind_key]
+        .into_iter()
+        .flatten();
+    spellings.find_map(|text| {
+        let host = |ip| Prefix::host(ip).bits();
+        let lone = || {
+            text.parse()
+                .ok()
+                .map(|ip| InterfaceAddr { ip, len: host(ip) })
+        };
+        text.parse().ok().or_else(lone)
+    })
+}
+
+fn salvaged_ids(text: &str) -> Vec<u32> {
+    let numbers = text.split(|c: char| !c.is_ascii_digit());
+    numbers
+        .filter_map(|n| n.parse().ok())
+        .filter(|n| *n >= 2)
+        .collect()
+}
+
+/// Most characters of a value that a message quotes.
+const QUOTED: usize = 120;
+
+fn quoted(text: &str) -> String {
+    match text.char_indices().nth(QUOTED) {
+        Some((at, _)) => format!("{:?} and so on", text.get(..at).unwrap_or_default()),
+        None => format!("{text:?}"),
     }
 }
 
@@ -84,8 +154,9 @@ impl Reader<'_> {
             Some(text) => match parse(text) {
                 Some(value) => Fact::Known(value),
                 None => Fact::Malformed(format!(
-                    "annotation {} = {text:?} is not {wanted}",
-                    self.key
+                    "annotation {} = {} is not {wanted}",
+                    self.key,
+                    quoted(text)
                 )),
             },
         }
@@ -156,5 +227,45 @@ mod tests {
                 "{wrong}"
             );
         }
+    }
+
+    #[test]
+    fn what_can_be_read_of_malformed_annotations_is_salvaged() {
+        let subnets = |text: &str| -> Vec<String> {
+            let n = node(&[(annotation::NODE_SUBNETS, text)]);
+            let list = n.salvaged.subnets.iter();
+            list.map(ToString::to_string).collect()
+        };
+        for (text, wanted) in [
+            (r#"{"default":["10.1.0.0/24"]}"#, vec![]),
+            (
+                r#"{"default":["10.1.0.0/24","x"],"b":"10.2.0.0/24"}"#,
+                vec!["10.1.0.0/24"],
+            ),
+            (r#"{"default":["10.1.3.0"]}"#, vec!["10.1.3.0/32"]),
+            (r#"{"default":["10.1.3.0/24","#, vec!["10.1.3.0/24"]),
+            (r#"{"default":["10.1.3.0/2"#, vec!["10.1.3.0/2"]),
+            ("default:10.1.3.0/24;", vec!["10.1.3.0/24"]),
+            ("node:10.1.3.0/24", vec!["10.1.3.0/24"]),
+            (
+                r#"["10.1.3.0/24","fd01:0:0:2::/64"]"#,
+                vec!["10.1.3.0/24", "fd01:0:0:2::/64"],
+            ),
+            ("nothing at all", vec![]),
+        ] {
+            assert_eq!(subnets(text), wanted, "{text}");
+        }
+        for (text, wanted) in [("3", vec![]), (" 3", vec![3]), ("id 1 or 7", vec![7])] {
+            assert_eq!(node(&[(annotation::NODE_ID, text)]).salvaged.ids, wanted);
+        }
+    }
+
+    #[test]
+    fn a_long_value_is_quoted_in_part() {
+        let text = "x".repeat(200_000);
+        let Fact::Malformed(why) = node(&[(annotation::NODE_SUBNETS, &text)]).subnets else {
+            panic!("it is no JSON");
+        };
+        assert!(why.len() < 300 && why.contains("and so on"), "{why}");
     }
 }

@@ -11,7 +11,8 @@ const KEY: &str = "password";
 /// The password of a Secret; `stringData`, as a file may have it, wins over `data`, as on the API server.
 ///
 /// # Errors
-/// Why it has none: another type, no such key, empty, not UTF-8.
+/// Why it has none: another type, no such key, empty, not UTF-8, a control character: one that ends the line of frr.conf
+/// would make what follows a line of its own.
 pub fn lift_secret(secret: &Secret) -> Result<String, String> {
     let kind = secret.type_.as_deref().unwrap_or("Opaque");
     if kind != TYPE {
@@ -27,6 +28,11 @@ pub fn lift_secret(secret: &Secret) -> Result<String, String> {
     };
     if text.is_empty() {
         return Err(format!("has an empty key {KEY}"));
+    }
+    if text.chars().any(char::is_control) {
+        return Err(format!(
+            "has a key {KEY} with a control character (a line break, a tab, ...); none is allowed"
+        ));
     }
     Ok(text)
 }
@@ -61,6 +67,18 @@ mod tests {
             (
                 r#"{"type":"kubernetes.io/basic-auth","data":{"password":"/w=="}}"#,
                 Err("has a key password that is not UTF-8"),
+            ),
+            (
+                r#"{"type":"kubernetes.io/basic-auth","stringData":{"password":"x\n neighbor 10.0.0.66 remote-as 1"}}"#,
+                Err(
+                    "has a key password with a control character (a line break, a tab, ...); none is allowed",
+                ),
+            ),
+            (
+                r#"{"type":"kubernetes.io/basic-auth","data":{"password":"cwo="}}"#,
+                Err(
+                    "has a key password with a control character (a line break, a tab, ...); none is allowed",
+                ),
             ),
         ];
         for (json, wanted) in rows {

@@ -54,18 +54,18 @@ pub struct NetworkRoutes {
     pub in_kernel: i32,
     /// How many of them a row of the gateway router covers.
     pub in_ovn: i32,
-    /// BGP routes imported into the gateway router, all of them.
+    /// Rows of the gateway router that were imported for destinations inside the network. Others are in metrics only.
     pub imported: i32,
-    /// How many of the imported routes are held: the kernel has lost them because FRR is gone or starts
+    /// How many destinations inside the network are held: the kernel has lost them because FRR is gone or starts
     /// anew, or because too many would go at once.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub held: i32,
-    /// Hash of the imported routes: equal on two reports means the same rows.
+    /// Hash of other nodes' subnets and of what kernel and gateway router do with each.
     pub digest: String,
     /// The first ten that are missing: node, subnet, and where it stops.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
-    /// Routes that are not imported, counted by reason.
+    /// Destinations inside the network that are not imported, counted by reason. Others are in metrics only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skipped: Vec<SkippedRoutes>,
 }

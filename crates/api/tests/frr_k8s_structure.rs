@@ -5,7 +5,7 @@
 use serde_json::Value;
 
 /// Keys of a schema that decide what the API server accepts and stores.
-const DECISIVE: [&str; 10] = [
+const DECISIVE: [&str; 17] = [
     "type",
     "enum",
     "minimum",
@@ -16,7 +16,20 @@ const DECISIVE: [&str; 10] = [
     "format",
     "required",
     "minLength",
+    "maxLength",
+    "pattern",
+    // How server-side apply merges what two managers say.
+    "x-kubernetes-list-type",
+    "x-kubernetes-map-type",
+    "x-kubernetes-list-map-keys",
+    "x-kubernetes-int-or-string",
+    "x-kubernetes-preserve-unknown-fields",
 ];
+
+/// The only field of frr-k8s's CRDs with rules beyond the structure (whole seconds, 1 to 65535); the recording leaves rules
+/// out, and what ours say is held on a real API server (test/kube).
+const WITH_RULES: [(&str, usize); 1] =
+    [("frrconfigurations.bgp.routers[].neighbors[].connectTime", 2)];
 
 fn compare(path: &str, theirs: &Value, ours: &Value, out: &mut Vec<String>) {
     for key in DECISIVE {
@@ -41,6 +54,13 @@ fn compare(path: &str, theirs: &Value, ours: &Value, out: &mut Vec<String>) {
         if !same && !hint {
             out.push(format!("{path}: {key} is {o}, theirs {t}"));
         }
+    }
+    let rules = ours["x-kubernetes-validations"]
+        .as_array()
+        .map_or(0, Vec::len);
+    let wanted = WITH_RULES.iter().find(|(field, _)| *field == path);
+    if rules != wanted.map_or(0, |(_, count)| *count) {
+        out.push(format!("{path}: {rules} rules of ours"));
     }
     let properties = |v: &'static str, s: &Value| s[v].as_object().cloned().unwrap_or_default();
     let (t, o) = (

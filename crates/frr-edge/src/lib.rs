@@ -5,6 +5,7 @@
 
 pub mod file;
 mod program;
+pub mod pulse;
 pub mod refusal;
 pub mod reload;
 pub mod show;

@@ -44,7 +44,7 @@ pub fn list(refusals: &[Refusal]) -> String {
 }
 
 /// Every refused line once, in the order of the output.
-pub(crate) fn lift(text: &str) -> Vec<Refusal> {
+pub fn lift(text: &str) -> Vec<Refusal> {
     let mut out = Vec::new();
     let mut seen = BTreeSet::new();
     let mut reason = "no reason given";

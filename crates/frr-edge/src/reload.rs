@@ -48,20 +48,43 @@ impl Frr {
     /// # Errors
     /// When it cannot be written, or holds a line that FRR does not know.
     pub async fn prepare(&self, text: &str) -> Result<(), CheckError> {
-        let Some(next) = self.write_next(text)? else {
+        let (frr, wanted) = (self.clone(), text.to_owned());
+        let next =
+            file::off_the_runtime(&self.config_file, move || frr.write_next(&wanted)).await?;
+        let Some(next) = next else {
             return Ok(());
         };
         let mut vtysh = self.vtysh();
         vtysh.arg("-C").arg("-f").arg(next.path());
-        let output = program::run("vtysh", &mut vtysh, CHECK_DEADLINE).await?;
+        let output = program::run("vtysh", &mut vtysh, "", CHECK_DEADLINE).await?;
         let unknown = refusal::lift(&output.text);
         if !unknown.is_empty() {
             return Err(CheckError::Unknown(unknown));
         }
         if !output.status.success() {
-            return Err(CheckError::Unknown(refusal::last_words(&output.text)));
+            // Without a line that is to blame nothing says that it is the text's fault.
+            return Err(CheckError::Program(ProgramError::Failed {
+                program: "vtysh -C".to_owned(),
+                words: refusal::list(&refusal::last_words(&output.text)),
+            }));
         }
         Ok(next.place()?)
+    }
+
+    /// Gives frr.conf to daemons that started with nothing configured, each by itself. The reload tool compares with what all
+    /// daemons hold together: filters that zebra still has it does not give to a bgpd that has lost them. Whether all is
+    /// there in the end is the reload's to say, so refused lines are passed over: most are another daemon's.
+    ///
+    /// # Errors
+    /// When vtysh cannot run or does not end.
+    pub async fn fill(&self, daemons: &[&str]) -> Result<(), ProgramError> {
+        for daemon in daemons {
+            let mut vtysh = self.vtysh();
+            vtysh.args(["-d", daemon, "-f"]).arg(&self.config_file);
+            let name = format!("vtysh -d {daemon}");
+            drop(program::run(&name, &mut vtysh, "", self.reload_timeout).await?);
+        }
+        Ok(())
     }
 
     /// Loads frr.conf into the running daemons.
@@ -100,20 +123,13 @@ impl Frr {
         if commands.is_empty() {
             return Ok(());
         }
-        let file = self.vty_socket.join("noverlay-surplus.conf");
-        if let Err(source) = file::write_private(&file, &commands) {
-            return Err(ProgramError::Start {
-                program: format!("vtysh with {}", file.display()),
-                source,
-            });
-        }
+        // Passwords stand in it: it goes neither into a file nor into arguments, which everybody on the host can read.
         let mut vtysh = self.vtysh();
-        vtysh.arg("-f").arg(&file);
+        vtysh.args(["-f", "/dev/stdin"]);
         // What FRR refuses of it the tool tries again, and says so.
-        let outcome = program::run("vtysh", &mut vtysh, self.reload_timeout).await;
-        // It goes at the next time otherwise.
-        drop(std::fs::remove_file(&file));
-        outcome.map(drop)
+        program::run("vtysh", &mut vtysh, &commands, self.reload_timeout)
+            .await
+            .map(drop)
     }
 
     async fn tool(&self) -> Result<Output, ProgramError> {
@@ -130,7 +146,7 @@ impl Frr {
             .arg(&self.vty_socket)
             .arg(&self.config_file);
         let name = self.reload_tool.display().to_string();
-        program::run(&name, &mut command, self.reload_timeout).await
+        program::run(&name, &mut command, "", self.reload_timeout).await
     }
 
     /// vtysh as it talks to this FRR.
@@ -187,5 +203,19 @@ mod tests {
         frr.reload_timeout = Duration::from_millis(300);
         let error = frr.reload().await.unwrap_err();
         assert!(error.to_string().contains("300ms"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_tool_that_a_signal_ends_says_nothing_about_a_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let dies = "import os\nprint('% No.', flush=True)\nos.kill(os.getpid(), 9)\n";
+        let error = with_tool(folder.path(), dies).reload().await.unwrap_err();
+        assert!(
+            matches!(
+                error,
+                ReloadError::Program(ProgramError::Killed { signal: 9, .. })
+            ),
+            "{error}"
+        );
     }
 }

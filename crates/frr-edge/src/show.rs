@@ -66,7 +66,7 @@ impl Frr {
     /// When bgpd does not answer, or not in the form that we know.
     pub async fn sessions(&self) -> Result<Vec<SessionState>, ShowError> {
         let text = self.ask("bgpd", "show bgp vrf all neighbors json").await?;
-        lift_sessions(&text).map_err(ShowError::Json)
+        read_sessions(&text).map_err(ShowError::Json)
     }
 
     /// FRR's running configuration as vtysh shows it, with passwords taken out.
@@ -76,7 +76,7 @@ impl Frr {
     pub async fn running_config(&self) -> Result<String, ShowError> {
         let mut vtysh = self.vtysh();
         vtysh.args(["-c", "show running-config"]);
-        let output = program::run("vtysh", &mut vtysh, SHOW_DEADLINE).await?;
+        let output = program::run("vtysh", &mut vtysh, "", SHOW_DEADLINE).await?;
         if output.status.success() {
             Ok(model::frr::without_passwords(&output.text))
         } else {
@@ -91,7 +91,7 @@ impl Frr {
     pub async fn running_digest(&self) -> Result<String, VtyError> {
         let mut all = String::new();
         for daemon in DAEMONS {
-            if self.runs(daemon) {
+            if self.runs(daemon).await {
                 all.push_str(&self.ask(daemon, "show running-config").await?);
                 all.push('\0');
             }
@@ -100,7 +100,11 @@ impl Frr {
     }
 }
 
-fn lift_sessions(text: &str) -> Result<Vec<SessionState>, serde_json::Error> {
+/// What `show bgp vrf all neighbors json` of bgpd says: every BGP session, sorted.
+///
+/// # Errors
+/// When it is not the JSON that we know, or a neighbor in it lacks what a session needs.
+pub fn read_sessions(text: &str) -> Result<Vec<SessionState>, serde_json::Error> {
     let vrfs: BTreeMap<String, BTreeMap<String, Value>> = if text.trim().is_empty() {
         BTreeMap::new()
     } else {
@@ -152,7 +156,7 @@ mod tests {
                 "ipv6Unicast":{"acceptedPrefixCounter":4}}},
             "172.30.0.3":{"bgpState":"Active","peerBfdInfo":{"status":"Down"}}},
             "blue":{"vrfId":5,"vrfName":"blue","10.0.0.1":{"bgpState":"Idle"}}}"#;
-        let seen: Vec<String> = lift_sessions(text)
+        let seen: Vec<String> = read_sessions(text)
             .unwrap()
             .iter()
             .map(|s| {
@@ -168,12 +172,12 @@ mod tests {
                 "blue/10.0.0.1 Idle N/A (0, 0)"
             ]
         );
-        assert!(lift_sessions("").unwrap().is_empty());
-        assert!(lift_sessions("{}").unwrap().is_empty());
+        assert!(read_sessions("").unwrap().is_empty());
+        assert!(read_sessions("{}").unwrap().is_empty());
         assert!(
-            lift_sessions("{\"default\":{\"1.1.1.1\":{}}}").is_err(),
+            read_sessions("{\"default\":{\"1.1.1.1\":{}}}").is_err(),
             "a session without state is not passed over"
         );
-        assert!(lift_sessions("nonsense").is_err());
+        assert!(read_sessions("nonsense").is_err());
     }
 }

@@ -45,14 +45,27 @@ pub enum VtyError {
 }
 
 impl Frr {
+    /// Whether a daemon runs: somebody listens on its vty socket. One that is frozen runs, and so does one before whose
+    /// door others queue.
+    pub async fn runs(&self, daemon: &str) -> bool {
+        match tokio::time::timeout(DEADLINE, self.knock(daemon)).await {
+            Ok(Err(error)) => error.kind() == std::io::ErrorKind::WouldBlock,
+            Ok(Ok(_)) | Err(_) => true,
+        }
+    }
+
+    /// Never blocks: where the queue is full the answer is `WouldBlock`.
+    async fn knock(&self, daemon: &str) -> std::io::Result<UnixStream> {
+        UnixStream::connect(self.vty_socket.join(format!("{daemon}.vty"))).await
+    }
+
     /// Asks one daemon.
     ///
     /// # Errors
     /// When it does not run, does not answer in five seconds, or refuses the command.
     pub async fn ask(&self, daemon: &str, command: &str) -> Result<String, VtyError> {
         let asked = async {
-            let mut stream =
-                UnixStream::connect(self.vty_socket.join(format!("{daemon}.vty"))).await?;
+            let mut stream = self.knock(daemon).await?;
             exchange(&mut stream, "enable").await?;
             exchange(&mut stream, command).await
         };
@@ -61,9 +74,14 @@ impl Frr {
             .map_err(|_| VtyError::Deadline {
                 daemon: daemon.to_owned(),
             })?
-            .map_err(|source| VtyError::Io {
-                daemon: daemon.to_owned(),
-                source,
+            .map_err(|source| {
+                let daemon = daemon.to_owned();
+                // It is there, and does not answer those who asked before either.
+                if source.kind() == std::io::ErrorKind::WouldBlock {
+                    VtyError::Deadline { daemon }
+                } else {
+                    VtyError::Io { daemon, source }
+                }
             })?;
         if status != 0 {
             return Err(VtyError::Refused {
@@ -96,6 +114,48 @@ async fn exchange(stream: &mut UnixStream, command: &str) -> std::io::Result<(St
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A listener of FRR's kind: five may wait, and nobody is let in.
+    fn frozen(socket: &std::path::Path) -> std::os::fd::OwnedFd {
+        use nix::sys::socket::{
+            AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, listen, socket as open,
+        };
+        let fd = open(
+            AddressFamily::Unix,
+            SockType::Stream,
+            SockFlag::empty(),
+            None,
+        )
+        .unwrap();
+        bind(
+            std::os::fd::AsRawFd::as_raw_fd(&fd),
+            &UnixAddr::new(socket).unwrap(),
+        )
+        .unwrap();
+        listen(&fd, Backlog::new(5).unwrap()).unwrap();
+        fd
+    }
+
+    #[tokio::test]
+    async fn a_daemon_before_whose_door_others_queue_runs_and_does_not_answer() {
+        let folder = tempfile::tempdir().unwrap();
+        let frr = Frr::new(folder.path().to_owned(), folder.path().join("frr.conf"));
+        assert!(!frr.runs("bgpd").await);
+        let door = frozen(&folder.path().join("bgpd.vty"));
+        let looks = async {
+            for _ in 0..10 {
+                assert!(frr.runs("bgpd").await);
+            }
+            assert!(matches!(
+                frr.ask("bgpd", "show x").await,
+                Err(VtyError::Deadline { .. })
+            ));
+        };
+        let time = std::time::Duration::from_secs(30);
+        tokio::time::timeout(time, looks).await.unwrap();
+        drop(door);
+        assert!(!frr.runs("bgpd").await, "its socket stays behind");
+    }
 
     #[tokio::test]
     async fn an_answer_that_comes_in_pieces_is_put_together_and_a_refusal_is_an_error() {

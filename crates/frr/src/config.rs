@@ -42,6 +42,8 @@ pub struct NodeConfig {
     pub routers: Vec<RouterConfig>,
     /// Sorted by name.
     pub bfd_profiles: Vec<BfdProfile>,
+    /// The objects that define each of them, by its name.
+    pub bfd_sources: BTreeMap<String, BTreeSet<ObjectKey>>,
     /// Sorted by (priority, object name).
     pub raw: Vec<RawText>,
     /// What the merge had to decide because two objects differ in a field that frr-k8s does not compare.
@@ -57,6 +59,7 @@ impl NodeConfig {
             hostname,
             routers: Vec::new(),
             bfd_profiles: Vec::new(),
+            bfd_sources: BTreeMap::new(),
             raw: Vec::new(),
             notes: Vec::new(),
         }

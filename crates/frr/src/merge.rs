@@ -62,6 +62,7 @@ pub fn merge(node: &NodeInput<'_>) -> Result<NodeConfig, Vec<Problem>> {
         hostname: node.hostname.clone(),
         routers,
         bfd_profiles,
+        bfd_sources: profile_sources(&objects),
         raw: raw_texts(&objects),
         notes,
     })
@@ -97,6 +98,17 @@ fn unite_profiles(objects: &[&FrrConfiguration], problems: &mut Vec<Problem>) ->
         }
     }
     known.into_values().map(|(_, p)| p.clone()).collect()
+}
+
+fn profile_sources(objects: &[&FrrConfiguration]) -> BTreeMap<String, BTreeSet<ObjectKey>> {
+    let mut out: BTreeMap<String, BTreeSet<ObjectKey>> = BTreeMap::new();
+    for object in objects {
+        for profile in &object.bfd_profiles {
+            let sources = out.entry(profile.name.clone()).or_default();
+            sources.insert(object.key.clone());
+        }
+    }
+    out
 }
 
 fn profile_text(profile: &BfdProfile) -> String {

@@ -58,6 +58,7 @@ mod tests {
             key,
             node_selector: selector,
             object,
+            remains: model::frr::Remains::default(),
         }
     }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use model::ovs::{COOKIE, Flow};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::net::UnixStream;
 use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 
 /// How long one call may take.
@@ -157,8 +158,10 @@ impl BridgeControl {
     #[must_use]
     pub fn watch(&self, bridge: &str) -> FlowWatch {
         FlowWatch {
+            socket: self.rundir.join(format!("{bridge}.mgmt")),
             target: self.target(bridge),
             monitor: None,
+            wait: AGAIN,
         }
     }
 }
@@ -183,8 +186,11 @@ pub enum FlowEvent {
 /// A running `ovs-ofctl monitor`; it is killed with the value.
 #[derive(Debug)]
 pub struct FlowWatch {
+    socket: PathBuf,
     target: String,
     monitor: Option<Monitor>,
+    /// Until the next process that follows; doubles while they end without a word.
+    wait: Duration,
 }
 
 #[derive(Debug)]
@@ -196,16 +202,25 @@ struct Monitor {
     later: Lines<BufReader<ChildStderr>>,
 }
 
-/// From the end of one attempt to follow to the next.
+/// From the end of one attempt to follow to the next, and between looks at the switch's socket.
 const AGAIN: Duration = Duration::from_millis(50);
+/// The longest delay between two processes that follow.
+const SELDOM: Duration = Duration::from_secs(1);
 /// In the first line of each message; the flows follow, one a line.
 const MESSAGE: &str = "FLOW_MONITOR";
 
 impl FlowWatch {
-    /// Waits for the next event. While the switch is away it answers `Gone` every 50 ms or so. Cancel-safe.
+    /// Waits for the next event. While the switch is away it answers `Gone` every 50 ms or so, and no process is started
+    /// for it; one that answers and tells no flows is asked more and more seldom, up to once a second. Cancel-safe.
     pub async fn changed(&mut self) -> FlowEvent {
         if self.monitor.is_none() {
-            tokio::time::sleep(AGAIN).await;
+            tokio::time::sleep(self.wait).await;
+            // The file of a socket outlives its owner: only one that takes connections is worth a process.
+            if UnixStream::connect(&self.socket).await.is_err() {
+                self.wait = AGAIN;
+                return FlowEvent::Gone;
+            }
+            self.wait = self.wait.saturating_mul(2).min(SELDOM);
             self.monitor = self.begin();
         }
         let Some(monitor) = &mut self.monitor else {
@@ -217,7 +232,10 @@ impl FlowWatch {
                 line = monitor.later.next_line() => line,
             };
             match line {
-                Ok(Some(line)) if line.contains(MESSAGE) => return FlowEvent::Changed,
+                Ok(Some(line)) if line.contains(MESSAGE) => {
+                    self.wait = AGAIN;
+                    return FlowEvent::Changed;
+                }
                 Ok(Some(_)) => {}
                 Ok(None) | Err(_) => break,
             }

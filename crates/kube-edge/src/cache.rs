@@ -9,21 +9,31 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use futures::{Stream, StreamExt};
-use kube::runtime::utils::Backoff;
+use kube::runtime::watcher as watch_objects;
 use kube::runtime::watcher::{self, Event};
-use kube::runtime::{WatchStreamExt, watcher as watch_objects};
 use kube::{Api, Resource, ResourceExt};
 use model::ObjectKey;
+use reconcile::Backoff;
 use serde::de::DeserializeOwned;
 use tokio::task::AbortHandle;
+use tokio::time::Instant;
 
 /// A lifted object with what writes need to know of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry<T> {
     /// `metadata.uid`.
     pub uid: String,
+    /// `metadata.resourceVersion`. A change of it alone is no change.
+    pub version: String,
     /// What it says.
     pub value: T,
+}
+
+impl<T: PartialEq> Entry<T> {
+    /// The same object that says the same.
+    fn says(&self, other: &Self) -> bool {
+        self.uid == other.uid && self.value == other.value
+    }
 }
 
 #[derive(Debug)]
@@ -84,25 +94,45 @@ impl<T: Clone> Cache<T> {
     }
 }
 
-/// Delays between attempts of a broken watch: 0.2 s doubling to 5 s, so that an API server that is back is noticed soon.
+/// Pauses between attempts of a broken watch: 0.2 s doubling to 5 s, so that an API server that is back is noticed soon.
+/// They begin anew only after the watch has worked for a while; that a listing begins says nothing.
 #[derive(Debug)]
-struct Retry(Duration);
-
-const FIRST_RETRY: Duration = Duration::from_millis(200);
-
-impl Iterator for Retry {
-    type Item = Duration;
-
-    fn next(&mut self) -> Option<Duration> {
-        let now = self.0;
-        self.0 = (self.0 * 2).min(Duration::from_secs(5));
-        Some(now)
-    }
+struct Pauses {
+    backoff: Backoff,
+    /// When the first thing of worth came after the last failure.
+    worked: Option<Instant>,
+    /// When the last pause was over.
+    resumed: Instant,
 }
 
-impl Backoff for Retry {
-    fn reset(&mut self) {
-        self.0 = FIRST_RETRY;
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// A watch that has told something works when so much time has passed without a failure.
+const SOUND: Duration = Duration::from_secs(10);
+/// One without changes works when so much has passed: longer than any call of it.
+const SOUND_IN_SILENCE: Duration = Duration::from_secs(90);
+
+impl Pauses {
+    fn new() -> Self {
+        Self {
+            backoff: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE).with_jitter(),
+            worked: None,
+            resumed: Instant::now(),
+        }
+    }
+
+    fn works(&mut self) {
+        self.worked.get_or_insert_with(Instant::now);
+    }
+
+    async fn after_a_failure(&mut self) {
+        if self.worked.take().is_some_and(|at| at.elapsed() >= SOUND)
+            || self.resumed.elapsed() >= SOUND_IN_SILENCE
+        {
+            self.backoff.reset();
+        }
+        tokio::time::sleep(self.backoff.pause()).await;
+        self.resumed = Instant::now();
     }
 }
 
@@ -122,12 +152,29 @@ where
     if let Some(fields) = fields {
         config = config.fields(fields);
     }
-    let stream = watch_objects(api, config).backoff(Retry(FIRST_RETRY));
-    follow(stream, lift, changed)
+    let what = api.resource_url().to_owned();
+    follow(what, watch_objects(api, config), lift, changed)
 }
 
-/// The same over any stream of watch events.
+/// The same for the objects that a label selector chooses.
+pub fn watch_labelled<K, T>(
+    api: Api<K>,
+    labels: &str,
+    lift: impl Fn(&K) -> T + Send + 'static,
+    changed: impl Fn(Option<&ObjectKey>) + Send + 'static,
+) -> Cache<T>
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+    T: Clone + PartialEq + Send + Sync + 'static,
+{
+    let config = watcher::Config::default().timeout(60).labels(labels);
+    let what = api.resource_url().to_owned();
+    follow(what, watch_objects(api, config), lift, changed)
+}
+
+/// The same over any stream of watch events; `what` names it in the log.
 pub fn follow<K, T>(
+    what: String,
     stream: impl Stream<Item = Result<Event<K>, watcher::Error>> + Send + 'static,
     lift: impl Fn(&K) -> T + Send + 'static,
     changed: impl Fn(Option<&ObjectKey>) + Send + 'static,
@@ -145,19 +192,25 @@ where
         let mut stream = std::pin::pin!(stream);
         let mut fresh: BTreeMap<ObjectKey, Entry<T>> = BTreeMap::new();
         let mut broken = false;
+        let mut pauses = Pauses::new();
         while let Some(event) = stream.next().await {
             let event = match event {
                 Ok(event) => event,
                 Err(error) => {
                     if !broken {
-                        tracing::warn!(%error, "watch is broken, trying again");
+                        let error = telling(&error);
+                        tracing::warn!(what, error, "watch is broken, trying again");
                     }
                     broken = true;
+                    pauses.after_a_failure().await;
                     continue;
                 }
             };
-            if std::mem::take(&mut broken) {
-                tracing::info!("watch works again");
+            if !matches!(event, Event::Init | Event::InitApply(_)) {
+                pauses.works();
+                if std::mem::take(&mut broken) {
+                    tracing::info!(what, "watch works again");
+                }
             }
             for key in step(&inner, &mut fresh, event, &lift) {
                 changed(key.as_ref());
@@ -168,6 +221,21 @@ where
         inner: shared,
         watch: Arc::new(Watch(task.abort_handle())),
     }
+}
+
+/// An error with all its causes, in one line; what says no more than the one above it is left out.
+pub(crate) fn telling(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        next = cause.source();
+    }
+    text
 }
 
 /// Applies one event; returns what to tell.
@@ -184,6 +252,7 @@ fn step<K: Resource, T: Clone + PartialEq>(
             key,
             Entry {
                 uid,
+                version: object.resource_version().unwrap_or_default(),
                 value: lift(object),
             },
         )
@@ -203,7 +272,10 @@ fn step<K: Resource, T: Clone + PartialEq>(
             let keys: BTreeSet<&ObjectKey> = inner.map.keys().chain(fresh.keys()).collect();
             let told: Vec<Option<ObjectKey>> = keys
                 .into_iter()
-                .filter(|key| inner.map.get(*key) != fresh.get(*key))
+                .filter(|key| match (inner.map.get(*key), fresh.get(*key)) {
+                    (Some(old), Some(new)) => !old.says(new),
+                    _ => true,
+                })
                 .map(|key| Some(key.clone()))
                 .collect();
             let first = !inner.ready;
@@ -214,7 +286,7 @@ fn step<K: Resource, T: Clone + PartialEq>(
         Event::Apply(object) => {
             let (key, entry) = entry(&object);
             let mut inner = inner.write().unwrap_or_else(PoisonError::into_inner);
-            let same = inner.map.get(&key) == Some(&entry);
+            let same = inner.map.get(&key).is_some_and(|old| old.says(&entry));
             inner.map.insert(key.clone(), entry);
             if same { Vec::new() } else { vec![Some(key)] }
         }

@@ -1,11 +1,17 @@
 //! The connection to the API server.
-//! In: an optional kubeconfig. Out: a client. Invariant: connecting and ordinary calls have deadlines.
+//! In: an optional kubeconfig. Out: a client. Invariant: connecting and ordinary calls have deadlines; a kubeconfig is read
+//! again when it or a file that it names changes, so that a client certificate may be rotated.
 //! Not here: TLS details (kube, rustls).
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use http::{Request, Response};
+use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use tokio::time::Instant;
 
 /// Deadline of an ordinary call; a watch protects itself.
 pub const CALL_DEADLINE: Duration = Duration::from_secs(10);
@@ -29,28 +35,122 @@ pub enum ClientError {
     Build(#[source] kube::Error),
 }
 
-/// Makes a client from a kubeconfig, or from the pod's own environment.
+/// How often a kubeconfig is looked at for changes, when calls are made.
+const LOOK: Duration = Duration::from_secs(10);
+
+/// Makes a client from a kubeconfig, or from the pod's own environment (whose token is read again by itself).
 ///
 /// # Errors
 /// When the configuration cannot be read; the server need not be there.
 pub async fn connect(kubeconfig: Option<&Path>) -> Result<kube::Client, ClientError> {
-    let mut config = match kubeconfig {
-        Some(path) => {
-            let wrong = |source| ClientError::Kubeconfig {
-                file: path.display().to_string(),
-                source,
-            };
-            let file = Kubeconfig::read_from(path).map_err(wrong)?;
-            kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
-                .await
-                .map_err(wrong)?
-        }
-        None => kube::Config::infer().await.map_err(ClientError::Infer)?,
-    };
+    match kubeconfig {
+        Some(path) => following(path, LOOK).await,
+        None => built(kube::Config::infer().await.map_err(ClientError::Infer)?),
+    }
+}
+
+fn built(mut config: kube::Config) -> Result<kube::Client, ClientError> {
     config.connect_timeout = Some(Duration::from_secs(3));
     // Longer than a watch's own timeout, so that only a dead connection meets it.
     config.read_timeout = Some(Duration::from_secs(75));
+    // Whoever calls tries again by a clock of its own, and asks first whether it still may.
+    config.default_retry = false;
     kube::Client::try_from(config).map_err(ClientError::Build)
+}
+
+async fn from_file(path: &Path) -> Result<kube::Client, ClientError> {
+    let wrong = |source| ClientError::Kubeconfig {
+        file: path.display().to_string(),
+        source,
+    };
+    let file = Kubeconfig::read_from(path).map_err(wrong)?;
+    let options = KubeConfigOptions::default();
+    let config = kube::Config::from_custom_kubeconfig(file, &options).await;
+    built(config.map_err(wrong)?)
+}
+
+/// The files that a client was made from, as they were then.
+type Files = BTreeMap<PathBuf, Vec<u8>>;
+
+/// A kubeconfig and the files it names; what cannot be read is absent.
+fn read(path: &Path) -> Files {
+    let mut paths = vec![path.to_owned()];
+    if let Ok(config) = Kubeconfig::read_from(path) {
+        let users = config.auth_infos.into_iter().filter_map(|u| u.auth_info);
+        paths.extend(
+            users
+                .flat_map(|u| [u.client_certificate, u.client_key])
+                .flatten()
+                .map(PathBuf::from),
+        );
+        let clusters = config.clusters.into_iter().filter_map(|c| c.cluster);
+        paths.extend(
+            clusters
+                .filter_map(|c| c.certificate_authority)
+                .map(PathBuf::from),
+        );
+    }
+    let read = |path: PathBuf| {
+        let bytes = std::fs::read(&path).ok()?;
+        Some((path, bytes))
+    };
+    paths.into_iter().filter_map(read).collect()
+}
+
+struct Followed {
+    client: kube::Client,
+    files: Files,
+    looked: Instant,
+}
+
+/// A client that is made anew when its kubeconfig changes; watches under way end by themselves within a minute.
+async fn following(path: &Path, every: Duration) -> Result<kube::Client, ClientError> {
+    let client = from_file(path).await?;
+    let namespace = client.default_namespace().to_owned();
+    let followed = Arc::new(Mutex::new(Followed {
+        files: read(path),
+        client,
+        looked: Instant::now(),
+    }));
+    let path: Arc<Path> = path.into();
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let (path, followed) = (Arc::clone(&path), Arc::clone(&followed));
+        async move {
+            let client = current(&path, &followed, every).await;
+            client.send(request).await as Result<Response<Body>, kube::Error>
+        }
+    });
+    Ok(kube::Client::new(service, namespace))
+}
+
+async fn current(path: &Arc<Path>, followed: &Mutex<Followed>, every: Duration) -> kube::Client {
+    let lock = || followed.lock().unwrap_or_else(PoisonError::into_inner);
+    {
+        let mut followed = lock();
+        if followed.looked.elapsed() < every {
+            return followed.client.clone();
+        }
+        followed.looked = Instant::now();
+    }
+    let looked_at = Arc::clone(path);
+    let files = tokio::task::spawn_blocking(move || read(&looked_at)).await;
+    let changed = files.ok().filter(|files| lock().files != *files);
+    if let Some(files) = changed {
+        match from_file(path).await {
+            Ok(client) => {
+                tracing::info!(file = %path.display(), "kubeconfig changed: connecting anew");
+                let mut followed = lock();
+                followed.client = client;
+                followed.files = files;
+            }
+            // Perhaps half written; the old one may still be good.
+            Err(error) => {
+                let error = crate::cache::telling(&error);
+                tracing::warn!(error, "kubeconfig changed and cannot be used yet");
+            }
+        }
+    }
+    lock().client.clone()
 }
 
 /// Objects of kind `K` without their Rust type: one that does not fit the type is then a problem of its own, not of the watch.
@@ -68,3 +168,6 @@ where
         Some(namespace) => kube::Api::namespaced_with(client, namespace, &resource),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,14 +1,36 @@
 //! Events on objects.
 //! In: `model::intent::Event` and the object they are about. Out: `events.k8s.io` objects; repeats become a series.
-//! Invariant: an event that cannot be published is logged, never an error of the pass.
+//! Invariant: an event that cannot be published is logged, never an error of the pass; what is queued holds nobody up.
 //! Not here: when an event is due (planners).
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::events::{Event as KubeEvent, EventType, Recorder, Reporter};
 use model::ObjectKey;
 use model::intent::Event;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 
 use crate::client::CALL_DEADLINE;
+use crate::leadership::Leadership;
+
+/// So many events may wait; those that come on top are logged and lost.
+const QUEUE: usize = 512;
+
+/// Events that wait to be published. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Queue(mpsc::Sender<(ObjectReference, KubeEvent)>);
+
+impl Queue {
+    /// Has one event published on the object of kind `K`, some time.
+    pub fn publish<K>(&self, key: &ObjectKey, uid: &str, event: &Event)
+    where
+        K: kube::Resource<DynamicType = ()>,
+    {
+        if self.0.try_send(lowered::<K>(key, uid, event)).is_err() {
+            tracing::warn!(%key, reason = event.reason, "too many events wait to be published: one is lost");
+        }
+    }
+}
 
 /// Publishes events as one component.
 #[derive(Clone)]
@@ -38,28 +60,28 @@ impl Publisher {
     where
         K: kube::Resource<DynamicType = ()>,
     {
-        let about = ObjectReference {
-            api_version: Some(K::api_version(&()).into_owned()),
-            kind: Some(K::kind(&()).into_owned()),
-            name: Some(key.name.clone()),
-            namespace: (!key.namespace.is_empty()).then(|| key.namespace.clone()),
-            uid: (!uid.is_empty()).then(|| uid.to_owned()),
-            ..ObjectReference::default()
-        };
-        // The server allows 1024 bytes of note.
-        let note: String = event.message.chars().take(1000).collect();
-        let event = KubeEvent {
-            type_: if event.warning {
-                EventType::Warning
-            } else {
-                EventType::Normal
-            },
-            reason: event.reason.to_owned(),
-            note: Some(note),
-            action: event.reason.to_owned(),
-            secondary: None,
-        };
-        match tokio::time::timeout(CALL_DEADLINE, self.0.publish(&event, &about)).await {
+        let (about, event) = lowered::<K>(key, uid, event);
+        self.send(&about, &event).await;
+    }
+
+    /// Publishes from now on in a task of its own, one event after the other, while `leadership` lasts. The task ends
+    /// when the last clone of the queue is gone and what waited is published.
+    #[must_use]
+    pub fn queued(self, leadership: Leadership) -> (Queue, JoinHandle<()>) {
+        let (queue, mut waiting) = mpsc::channel(QUEUE);
+        let task = tokio::spawn(async move {
+            while let Some((about, event)) = waiting.recv().await {
+                // Whoever leads now tells it.
+                if leadership.leads() {
+                    self.send(&about, &event).await;
+                }
+            }
+        });
+        (Queue(queue), task)
+    }
+
+    async fn send(&self, about: &ObjectReference, event: &KubeEvent) {
+        match tokio::time::timeout(CALL_DEADLINE, self.0.publish(event, about)).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
                 tracing::warn!(%error, reason = event.reason, "cannot publish an event")
@@ -67,4 +89,32 @@ impl Publisher {
             Err(_) => tracing::warn!(reason = event.reason, "cannot publish an event: no answer"),
         }
     }
+}
+
+fn lowered<K>(key: &ObjectKey, uid: &str, event: &Event) -> (ObjectReference, KubeEvent)
+where
+    K: kube::Resource<DynamicType = ()>,
+{
+    let about = ObjectReference {
+        api_version: Some(K::api_version(&()).into_owned()),
+        kind: Some(K::kind(&()).into_owned()),
+        name: Some(key.name.clone()),
+        namespace: (!key.namespace.is_empty()).then(|| key.namespace.clone()),
+        uid: (!uid.is_empty()).then(|| uid.to_owned()),
+        ..ObjectReference::default()
+    };
+    // The server allows 1024 bytes of note.
+    let note: String = event.message.chars().take(1000).collect();
+    let event = KubeEvent {
+        type_: if event.warning {
+            EventType::Warning
+        } else {
+            EventType::Normal
+        },
+        reason: event.reason.to_owned(),
+        note: Some(note),
+        action: event.reason.to_owned(),
+        secondary: None,
+    };
+    (about, event)
 }

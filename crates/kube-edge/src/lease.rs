@@ -1,11 +1,12 @@
 //! Who leads: a Lease, by the rules of client-go.
-//! In: the API server and a monotonic clock. Out: a watch channel that says whether we lead.
-//! Invariant: a lease is taken over only after it has been *seen* unchanged for its whole duration; every write carries the resource version that was read; we lead only while our last renewal is younger than the renew deadline.
+//! In: the API server and a monotonic clock. Out: [`Leadership`], which says whether we lead.
+//! Invariant: a lease is taken over only after it has been *seen* unchanged for its whole duration; every write carries the resource version that was read; we lead only until the renew deadline after our last renewal was *sent*: the server may have written it at any moment since.
 //! Not here: what only a leader does (doors gate their writes).
 //!
 //! ```text
 //!  follower --lease free, or seen unchanged for 15 s--> replace (409: lost) --> leader
 //!  leader --renewed every 2 s--> leader;  not renewed for 10 s, or another holder seen--> follower
+//!  leader --replace (409): read again, it may be our own that came late
 //! ```
 
 use std::time::Duration;
@@ -18,12 +19,25 @@ use kube::api::PostParams;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::leadership::Leadership;
+
 /// How long a lease lives without renewal.
 pub const DURATION: Duration = Duration::from_secs(15);
-/// A leader that has not renewed for so long stops leading.
+/// A leader whose last renewal was sent so long ago leads no longer, whether or not it knows.
 pub const RENEW_DEADLINE: Duration = Duration::from_secs(10);
 /// From one attempt to the next.
 pub const RETRY: Duration = Duration::from_secs(2);
+
+/// What came of an attempt.
+enum Attempt {
+    /// We hold the lease, by a write that was sent at this time.
+    Ours(Instant),
+    /// Somebody else holds it.
+    Others,
+    /// It is not the one that was read before: somebody wrote in between, or an earlier write of ours came late. Whoever
+    /// holds it is seen when it is read again; until then our last renewal counts, which nobody may have taken over yet.
+    Changed,
+}
 
 /// The elector of one candidate.
 pub struct Elector {
@@ -54,40 +68,51 @@ impl Elector {
         }
     }
 
-    /// Runs until `stop`; `leads` says whether we lead. At the end a lease of ours is given back, so that the next leader need not wait.
-    pub async fn run(mut self, leads: watch::Sender<bool>, mut stop: watch::Receiver<bool>) {
-        let mut renewed: Option<Instant> = None;
+    /// Runs until `stop`; `leadership` learns of each renewal. At the end a lease of ours is given back, so that the next
+    /// leader need not wait: `stop` comes after the last write.
+    pub async fn run(mut self, leadership: Leadership, mut stop: watch::Receiver<bool>) {
+        let mut stopped = async move || while stop.changed().await.is_ok() && !*stop.borrow() {};
+        let mut stopped = std::pin::pin!(stopped());
+        let mut again = false;
         loop {
-            match tokio::time::timeout(RENEW_DEADLINE / 2, self.attempt()).await {
-                Ok(Ok(true)) => renewed = Some(Instant::now()),
-                Ok(Ok(false)) => renewed = None,
+            let attempt = tokio::time::timeout(RENEW_DEADLINE / 2, self.attempt());
+            let attempted = tokio::select! {
+                () = &mut stopped => break,
+                attempted = attempt => attempted,
+            };
+            let changed = matches!(attempted, Ok(Ok(Attempt::Changed)));
+            match attempted {
+                Ok(Ok(Attempt::Ours(sent))) => leadership.renewed(sent),
+                Ok(Ok(Attempt::Others)) => leadership.lost(),
+                Ok(Ok(Attempt::Changed)) => {
+                    tracing::info!(
+                        lease = self.name,
+                        "the lease was written meanwhile: reading it again"
+                    );
+                }
                 Ok(Err(error)) => {
                     tracing::warn!(%error, lease = self.name, "cannot renew the lease")
                 }
                 Err(_) => tracing::warn!(lease = self.name, "cannot renew the lease: no answer"),
             }
-            let now = renewed.is_some_and(|at| at.elapsed() < RENEW_DEADLINE);
-            if *leads.borrow() != now {
-                tracing::info!(identity = self.identity, leads = now, "leadership changed");
-                leads.send_replace(now);
+            // Once without a pause, so that a new holder is seen early.
+            again = changed && !again;
+            if again {
+                continue;
             }
             tokio::select! {
                 () = tokio::time::sleep(RETRY) => {}
-                changed = stop.changed() => {
-                    if changed.is_err() || *stop.borrow() {
-                        leads.send_replace(false);
-                        if now {
-                            self.release().await;
-                        }
-                        return;
-                    }
-                }
+                () = &mut stopped => break,
             }
+        }
+        if leadership.leads() {
+            leadership.lost();
+            self.release().await;
         }
     }
 
-    /// One attempt: true when we hold the lease afterwards.
-    async fn attempt(&mut self) -> Result<bool, kube::Error> {
+    /// One attempt to get or renew the lease.
+    async fn attempt(&mut self) -> Result<Attempt, kube::Error> {
         let params = PostParams::default();
         let Some(mut lease) = self.api.get_opt(&self.name).await? else {
             let mut lease = Lease {
@@ -95,7 +120,8 @@ impl Elector {
                 ..Lease::default()
             };
             lease.metadata.name = Some(self.name.clone());
-            return conflict_is_lost(self.api.create(&params, &lease).await);
+            let sent = Instant::now();
+            return written(self.api.create(&params, &lease).await, sent);
         };
         let spec = lease.spec.clone().unwrap_or_default();
         let since = match &self.seen {
@@ -112,10 +138,11 @@ impl Elector {
             .and_then(|s| u64::try_from(s).ok())
             .map_or(DURATION, Duration::from_secs);
         if holder != self.identity && !holder.is_empty() && since.elapsed() <= lives {
-            return Ok(false);
+            return Ok(Attempt::Others);
         }
         lease.spec = Some(self.renewed(&spec));
-        conflict_is_lost(self.api.replace(&self.name, &params, &lease).await)
+        let sent = Instant::now();
+        written(self.api.replace(&self.name, &params, &lease).await, sent)
     }
 
     fn renewed(&self, old: &LeaseSpec) -> LeaseSpec {
@@ -148,11 +175,9 @@ impl Elector {
             {
                 spec.holder_identity = Some(String::new());
                 spec.lease_duration_seconds = Some(1);
-                conflict_is_lost(
-                    self.api
-                        .replace(&self.name, &PostParams::default(), &lease)
-                        .await,
-                )?;
+                let params = PostParams::default();
+                let replaced = self.api.replace(&self.name, &params, &lease).await;
+                written(replaced, Instant::now())?;
             }
             Ok::<(), kube::Error>(())
         };
@@ -164,10 +189,11 @@ impl Elector {
     }
 }
 
-fn conflict_is_lost(result: Result<Lease, kube::Error>) -> Result<bool, kube::Error> {
+/// What came of a write of the lease that was sent at `sent`.
+fn written(result: Result<Lease, kube::Error>, sent: Instant) -> Result<Attempt, kube::Error> {
     match result {
-        Ok(_) => Ok(true),
-        Err(kube::Error::Api(status)) if status.code == 409 => Ok(false),
+        Ok(_) => Ok(Attempt::Ours(sent)),
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(Attempt::Changed),
         Err(error) => Err(error),
     }
 }

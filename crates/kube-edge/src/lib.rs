@@ -6,9 +6,11 @@
 pub mod cache;
 pub mod client;
 pub mod events;
+pub mod leadership;
 pub mod lease;
 pub mod write;
 
 pub use cache::{Cache, Entry, watch};
 pub use client::{ClientError, connect, untyped};
-pub use write::{WriteError, Writer};
+pub use leadership::Leadership;
+pub use write::{Only, WriteError, Writer};

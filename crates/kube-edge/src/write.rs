@@ -13,6 +13,7 @@ use model::ObjectKey;
 use serde_json::Value;
 
 use crate::client::CALL_DEADLINE;
+use crate::leadership::Leadership;
 
 /// Why a write failed. All of them are the world's faults: try again later.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +40,73 @@ pub enum WriteError {
         /// Which one.
         key: ObjectKey,
     },
+    /// This process does not lead, or is about to end: nothing was sent.
+    #[error("cannot {verb} {kind} {key}: another replica leads")]
+    NotLeading {
+        /// apply, delete, ...
+        verb: &'static str,
+        /// Kind of the object.
+        kind: String,
+        /// Which one.
+        key: ObjectKey,
+    },
+}
+
+impl WriteError {
+    /// What the server said, where it answered; otherwise why it did not.
+    #[must_use]
+    pub fn words(&self) -> String {
+        match self {
+            Self::Api { source, .. } => {
+                if let kube::Error::Api(status) = source.as_ref() {
+                    status.message.clone()
+                } else {
+                    crate::cache::telling(source.as_ref())
+                }
+            }
+            Self::Deadline { .. } => format!("no answer within {CALL_DEADLINE:?}"),
+            Self::NotLeading { .. } => "another replica leads".to_owned(),
+        }
+    }
+
+    /// True where the server answered, and this write is what it did not like.
+    #[must_use]
+    pub fn is_answer(&self) -> bool {
+        matches!(self, Self::Api { source, .. } if matches!(source.as_ref(), kube::Error::Api(_)))
+    }
+
+    /// The HTTP status of the server's answer; `None` where it did not answer.
+    #[must_use]
+    pub fn code(&self) -> Option<u16> {
+        if let Self::Api { source, .. } = self
+            && let kube::Error::Api(status) = source.as_ref()
+        {
+            Some(status.code)
+        } else {
+            None
+        }
+    }
+
+    /// True where the object is another than the one the write was made from: read it again.
+    #[must_use]
+    pub fn is_conflict(&self) -> bool {
+        matches!(self, Self::Api { source, .. } if matches!(source.as_ref(), kube::Error::Api(s) if s.code == 409))
+    }
+
+    /// True where nothing was sent because another replica leads.
+    #[must_use]
+    pub fn is_not_leading(&self) -> bool {
+        matches!(self, Self::NotLeading { .. })
+    }
+}
+
+/// Which object a write means.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Only<'a> {
+    /// `metadata.uid`; without it a missing object is created.
+    pub uid: Option<&'a str>,
+    /// `metadata.resourceVersion` that the write was made from; any other is a conflict.
+    pub version: Option<&'a str>,
 }
 
 /// Writes as one field manager. Cheap to clone.
@@ -47,6 +115,7 @@ pub struct Writer {
     client: kube::Client,
     manager: &'static str,
     writes: Arc<AtomicU64>,
+    leadership: Option<Leadership>,
 }
 
 impl Debug for Writer {
@@ -65,7 +134,15 @@ impl Writer {
             client,
             manager,
             writes: Arc::default(),
+            leadership: None,
         }
+    }
+
+    /// The same for one of several replicas: each write asks right before it is sent whether it may be.
+    #[must_use]
+    pub fn gated(mut self, leadership: Leadership) -> Self {
+        self.leadership = Some(leadership);
+        self
     }
 
     /// How many writes were tried since the start.
@@ -101,8 +178,28 @@ impl Writer {
     where
         K: Resource<DynamicType = ()>,
     {
+        let only = Only {
+            uid,
+            ..Only::default()
+        };
+        self.apply_only::<K>(key, only, body).await
+    }
+
+    /// The same to this object only.
+    ///
+    /// # Errors
+    /// When the server refuses or does not answer.
+    pub async fn apply_only<K>(
+        &self,
+        key: &ObjectKey,
+        only: Only<'_>,
+        body: Value,
+    ) -> Result<(), WriteError>
+    where
+        K: Resource<DynamicType = ()>,
+    {
         let (api, resource) = self.api::<K>(key);
-        let body = self.body(&resource, key, uid, body);
+        let body = self.body(&resource, key, only, body);
         let params = PatchParams::apply(self.manager).force();
         let patch = Patch::Apply(&body);
         self.call(
@@ -112,6 +209,7 @@ impl Writer {
             api.patch(&key.name, &params, &patch),
         )
         .await
+        .map(drop)
     }
 
     /// Applies `status` of an object.
@@ -126,7 +224,7 @@ impl Writer {
         let body = self.body(
             &resource,
             key,
-            None,
+            Only::default(),
             serde_json::json!({ "status": status }),
         );
         let params = PatchParams::apply(self.manager).force();
@@ -138,6 +236,7 @@ impl Writer {
             api.patch_status(&key.name, &params, &patch),
         )
         .await
+        .map(drop)
     }
 
     /// Deletes the object with this uid; one that is gone or is another by now is no error.
@@ -163,7 +262,7 @@ impl Writer {
             .await;
         match done {
             Err(WriteError::Api { source, .. }) if is_gone(&source) => Ok(()),
-            other => other,
+            other => other.map(drop),
         }
     }
 
@@ -171,7 +270,7 @@ impl Writer {
         &self,
         resource: &ApiResource,
         key: &ObjectKey,
-        uid: Option<&str>,
+        only: Only<'_>,
         mut body: Value,
     ) -> Value {
         if let Some(map) = body.as_object_mut() {
@@ -185,8 +284,11 @@ impl Writer {
                 if !key.namespace.is_empty() {
                     metadata.insert("namespace".to_owned(), key.namespace.clone().into());
                 }
-                if let Some(uid) = uid {
+                if let Some(uid) = only.uid {
                     metadata.insert("uid".to_owned(), uid.into());
+                }
+                if let Some(version) = only.version {
+                    metadata.insert("resourceVersion".to_owned(), version.into());
                 }
             }
         }
@@ -199,10 +301,17 @@ impl Writer {
         kind: &str,
         key: &ObjectKey,
         call: impl Future<Output = Result<T, kube::Error>>,
-    ) -> Result<(), WriteError> {
+    ) -> Result<T, WriteError> {
+        if self.leadership.as_ref().is_some_and(|l| !l.may_write()) {
+            return Err(WriteError::NotLeading {
+                verb,
+                kind: kind.to_owned(),
+                key: key.clone(),
+            });
+        }
         self.writes.fetch_add(1, Ordering::Relaxed);
         match tokio::time::timeout(CALL_DEADLINE, call).await {
-            Ok(Ok(_)) => Ok(()),
+            Ok(Ok(answer)) => Ok(answer),
             Ok(Err(source)) => Err(WriteError::Api {
                 verb,
                 kind: kind.to_owned(),

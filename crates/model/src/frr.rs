@@ -256,18 +256,39 @@ pub struct Source {
     pub node_selector: Option<LabelSelector>,
     /// The object, or all that is wrong with it.
     pub object: Result<FrrConfiguration, Vec<Problem>>,
+    /// What can be read of it where `object` is an error; otherwise empty.
+    pub remains: Remains,
+}
+
+/// What can still be read of an object that cannot be honoured.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Remains {
+    /// `metadata.labels`.
+    pub labels: Labels,
+    /// `metadata.annotations`.
+    pub annotations: BTreeMap<String, String>,
+    /// `spec.nodeSelector`; `None` where it cannot be read: it then counts as selecting every node.
+    pub node_selector: Option<LabelSelector>,
+    /// `prefixes` of its routers of the default VRF, those that can be read.
+    pub prefixes: Vec<Prefix>,
 }
 
 /// What stands in the place of a password.
 pub const RETRACTED: &str = "<retracted>";
 
-/// A line of frr.conf with [`RETRACTED`] in place of a password.
+/// A line of frr.conf with [`RETRACTED`] in place of what follows the word `password`.
 #[must_use]
 pub fn without_password(line: &str) -> String {
-    match line.split_once(" password ") {
-        Some((before, _)) => format!("{before} password {RETRACTED}"),
-        None => line.to_owned(),
+    const WORD: &str = "password";
+    for (at, _) in line.match_indices(WORD) {
+        let before = line.get(..at).unwrap_or_default();
+        let after = line.get(at + WORD.len()..).unwrap_or_default();
+        let part_of_word = |c: char| c.is_alphanumeric() || c == '-' || c == '_';
+        if !before.ends_with(part_of_word) && after.starts_with(char::is_whitespace) {
+            return format!("{before}{WORD} {RETRACTED}");
+        }
     }
+    line.to_owned()
 }
 
 /// The same for every line of a text.
@@ -288,5 +309,22 @@ mod tests {
             without_passwords(text),
             " neighbor 1.1.1.1 password <retracted>\n neighbor 1.1.1.1 timers 3 9\n"
         );
+        for (line, wanted) in [
+            ("password zebra", "password <retracted>"),
+            ("enable password x", "enable password <retracted>"),
+            (
+                "\tneighbor x password\ty z",
+                "\tneighbor x password <retracted>",
+            ),
+            ("`password x`: why", "`password <retracted>"),
+            (" no neighbor x password", " no neighbor x password"),
+            ("service password-encryption", "service password-encryption"),
+            (
+                "route-map no-password permit 1",
+                "route-map no-password permit 1",
+            ),
+        ] {
+            assert_eq!(without_password(line), wanted, "{line}");
+        }
     }
 }

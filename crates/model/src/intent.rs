@@ -71,6 +71,21 @@ pub struct Condition {
     pub message: String,
 }
 
+/// Reason of a condition that is neither True nor False, because those who could tell do not.
+pub const REPORTS_MISSING: &str = "ReportsMissing";
+
+impl Condition {
+    /// `status` as the API has it; one with [`REPORTS_MISSING`] is Unknown.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match (self.status, self.reason == REPORTS_MISSING) {
+            (true, _) => "True",
+            (false, true) => "Unknown",
+            (false, false) => "False",
+        }
+    }
+}
+
 /// An event to publish on an object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Event {

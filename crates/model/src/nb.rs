@@ -238,6 +238,9 @@ pub fn satisfies(have: &Columns, want: &Columns) -> bool {
 /// Rows by identity, as a planner wants them.
 pub type Rows = BTreeMap<RowKey, Columns>;
 
+/// `nexthop` of a route that drops (ovn-nb(5), Logical_Router_Static_Route).
+pub const DISCARD: &str = "discard";
+
 /// One imported route: a row of `Logical_Router_Static_Route` with the stamp [`ROUTE_IMPORT`].
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ImportedRoute {
@@ -254,8 +257,17 @@ pub enum RouteRow {
     Import(ImportedRoute),
     /// A row with our stamp of imports in another form: surplus.
     Odd,
-    /// Somebody else's, or our topology's; where its destination can be read, nothing is imported for that.
+    /// Somebody else's that forwards; where its destination can be read, nothing is imported for that.
     Other(Option<Prefix>),
+    /// Somebody else's that drops (`nexthop` is [`DISCARD`]); nothing is imported for its destination.
+    Discard(Prefix),
+    /// Our topology's.
+    Topology {
+        /// Its destination.
+        prefix: Prefix,
+        /// Whether it drops.
+        discards: bool,
+    },
 }
 
 /// The imported routes of one gateway router: key of one import pass.

@@ -52,6 +52,18 @@ impl<T> Fact<T> {
     }
 }
 
+/// The label by which an FRRConfiguration selects one node; the kubelet sets it.
+pub const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
+
+/// What can still be read in annotations that are malformed: it may be in use, and so is nobody else's to have.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Salvaged {
+    /// Addresses and prefixes of `k8s.ovn.org/node-subnets`, with the length they are written with (none: one address).
+    pub subnets: Vec<InterfaceAddr>,
+    /// Numbers of `k8s.ovn.org/node-id`.
+    pub ids: Vec<u32>,
+}
+
 /// One Node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
@@ -73,15 +85,24 @@ pub struct Node {
     pub host_cidrs: Fact<Vec<InterfaceAddr>>,
     /// `noverlay.io/host-mtu`, bytes.
     pub host_mtu: Fact<u32>,
+    /// What malformed annotations still tell.
+    pub salvaged: Salvaged,
+    /// Condition `Ready`: True or not (the node controller makes it Unknown when the node's Lease is no longer renewed);
+    /// `None` where nobody has said anything yet.
+    pub ready: Option<bool>,
 }
 
 impl Node {
-    /// Value of label `kubernetes.io/hostname`, or the name where it is missing: what selects the node.
+    /// Value of label `kubernetes.io/hostname`, or the name where it is missing.
     #[must_use]
     pub fn hostname(&self) -> &str {
-        self.labels
-            .get("kubernetes.io/hostname")
-            .map_or(self.name.as_str(), String::as_str)
+        self.hostname_label().unwrap_or(self.name.as_str())
+    }
+
+    /// Value of label `kubernetes.io/hostname`: what selects the node.
+    #[must_use]
+    pub fn hostname_label(&self) -> Option<&str> {
+        self.labels.get(HOSTNAME_LABEL).map(String::as_str)
     }
 
     /// Every address that counts as the node itself: InternalIPs, primary addresses and host addresses.

@@ -29,6 +29,8 @@ pub struct Leg {
 pub enum RouteKind {
     /// Forwards it.
     Unicast,
+    /// Forwards it, over at least one path inside another packet or with labels (`RTA_ENCAP`: MPLS, SRv6, tunnels).
+    Encapsulated,
     /// Blackhole, unreachable, prohibit and all the others.
     Other,
 }

@@ -3,26 +3,25 @@
 //! Not here: events. To be called from a thread that may block.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
-use model::address::Mac;
 use model::host::LinkFact;
-use model::route::{KernelRoute, MAIN_TABLE, TableId};
-use model::{InterfaceAddr, Prefix};
+use model::route::{KernelRoute, MAIN_TABLE, RouteKind, TableId};
 use netlink_packet_core::{
     NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
 };
-use netlink_packet_route::address::{AddressAttribute, AddressMessage};
-use netlink_packet_route::link::{
-    InfoData, InfoVrf, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
-};
+use netlink_packet_route::address::AddressMessage;
+use netlink_packet_route::link::LinkMessage;
 use netlink_packet_route::route::{RouteMessage, RouteProtocol};
 use netlink_packet_route::rule::RuleMessage;
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 
-use crate::message::{self, DONE, ERROR, INTERRUPTED, NEW_NEXTHOP, NEW_ROUTE, Nexthop};
+use crate::facts::{self, Address, Rule, TableRoute};
+use crate::message::{
+    self, AF_INET, AF_INET6, DONE, ERROR, INTERRUPTED, NEW_ADDRESS, NEW_LINK, NEW_NEXTHOP,
+    NEW_ROUTE, NEW_RULE, Nexthop,
+};
 
 /// Why a dump gave nothing.
 #[derive(Debug, thiserror::Error)]
@@ -60,6 +59,10 @@ pub enum DumpError {
 }
 
 const NO_ENTRY: i32 = 2;
+/// `EAFNOSUPPORT`.
+const NO_FAMILY: i32 = 97;
+/// How often a dump is tried that was interrupted.
+const TRIES: usize = 5;
 const BUFFER: usize = 256 * 1024;
 
 struct Dumper {
@@ -83,7 +86,7 @@ impl Dumper {
         request: &[u8],
         each: impl Fn(u16, &[u8]) -> Result<Option<T>, String>,
     ) -> Result<Vec<T>, DumpError> {
-        for _ in 0..5 {
+        for _ in 0..TRIES {
             if let Some(found) = self.once(request, &each)? {
                 return Ok(found);
             }
@@ -137,12 +140,37 @@ fn request(message: RouteNetlinkMessage) -> Vec<u8> {
     bytes
 }
 
-/// Decodes one message of a dump by putting its header back.
-fn decode(kind: u16, payload: &[u8]) -> Result<RouteNetlinkMessage, String> {
-    use netlink_packet_core::NetlinkDeserializable;
-    let mut header = NetlinkHeader::default();
-    header.message_type = kind;
-    RouteNetlinkMessage::deserialize(&header, payload).map_err(|err| err.to_string())
+/// Sends a request to change something, as the whole message behind its header, and waits for the kernel's answer.
+/// Blocking.
+pub(crate) fn change(kind: u16, payload: &[u8]) -> Result<(), std::io::Error> {
+    /// `NLM_F_REQUEST` and `NLM_F_ACK`.
+    const FLAGS: u16 = 5;
+    let mut socket = Socket::new(NETLINK_ROUTE)?;
+    socket.bind_auto()?;
+    socket.connect(&SocketAddr::new(0, 0))?;
+    socket.send(&framed(kind, FLAGS, payload), 0)?;
+    let mut buffer = Vec::with_capacity(BUFFER);
+    socket.recv(&mut buffer, 0)?;
+    match message::messages(&buffer).next() {
+        Some(Some((ERROR, _, payload))) => match message::code(payload) {
+            0 => Ok(()),
+            code => Err(std::io::Error::from_raw_os_error(code.saturating_abs())),
+        },
+        _ => Err(std::io::Error::other("the kernel's answer is no answer")),
+    }
+}
+
+/// A message with its header (netlink(7)): length, type, flags, sequence number, port.
+fn framed(kind: u16, flags: u16, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len().saturating_add(16)).unwrap_or(u32::MAX);
+    let mut bytes = Vec::with_capacity(payload.len().saturating_add(16));
+    bytes.extend(length.to_ne_bytes());
+    bytes.extend(kind.to_ne_bytes());
+    bytes.extend(flags.to_ne_bytes());
+    bytes.extend(1_u32.to_ne_bytes());
+    bytes.extend(0_u32.to_ne_bytes());
+    bytes.extend(payload);
+    bytes
 }
 
 /// Routes of one protocol, both families. `table` as given, else of all tables.
@@ -150,57 +178,60 @@ fn decode(kind: u16, payload: &[u8]) -> Result<RouteNetlinkMessage, String> {
 /// # Errors
 /// When the kernel did not give the whole list. A table that does not exist has no routes, but main always exists.
 pub fn routes(table: Option<TableId>, protocol: u8) -> Result<Vec<KernelRoute>, DumpError> {
-    let lift = |kind, payload: &[u8]| {
-        if kind == NEW_ROUTE {
-            message::lift_route(payload).map_err(ToOwned::to_owned)
-        } else {
-            Ok(None)
+    for _ in 0..TRIES {
+        if let Some(found) = routes_once(table, protocol)? {
+            return Ok(found);
         }
-    };
+    }
+    Err(DumpError::Interrupted { what: "routes" })
+}
+
+/// `None` where a route names a nexthop object that is not there any more: what took the object away took the route along
+/// or gave it another one, so the routes are of another moment than the objects.
+fn routes_once(
+    table: Option<TableId>,
+    protocol: u8,
+) -> Result<Option<Vec<KernelRoute>>, DumpError> {
     let mut out = Vec::new();
-    let mut objects: Option<BTreeMap<u32, Nexthop>> = None;
-    for family in [AddressFamily::Inet, AddressFamily::Inet6] {
-        let lifted = dump_routes(family, table, protocol, lift)?;
+    for family in [AF_INET, AF_INET6] {
+        let lifted = dump_routes(family, table, protocol, message::lift_route)?;
+        let by_id = lifted.iter().any(|one| one.nexthop_id.is_some());
+        // Behind the routes of each family: an object that came between would not be known yet.
+        let objects = if by_id { nexthops()? } else { BTreeMap::new() };
         out.reserve(lifted.len());
         for mut one in lifted {
             if let Some(id) = one.nexthop_id {
-                let objects = match &mut objects {
-                    Some(objects) => objects,
-                    none => none.insert(nexthops()?),
+                let Some((legs, encapsulated)) = message::resolve(id, &objects) else {
+                    return Ok(None);
                 };
-                one.route.legs = message::resolve(id, objects);
+                one.route.legs = legs;
+                if encapsulated && one.route.kind == RouteKind::Unicast {
+                    one.route.kind = RouteKind::Encapsulated;
+                }
             }
             out.push(one.route);
         }
     }
-    Ok(out)
+    Ok(Some(out))
 }
 
-/// The messages themselves, of one family.
-pub(crate) fn raw_routes(
-    family: AddressFamily,
-    table: Option<TableId>,
-    protocol: u8,
-) -> Result<Vec<RouteMessage>, DumpError> {
-    dump_routes(family, table, protocol, |kind, payload| {
-        if let RouteNetlinkMessage::NewRoute(route) = decode(kind, payload)? {
-            Ok(Some(route))
-        } else {
-            Ok(None)
-        }
+/// The routes of a table that we write to, of one family and every protocol.
+pub(crate) fn table_routes(family: u8, table: TableId) -> Result<Vec<TableRoute>, DumpError> {
+    dump_routes(family, Some(table), 0, |payload| {
+        facts::table_route(payload).map(Some)
     })
 }
 
 /// Routes of one family, each read by `each`. A table that is not there has none.
 fn dump_routes<T>(
-    family: AddressFamily,
+    family: u8,
     table: Option<TableId>,
     protocol: u8,
-    each: impl Fn(u16, &[u8]) -> Result<Option<T>, String>,
+    each: impl Fn(&[u8]) -> Result<Option<T>, &'static str>,
 ) -> Result<Vec<T>, DumpError> {
     use netlink_packet_route::route::RouteAttribute;
     let mut message = RouteMessage::default();
-    message.header.address_family = family;
+    message.header.address_family = AddressFamily::from(family);
     message.header.protocol = RouteProtocol::from(protocol);
     match table.map(u8::try_from) {
         None => {}
@@ -208,7 +239,14 @@ fn dump_routes<T>(
         Some(Err(_)) => message.attributes.extend(table.map(RouteAttribute::Table)),
     }
     let asked = request(RouteNetlinkMessage::GetRoute(message));
-    let found = Dumper::open("routes")?.dump(&asked, each);
+    let found = Dumper::open("routes")?.dump(&asked, |kind, payload| {
+        // With IPv6 switched off at boot the kernel answers a dump of it with the routes of all families that it has.
+        if kind == NEW_ROUTE && payload.first() == Some(&family) {
+            each(payload).map_err(ToOwned::to_owned)
+        } else {
+            Ok(None)
+        }
+    });
     match found {
         Err(DumpError::Refused { source, .. })
             if source.raw_os_error() == Some(NO_ENTRY) && table != Some(MAIN_TABLE) =>
@@ -217,7 +255,7 @@ fn dump_routes<T>(
         }
         // Main can be absent only where the family has no table at all yet, as IPv6 switched off has it.
         Err(DumpError::Refused { source, .. })
-            if source.raw_os_error() == Some(NO_ENTRY) && family == AddressFamily::Inet6 =>
+            if source.raw_os_error() == Some(NO_ENTRY) && family == AF_INET6 =>
         {
             Ok(Vec::new())
         }
@@ -227,12 +265,7 @@ fn dump_routes<T>(
 
 fn nexthops() -> Result<BTreeMap<u32, Nexthop>, DumpError> {
     // RTM_GETNEXTHOP with an nhmsg of zeros: every object.
-    let mut bytes = Vec::new();
-    bytes.extend(24_u32.to_ne_bytes());
-    bytes.extend(106_u16.to_ne_bytes());
-    bytes.extend((NLM_F_REQUEST | NLM_F_DUMP).to_ne_bytes());
-    bytes.extend(1_u32.to_ne_bytes());
-    bytes.extend([0; 12]);
+    let bytes = framed(106, NLM_F_REQUEST | NLM_F_DUMP, &[0; 8]);
     let found = Dumper::open("nexthops")?.dump(&bytes, |kind, payload| {
         if kind == NEW_NEXTHOP {
             message::lift_nexthop(payload)
@@ -245,46 +278,32 @@ fn nexthops() -> Result<BTreeMap<u32, Nexthop>, DumpError> {
     Ok(found.into_iter().collect())
 }
 
-/// Every address message.
-pub(crate) fn raw_addresses() -> Result<Vec<AddressMessage>, DumpError> {
+/// Every address.
+pub(crate) fn addresses() -> Result<Vec<Address>, DumpError> {
     let asked = request(RouteNetlinkMessage::GetAddress(AddressMessage::default()));
-    Dumper::open("addresses")?.dump(&asked, |kind, payload| {
-        if let RouteNetlinkMessage::NewAddress(address) = decode(kind, payload)? {
-            Ok(Some(address))
-        } else {
-            Ok(None)
-        }
+    Dumper::open("addresses")?.dump(&asked, |kind, payload| match kind {
+        NEW_ADDRESS => Ok(Some(facts::link_address(payload)?)),
+        _ => Ok(None),
     })
 }
 
-/// Every rule of a family.
-pub(crate) fn raw_rules(family: AddressFamily) -> Result<Vec<RuleMessage>, DumpError> {
+/// Every rule of a family. IPv6 that is switched off at boot has none, and no dump of them either.
+pub(crate) fn rules(family: u8) -> Result<Vec<Rule>, DumpError> {
     let mut message = RuleMessage::default();
-    message.header.family = family;
+    message.header.family = AddressFamily::from(family);
     let asked = request(RouteNetlinkMessage::GetRule(message));
-    Dumper::open("rules")?.dump(&asked, |kind, payload| {
-        if let RouteNetlinkMessage::NewRule(rule) = decode(kind, payload)? {
-            Ok(Some(rule))
-        } else {
-            Ok(None)
+    let found = Dumper::open("rules")?.dump(&asked, |kind, payload| match kind {
+        NEW_RULE => Ok(facts::rule(family, payload)?),
+        _ => Ok(None),
+    });
+    match found {
+        Err(DumpError::Refused { source, .. })
+            if source.raw_os_error() == Some(NO_FAMILY) && family == AF_INET6 =>
+        {
+            Ok(Vec::new())
         }
-    })
-}
-
-/// The interface address of a message, where it has one.
-pub(crate) fn interface_addr(message: &AddressMessage) -> Option<InterfaceAddr> {
-    let mut ip: Option<IpAddr> = None;
-    for attribute in &message.attributes {
-        // On point-to-point links Address is the peer, Local is ours.
-        if let AddressAttribute::Local(local) = attribute {
-            ip = Some(*local);
-        } else if let AddressAttribute::Address(address) = attribute {
-            ip = ip.or(Some(*address));
-        }
+        other => other,
     }
-    let ip = ip?;
-    let len = message.header.prefix_len;
-    Prefix::new(ip, len).ok().map(|_| InterfaceAddr { ip, len })
 }
 
 /// Every link with its addresses.
@@ -293,72 +312,16 @@ pub(crate) fn interface_addr(message: &AddressMessage) -> Option<InterfaceAddr> 
 /// When the kernel did not give the whole list.
 pub fn links() -> Result<Vec<LinkFact>, DumpError> {
     let asked = request(RouteNetlinkMessage::GetLink(LinkMessage::default()));
-    let messages = Dumper::open("links")?.dump(&asked, |kind, payload| {
-        if let RouteNetlinkMessage::NewLink(link) = decode(kind, payload)? {
-            Ok(Some(link))
-        } else {
-            Ok(None)
-        }
+    let mut links = Dumper::open("links")?.dump(&asked, |kind, payload| match kind {
+        NEW_LINK => Ok(Some(facts::link(payload)?)),
+        _ => Ok(None),
     })?;
-    let mut addresses: BTreeMap<u32, Vec<InterfaceAddr>> = BTreeMap::new();
-    for message in raw_addresses()? {
-        addresses
-            .entry(message.header.index)
-            .or_default()
-            .extend(interface_addr(&message));
+    let mut addresses = facts::by_link(addresses()?);
+    for link in &mut links {
+        link.addresses = addresses.remove(&link.index).unwrap_or_default();
     }
-    let mut links: Vec<LinkFact> = messages
-        .iter()
-        .map(|m| lift_link(m, &mut addresses))
-        .collect();
     links.sort_by_key(|l| l.index);
     Ok(links)
-}
-
-fn lift_link(message: &LinkMessage, addresses: &mut BTreeMap<u32, Vec<InterfaceAddr>>) -> LinkFact {
-    let mut fact = LinkFact {
-        index: message.header.index,
-        name: String::new(),
-        mac: None,
-        mtu: 0,
-        up: message.header.flags.contains(LinkFlags::Up),
-        addresses: addresses.remove(&message.header.index).unwrap_or_default(),
-        master: None,
-        vrf_table: None,
-    };
-    fact.addresses.sort_unstable();
-    for attribute in &message.attributes {
-        if let LinkAttribute::IfName(name) = attribute {
-            fact.name.clone_from(name);
-        } else if let LinkAttribute::Address(bytes) = attribute {
-            fact.mac = <[u8; 6]>::try_from(bytes.as_slice()).ok().map(Mac);
-        } else if let LinkAttribute::Mtu(mtu) = attribute {
-            fact.mtu = *mtu;
-        } else if let LinkAttribute::Controller(master) = attribute {
-            fact.master = (*master != 0).then_some(*master);
-        } else if let LinkAttribute::LinkInfo(info) = attribute {
-            fact.vrf_table = vrf_table(info);
-        }
-    }
-    fact
-}
-
-/// The table of a VRF device. Its ports name it too, as data of a port: that is not looked at here.
-fn vrf_table(info: &[LinkInfo]) -> Option<TableId> {
-    let data = info.iter().find_map(|part| {
-        if let LinkInfo::Data(InfoData::Vrf(data)) = part {
-            Some(data)
-        } else {
-            None
-        }
-    })?;
-    data.iter().find_map(|part| {
-        if let InfoVrf::TableId(table) = part {
-            Some(*table)
-        } else {
-            None
-        }
-    })
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! Not here: what a route means (`rib`, planners), Open vSwitch.
 
 pub mod dump;
+mod facts;
 mod message;
 pub mod probe;
 pub mod watch;

@@ -10,8 +10,9 @@ use model::Prefix;
 use model::route::{KernelRoute, Leg, RouteKind};
 use netlink_packet_core::NetlinkBuffer;
 
-const AF_INET: u8 = 2;
-const AF_INET6: u8 = 10;
+/// Address families of the system.
+pub(crate) const AF_INET: u8 = 2;
+pub(crate) const AF_INET6: u8 = 10;
 /// `NLMSG_ERROR` and `NLMSG_DONE`.
 pub(crate) const ERROR: u16 = 2;
 pub(crate) const DONE: u16 = 3;
@@ -20,6 +21,10 @@ pub(crate) const INTERRUPTED: u16 = 0x10;
 /// `RTM_NEWROUTE` and `RTM_DELROUTE`.
 pub(crate) const NEW_ROUTE: u16 = 24;
 pub(crate) const DEL_ROUTE: u16 = 25;
+/// `RTM_NEWLINK`, `RTM_NEWADDR` and `RTM_NEWRULE`; what removes one has the number behind it.
+pub(crate) const NEW_LINK: u16 = 16;
+pub(crate) const NEW_ADDRESS: u16 = 20;
+pub(crate) const NEW_RULE: u16 = 32;
 /// `RTM_NEWNEXTHOP`.
 pub(crate) const NEW_NEXTHOP: u16 = 104;
 
@@ -49,7 +54,9 @@ pub(crate) fn code(payload: &[u8]) -> i32 {
 }
 
 /// Number and value of each attribute; an error where one is cut off. The two top bits are flags.
-fn attributes(mut rest: &[u8]) -> impl Iterator<Item = Result<(u16, &[u8]), &'static str>> {
+pub(crate) fn attributes(
+    mut rest: &[u8],
+) -> impl Iterator<Item = Result<(u16, &[u8]), &'static str>> {
     std::iter::from_fn(move || {
         // What is shorter than a header is padding.
         let (&[a, b, c, d], _) = rest.split_first_chunk::<4>()?;
@@ -64,12 +71,12 @@ fn attributes(mut rest: &[u8]) -> impl Iterator<Item = Result<(u16, &[u8]), &'st
     })
 }
 
-fn number(value: &[u8]) -> Option<u32> {
+pub(crate) fn number(value: &[u8]) -> Option<u32> {
     value.first_chunk::<4>().map(|v| u32::from_ne_bytes(*v))
 }
 
 /// An address of the family that its length tells.
-fn address(value: &[u8]) -> Option<IpAddr> {
+pub(crate) fn address(value: &[u8]) -> Option<IpAddr> {
     <[u8; 4]>::try_from(value)
         .map(IpAddr::from)
         .or_else(|_| <[u8; 16]>::try_from(value).map(IpAddr::from))
@@ -88,6 +95,7 @@ const RTA_PRIORITY: u16 = 6;
 const RTA_MULTIPATH: u16 = 9;
 const RTA_TABLE: u16 = 15;
 const RTA_VIA: u16 = 18;
+const RTA_ENCAP_TYPE: u16 = 21;
 const RTA_NH_ID: u16 = 30;
 const RTN_UNICAST: u8 = 1;
 /// `RTNH_F_DEAD`. A path whose link has lost its carrier is kept: OVN does not use that link. It is dead where the kernel
@@ -120,7 +128,7 @@ pub(crate) fn lift_route(payload: &[u8]) -> Result<Option<Lifted>, &'static str>
     };
     let (mut table, mut metric, mut nexthop_id) = (u32::from(table), 0, None);
     let (mut destination, mut gateway, mut oif) = (unspecified, None, 0);
-    let mut legs = Vec::new();
+    let (mut legs, mut encapsulated) = (Vec::new(), false);
     for attribute in attributes(rest) {
         let (kind, value) = attribute?;
         match kind {
@@ -131,7 +139,8 @@ pub(crate) fn lift_route(payload: &[u8]) -> Result<Option<Lifted>, &'static str>
             RTA_VIA => gateway = Some(via(value).ok_or("a gateway cut off")?),
             RTA_OIF => oif = number(value).ok_or("an interface index cut off")?,
             RTA_NH_ID => nexthop_id = Some(number(value).ok_or("a nexthop id cut off")?),
-            RTA_MULTIPATH => paths(value, &mut legs)?,
+            RTA_MULTIPATH => encapsulated |= paths(value, &mut legs)?,
+            RTA_ENCAP_TYPE => encapsulated = true,
             _ => {}
         }
     }
@@ -149,10 +158,10 @@ pub(crate) fn lift_route(payload: &[u8]) -> Result<Option<Lifted>, &'static str>
             table,
             prefix: Prefix::new(destination, length).map_err(|_| "a prefix too long")?,
             metric,
-            kind: if kind == RTN_UNICAST {
-                RouteKind::Unicast
-            } else {
-                RouteKind::Other
+            kind: match kind {
+                RTN_UNICAST if encapsulated => RouteKind::Encapsulated,
+                RTN_UNICAST => RouteKind::Unicast,
+                _ => RouteKind::Other,
             },
             legs,
         },
@@ -161,8 +170,10 @@ pub(crate) fn lift_route(payload: &[u8]) -> Result<Option<Lifted>, &'static str>
     }))
 }
 
-/// The paths of a multipath route: rtnexthop of 8 bytes each, then attributes. A dead one is none.
-fn paths(mut rest: &[u8], legs: &mut Vec<Leg>) -> Result<(), &'static str> {
+/// The paths of a multipath route: rtnexthop of 8 bytes each, then attributes. A dead one is none. Returns whether one of
+/// them is encapsulated.
+fn paths(mut rest: &[u8], legs: &mut Vec<Leg>) -> Result<bool, &'static str> {
+    let mut encapsulated = false;
     while let Some((&[a, b, flags, _, w, x, y, z], _)) = rest.split_first_chunk::<8>() {
         let length = usize::from(u16::from_ne_bytes([a, b]));
         let inside = rest.get(8..length).ok_or("a path cut off")?;
@@ -177,13 +188,14 @@ fn paths(mut rest: &[u8], legs: &mut Vec<Leg>) -> Result<(), &'static str> {
                     gateway = Some(address(value).ok_or("a gateway cut off")?);
                 }
                 (RTA_VIA, value) => gateway = Some(via(value).ok_or("a gateway cut off")?),
+                (RTA_ENCAP_TYPE, _) => encapsulated = true,
                 _ => {}
             }
         }
         let oif = u32::from_ne_bytes([w, x, y, z]);
         legs.push(Leg { gateway, oif });
     }
-    Ok(())
+    Ok(encapsulated)
 }
 
 /// A nexthop object: one leg, or a group of other objects.
@@ -191,9 +203,11 @@ fn paths(mut rest: &[u8], legs: &mut Vec<Leg>) -> Result<(), &'static str> {
 pub(crate) struct Nexthop {
     pub(crate) group: Vec<u32>,
     pub(crate) leg: Option<Leg>,
+    pub(crate) encapsulated: bool,
 }
 
-/// Parses `RTM_NEWNEXTHOP`: nhmsg of 8 bytes, then NHA_ID 1, NHA_GROUP 2, NHA_BLACKHOLE 4, NHA_OIF 5, NHA_GATEWAY 6.
+/// Parses `RTM_NEWNEXTHOP`: nhmsg of 8 bytes, then NHA_ID 1, NHA_GROUP 2, NHA_BLACKHOLE 4, NHA_OIF 5, NHA_GATEWAY 6,
+/// NHA_ENCAP_TYPE 7.
 pub(crate) fn lift_nexthop(payload: &[u8]) -> Result<(u32, Nexthop), &'static str> {
     let rest = payload.get(8..).ok_or("a nexthop message too short")?;
     let (mut id, mut oif, mut gateway, mut blackhole) = (None, 0, None, false);
@@ -206,6 +220,7 @@ pub(crate) fn lift_nexthop(payload: &[u8]) -> Result<(u32, Nexthop), &'static st
             4 => blackhole = true,
             5 => oif = number(value).unwrap_or(0),
             6 => gateway = address(value),
+            7 => out.encapsulated = true,
             _ => {}
         }
     }
@@ -215,27 +230,26 @@ pub(crate) fn lift_nexthop(payload: &[u8]) -> Result<(u32, Nexthop), &'static st
     Ok((id.ok_or("a nexthop without id")?, out))
 }
 
-/// The legs of a nexthop object; those of a group are its members'.
-pub(crate) fn resolve(id: u32, objects: &BTreeMap<u32, Nexthop>) -> Vec<Leg> {
-    let Some(object) = objects.get(&id) else {
-        return Vec::new();
-    };
-    let members = object
-        .group
-        .iter()
-        .filter_map(|m| objects.get(m))
-        .filter_map(|m| m.leg);
-    let mut legs: Vec<Leg> = object.leg.into_iter().chain(members).collect();
+/// The legs of a nexthop object, and whether one is encapsulated; those of a group are its members'. `None` where one of
+/// them is not among the objects: they are of another moment than what names them.
+pub(crate) fn resolve(id: u32, objects: &BTreeMap<u32, Nexthop>) -> Option<(Vec<Leg>, bool)> {
+    let object = objects.get(&id)?;
+    let (mut legs, mut encapsulated) = (Vec::from_iter(object.leg), object.encapsulated);
+    for member in &object.group {
+        let member = objects.get(member)?;
+        legs.extend(member.leg);
+        encapsulated |= member.encapsulated;
+    }
     legs.sort_unstable();
     legs.dedup();
-    legs
+    Some((legs, encapsulated))
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+    pub(crate) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
         let mut out = u16::try_from(value.len() + 4)
             .unwrap()
             .to_ne_bytes()
@@ -271,13 +285,12 @@ mod tests {
         let (id, group) =
             lift_nexthop(&nexthop(&[(1, 9_u32.to_ne_bytes().into()), (2, entries)])).unwrap();
         assert_eq!(group.group, [7, 8]);
-        let objects = BTreeMap::from([(7, seven), (id, group)]);
-        assert_eq!(
-            resolve(9, &objects).len(),
-            1,
-            "a member that is gone is no leg"
-        );
-        assert!(resolve(1, &objects).is_empty());
+        let eight = seven.clone();
+        let mut objects = BTreeMap::from([(7, seven), (id, group)]);
+        assert_eq!(resolve(9, &objects), None, "a member is of another moment");
+        assert_eq!(resolve(1, &objects), None);
+        objects.insert(8, eight);
+        assert_eq!(resolve(9, &objects).map(|(legs, _)| legs.len()), Some(1));
         let hole = nexthop(&[(1, 1_u32.to_ne_bytes().into()), (4, vec![])]);
         assert_eq!(lift_nexthop(&hole).unwrap().1.leg, None);
     }

@@ -4,11 +4,10 @@
 
 use std::collections::BTreeMap;
 
-use netlink_packet_core::{NetlinkDeserializable, NetlinkHeader};
-use netlink_packet_route::RouteNetlinkMessage;
-
-use crate::dump::interface_addr;
-use crate::message::{self, DEL_ROUTE, DONE, ERROR, NEW_NEXTHOP, NEW_ROUTE};
+use crate::facts;
+use crate::message::{
+    self, AF_INET, DEL_ROUTE, DONE, ERROR, NEW_ADDRESS, NEW_LINK, NEW_NEXTHOP, NEW_ROUTE, NEW_RULE,
+};
 use crate::watch::{Change, note};
 
 /// What a buffer held.
@@ -63,16 +62,13 @@ pub fn read(buffer: &[u8]) -> Found {
                 }
                 Err(_) => found.refused += 1,
             },
-            kind => {
-                let mut header = NetlinkHeader::default();
-                header.message_type = kind;
-                let decoded = RouteNetlinkMessage::deserialize(&header, payload);
-                if let Ok(RouteNetlinkMessage::NewAddress(address)) = &decoded {
-                    let _ = interface_addr(address);
-                } else {
-                    found.refused += usize::from(decoded.is_err());
-                }
-            }
+            NEW_LINK => found.refused += usize::from(facts::link(payload).is_err()),
+            NEW_ADDRESS => found.refused += usize::from(facts::link_address(payload).is_err()),
+            NEW_RULE => found.refused += usize::from(facts::rule(AF_INET, payload).is_err()),
+            _ => {}
+        }
+        if kind == NEW_ROUTE {
+            let _ = facts::table_route(payload);
         }
     }
     for id in wanted {

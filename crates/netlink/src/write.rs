@@ -6,18 +6,15 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use model::address::Family;
+use model::InterfaceAddr;
 use model::host::{HostNetwork, HostRoute, LinkFact, LocalRule, ManagementPort};
-use model::{InterfaceAddr, Prefix};
-use netlink_packet_route::AddressFamily;
-use netlink_packet_route::address::AddressMessage;
-use netlink_packet_route::route::{
-    RouteAddress, RouteAttribute, RouteMessage, RouteMetric, RouteProtocol,
-};
-use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
+use netlink_packet_route::route::{RouteAttribute, RouteMetric, RouteProtocol};
+use netlink_packet_route::rule::RuleAction;
 use rtnetlink::{Handle, LinkUnspec, RouteMessageBuilder};
 
 use crate::dump::{self, DumpError};
+use crate::facts::{Address, Rule, TableRoute};
+use crate::message::{AF_INET, AF_INET6, DEL_ROUTE, NEW_ADDRESS, NEW_RULE};
 
 /// Route protocol of our routes, the number that OVN-Kubernetes uses for its own.
 pub const PROTOCOL: u8 = 85;
@@ -45,6 +42,14 @@ pub enum WriteError {
         /// Why.
         source: Box<rtnetlink::Error>,
     },
+    /// The kernel refused to remove something.
+    #[error("cannot {change}")]
+    Stays {
+        /// The change.
+        change: String,
+        /// Its error code.
+        source: std::io::Error,
+    },
     /// The reading thread ended badly.
     #[error("the reading thread ended badly")]
     Thread,
@@ -52,24 +57,22 @@ pub enum WriteError {
 
 struct Standing {
     links: Vec<LinkFact>,
-    addresses: Vec<AddressMessage>,
-    rules: Vec<RuleMessage>,
-    routes: Vec<RouteMessage>,
+    addresses: Vec<Address>,
+    rules: Vec<Rule>,
+    routes: Vec<TableRoute>,
 }
 
 fn read(tables: &BTreeSet<u32>) -> Result<Standing, DumpError> {
     let mut standing = Standing {
         links: dump::links()?,
-        addresses: dump::raw_addresses()?,
+        addresses: dump::addresses()?,
         rules: Vec::new(),
         routes: Vec::new(),
     };
-    for family in [AddressFamily::Inet, AddressFamily::Inet6] {
-        standing.rules.extend(dump::raw_rules(family)?);
+    for family in [AF_INET, AF_INET6] {
+        standing.rules.extend(dump::rules(family)?);
         for table in tables {
-            standing
-                .routes
-                .extend(dump::raw_routes(family, Some(*table), 0)?);
+            standing.routes.extend(dump::table_routes(family, *table)?);
         }
     }
     Ok(standing)
@@ -169,11 +172,31 @@ impl Writer {
         }
     }
 
+    /// Sends a dumped message back to have gone what it tells of.
+    async fn remove(
+        &mut self,
+        change: String,
+        kind: u16,
+        payload: &[u8],
+    ) -> Result<(), WriteError> {
+        let payload = payload.to_vec();
+        let done = tokio::task::spawn_blocking(move || dump::change(kind, &payload))
+            .await
+            .map_err(|_| WriteError::Thread)?;
+        match done {
+            Ok(()) => {
+                self.done.push(change);
+                Ok(())
+            }
+            Err(source) => Err(WriteError::Stays { change, source }),
+        }
+    }
+
     async fn addresses(
         &mut self,
         wanted: &[InterfaceAddr],
         link: &LinkFact,
-        standing: &[AddressMessage],
+        standing: &[Address],
     ) -> Result<(), WriteError> {
         for address in wanted.iter().filter(|a| !link.addresses.contains(a)) {
             let done = self
@@ -185,47 +208,34 @@ impl Writer {
             self.note(format!("add {address} to {}", link.name), done)?;
         }
         // From the last, as secondaries stand behind their primary.
-        for message in standing
-            .iter()
-            .rev()
-            .filter(|m| m.header.index == link.index)
-        {
-            let Some(address) = dump::interface_addr(message) else {
+        for one in standing.iter().rev().filter(|one| one.link == link.index) {
+            let Some(address) = one.address else {
                 continue;
             };
             if wanted.contains(&address) || is_link_local(address.ip) {
                 continue;
             }
-            let done = self.handle.address().del(message.clone()).execute().await;
-            self.note(format!("remove {address} from {}", link.name), done)?;
+            let change = format!("remove {address} from {}", link.name);
+            self.remove(change, NEW_ADDRESS + 1, &one.payload).await?;
         }
         Ok(())
     }
 
-    async fn rules(
-        &mut self,
-        wanted: &[LocalRule],
-        standing: &[RuleMessage],
-    ) -> Result<(), WriteError> {
+    async fn rules(&mut self, wanted: &[LocalRule], standing: &[Rule]) -> Result<(), WriteError> {
         let mut seen: BTreeSet<&LocalRule> = BTreeSet::new();
-        let ours = |rule: &LocalRule| {
-            wanted
-                .iter()
-                .any(|w| (w.preference, w.table) == (rule.preference, rule.table))
-        };
-        for message in standing {
-            let Some(rule) = lift_rule(message).filter(ours) else {
+        for found in standing {
+            let ours = |w: &&LocalRule| (w.preference, w.table) == (found.preference, found.table);
+            let Some(to) = found.to.filter(|_| wanted.iter().any(|w| ours(&w))) else {
                 continue;
             };
             let right = wanted
                 .iter()
-                .find(|w| **w == rule)
-                .filter(|_| is_local(message));
+                .find(|w| ours(w) && w.to == to && found.is_local);
             if right.is_some_and(|w| seen.insert(w)) {
                 continue;
             }
-            let done = self.handle.rule().del(message.clone()).execute().await;
-            self.note(format!("remove the rule to {}", rule.to), done)?;
+            let change = format!("remove the rule to {to}");
+            self.remove(change, NEW_RULE + 1, &found.payload).await?;
         }
         for rule in wanted.iter().filter(|w| !seen.contains(w)) {
             let add = self
@@ -262,23 +272,16 @@ impl Writer {
         &mut self,
         wanted: &HostNetwork,
         links: &[LinkFact],
-        standing: &[RouteMessage],
+        standing: &[TableRoute],
     ) -> Result<(), WriteError> {
         let mut missing: Vec<&HostRoute> = wanted.routes.iter().collect();
-        for message in standing
-            .iter()
-            .filter(|m| m.header.protocol == RouteProtocol::from(PROTOCOL))
-        {
-            let found = missing.iter().position(|w| same_route(w, message, links));
-            if let Some(at) = found {
+        for found in standing.iter().filter(|route| route.protocol == PROTOCOL) {
+            if let Some(at) = missing.iter().position(|w| same_route(w, found, links)) {
                 missing.swap_remove(at);
                 continue;
             }
-            let done = self.handle.route().del(message.clone()).execute().await;
-            self.note(
-                format!("remove a route of table {}", message.header.table),
-                done,
-            )?;
+            let change = format!("remove a route of table {}", found.table);
+            self.remove(change, DEL_ROUTE, &found.payload).await?;
         }
         for route in missing {
             let device = links
@@ -319,79 +322,11 @@ fn is_link_local(ip: IpAddr) -> bool {
     }
 }
 
-/// A rule's preference, destination and table; `None` for one without destination.
-fn lift_rule(message: &RuleMessage) -> Option<LocalRule> {
-    let (mut preference, mut table, mut to) = (0, u32::from(message.header.table), None);
-    for attribute in &message.attributes {
-        if let RuleAttribute::Priority(n) = attribute {
-            preference = *n;
-        } else if let RuleAttribute::Table(n) = attribute {
-            table = *n;
-        } else if let RuleAttribute::Destination(ip) = attribute {
-            to = Prefix::new(*ip, message.header.dst_len).ok();
-        }
-    }
-    Some(LocalRule {
-        preference,
-        to: to?,
-        table,
-    })
-}
-
-fn is_local(message: &RuleMessage) -> bool {
-    message
-        .attributes
-        .iter()
-        .any(|a| matches!(a, RuleAttribute::Iifname(name) if name == "lo"))
-        && message.header.action == RuleAction::ToTable
-}
-
-fn same_route(wanted: &HostRoute, message: &RouteMessage, links: &[LinkFact]) -> bool {
-    let index = links
-        .iter()
-        .find(|l| l.name == wanted.device)
-        .map(|l| l.index);
-    let (mut to, mut via, mut oif, mut mtu) = (None, None, None, None);
-    let mut table = u32::from(message.header.table);
-    for attribute in &message.attributes {
-        if let RouteAttribute::Destination(address) = attribute {
-            to = ip_of(address);
-        } else if let RouteAttribute::Gateway(address) = attribute {
-            via = ip_of(address);
-        } else if let RouteAttribute::Oif(n) = attribute {
-            oif = Some(*n);
-        } else if let RouteAttribute::Table(n) = attribute {
-            table = *n;
-        } else if let RouteAttribute::Metrics(metrics) = attribute {
-            mtu = metrics.iter().find_map(|m| {
-                if let RouteMetric::Mtu(n) = m {
-                    Some(*n)
-                } else {
-                    None
-                }
-            });
-        }
-    }
-    let to = to.and_then(|ip| Prefix::new(ip, message.header.destination_prefix_length).ok());
-    let family = if message.header.address_family == AddressFamily::Inet6 {
-        Family::V6
-    } else {
-        Family::V4
-    };
-    family == wanted.to.family()
-        && to == Some(wanted.to)
-        && via == Some(wanted.via)
-        && oif == index
-        && table == wanted.table
-        && mtu == Some(wanted.mtu)
-}
-
-fn ip_of(address: &RouteAddress) -> Option<IpAddr> {
-    if let RouteAddress::Inet(ip) = address {
-        return Some(IpAddr::V4(*ip));
-    }
-    if let RouteAddress::Inet6(ip) = address {
-        return Some(IpAddr::V6(*ip));
-    }
-    None
+fn same_route(wanted: &HostRoute, found: &TableRoute, links: &[LinkFact]) -> bool {
+    let link = links.iter().find(|l| l.name == wanted.device);
+    found.to == Some(wanted.to)
+        && found.via == Some(wanted.via)
+        && found.link == link.map(|l| l.index)
+        && found.table == wanted.table
+        && found.mtu == Some(wanted.mtu)
 }

@@ -14,7 +14,7 @@ use model::nb::{self, Columns, OWNER, ROUTE_IMPORT, RowKey, Table, Value};
 use ovsdb::{AccessError, Atom, Datum, MonitorTable, Record, Replica, Schema, Uuid};
 
 pub use self::foreign::foreign;
-pub use self::imports::{Imports, RouteChange, RouteFollower, lift_imports};
+pub use self::imports::{Imports, RouteChange, RouteFollower, imported_among, lift_imports};
 pub use self::quiet::Quiet;
 use crate::columns::{children, columns, lift as lift_columns, optional_columns};
 

@@ -179,6 +179,8 @@ impl Client {
 }
 
 /// A random version 4 uuid, for rows whose identity nothing else determines.
+///
+/// Ends the process where the system gives no randomness: rows of two agents with one uuid would be one row.
 #[must_use]
 pub fn random_uuid() -> Uuid {
     let mut bytes = [0; 16];
@@ -186,7 +188,7 @@ pub fn random_uuid() -> Uuid {
     Uuid::version4(bytes)
 }
 
-/// So many random uuids, with one call to the system.
+/// So many random uuids, with one call to the system; as [`random_uuid`] where it fails.
 #[must_use]
 pub fn random_uuids(count: usize) -> Vec<Uuid> {
     let mut bytes = vec![0; count.saturating_mul(16)];
@@ -196,17 +198,42 @@ pub fn random_uuids(count: usize) -> Vec<Uuid> {
 }
 
 fn fill(bytes: &mut [u8]) {
-    if tls::fill_random(bytes).is_err() {
-        // Without the system's randomness: the per-process keys of the standard hasher, stepped at each use.
-        for part in bytes.chunks_mut(8) {
-            for (to, from) in part.iter_mut().zip(backoff::noise().to_be_bytes()) {
-                *to = from;
-            }
-        }
+    fill_from(bytes, |bytes| tls::fill_random(bytes).is_ok());
+}
+
+fn fill_from(bytes: &mut [u8], source: impl FnOnce(&mut [u8]) -> bool) {
+    if !source(bytes) {
+        eprintln!("error: the system gives no randomness, and uuids must not repeat");
+        std::process::abort();
     }
 }
 
 /// The one place where the crate reads the clock.
 fn clock() -> Instant {
     tokio::time::Instant::now().into_std()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Set for the process that has no randomness.
+    const INSIDE: &str = "NOVERLAY_TEST_NO_RANDOMNESS";
+
+    #[test]
+    fn without_randomness_there_is_no_uuid_and_no_process() {
+        const NAME: &str = "client::tests::without_randomness_there_is_no_uuid_and_no_process";
+        if std::env::var_os(INSIDE).is_some() {
+            fill_from(&mut [0; 16], |_| false);
+            return;
+        }
+        let ended = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", NAME, "--nocapture"])
+            .env(INSIDE, "1")
+            .output()
+            .unwrap();
+        assert!(!ended.status.success());
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert!(said.contains("no randomness"), "{said}");
+    }
 }

@@ -1,27 +1,36 @@
-//! One RouteAdvertisements into the FRRConfigurations of the nodes it selects, and its two conditions.
-//! In: the world and the RA's name. Out: wanted objects, objects to leave as they are, conditions, problems.
-//! Invariant: every wanted object has a derived name, selects one node, and never names that node as its own neighbor.
+//! RouteAdvertisements into the FRRConfigurations of the nodes they select, and their two conditions.
+//! In: the world. Out, for each RA: wanted objects, objects to leave as they are, surplus ones, conditions, problems.
+//! Invariant: every wanted object has a derived name, selects one node, and never names that node as its own neighbor; all
+//! RAs are planned together, so that what one of them is about to write is not held against another.
 //! Not here: merging with other people's objects (`check` asks `frr`), user-defined networks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::frr::{FrrConfiguration, Raw, Router};
+use model::frr::FrrConfiguration;
 use model::intent::{Condition, NetworkSelector, RouteAdvertisements, TargetVrf};
-use model::node::{Fact, Node};
-use model::selector::{LabelSelector, Labels};
-use model::{ObjectKey, Prefix, Problem};
+use model::node::Node;
+use model::{ObjectKey, Problem};
 
 use crate::check;
-use crate::fabric;
-use crate::generated::{self, is_generated, owned};
+use crate::generated::{self, label_value};
 use crate::world::World;
-use crate::{MANAGED_BY, RA_KEY};
 
+mod draft;
 mod neighbors;
 mod raw;
 
+use draft::Maker;
+pub(crate) use draft::{Draft, Facts};
+
 /// Message of an accepted RA, OVN-Kubernetes' own.
 pub const ACCEPTED: &str = "ovn-kubernetes cluster-manager validated the resource and requested the necessary configuration changes";
+
+/// Most characters of one entry of a message: nobody's text may hide what is said of others.
+const ENTRY: usize = 300;
+/// Most entries of a message about the same node or object.
+const ENTRIES_OF_ONE: usize = 5;
+/// Most characters of a message, well within what the API server takes in a condition (32768).
+const MESSAGE: usize = 8000;
 
 /// What an RA leads to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,9 +39,11 @@ pub struct Plan {
     pub desired: BTreeMap<ObjectKey, FrrConfiguration>,
     /// Objects that stay as they are, because what they were made from cannot be read just now.
     pub keep: BTreeSet<ObjectKey>,
+    /// Objects of ours that were generated for this RA and are to go.
+    pub surplus: BTreeSet<ObjectKey>,
     /// `Accepted` and `Complete`, in this order.
     pub conditions: Vec<Condition>,
-    /// Who is left out, and why; events on the RA.
+    /// Who is left out, and why, and what is wrong with other people's objects beside ours; events on the RA.
     pub problems: Vec<Problem>,
 }
 
@@ -47,7 +58,8 @@ impl Plan {
 }
 
 /// Why nothing can be made of an RA.
-struct Refusal {
+#[derive(Debug)]
+pub(crate) struct Refusal {
     reason: &'static str,
     message: String,
     /// True where the user took the input away, so that the objects go too.
@@ -70,36 +82,186 @@ fn pending(message: &str) -> Refusal {
     }
 }
 
-/// The plan of one RA. An RA that is not in the world plans nothing, so that its objects go.
+/// The plans of all RAs, and of those that are gone and left objects behind, by name.
+#[must_use]
+pub fn plan_all(world: &World) -> BTreeMap<String, Plan> {
+    let facts = Facts::of(world);
+    let names = world
+        .ras
+        .keys()
+        .cloned()
+        .chain(generated::left_behind(world));
+    let mut drafts: BTreeMap<String, Draft<'_>> = names
+        .map(|name| {
+            let draft = draft(world, &facts, &name);
+            (name, draft)
+        })
+        .collect();
+    check::judge(world, &facts, &mut drafts);
+    drafts
+        .into_iter()
+        .map(|(name, draft)| {
+            let plan = finish(&name, draft);
+            (name, plan)
+        })
+        .collect()
+}
+
+/// The plan of one RA, beside those of all others. An RA that is not in the world plans nothing, so that its objects go.
 #[must_use]
 pub fn plan(world: &World, ra: &str) -> Plan {
-    let outcome = match world.ras.get(ra) {
-        None => Err(pending("the RouteAdvertisements is gone")),
+    plan_all(world)
+        .remove(ra)
+        .unwrap_or_else(|| finish(ra, Draft::refused(Vec::new(), gone())))
+}
+
+/// The last plans, for as long as the world is the same: passes of several RAs and of the verdict share them.
+#[derive(Debug, Default)]
+pub struct Planner {
+    last: Option<(World, BTreeMap<String, Plan>)>,
+}
+
+impl Planner {
+    /// [`plan_all`] of this world.
+    pub fn plan_all(&mut self, world: &World) -> &BTreeMap<String, Plan> {
+        let known = self.last.take().filter(|(of, _)| of == world);
+        let (_, plans) = self
+            .last
+            .insert(known.unwrap_or_else(|| (world.clone(), plan_all(world))));
+        plans
+    }
+
+    /// [`plan`] of one RA of this world.
+    pub fn plan(&mut self, world: &World, ra: &str) -> Plan {
+        let plans = self.plan_all(world);
+        let known = plans.get(ra).cloned();
+        known.unwrap_or_else(|| finish(ra, Draft::refused(Vec::new(), gone())))
+    }
+}
+
+fn gone() -> Refusal {
+    pending("the RouteAdvertisements is gone")
+}
+
+fn draft<'a>(world: &'a World, facts: &Facts<'a>, name: &str) -> Draft<'a> {
+    let owned = facts.owned(&label_value(name));
+    let outcome = match world.ras.get(name) {
+        None => Err(gone()),
         Some(Err(why)) => Err(wrong(why.clone())),
-        Some(Ok(spec)) => objects(world, spec),
+        Some(Ok(ra)) => objects(world, facts, ra),
     };
-    match outcome {
-        Ok(plan) => plan,
-        Err(refusal) => Plan {
-            desired: BTreeMap::new(),
-            keep: if refusal.withdraw {
-                BTreeSet::new()
-            } else {
-                owned(world, ra)
-                    .into_iter()
-                    .map(|o| o.key.clone())
-                    .collect()
-            },
-            problems: vec![Problem::new(
-                format!("RouteAdvertisements/{ra}"),
-                refusal.reason,
-                refusal.message.clone(),
-            )],
-            conditions: vec![
-                condition("Accepted", false, refusal.reason, refusal.message.clone()),
-                condition("Complete", false, refusal.reason, refusal.message),
-            ],
-        },
+    outcome.unwrap_or_else(|refusal| Draft::refused(owned, refusal))
+}
+
+fn objects<'a>(
+    world: &'a World,
+    facts: &Facts<'a>,
+    ra: &'a RouteAdvertisements,
+) -> Result<Draft<'a>, Refusal> {
+    let TargetVrf::Default = &ra.target_vrf else {
+        let text = match &ra.target_vrf {
+            TargetVrf::Auto => {
+                "targetVRF auto: no selected network has a VRF of its own; only the default network is served"
+            }
+            TargetVrf::Named(_) | TargetVrf::Default => {
+                "targetVRF is neither default nor auto nor the VRF of a selected network"
+            }
+        };
+        return Err(wrong(text));
+    };
+    let not_served = not_served(ra);
+    if !ra.covers_default_network() {
+        let mut text = "no networks selected".to_owned();
+        for (field, why) in not_served {
+            text.push_str(&format!("; {field}: {why}"));
+        }
+        return Err(pending(&text));
+    }
+    let nodes: Vec<&Node> = world
+        .nodes
+        .values()
+        .filter(|n| ra.node_selector.matches(&n.labels))
+        .collect();
+    if nodes.is_empty() {
+        return Err(pending("no nodes selected"));
+    }
+    let mut maker = Maker::new(world, facts, ra);
+    for (field, why) in not_served {
+        maker.draft.left_out.field(field, why);
+    }
+    maker.find_sources()?;
+    for node in nodes {
+        maker.node(node);
+    }
+    Ok(maker.finish())
+}
+
+/// What the RA asks for and nobody does: the field, and why.
+fn not_served(ra: &RouteAdvertisements) -> Vec<(&'static str, &'static str)> {
+    let mut networks = ra.networks.iter();
+    let udns = networks.any(|n| !matches!(n, NetworkSelector::DefaultNetwork));
+    let udns = udns.then_some((
+        "spec.networkSelectors ClusterUserDefinedNetworks",
+        "user-defined networks are not served, only the default network is (networkSelectionType DefaultNetwork)",
+    ));
+    let egress = ra.egress_ip.then_some((
+        "spec.advertisements EgressIP",
+        "egress IPs are not advertised, only pods are (PodNetwork)",
+    ));
+    udns.into_iter().chain(egress).collect()
+}
+
+/// Who is left out and why; what concerns nodes comes first, whatever others are called.
+#[derive(Debug, Default)]
+pub(crate) struct LeftOut(BTreeSet<(u8, String, String)>);
+
+impl LeftOut {
+    pub(crate) fn node(&mut self, node: &Node, why: &str) {
+        self.add(0, format!("node {}", node.name), why);
+    }
+
+    pub(crate) fn field(&mut self, field: &str, why: &str) {
+        self.add(1, field.to_owned(), why);
+    }
+
+    pub(crate) fn neighbor(&mut self, peer: &str, why: &str) {
+        self.add(2, format!("neighbor {peer}"), why);
+    }
+
+    pub(crate) fn source(&mut self, key: &ObjectKey, why: &str) {
+        self.add(3, format!("FRRConfiguration {key}"), why);
+    }
+
+    fn add(&mut self, rank: u8, who: String, why: &str) {
+        self.0.insert((rank, who, why.to_owned()));
+    }
+
+    /// One entry a reason, each cut to size, and not too many of one.
+    fn entries(&self) -> Vec<String> {
+        let mut of_one: BTreeMap<&str, usize> = BTreeMap::new();
+        for (_, who, _) in &self.0 {
+            *of_one.entry(who).or_default() += 1;
+        }
+        let mut told: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut out = Vec::new();
+        for (_, who, why) in &self.0 {
+            let so_far = told.entry(who).or_default();
+            *so_far += 1;
+            if *so_far <= ENTRIES_OF_ONE {
+                out.push(cut(&format!("{who}: {why}")));
+            } else if *so_far == ENTRIES_OF_ONE + 1 {
+                let all = of_one.get(who.as_str()).copied().unwrap_or_default();
+                out.push(format!("{who}: and {} more", all - ENTRIES_OF_ONE));
+            }
+        }
+        out
+    }
+}
+
+fn cut(text: &str) -> String {
+    match text.char_indices().nth(ENTRY) {
+        Some((at, _)) => format!("{}...", text.get(..at).unwrap_or_default()),
+        None => text.to_owned(),
     }
 }
 
@@ -112,312 +274,81 @@ fn condition(kind: &'static str, status: bool, reason: &str, message: String) ->
     }
 }
 
-fn objects(world: &World, ra: &RouteAdvertisements) -> Result<Plan, Refusal> {
-    let TargetVrf::Default = &ra.target_vrf else {
-        let text = match &ra.target_vrf {
-            TargetVrf::Auto => {
-                "targetVRF auto: no selected network has a VRF of its own; only the default network is served"
-            }
-            TargetVrf::Named(_) | TargetVrf::Default => {
-                "targetVRF is neither default nor auto nor the VRF of a selected network"
-            }
-        };
-        return Err(wrong(text));
-    };
-    if !ra.pod_network
-        || !ra
-            .networks
-            .iter()
-            .any(|n| matches!(n, NetworkSelector::DefaultNetwork))
-    {
-        return Err(pending("no networks selected"));
-    }
-    let nodes: Vec<&Node> = world
-        .nodes
-        .values()
-        .filter(|n| ra.node_selector.matches(&n.labels))
+fn finish(ra: &str, draft: Draft<'_>) -> Plan {
+    let subject = format!("RouteAdvertisements/{ra}");
+    let existing: BTreeSet<ObjectKey> = draft.owned.iter().map(|o| o.key.clone()).collect();
+    let keep: BTreeSet<ObjectKey> = draft
+        .keep
+        .into_iter()
+        .filter(|key| existing.contains(key) && !draft.desired.contains_key(key))
         .collect();
-    if nodes.is_empty() {
-        return Err(pending("no nodes selected"));
-    }
-    let mut left_out: BTreeMap<String, String> = BTreeMap::new();
-    let sources = sources(world, ra, &mut left_out);
-    if sources.is_empty() && left_out.is_empty() {
-        return Err(pending("no FRRConfigurations selected"));
-    }
-    let mut maker = Maker {
-        world,
-        ra,
-        desired: BTreeMap::new(),
-        keep: BTreeSet::new(),
-        left_out,
+    let surplus = existing
+        .into_iter()
+        .filter(|key| !draft.desired.contains_key(key) && !keep.contains(key))
+        .collect();
+    let (conditions, problems) = match draft.refusal {
+        Some(refusal) => (
+            ["Accepted", "Complete"]
+                .map(|kind| condition(kind, false, refusal.reason, refusal.message.clone()))
+                .to_vec(),
+            vec![Problem::new(subject, refusal.reason, refusal.message)],
+        ),
+        None => told(&subject, &draft.left_out, &draft.notes),
     };
-    let excluded = world.excluded_nodes();
-    for node in nodes {
-        maker.node(node, excluded.get(&node.name), &sources);
+    Plan {
+        desired: draft.desired,
+        keep,
+        surplus,
+        conditions,
+        problems,
     }
-    maker.keep_unreadable();
-    maker.verify();
-    Ok(maker.finish())
 }
 
-fn sources<'a>(
-    world: &'a World,
-    ra: &RouteAdvertisements,
-    left_out: &mut BTreeMap<String, String>,
-) -> Vec<&'a FrrConfiguration> {
-    let mut out = Vec::new();
-    for (key, object) in &world.frr {
-        match object {
-            // Its labels cannot be read either, so it may be one of ours: say so, and keep what was made from it.
-            Err(problems) => {
-                let why: Vec<&str> = problems.iter().map(|p| p.message.as_str()).collect();
-                left_out.insert(format!("FRRConfiguration {key}"), why.join("; "));
-            }
-            Ok(source) if is_generated(source) || !ra.frr_selector.matches(&source.labels) => {}
-            Ok(source) if key.namespace != world.frr_namespace => {
-                let text = format!(
-                    "it is without effect: only namespace {} is read",
-                    world.frr_namespace
-                );
-                left_out.insert(format!("FRRConfiguration {key}"), text);
-            }
-            Ok(source) => out.push(source),
-        }
+/// Conditions and problems of an RA that is accepted.
+fn told(
+    subject: &str,
+    left_out: &LeftOut,
+    notes: &BTreeSet<(&'static str, String)>,
+) -> (Vec<Condition>, Vec<Problem>) {
+    let list = left_out.entries();
+    let mut accepted = ACCEPTED.to_owned();
+    let complete = if list.is_empty() {
+        let text = "every selected node has its configuration".to_owned();
+        condition("Complete", true, "Complete", text)
+    } else {
+        let text = shortened(&list);
+        accepted.push_str(&format!("; left out: {text}"));
+        condition("Complete", false, "LeftOut", text)
+    };
+    let noted: Vec<String> = notes.iter().map(|(_, text)| cut(text)).collect();
+    if !noted.is_empty() {
+        accepted.push_str(&format!("; beside them: {}", shortened(&noted)));
     }
-    out
-}
-
-struct Maker<'a> {
-    world: &'a World,
-    ra: &'a RouteAdvertisements,
-    desired: BTreeMap<ObjectKey, FrrConfiguration>,
-    keep: BTreeSet<ObjectKey>,
-    left_out: BTreeMap<String, String>,
-}
-
-impl Maker<'_> {
-    fn leave_out(&mut self, node: &Node, why: &str) {
-        self.left_out
-            .insert(format!("node {}", node.name), why.to_owned());
-        let of_node = |o: &&FrrConfiguration| {
-            let suffix = format!("/{}", node.name);
-            o.annotations
-                .get(RA_KEY)
-                .is_some_and(|key| key.ends_with(&suffix))
-        };
-        let kept = owned(self.world, &self.ra.name)
-            .into_iter()
-            .filter(of_node)
-            .map(|o| o.key.clone());
-        self.keep.extend(kept.collect::<Vec<_>>());
-    }
-
-    fn node(&mut self, node: &Node, excluded: Option<&String>, sources: &[&FrrConfiguration]) {
-        if let Some(why) = excluded {
-            return self.leave_out(node, why);
-        }
-        let prefixes = match &node.subnets {
-            Fact::Absent => {
-                let why = "waiting for subnet annotation to be set: could not find \"k8s.ovn.org/node-subnets\" annotation";
-                return self.leave_out(node, why);
-            }
-            Fact::Malformed(why) => return self.leave_out(node, why),
-            Fact::Known(_) => match self.world.default_subnets(node) {
-                Some(list) => sorted(list),
-                None => {
-                    return self.leave_out(
-                        node,
-                        "annotation k8s.ovn.org/node-subnets has no entry for network default",
-                    );
-                }
-            },
-        };
-        let mut any = false;
-        for source in sources {
-            if !(fabric::is_template(source) || source.node_selector.matches(&node.labels)) {
-                continue;
-            }
-            any = true;
-            if let Some(object) = self.object(source, node, &prefixes) {
-                self.desired.insert(object.key.clone(), object);
-            }
-        }
-        if !any {
-            let text = "no selected FRRConfiguration matches this node";
-            self.left_out
-                .insert(format!("node {}", node.name), text.to_owned());
-        }
-    }
-
-    fn object(
-        &mut self,
-        source: &FrrConfiguration,
-        node: &Node,
-        prefixes: &[Prefix],
-    ) -> Option<FrrConfiguration> {
-        let router = source
-            .routers
-            .iter()
-            .find(|r| r.vrf.is_empty() || r.vrf == "default");
-        let Some(router) = router else {
-            let text = format!(
-                "FRRConfiguration {} has no router of the default VRF",
-                source.key
-            );
-            self.left_out.insert(format!("node {}", node.name), text);
-            return None;
-        };
-        let own = node.own_addresses();
-        let mut neighbors = Vec::new();
-        for neighbor in &router.neighbors {
-            if neighbor.peer.ip().is_some_and(|ip| own.contains(&ip)) {
-                continue;
-            }
-            if neighbor.session.dual_stack {
-                let text = format!(
-                    "DualStackAddressFamily==true not supported, seen on FRRConfiguration {} neighbor {}",
-                    source.key,
-                    neighbor.peer.as_str()
-                );
-                self.left_out
-                    .insert(format!("neighbor {}", neighbor.peer.as_str()), text);
-                continue;
-            }
-            neighbors.extend(neighbors::neighbor(self.world, neighbor, prefixes));
-        }
-        // A template without other nodes yet is no fault: the only node of a cluster has no neighbor.
-        if neighbors.is_empty() && !fabric::is_template(source) {
-            return None;
-        }
-        let name = &self.ra.name;
-        let identity = format!("{name}/{}/{}", source.key.name, node.name);
-        let raw = (!neighbors.is_empty()).then(|| Raw {
-            priority: 10,
-            config: raw::allowas_in(router.asn, &neighbors),
-        });
-        Some(FrrConfiguration {
-            key: ObjectKey::new(
-                &source.key.namespace,
-                generated::name(name, &source.key, node.name.as_str()),
-            ),
-            labels: labels(name),
-            annotations: [(RA_KEY.to_owned(), identity)].into(),
-            node_selector: LabelSelector::label("kubernetes.io/hostname", node.hostname()),
-            routers: vec![Router {
-                asn: router.asn,
-                id: router.id.clone(),
-                vrf: String::new(),
-                neighbors,
-                prefixes: prefixes.to_vec(),
-                imports: Vec::new(),
-            }],
-            bfd_profiles: source.bfd_profiles.clone(),
-            raw,
-        })
-    }
-
-    /// Objects made from a source that cannot be read now stay.
-    fn keep_unreadable(&mut self) {
-        let unreadable: BTreeSet<&str> = self
-            .world
-            .frr
-            .iter()
-            .filter(|(_, object)| object.is_err())
-            .map(|(key, _)| key.name.as_str())
-            .collect();
-        let kept = owned(self.world, &self.ra.name)
-            .into_iter()
-            .filter(|o| {
-                let source = o
-                    .annotations
-                    .get(RA_KEY)
-                    .and_then(|id| id.split('/').nth(1));
-                source.is_some_and(|s| unreadable.contains(s))
-            })
-            .map(|o| o.key.clone());
-        self.keep.extend(kept.collect::<Vec<_>>());
-    }
-
-    /// Objects with which a node's configuration would not merge are not written; what the node has stays.
-    fn verify(&mut self) {
-        for (node, why, objects) in check::conflicts(self.world, &self.ra.name, &self.desired) {
-            self.left_out.insert(format!("node {node}"), why);
-            for key in objects {
-                self.desired.remove(&key);
-                self.keep.insert(key);
-            }
-        }
-    }
-
-    fn finish(self) -> Plan {
-        let list: Vec<String> = self
-            .left_out
-            .iter()
-            .map(|(who, why)| format!("{who}: {why}"))
-            .collect();
-        let subject = format!("RouteAdvertisements/{}", self.ra.name);
-        let problems = list
-            .iter()
-            .map(|text| Problem::new(subject.clone(), "LeftOut", text.clone()))
-            .collect();
-        let (accepted, complete) = if list.is_empty() {
-            let text = "every selected node has its configuration".to_owned();
-            (
-                ACCEPTED.to_owned(),
-                condition("Complete", true, "Complete", text),
-            )
-        } else {
-            let text = shortened(&list);
-            (
-                format!("{ACCEPTED}; left out: {text}"),
-                condition("Complete", false, "LeftOut", text),
-            )
-        };
-        let existing: BTreeSet<ObjectKey> = owned(self.world, &self.ra.name)
-            .iter()
-            .map(|o| o.key.clone())
-            .collect();
-        let keep = self
-            .keep
-            .into_iter()
-            .filter(|key| existing.contains(key) && !self.desired.contains_key(key))
-            .collect();
-        Plan {
-            desired: self.desired,
-            keep,
-            conditions: vec![condition("Accepted", true, "Accepted", accepted), complete],
-            problems,
-        }
-    }
+    let left_out = list
+        .into_iter()
+        .map(|text| Problem::new(subject, "LeftOut", text));
+    let noted = notes
+        .iter()
+        .map(|(reason, text)| Problem::new(subject, reason, cut(text)));
+    (
+        vec![condition("Accepted", true, "Accepted", accepted), complete],
+        left_out.chain(noted).collect(),
+    )
 }
 
 /// All of it, up to a size that the API server takes in a condition.
 fn shortened(list: &[String]) -> String {
-    const MOST: usize = 8000;
     let mut text = String::new();
     for (at, entry) in list.iter().enumerate() {
         let glue = if at == 0 { "" } else { "; " };
-        if at > 0 && text.len() + glue.len() + entry.len() > MOST {
+        if at > 0 && text.len() + glue.len() + entry.len() > MESSAGE {
             text.push_str(&format!("; and {} more", list.len() - at));
             return text;
         }
         text.push_str(glue);
-        text.extend(entry.chars().take(MOST));
+        text.push_str(entry);
     }
     text
-}
-
-fn labels(ra: &str) -> Labels {
-    [(RA_KEY, ra), MANAGED_BY]
-        .map(|(k, v)| (k.to_owned(), v.to_owned()))
-        .into()
-}
-
-fn sorted(mut list: Vec<Prefix>) -> Vec<Prefix> {
-    list.sort_by_key(ToString::to_string);
-    list.dedup();
-    list
 }
 
 #[cfg(test)]

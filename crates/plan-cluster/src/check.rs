@@ -1,95 +1,260 @@
 //! Invariants of a plan, above all: what each node gets will load together with everything else that selects it.
-//! In: the world and the objects an RA wants. Out: conflicts, each with node, reason and the objects that would cause it.
-//! Invariant: an object with which a node's configuration would not merge, or FRR refuse the file, is never written.
+//! In: the world and the drafts of all RAs. Out: drafts without what would not load, each with the reason; notes on other
+//! people's objects.
+//! Invariant: an object with which a node's configuration would not merge, or FRR refuse the file, is never written. What is
+//! counted of other RAs is what they will have, not what they have: else two that share a source could never change.
 //! Not here: the merge itself and what FRR refuses (`frr`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use frr::NodeConfig;
 use frr::config::{NodeInput, Passwords};
 use model::frr::{EVPN_UNSUPPORTED, FrrConfiguration};
-use model::node::Node;
-use model::{NodeName, ObjectKey};
+use model::node::{HOSTNAME_LABEL, Node};
+use model::{LabelSelector, ObjectKey, Problem};
 
-use crate::generated::is_generated_for;
+use crate::advertise::{Draft, Facts};
 use crate::world::World;
 
-/// Nodes whose configuration would not load with `desired`, why, and which of `desired` are theirs.
-#[must_use]
-pub fn conflicts(
-    world: &World,
-    ra: &str,
-    desired: &BTreeMap<ObjectKey, FrrConfiguration>,
-) -> Vec<(NodeName, String, Vec<ObjectKey>)> {
-    let others: Vec<&FrrConfiguration> = world
-        .frr
-        .iter()
-        .filter(|(key, _)| key.namespace == world.frr_namespace)
-        .filter_map(|(_, object)| object.as_ref().ok())
-        .filter(|o| !is_generated_for(o, ra))
-        .collect();
-    let mut out = Vec::new();
+type Drafts<'a> = BTreeMap<String, Draft<'a>>;
+
+/// What is said of other people's objects although it stops nothing here.
+const NOTED: [&str; 3] = ["SelfNeighbor", "TwoSpellings", "RawUnknownNeighbor"];
+
+/// Takes out of the drafts what would not load on its node, and says why.
+pub(crate) fn judge(world: &World, facts: &Facts<'_>, drafts: &mut Drafts<'_>) {
+    let beside = Beside::of(world, facts, drafts);
     for node in world.nodes.values() {
-        let selects = |o: &&FrrConfiguration| o.node_selector.matches(&node.labels);
-        let mine: Vec<&FrrConfiguration> = desired.values().filter(selects).collect();
-        if mine.is_empty() {
-            continue;
-        }
-        let objects: Vec<FrrConfiguration> = others
+        let wanting: Vec<String> = drafts
             .iter()
-            .copied()
-            .filter(selects)
-            .chain(mine.iter().copied())
-            .cloned()
+            .filter(|(_, draft)| draft.of_node.contains_key(&node.name))
+            .map(|(name, _)| name.clone())
             .collect();
-        let mut why = unreadable(world, node, desired);
-        why.extend(wrong(node, &objects));
-        if !why.is_empty() {
-            out.push((
-                node.name.clone(),
-                format!("its FRR configuration would not load: {}", why.join("; ")),
-                mine.iter().map(|o| o.key.clone()).collect(),
-            ));
+        if !wanting.is_empty() {
+            judge_node(world, node, &beside, &wanting, drafts);
         }
     }
-    out
 }
 
-/// Objects that cannot be read stop every node that they select. One that uses EVPN costs itself only, and one that
-/// is about to be overwritten nobody.
-fn unreadable(
+fn judge_node(
     world: &World,
     node: &Node,
-    desired: &BTreeMap<ObjectKey, FrrConfiguration>,
-) -> Vec<String> {
-    let mut out = Vec::new();
-    for (key, object) in &world.frr {
-        let Err(problems) = object else { continue };
-        let selector = world.selectors.get(key);
-        let counts = key.namespace == world.frr_namespace
-            && !desired.contains_key(key)
-            && selector.is_none_or(|s| s.matches(&node.labels))
-            && !problems.iter().any(|p| p.reason == EVPN_UNSUPPORTED);
-        if counts {
-            out.extend(problems.iter().map(|p| p.message.clone()));
+    beside: &Beside<'_>,
+    wanting: &[String],
+    drafts: &mut Drafts<'_>,
+) {
+    let (stopping, evpn) = beside.unreadable(node);
+    if !stopping.is_empty() {
+        for name in wanting {
+            refuse(drafts, name, node, &stopping);
         }
+        return;
     }
-    out
+    let others = beside.readable(node);
+    match merged(node, &others, taken(drafts, wanting, node)) {
+        // Nobody else's object is on the node: there is nothing to say of others.
+        Ok(_) if others.is_empty() && evpn.is_empty() => {}
+        Ok(config) => {
+            let lints = frr::lint(&config, &node.own_addresses()).into_iter();
+            let noted: Vec<Problem> = lints
+                .filter(|p| NOTED.contains(&p.reason))
+                .chain(evpn)
+                .collect();
+            for name in wanting {
+                if let Some(draft) = drafts.get_mut(name) {
+                    let notes = noted.iter().map(|p| (p.reason, p.message.clone()));
+                    draft.notes.extend(notes);
+                }
+            }
+        }
+        Err(why) => match wanting {
+            [only] => refuse(drafts, only, node, &why),
+            several => one_by_one(world, node, &others, several, drafts),
+        },
+    }
 }
 
-/// Why the objects do not make one configuration, or FRR would refuse it.
-fn wrong(node: &Node, objects: &[FrrConfiguration]) -> Vec<String> {
+/// Several RAs, and not all of them fit: as many as do, those first that have what they want already.
+fn one_by_one(
+    world: &World,
+    node: &Node,
+    others: &[&FrrConfiguration],
+    wanting: &[String],
+    drafts: &mut Drafts<'_>,
+) {
+    let mut order: Vec<String> = wanting.to_vec();
+    order.sort_by_key(|name| changes(world, drafts, name, node));
+    let mut accepted: Vec<String> = Vec::new();
+    let mut refused: Vec<(String, Vec<String>)> = Vec::new();
+    for name in &order {
+        accepted.push(name.clone());
+        if let Err(why) = merged(node, others, taken(drafts, &accepted, node)) {
+            accepted.pop();
+            refused.push((name.clone(), why));
+        }
+    }
+    // What the refused ones have stays and has to fit as well; else it is one step after the other from what stands now.
+    let losers: Vec<String> = refused.iter().map(|(name, _)| name.clone()).collect();
+    let mut whole = taken(drafts, &accepted, node);
+    whole.extend(standing(drafts, &losers, node));
+    if merged(node, others, whole).is_err() {
+        accepted.clear();
+        refused.clear();
+        for name in &order {
+            accepted.push(name.clone());
+            let rest: Vec<String> = order
+                .iter()
+                .filter(|n| !accepted.contains(n))
+                .cloned()
+                .collect();
+            let mut whole = taken(drafts, &accepted, node);
+            whole.extend(standing(drafts, &rest, node));
+            if let Err(why) = merged(node, others, whole) {
+                accepted.pop();
+                refused.push((name.clone(), why));
+            }
+        }
+    }
+    for (name, why) in refused {
+        refuse(drafts, &name, node, &why);
+    }
+}
+
+fn refuse(drafts: &mut Drafts<'_>, name: &str, node: &Node, reasons: &[String]) {
+    let Some(draft) = drafts.get_mut(name) else {
+        return;
+    };
+    for why in reasons {
+        let text = format!("its FRR configuration would not load: {why}");
+        draft.leave_out(node, &text);
+    }
+}
+
+/// Copies of what these RAs want on a node.
+fn taken(drafts: &Drafts<'_>, names: &[String], node: &Node) -> Vec<FrrConfiguration> {
+    let drafts = names.iter().filter_map(|name| drafts.get(name));
+    drafts
+        .flat_map(|draft| {
+            let keys = draft.of_node.get(&node.name).into_iter().flatten();
+            keys.filter_map(|key| draft.desired.get(key)).cloned()
+        })
+        .collect()
+}
+
+/// Copies of what these RAs have on a node.
+fn standing(drafts: &Drafts<'_>, names: &[String], node: &Node) -> Vec<FrrConfiguration> {
+    let drafts = names.iter().filter_map(|name| drafts.get(name));
+    let owned = drafts.flat_map(|draft| &draft.owned);
+    owned
+        .filter(|o| o.node() == Some(node.name.as_str()))
+        .filter_map(|o| o.object().cloned())
+        .collect()
+}
+
+/// Whether the node lacks anything that the RA wants of it.
+fn changes(world: &World, drafts: &Drafts<'_>, name: &str, node: &Node) -> bool {
+    let draft = drafts.get(name);
+    let keys = draft.and_then(|d| d.of_node.get(&node.name));
+    keys.into_iter().flatten().any(|key| {
+        let wanted = draft.and_then(|d| d.desired.get(key));
+        let has = world.frr.get(key).and_then(|o| o.as_ref().ok());
+        match (wanted, has) {
+            (Some(wanted), Some(has)) => wanted.routers != has.routers,
+            _ => true,
+        }
+    })
+}
+
+/// What stands beside the drafts: other people's objects, and those of ours that stay as they are.
+struct Beside<'a> {
+    /// Of those that select one host by its label, by that label.
+    by_host: BTreeMap<&'a str, Vec<&'a FrrConfiguration>>,
+    rest: Vec<&'a FrrConfiguration>,
+    unreadable: Vec<(Option<&'a LabelSelector>, &'a Vec<Problem>)>,
+}
+
+impl<'a> Beside<'a> {
+    fn of(world: &'a World, facts: &Facts<'_>, drafts: &Drafts<'_>) -> Self {
+        let mut out = Self {
+            by_host: BTreeMap::new(),
+            rest: Vec::new(),
+            unreadable: Vec::new(),
+        };
+        let ours: BTreeSet<&ObjectKey> = facts.all_owned().map(|o| o.key).collect();
+        for (key, object) in &world.frr {
+            let kept = || drafts.values().any(|d| d.keep.contains(key));
+            let replaced = drafts.values().any(|d| d.desired.contains_key(key));
+            if key.namespace != world.frr_namespace || replaced || (ours.contains(key) && !kept()) {
+                continue;
+            }
+            match object {
+                Err(problems) => {
+                    let selector = world.unreadable.get(key);
+                    let selector = selector.and_then(|r| r.node_selector.as_ref());
+                    out.unreadable.push((selector, problems));
+                }
+                Ok(object) => match one_host(&object.node_selector) {
+                    Some(host) => out.by_host.entry(host).or_default().push(object),
+                    None => out.rest.push(object),
+                },
+            }
+        }
+        out
+    }
+
+    fn readable(&self, node: &Node) -> Vec<&'a FrrConfiguration> {
+        let host = node.hostname_label().and_then(|h| self.by_host.get(h));
+        let rest = self.rest.iter();
+        let rest = rest.filter(|o| o.node_selector.matches(&node.labels));
+        host.into_iter().flatten().chain(rest).copied().collect()
+    }
+
+    /// Objects that cannot be read stop every node that they select; one that uses EVPN costs itself only.
+    fn unreadable(&self, node: &Node) -> (Vec<String>, Vec<Problem>) {
+        let (mut stopping, mut evpn) = (Vec::new(), Vec::new());
+        for (selector, problems) in &self.unreadable {
+            if selector.is_some_and(|s| !s.matches(&node.labels)) {
+                continue;
+            }
+            if problems.iter().any(|p| p.reason == EVPN_UNSUPPORTED) {
+                evpn.extend(problems.iter().cloned());
+            } else {
+                stopping.extend(problems.iter().map(|p| p.message.clone()));
+            }
+        }
+        (stopping, evpn)
+    }
+}
+
+/// The host that a selector of nothing but the hostname label selects.
+fn one_host(selector: &LabelSelector) -> Option<&str> {
+    let plain = selector.match_expressions.is_empty() && selector.match_labels.len() == 1;
+    let label = selector.match_labels.get(HOSTNAME_LABEL);
+    label.filter(|_| plain).map(String::as_str)
+}
+
+/// The configuration that the objects make on the node, or why they make none, or one that FRR would refuse.
+fn merged(
+    node: &Node,
+    others: &[&FrrConfiguration],
+    mut objects: Vec<FrrConfiguration>,
+) -> Result<NodeConfig, Vec<String>> {
+    objects.extend(others.iter().copied().cloned());
     let input = NodeInput {
         name: node.name.clone(),
         labels: &node.labels,
         hostname: node.hostname().to_owned(),
-        objects,
-        passwords: &stand_ins(objects),
+        objects: &objects,
+        passwords: &stand_ins(&objects),
     };
     let problems = match frr::merge::merge(&input) {
-        Ok(config) => frr::lint::refused(&config),
+        Ok(config) => match frr::lint::refused(&config) {
+            none if none.is_empty() => return Ok(config),
+            problems => problems,
+        },
         Err(problems) => problems,
     };
-    problems.into_iter().map(|p| p.message).collect()
+    Err(problems.into_iter().map(|p| p.message).collect())
 }
 
 /// Secrets are not the manager's to read. One password stands for all of them: a Secret beside none is a conflict

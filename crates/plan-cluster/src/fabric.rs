@@ -3,22 +3,23 @@
 //! Invariant: the base object is a template that no node loads; what a node loads never names itself as neighbor.
 //! Not here: per-node objects (`advertise` makes them from the template).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use model::address::Family;
 use model::frr::{
-    Advertise, BfdProfile, FrrConfiguration, Neighbor, Peer, PrefixRange, Receive, RemoteAs,
-    Router, Session,
+    Advertise, BfdProfile, FrrConfiguration, Neighbor, Peer, Receive, RemoteAs, Router, Session,
 };
 use model::hash;
 use model::intent::{NetworkSelector, RouteAdvertisements, TargetVrf};
-use model::node::Node;
+use model::node::HOSTNAME_LABEL;
 use model::selector::{LabelSelector, Labels, Operator, Requirement};
 use model::{NetworkName, ObjectKey, Problem};
 
+use crate::generated;
+use crate::ranges::Ranges;
 use crate::world::{FabricSettings, World};
-use crate::{FABRIC_LABEL, MANAGED_BY, RA_KEY};
+use crate::{FABRIC_LABEL, MANAGED_BY};
 
 /// Name of the BFD profile of the resilient fabric.
 pub const BFD_PROFILE: &str = "noverlay-resilient";
@@ -107,17 +108,15 @@ pub fn complete(mut world: World) -> World {
 }
 
 fn base(world: &World, settings: &FabricSettings) -> FrrConfiguration {
-    let families: Vec<Family> = world
-        .cluster_subnets
-        .iter()
-        .map(|c| c.cidr.family())
-        .collect();
+    let ranges = Ranges::of(world);
+    let families = ranges.families();
     let fit = world.fit_nodes();
     // A node that is left out keeps the objects it has, and so its sessions: its peers keep theirs with it.
+    let with_objects: BTreeSet<&str> = generated::all(world).filter_map(|o| o.node()).collect();
     let mut addresses: Vec<IpAddr> = world
         .nodes
         .values()
-        .filter(|node| fit.contains(&node.name) || has_objects(world, node))
+        .filter(|node| fit.contains(&node.name) || with_objects.contains(node.name.as_str()))
         .flat_map(|node| node.internal_ips.iter().copied())
         .filter(|ip| families.contains(&Family::of(*ip)))
         .collect();
@@ -129,11 +128,14 @@ fn base(world: &World, settings: &FabricSettings) -> FrrConfiguration {
         annotations: BTreeMap::new(),
         node_selector: LabelSelector {
             match_labels: Labels::new(),
-            match_expressions: vec![Requirement {
-                key: "kubernetes.io/hostname".to_owned(),
-                operator: Operator::DoesNotExist,
-                values: Vec::new(),
-            }],
+            // Both at once are true of no node, also of one without the label.
+            match_expressions: [Operator::DoesNotExist, Operator::Exists]
+                .map(|operator| Requirement {
+                    key: HOSTNAME_LABEL.to_owned(),
+                    operator,
+                    values: Vec::new(),
+                })
+                .to_vec(),
         },
         routers: vec![Router {
             asn: settings.asn,
@@ -141,7 +143,7 @@ fn base(world: &World, settings: &FabricSettings) -> FrrConfiguration {
             vrf: String::new(),
             neighbors: addresses
                 .into_iter()
-                .map(|ip| neighbor(ip, world, settings))
+                .map(|ip| neighbor(ip, &ranges, settings))
                 .collect(),
             prefixes: Vec::new(),
             imports: Vec::new(),
@@ -166,18 +168,7 @@ fn bfd_profiles(settings: &FabricSettings) -> Vec<BfdProfile> {
     }]
 }
 
-/// Whether something has been generated for the node before.
-fn has_objects(world: &World, node: &Node) -> bool {
-    let suffix = format!("/{}", node.name);
-    let mut objects = world.frr.values().filter_map(|o| o.as_ref().ok());
-    objects.any(|o| {
-        o.annotations
-            .get(RA_KEY)
-            .is_some_and(|key| key.ends_with(&suffix))
-    })
-}
-
-fn neighbor(ip: IpAddr, world: &World, settings: &FabricSettings) -> Neighbor {
+fn neighbor(ip: IpAddr, ranges: &Ranges, settings: &FabricSettings) -> Neighbor {
     let mut session = Session::new(RemoteAs::Number(settings.asn));
     if settings.resilient {
         session.hold_time = Some(9);
@@ -194,26 +185,9 @@ fn neighbor(ip: IpAddr, world: &World, settings: &FabricSettings) -> Neighbor {
         advertise: Advertise::default(),
         receive: Receive {
             all: false,
-            prefixes: pod_ranges(world, Some(Family::of(ip))),
+            prefixes: ranges.received(Some(Family::of(ip))),
         },
     }
-}
-
-/// What a router of the default VRF receives for the default network: each cluster subnet at exactly the host length.
-#[must_use]
-pub fn pod_ranges(world: &World, family: Option<Family>) -> Vec<PrefixRange> {
-    let mut out: Vec<PrefixRange> = world
-        .cluster_subnets
-        .iter()
-        .filter(|c| family.is_none_or(|f| c.cidr.family() == f))
-        .map(|c| PrefixRange {
-            prefix: c.cidr,
-            ge: Some(c.host_len),
-            le: Some(c.host_len),
-        })
-        .collect();
-    out.sort_by_key(|r| r.prefix.to_string());
-    out
 }
 
 fn advertisement() -> RouteAdvertisements {

@@ -1,13 +1,19 @@
 //! Objects that are generated for an RA, and how they are told from others.
-//! In: objects, names. Out: their names, whether they are such. Invariant: the name is derived from RA, source and node.
+//! In: objects, readable or not. Out: their names, whose they are. Invariant: the name is derived from RA, source and node;
+//! ours are those that bear our managed-by label, and nothing else is ours to delete.
 //! Not here: their content (`advertise`).
 
-use model::ObjectKey;
-use model::frr::FrrConfiguration;
-use model::hash;
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::frr::{FrrConfiguration, Remains};
+use model::selector::Labels;
+use model::{ObjectKey, Prefix, hash};
 
 use crate::world::World;
-use crate::{GENERATED_PREFIX, RA_KEY};
+use crate::{GENERATED_PREFIX, MANAGED_BY, RA_KEY};
+
+/// Most characters of a label's value (Kubernetes).
+const LABEL_VALUE: usize = 63;
 
 /// Name of the generated object: derived from the RA, the source and the node.
 #[must_use]
@@ -18,25 +24,150 @@ pub fn name(ra: &str, source: &ObjectKey, node: &str) -> String {
     )
 }
 
+/// The label's value for an RA: its name, or where that is longer than a value may be, its beginning and a hash of it.
+#[must_use]
+pub fn label_value(ra: &str) -> String {
+    if ra.len() <= LABEL_VALUE {
+        return ra.to_owned();
+    }
+    let hash = hash::short(ra);
+    let room = LABEL_VALUE.saturating_sub(hash.len() + 1);
+    let head: String = ra.chars().take(room).collect();
+    format!("{head}-{hash}")
+}
+
 /// True where the object was generated for an RA, by us or by OVN-Kubernetes.
 #[must_use]
 pub fn is_generated(object: &FrrConfiguration) -> bool {
     object.key.name.starts_with(GENERATED_PREFIX)
 }
 
-/// Objects of ours that were generated for this RA.
+/// True where we generated the object, and so may change and delete it. Name and RA's label alone say nothing: OVN-Kubernetes
+/// gives its own objects the same.
 #[must_use]
-pub fn owned<'a>(world: &'a World, ra: &str) -> Vec<&'a FrrConfiguration> {
-    world
+pub fn is_ours(object: &FrrConfiguration) -> bool {
+    is_generated(object) && bears_our_label(&object.labels)
+}
+
+fn bears_our_label(labels: &Labels) -> bool {
+    labels.get(MANAGED_BY.0).map(String::as_str) == Some(MANAGED_BY.1)
+}
+
+/// A generated object, readable or not, ours or not.
+#[derive(Debug, Clone, Copy)]
+pub struct Generated<'a> {
+    /// Namespace and name.
+    pub key: &'a ObjectKey,
+    labels: &'a Labels,
+    annotations: &'a BTreeMap<String, String>,
+    what: What<'a>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum What<'a> {
+    Whole(&'a FrrConfiguration),
+    Remains(&'a Remains),
+}
+
+impl<'a> Generated<'a> {
+    /// It bears our managed-by label.
+    #[must_use]
+    pub fn is_ours(&self) -> bool {
+        bears_our_label(self.labels)
+    }
+
+    /// [`label_value`] of the RA it was generated for.
+    #[must_use]
+    pub fn label(&self) -> Option<&'a str> {
+        self.labels.get(RA_KEY).map(String::as_str)
+    }
+
+    /// RA, source and node of its annotation.
+    fn identity(&self) -> Option<(&'a str, &'a str, &'a str)> {
+        let (rest, node) = self.annotations.get(RA_KEY)?.rsplit_once('/')?;
+        let (ra, source) = rest.rsplit_once('/')?;
+        Some((ra, source, node))
+    }
+
+    /// Name of the source, without namespace.
+    #[must_use]
+    pub fn source(&self) -> Option<&'a str> {
+        self.identity().map(|(_, source, _)| source)
+    }
+
+    /// Name of the node it was generated for.
+    #[must_use]
+    pub fn node(&self) -> Option<&'a str> {
+        self.identity().map(|(.., node)| node)
+    }
+
+    /// The object, where it can be read.
+    #[must_use]
+    pub fn object(&self) -> Option<&'a FrrConfiguration> {
+        match self.what {
+            What::Whole(object) => Some(object),
+            What::Remains(_) => None,
+        }
+    }
+
+    /// What it originates in the default VRF, as far as that can be read.
+    #[must_use]
+    pub fn prefixes(&self) -> Vec<Prefix> {
+        match self.what {
+            What::Remains(remains) => remains.prefixes.clone(),
+            What::Whole(object) => object
+                .routers
+                .iter()
+                .filter(|r| r.vrf.is_empty() || r.vrf == "default")
+                .flat_map(|r| r.prefixes.iter().copied())
+                .collect(),
+        }
+    }
+}
+
+/// Every generated object of the world, ours or not.
+pub fn all(world: &World) -> impl Iterator<Item = Generated<'_>> {
+    let generated = world
         .frr
-        .values()
-        .filter_map(|o| o.as_ref().ok())
-        .filter(|o| is_generated_for(o, ra))
+        .iter()
+        .filter(|(key, _)| key.name.starts_with(GENERATED_PREFIX));
+    generated.filter_map(|(key, object)| match object {
+        Ok(object) => Some(Generated {
+            key,
+            labels: &object.labels,
+            annotations: &object.annotations,
+            what: What::Whole(object),
+        }),
+        Err(_) => world.unreadable.get(key).map(|remains| Generated {
+            key,
+            labels: &remains.labels,
+            annotations: &remains.annotations,
+            what: What::Remains(remains),
+        }),
+    })
+}
+
+/// Objects of ours that were generated for this RA, readable or not.
+#[must_use]
+pub fn owned<'a>(world: &'a World, ra: &str) -> Vec<Generated<'a>> {
+    let value = label_value(ra);
+    all(world)
+        .filter(|o| o.is_ours() && o.label() == Some(value.as_str()))
         .collect()
 }
 
-/// The same for one RA.
+/// Names of RAs that are gone, and of which objects of ours are left.
 #[must_use]
-pub fn is_generated_for(object: &FrrConfiguration, ra: &str) -> bool {
-    is_generated(object) && object.labels.get(RA_KEY).map(String::as_str) == Some(ra)
+pub fn left_behind(world: &World) -> Vec<String> {
+    let known: BTreeSet<String> = world.ras.keys().map(|ra| label_value(ra)).collect();
+    let out: BTreeSet<String> = all(world)
+        .filter(Generated::is_ours)
+        .filter_map(|o| {
+            let label = o.label().filter(|l| !known.contains(*l))?;
+            let named = o.identity().map(|(ra, ..)| ra);
+            let named = named.filter(|ra| label_value(ra) == label);
+            Some(named.unwrap_or(label).to_owned())
+        })
+        .collect();
+    out.into_iter().collect()
 }

@@ -8,6 +8,9 @@ pub mod check;
 pub mod fabric;
 pub mod generated;
 pub mod networks;
+mod prefixes;
+pub mod ranges;
+pub mod refused;
 #[cfg(test)]
 mod samples;
 pub mod sessions;

@@ -1,13 +1,18 @@
 //! Node ids and node subnets of the default network.
 //! In: the world. Out: for each node that lacks one, its id and subnets; problems.
-//! Invariant: what a node has it keeps; nothing is given twice; the same world gives the same answer, whatever the order nodes came in.
+//! Invariant: what a node has it keeps; what any annotation says, readable or not, or any generated object announces is
+//! nobody else's; the same world gives the same answer, whatever the order nodes came in.
 //! Not here: writing annotations.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use model::address::{ClusterSubnet, Family};
 use model::node::{Fact, Node};
 use model::{NetworkName, NodeName, Prefix, Problem};
 
+use crate::generated;
+use crate::prefixes::PrefixMap;
+use crate::ranges::Ranges;
 use crate::world::World;
 
 /// The first node id; smaller ones are the cluster router's and the base address.
@@ -20,6 +25,9 @@ pub struct Allocation {
     pub node_id: Option<u32>,
     /// The whole of `k8s.ovn.org/node-subnets`, other networks' entries kept.
     pub subnets: Option<BTreeMap<NetworkName, Vec<Prefix>>>,
+    /// `metadata.resourceVersion` of the Node that this was planned from: for any other it may be wrong. `None` where the
+    /// world does not know it.
+    pub resource_version: Option<String>,
 }
 
 /// Allocations by node; nodes that need none are absent.
@@ -27,35 +35,43 @@ pub struct Allocation {
 pub struct Plan {
     /// What to write.
     pub allocations: BTreeMap<NodeName, Allocation>,
-    /// Nodes that get nothing, and why.
+    /// Nodes that get nothing or share an id, and settings that are refused; and why.
     pub problems: Vec<Problem>,
 }
 
 /// Gives ids and subnets: the smallest free ones, to nodes in the order of their names.
 #[must_use]
 pub fn plan(world: &World) -> Plan {
-    let mut plan = Plan::default();
+    let ranges = Ranges::of(world);
+    let mut plan = Plan {
+        problems: ranges.problems.clone(),
+        ..Plan::default()
+    };
     let mut ids: BTreeSet<u32> = world
         .nodes
         .values()
-        .filter_map(|n| n.node_id.known().copied())
+        .flat_map(|n| n.node_id.known().into_iter().chain(&n.salvaged.ids))
+        .copied()
         .collect();
-    let mut used: BTreeSet<Prefix> = world
-        .nodes
-        .values()
-        .filter_map(|n| n.subnets.known())
-        .flat_map(|map| {
-            map.get(&NetworkName::default_network())
-                .into_iter()
-                .flatten()
-                .copied()
-        })
-        .collect();
-    let mut cursors = vec![0_u128; world.cluster_subnets.len()];
+    let mut room = Room::of(world, &ranges);
+    let mut holders: BTreeMap<u32, &NodeName> = BTreeMap::new();
     for node in world.nodes.values() {
         let mut allocation = Allocation::default();
         match &node.node_id {
-            Fact::Known(_) => {}
+            Fact::Known(id) => match holders.get(id) {
+                None => {
+                    holders.insert(*id, &node.name);
+                }
+                Some(other) => plan.problems.push(Problem::new(
+                    format!("Node/{}", node.name),
+                    "DuplicateNodeId",
+                    format!(
+                        "node {}: node id {id} is also node {other}'s; take annotation {} from one of them, it then gets an id of its own",
+                        node.name,
+                        model::node::annotation::NODE_ID
+                    ),
+                )),
+            },
             Fact::Malformed(why) => plan.problems.push(problem(node, why)),
             Fact::Absent => match free_id(&ids, &world.join_subnets) {
                 Some(id) => {
@@ -67,11 +83,12 @@ pub fn plan(world: &World) -> Plan {
                     .push(problem(node, "no node id is left in the join subnets")),
             },
         }
-        match subnets(node, world, &mut used, &mut cursors) {
+        match room.subnets(node) {
             Ok(subnets) => allocation.subnets = subnets,
             Err(why) => plan.problems.push(problem(node, &why)),
         }
         if allocation != Allocation::default() {
+            allocation.resource_version = world.node_versions.get(&node.name).cloned();
             plan.allocations.insert(node.name.clone(), allocation);
         }
     }
@@ -101,65 +118,139 @@ fn free_id(ids: &BTreeSet<u32>, join: &[Prefix]) -> Option<u32> {
 
 type Subnets = BTreeMap<NetworkName, Vec<Prefix>>;
 
-fn subnets(
-    node: &Node,
-    world: &World,
-    used: &mut BTreeSet<Prefix>,
-    cursors: &mut [u128],
-) -> Result<Option<Subnets>, String> {
-    let known = match &node.subnets {
-        Fact::Known(map) => map.clone(),
-        Fact::Absent => BTreeMap::new(),
-        Fact::Malformed(why) => return Err(why.clone()),
-    };
-    let default = NetworkName::default_network();
-    if known.get(&default).is_some_and(|list| !list.is_empty()) {
-        return Ok(None);
+/// What is taken, and by whom.
+struct Room<'a> {
+    ranges: &'a Ranges,
+    taken: PrefixMap<String>,
+    /// Each prefix with who has it, for the question whether it is anybody else's.
+    claims: Vec<(String, Prefix)>,
+    /// What a node's generated objects announce.
+    announced: BTreeMap<String, Vec<Prefix>>,
+    cursors: Vec<u128>,
+}
+
+impl<'a> Room<'a> {
+    fn of(world: &World, ranges: &'a Ranges) -> Self {
+        let default = NetworkName::default_network();
+        let mut room = Self {
+            ranges,
+            taken: PrefixMap::default(),
+            claims: Vec::new(),
+            announced: BTreeMap::new(),
+            cursors: vec![0; ranges.list.len()],
+        };
+        for node in world.nodes.values() {
+            let known = node.subnets.known().and_then(|map| map.get(&default));
+            for prefix in known.into_iter().flatten() {
+                room.claim(node.name.as_str(), *prefix);
+            }
+            for address in &node.salvaged.subnets {
+                // A length that no node's subnet has was not read whole, but the address was.
+                let of_range = ranges.list.iter().find(|c| c.cidr.contains_ip(address.ip));
+                let len = of_range.map_or(address.len, |c| address.len.max(c.host_len));
+                if let Ok(prefix) = Prefix::new(address.ip, len) {
+                    room.claim(node.name.as_str(), prefix);
+                }
+            }
+        }
+        for object in generated::all(world) {
+            let node = object.node().unwrap_or_default();
+            for prefix in object.prefixes() {
+                room.claim(node, prefix);
+                room.announced
+                    .entry(node.to_owned())
+                    .or_default()
+                    .push(prefix);
+            }
+        }
+        room
     }
-    let mut own = Vec::new();
-    let families: BTreeSet<_> = world
-        .cluster_subnets
-        .iter()
-        .map(|c| c.cidr.family())
-        .collect();
-    for family in families {
-        let found = world
-            .cluster_subnets
-            .iter()
-            .zip(cursors.iter_mut())
+
+    fn claim(&mut self, node: &str, prefix: Prefix) {
+        self.taken.insert(prefix, node.to_owned());
+        self.claims.push((node.to_owned(), prefix));
+    }
+
+    /// The whole annotation for a node that lacks subnets of the default network.
+    fn subnets(&mut self, node: &Node) -> Result<Option<Subnets>, String> {
+        let known = match &node.subnets {
+            Fact::Known(map) => map.clone(),
+            Fact::Absent => BTreeMap::new(),
+            Fact::Malformed(why) => return Err(why.clone()),
+        };
+        let default = NetworkName::default_network();
+        if known.get(&default).is_some_and(|list| !list.is_empty()) {
+            return Ok(None);
+        }
+        let mut own = Vec::new();
+        for family in self.ranges.families() {
+            let subnet = match self.own(node, family) {
+                Some(subnet) => subnet,
+                None => self.free(family)?,
+            };
+            own.push(subnet);
+        }
+        for subnet in &own {
+            self.claim(node.name.as_str(), *subnet);
+        }
+        let mut map = known;
+        map.insert(default, own);
+        Ok(Some(map))
+    }
+
+    /// What the node's own objects announce still: its pods run in it, whoever took the annotation away.
+    fn own(&self, node: &Node, family: Family) -> Option<Prefix> {
+        let announced = self.announced.get(node.name.as_str())?;
+        announced.iter().copied().find(|prefix| {
+            let mut others = self.claims.iter().filter(|(n, _)| n != node.name.as_str());
+            prefix.family() == family
+                && self.ranges.has(prefix)
+                && !others.any(|(_, p)| p.overlaps(prefix))
+        })
+    }
+
+    fn free(&mut self, family: Family) -> Result<Prefix, String> {
+        let ranges = self.ranges.list.iter().zip(self.cursors.iter_mut());
+        let found = ranges
             .filter(|(c, _)| c.cidr.family() == family)
-            .find_map(|(c, cursor)| next_free(c.cidr, c.host_len, used, cursor));
-        let Some(subnet) = found else {
-            let all: Vec<String> = world
-                .cluster_subnets
-                .iter()
-                .map(ToString::to_string)
-                .collect();
-            return Err(format!(
+            .find_map(|(c, cursor)| next_free(c, &self.taken, cursor));
+        found.ok_or_else(|| {
+            let all: Vec<String> = self.ranges.list.iter().map(ToString::to_string).collect();
+            let mut text = format!(
                 "no subnet is left in the cluster subnets {}",
                 all.join(", ")
-            ));
-        };
-        own.push(subnet);
+            );
+            let wide = self.claims.iter().find(|(_, prefix)| {
+                let mut ranges = self.ranges.list.iter();
+                ranges.any(|c| c.cidr.overlaps(prefix) && prefix.bits() < c.host_len)
+            });
+            if let Some((holder, prefix)) = wide {
+                text.push_str(&format!(
+                    "; node {holder} has {prefix}, which is more than one node's share"
+                ));
+            }
+            text
+        })
     }
-    used.extend(own.iter().copied());
-    let mut map = known;
-    map.insert(default, own);
-    Ok(Some(map))
 }
 
 fn next_free(
-    cidr: Prefix,
-    host_len: u8,
-    used: &BTreeSet<Prefix>,
+    range: &ClusterSubnet,
+    taken: &PrefixMap<String>,
     cursor: &mut u128,
 ) -> Option<Prefix> {
-    while *cursor < cidr.subnet_count(host_len) {
-        let candidate = cidr.subnet(*cursor, host_len)?;
-        *cursor += 1;
-        if !used.contains(&candidate) {
+    while *cursor < range.cidr.subnet_count(range.host_len) {
+        let candidate = range.cidr.subnet(*cursor, range.host_len)?;
+        let Some((hit, _)) = taken.overlapping(&candidate) else {
+            *cursor += 1;
             return Some(candidate);
-        }
+        };
+        // A wide one is passed in one step: to the next multiple of its size.
+        let bits = range
+            .host_len
+            .saturating_sub(hit.bits().max(range.cidr.bits()));
+        let span = 1_u128.checked_shl(u32::from(bits))?;
+        *cursor = (*cursor / span + 1).checked_mul(span)?;
     }
     None
 }

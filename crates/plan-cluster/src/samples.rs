@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use model::frr::FrrConfiguration;
-use model::node::{Fact, Node};
+use model::node::{Fact, Node, Salvaged};
 use model::{Asn, NetworkName, NodeName};
 
 use crate::fabric;
@@ -26,6 +26,8 @@ pub(crate) fn mk_node(name: &str, ip: &str, id: Option<u32>, subnet: Option<&str
         primary: Fact::Absent,
         host_cidrs: Fact::Absent,
         host_mtu: Fact::Absent,
+        salvaged: Salvaged::default(),
+        ready: Some(true),
     }
 }
 

@@ -1,7 +1,8 @@
 //! Whether the fabric's BGP sessions come up, and when it looks as if FRR does not listen.
 //! In: what nodes report of their sessions, the time, and what was seen before. Out: a verdict, its condition and event.
-//! Invariant: a pair of nodes is down only where both ends have tried for longer than [`PATIENCE`] without one of them
-//! being Established; what is not reported is not judged.
+//! Invariant: a pair of nodes is up only where both ends say so, each from a node that is Ready (a node whose Lease is no
+//! longer renewed is not, and its reports are as old as that); it is down only where both ends have tried for longer than
+//! [`PATIENCE`]. All else is on its way, and after that time not known.
 //! Not here: the clock, reading reports, writing.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +11,7 @@ use std::time::Duration;
 
 use model::NodeName;
 use model::address::Family;
-use model::intent::{Condition, Event};
+use model::intent::{Condition, Event, REPORTS_MISSING};
 
 use crate::world::World;
 
@@ -42,8 +43,17 @@ impl End {
 /// Two nodes, smaller name first, and the family of their session.
 pub type Pair = (NodeName, NodeName, Family);
 
-/// Pairs of which both ends try, and since when, on a clock that never goes back.
-pub type Trying = BTreeMap<Pair, Duration>;
+/// Pairs that are not up, in which of two ways, and since when, on a clock that never goes back.
+pub type Trying = BTreeMap<Pair, (Lack, Duration)>;
+
+/// Why a pair is not up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lack {
+    /// Both ends try.
+    Answer,
+    /// One end does not report, or they contradict each other.
+    Report,
+}
 
 /// What is true of the sessions.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,8 +62,10 @@ pub enum Verdict {
     Unknown,
     /// Some are on their way: what was said before stands.
     Pending,
-    /// All that are reported stand.
+    /// All that are reported stand, by both ends.
     Up,
+    /// None is down, but of these pairs of nodes nobody can tell.
+    Unclear(BTreeSet<(NodeName, NodeName)>),
     /// Between these pairs of nodes both ends have tried in vain for too long.
     Down(BTreeSet<(NodeName, NodeName)>),
 }
@@ -90,31 +102,48 @@ pub fn judge(world: &World, ends: &[End], before: &Trying, now: Duration) -> Jud
         pairs.entry(pair).or_default().push(end);
     }
     let mut trying = Trying::new();
-    let mut down = BTreeSet::new();
+    let (mut down, mut unclear) = (BTreeSet::new(), BTreeSet::new());
     let mut pending = false;
     for (pair, ends) in &pairs {
-        if ends.iter().any(|end| end.state == "Established") {
+        let named = (pair.0.clone(), pair.1.clone());
+        let is_ready = |name| world.nodes.get(name).and_then(|n| n.ready) == Some(true);
+        if !is_ready(&pair.0) || !is_ready(&pair.1) {
+            unclear.insert(named);
             continue;
         }
         let nodes: BTreeSet<&NodeName> = ends.iter().map(|end| &end.node).collect();
-        if nodes.len() < 2 || !ends.iter().all(|end| end.tries()) {
-            pending = true;
+        let is_up = |end: &&End| end.state == "Established";
+        let lack = if nodes.len() < 2 {
+            Lack::Report
+        } else if ends.iter().all(is_up) {
             continue;
-        }
-        let since = before.get(pair).copied().unwrap_or(now);
-        trying.insert(pair.clone(), since);
-        if now.saturating_sub(since) > PATIENCE {
-            down.insert((pair.0.clone(), pair.1.clone()));
+        } else if ends.iter().all(|end| end.tries()) {
+            Lack::Answer
+        } else if ends.iter().all(|end| end.tries() || is_up(end)) {
+            Lack::Report
         } else {
             pending = true;
+            continue;
+        };
+        let known = before.get(pair).filter(|(was, _)| *was == lack);
+        let since = known.map_or(now, |(_, since)| *since);
+        trying.insert(pair.clone(), (lack, since));
+        if now.saturating_sub(since) <= PATIENCE {
+            pending = true;
+        } else if lack == Lack::Answer {
+            down.insert(named);
+        } else {
+            unclear.insert(named);
         }
     }
-    let due = trying.values().map(|since| *since + PATIENCE);
+    let due = trying.values().map(|(_, since)| *since + PATIENCE);
     let again_at = due.filter(|at| *at >= now).min();
     let verdict = if pairs.is_empty() {
         Verdict::Unknown
     } else if !down.is_empty() {
         Verdict::Down(down)
+    } else if !unclear.is_empty() {
+        Verdict::Unclear(unclear)
     } else if pending {
         Verdict::Pending
     } else {
@@ -144,26 +173,40 @@ pub fn condition(verdict: &Verdict, standing: Option<Condition>) -> Option<Condi
         Verdict::Up => said(
             true,
             "Established",
-            "every reported session between nodes of the fabric is established".to_owned(),
+            "both ends of every reported session between nodes of the fabric say that it is established".to_owned(),
         ),
-        Verdict::Down(pairs) => {
-            let named: Vec<String> = pairs
-                .iter()
-                .take(NAMED)
-                .map(|(a, b)| format!("{a} and {b}"))
-                .collect();
-            let more = match pairs.len().saturating_sub(NAMED) {
-                0 => String::new(),
-                more => format!(", and {more} more"),
-            };
-            let message = format!(
-                "{} pairs of nodes have no BGP session although both ends have tried for more than {} s: {}{more}; likely bgpd does not listen on these nodes (started with -p 0, as frr-k8s does by default), or port 179 is closed between them",
+        Verdict::Unclear(pairs) => said(
+            false,
+            REPORTS_MISSING,
+            format!(
+                "of {} pairs of nodes it is not known whether they have a BGP session: {}; one end does not report, contradicts the other, or is on a node that is not Ready",
+                pairs.len(),
+                named(pairs)
+            ),
+        ),
+        Verdict::Down(pairs) => said(
+            false,
+            REASON_DOWN,
+            format!(
+                "{} pairs of nodes have no BGP session although both ends have tried for more than {} s: {}; likely bgpd does not listen on these nodes (started with -p 0, as frr-k8s does by default), or port 179 is closed between them",
                 pairs.len(),
                 PATIENCE.as_secs(),
-                named.join(", ")
-            );
-            said(false, REASON_DOWN, message)
-        }
+                named(pairs)
+            ),
+        ),
+    }
+}
+
+/// The first few pairs, and how many more there are.
+fn named(pairs: &BTreeSet<(NodeName, NodeName)>) -> String {
+    let first: Vec<String> = pairs
+        .iter()
+        .take(NAMED)
+        .map(|(a, b)| format!("{a} and {b}"))
+        .collect();
+    match pairs.len().saturating_sub(NAMED) {
+        0 => first.join(", "),
+        more => format!("{}, and {more} more", first.join(", ")),
     }
 }
 
@@ -171,15 +214,16 @@ pub fn condition(verdict: &Verdict, standing: Option<Condition>) -> Option<Condi
 #[must_use]
 pub fn event(before: Option<&Condition>, now: Option<&Condition>) -> Option<Event> {
     let now = now?;
-    if before.map(|c| c.status) == Some(now.status) || (before.is_none() && now.status) {
+    let same = before.is_some_and(|c| (c.status, &c.reason) == (now.status, &now.reason));
+    if same || (before.is_none() && now.status) {
         return None;
     }
     Some(Event {
         warning: !now.status,
-        reason: if now.status {
-            "SessionsEstablished"
-        } else {
-            REASON_DOWN
+        reason: match now.word() {
+            "True" => "SessionsEstablished",
+            "Unknown" => REPORTS_MISSING,
+            _ => REASON_DOWN,
         },
         message: now.message.clone(),
     })

@@ -8,8 +8,12 @@
 //!                                                       '--hold time over, or released--> letting --none is left--> closed
 //! ```
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
 use std::time::Duration;
+
+/// How many destinations went, by the next hops that they were reached over.
+pub type Went = BTreeMap<Vec<IpAddr>, usize>;
 
 /// When a withdrawal is a mass withdrawal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,8 +40,8 @@ enum State {
 pub struct Breaker {
     threshold: Threshold,
     state: State,
-    /// How many destinations went at which moment of the window.
-    gone: VecDeque<(Duration, usize)>,
+    /// What went at which moment of the window.
+    gone: VecDeque<(Duration, Went)>,
 }
 
 impl Breaker {
@@ -66,10 +70,18 @@ impl Breaker {
         }
     }
 
-    /// Destinations went, as the kernel wanted it.
-    pub fn went(&mut self, now: Duration, destinations: usize) {
-        if destinations > 0 && self.state == State::Closed {
+    /// Destinations went because the kernel lost them.
+    pub fn went(&mut self, now: Duration, destinations: Went) {
+        if !destinations.is_empty() && self.state == State::Closed {
             self.gone.push_back((now, destinations));
+        }
+    }
+
+    /// Of what went, only that counts on over whose next hops `believed` says that a session may be up: the rest went with
+    /// its session.
+    pub fn explain(&mut self, believed: impl Fn(&[IpAddr]) -> bool) {
+        for (_, went) in &mut self.gone {
+            went.retain(|hops, _| believed(hops));
         }
     }
 
@@ -77,7 +89,7 @@ impl Breaker {
     pub fn suspects(&mut self, now: Duration, standing: usize, going: usize) -> bool {
         let window = self.threshold.window;
         self.gone.retain(|(at, _)| now.saturating_sub(*at) < window);
-        let gone: usize = self.gone.iter().map(|(_, count)| count).sum();
+        let gone: usize = self.gone.iter().flat_map(|(_, went)| went.values()).sum();
         let before = standing.saturating_add(gone);
         self.threshold.share > 0
             && going > 0
@@ -130,6 +142,21 @@ mod tests {
         Duration::from_millis(millis)
     }
 
+    /// So many over one next hop.
+    fn over(host: u8, count: usize) -> Went {
+        let hop: IpAddr = format!("172.30.0.{host}").parse().unwrap();
+        [(vec![hop], count)].into()
+    }
+
+    #[test]
+    fn what_went_with_its_session_does_not_count() {
+        let mut b = breaker();
+        b.went(at(0), over(2, 12));
+        assert!(b.suspects(at(1), 8, 1));
+        b.explain(|hops| hops != over(2, 0).into_keys().next().unwrap());
+        assert!(!b.suspects(at(1), 8, 1));
+    }
+
     #[test]
     fn more_than_the_share_at_once_is_held_for_the_hold_time_and_then_goes_for_good() {
         let mut b = breaker();
@@ -148,14 +175,14 @@ mod tests {
         let mut b = breaker();
         for step in 0..5 {
             assert!(!b.judge(at(step * 300), 20 - 2 * usize::try_from(step).unwrap(), 2));
-            b.went(at(step * 300), 2);
+            b.went(at(step * 300), over(2, 2));
         }
         assert!(b.judge(at(1600), 10, 2));
         let mut slow = breaker();
         for step in 0..9 {
             let stands = 20 - 2 * usize::try_from(step).unwrap();
             assert!(!slow.judge(at(step * 1100), stands, 2), "step {step}");
-            slow.went(at(step * 1100), 2);
+            slow.went(at(step * 1100), over(2, 2));
         }
     }
 
@@ -176,7 +203,7 @@ mod tests {
         assert!(b.judge(at(20), 10, 10));
         b.release();
         assert!(!b.judge(at(30), 10, 10));
-        b.went(at(30), 10);
+        b.went(at(30), over(2, 10));
         assert!(!b.judge(at(40), 0, 0));
     }
 
@@ -198,7 +225,7 @@ mod tests {
                     (false, _) => held_since = None,
                 }
                 if !held && go {
-                    b.went(at(now), going);
+                    b.went(at(now), over(2, going));
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! Flows of the external bridge, by which host and gateway routers share one address and MAC.
 //! In: ports, MAC and addresses of the bridge, and the networks behind it. Out: the whole table, to be put in as one bundle.
-//! Invariant: no NORMAL action and no learning, so nothing can flap between host and OVN; what OVN sends from any other
+//! Invariant: no NORMAL action and no learning (but in [`plain_stage`], which serves no pods), so nothing can flap between host and OVN; what OVN sends from any other
 //! source than a node address or a local pod is dropped.
 //! Not here: VLANs, a second uplink, services.
 //!
@@ -65,6 +65,17 @@ pub fn host_stage(uplink_port: u32) -> Vec<Flow> {
         Flow::new(0, 10, format!("in_port={uplink_port}"), "LOCAL"),
         Flow::new(0, 10, "in_port=LOCAL", output(uplink_port)),
     ];
+    flows.sort();
+    flows
+}
+
+/// The first stage where several ports lead out of the node and nobody can tell which is the one: the switch forwards as
+/// if it had no flows at all, so that the host is not cut off. What comes from a patch port is dropped: no pods.
+#[must_use]
+pub fn plain_stage(ports: &[u32]) -> Vec<Flow> {
+    let from = |port: String| Flow::new(0, 10, format!("in_port={port}"), "NORMAL");
+    let mut flows: Vec<Flow> = ports.iter().map(|port| from(port.to_string())).collect();
+    flows.push(from("LOCAL".to_owned()));
     flows.sort();
     flows
 }

@@ -3,7 +3,8 @@
 //! Invariant: a pod subnet never stays away for another route; what stays depends on the set of destinations alone, not on who
 //! came first. Not here: which routes are eligible (`imports`).
 //!
-//! Order, first to stay: pod subnets, then shorter prefixes (they cover more), then the order of prefixes.
+//! Order, first to stay: pod subnets of known nodes, then other prefixes inside the network, then the rest; of each, shorter
+//! prefixes (they cover more), then the order of prefixes.
 //! The unit is a destination: all its next hops stay or go.
 
 use std::collections::BTreeSet;
@@ -13,21 +14,37 @@ use model::address::Prefix;
 /// Skipped: more destinations than `[limits] max-imported-routes`.
 pub const OVER_LIMIT: &str = "over_limit";
 
-/// A destination's place in the order of importance: false before true, short before long.
+/// What a destination is to the network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Class {
+    /// Equal to or inside a node's subnet.
+    OfNode,
+    /// Inside the network.
+    Inside,
+    Outside,
+}
+
+/// A destination's place in the order of importance: by class, short before long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rank {
-    not_pod: bool,
+    class: Class,
     bits: u8,
     /// The destination.
     pub prefix: Prefix,
 }
 
 impl Rank {
-    /// The rank of a destination; `pods` are the network's subnets.
+    /// The rank of a destination; `pods` are the network's subnets, `owned` is true where it equals or lies in a subnet of
+    /// a node that is known.
     #[must_use]
-    pub fn new(prefix: Prefix, pods: &[Prefix]) -> Self {
+    pub fn new(prefix: Prefix, pods: &[Prefix], owned: bool) -> Self {
+        let inside = pods.iter().any(|subnet| subnet.contains(&prefix));
         Self {
-            not_pod: !pods.iter().any(|subnet| subnet.contains(&prefix)),
+            class: match (inside, owned) {
+                (true, true) => Class::OfNode,
+                (true, false) => Class::Inside,
+                (false, _) => Class::Outside,
+            },
             bits: prefix.bits(),
             prefix,
         }
@@ -115,7 +132,34 @@ mod tests {
     }
 
     fn rank(text: &str) -> Rank {
-        Rank::new(prefix(text), &pods())
+        Rank::new(prefix(text), &pods(), false)
+    }
+
+    #[test]
+    fn a_nodes_subnet_comes_before_whatever_else_is_inside_the_network() {
+        let owned = |text: &str| Rank::new(prefix(text), &pods(), true);
+        let mut order = [
+            rank("192.0.2.0/24"),
+            rank("10.0.0.0/8"),
+            rank("10.128.0.0/17"),
+            rank("10.128.9.0/24"),
+            owned("10.128.3.7/32"),
+            owned("10.128.3.0/24"),
+            // Whatever a Node claims outside of the network is no pod's.
+            owned("198.51.100.0/24"),
+        ];
+        order.sort_unstable();
+        let order = order.map(|rank| rank.prefix.to_string());
+        let expected = [
+            "10.128.3.0/24",
+            "10.128.3.7/32",
+            "10.128.0.0/17",
+            "10.128.9.0/24",
+            "10.0.0.0/8",
+            "192.0.2.0/24",
+            "198.51.100.0/24",
+        ];
+        assert_eq!(order, expected);
     }
 
     fn over(budget: &Budget) -> usize {

@@ -1,86 +1,77 @@
-//! Imported routes that stay although the kernel has lost them: while FRR itself is gone, or starts anew.
-//! In: looks at FRR. Out: over which next hops rows wait.
-//! Invariant: what a living FRR takes away is obeyed at once; nothing is held longer than the stale time.
+//! Imported routes that stay although the kernel has lost them: while FRR itself is gone, starts anew or is on its way down,
+//! and until it is known that it is not.
+//! In: looks at FRR, when the kernel lost what. Out: which losses FRR explains, and over which next hops rows wait.
+//! Invariant: no loss counts as explained by a look that was taken before it; what a living FRR takes away is obeyed after
+//! the next look; nothing is held longer than the stale time.
 //! Not here: which rows they are, and that none is held for a node that is gone (`importing`); asking FRR (the node-agent);
 //! mass withdrawals (`breaker`).
 //!
 //! ```text
-//!   well --no answer, or other daemons than before--> restarting --every peer judged, or stale time over--> well
+//!   well --no answer, other daemons, or bgpd not zebra's client--> restarting --every peer judged, or stale time over--> well
 //! ```
-//! A peer is judged when its session has been up for [`SETTLE`] since the restart, or has come up and gone down again:
-//! from then on the kernel is believed about its routes.
+//! A peer is judged when its session, and bgpd's connection to zebra, have been up for [`SETTLE`] since the restart, or when
+//! the session went down after that, or came up and has been down again for [`SETTLE`]: from then on the kernel is believed
+//! about its routes.
 
-use std::collections::BTreeMap;
+mod look;
+mod restart;
+
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
+
+pub use self::look::{Look, Peer, Running, Session, Sessions};
+use self::restart::Restart;
 
 /// How long after a session came up its routes may need to reach the kernel: bgpd waits for the ends of all initial
 /// updates before it chooses paths (measured: up to two seconds on a busy machine).
 pub const SETTLE: Duration = Duration::from_secs(5);
 
-/// FRR as it is at a moment.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Look {
-    /// Its daemons cannot be asked from here (no permission): nothing is known, and nothing is held.
-    Unseen,
-    /// zebra or bgpd does not run.
-    Gone,
-    /// Both run.
-    Up {
-        /// Identity of the processes: another one means that one of them is new.
-        instance: String,
-        /// bgpd's peers of the default VRF, and whether their sessions are established; `None`: not asked, or no answer.
-        peers: Option<BTreeMap<IpAddr, bool>>,
-    },
-}
+/// A look explains what was lost at least this long before it: zebra says that bgpd is its client no longer before the
+/// first of its routes goes, but a machine may be slow to run those who are told to end.
+pub const PAUSE: Duration = Duration::from_millis(50);
 
-/// What is known of a peer since the restart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Peer {
-    /// Its session has not come up yet.
-    Waiting,
-    /// It is up since then.
-    Up(Duration),
-    /// It came up and went down again.
-    Lost,
-}
-
-impl Peer {
-    fn judged(self, now: Duration) -> bool {
-        match self {
-            Self::Waiting => false,
-            Self::Up(since) => now.saturating_sub(since) >= SETTLE,
-            Self::Lost => true,
-        }
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Restart {
-    since: Duration,
-    peers: BTreeMap<IpAddr, Peer>,
-}
+/// FRR that runs and does not answer explains what was lost at least this long before the look: one that ends is gone
+/// by then, one that is busy is not.
+pub const BUSY: Duration = Duration::from_secs(1);
 
 /// What is remembered from look to look. Times are durations since any fixed moment, never decreasing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holding {
     stale: Duration,
+    /// The interface that a link-local next hop is on.
+    interface: Option<String>,
     /// False until the first look.
     looked: bool,
+    /// FRR cannot be asked: its will is not known, and nothing is held.
+    unseen: bool,
     /// The daemons that ran last; `None` until they have been seen.
     instance: Option<String>,
     restart: Option<Restart>,
+    /// Peers whose session was down before the restart.
+    down: BTreeSet<Peer>,
+    /// When the last look began in which both daemons answered, and the last of those in which sessions were asked for.
+    answered: (Option<Duration>, Option<Duration>),
+    /// When the last look began that found FRR running.
+    running: Option<Duration>,
 }
 
 impl Holding {
     /// Nothing is known yet. `stale` is the longest time that a row is held. Source: `[limits] stale-time`.
+    /// `interface` is where imported routes lead to: there a peer that is named by it has the link-local next hops.
+    /// Source: `[gateway] interface`.
     #[must_use]
-    pub fn new(stale: Duration) -> Self {
+    pub fn new(stale: Duration, interface: Option<String>) -> Self {
         Self {
             stale,
+            interface,
             looked: false,
+            unseen: false,
             instance: None,
             restart: None,
+            down: BTreeSet::new(),
+            answered: (None, None),
+            running: None,
         }
     }
 
@@ -96,45 +87,72 @@ impl Holding {
         self.restart.is_some() && !self.expired(now)
     }
 
-    /// Takes notice of FRR.
-    pub fn look(&mut self, now: Duration, look: &Look) {
-        self.notice(now, look);
-        self.looked = true;
-    }
-
-    fn notice(&mut self, now: Duration, look: &Look) {
-        let fresh = || Restart {
-            since: now,
-            peers: BTreeMap::new(),
-        };
+    /// Takes notice of FRR, as a look saw it that began at `at`.
+    pub fn look(&mut self, at: Duration, look: &Look) {
         match look {
-            Look::Unseen => {
+            Look::Absent if self.instance.is_some() => self.gone(at),
+            // Gone at the first look: it went before this process came, and rows stand from before.
+            Look::Gone if self.instance.is_some() || !self.looked || self.restart.is_some() => {
+                self.gone(at);
+            }
+            Look::Unseen | Look::Absent | Look::Gone => {
+                self.unseen = true;
                 self.instance = None;
                 self.restart = None;
             }
-            // Gone at the first look: it went before this process came, and rows stand from before.
-            Look::Gone if self.instance.is_some() || !self.looked => {
-                self.restart.get_or_insert_with(fresh).peers.clear();
+            Look::Up(running) => self.up(at, running),
+        }
+        self.looked = true;
+    }
+
+    fn gone(&mut self, at: Duration) {
+        self.unseen = false;
+        let restart = self.restart.get_or_insert_with(|| Restart::new(at));
+        restart.forget();
+    }
+
+    fn up(&mut self, at: Duration, seen: &Running) {
+        self.unseen = false;
+        let other = self.instance.as_ref().map(|was| *was != seen.instance);
+        let linked = seen.linked != Some(false);
+        // One that lasts is not begun anew when its time is over.
+        if self.expired(at) && (other == Some(true) || linked) {
+            self.restart = None;
+        }
+        match other {
+            Some(true) => self
+                .restart
+                .get_or_insert_with(|| Restart::new(at))
+                .forget(),
+            // It may have started shortly before this process did, and not be itself again yet.
+            None if self.restart.is_none() && seen.age < self.stale => {
+                self.restart = Some(Restart::begun(at, seen.age));
             }
-            Look::Gone => {}
-            Look::Up { instance, peers } => {
-                let expired = self.expired(now);
-                let other = self.instance.as_ref().is_some_and(|was| was != instance);
-                if other {
-                    if expired {
-                        self.restart = None;
-                    }
-                    self.restart.get_or_insert_with(fresh).peers.clear();
-                } else if expired {
+            None | Some(false) => {}
+        }
+        if !linked {
+            self.restart.get_or_insert_with(|| Restart::new(at));
+        }
+        self.instance = Some(seen.instance.clone());
+        self.running = Some(at);
+        let asked = seen.sessions != Sessions::NotAsked;
+        if seen.linked.is_some() && seen.sessions != Sessions::Silent {
+            self.answered.0 = Some(at);
+            if asked {
+                self.answered.1 = Some(at);
+            }
+        }
+        match &mut self.restart {
+            Some(restart) => {
+                restart.notice(at, seen);
+                if restart.is_over(at, &self.down) {
                     self.restart = None;
                 }
-                self.instance = Some(instance.clone());
-                if let (Some(restart), Some(peers)) = (&mut self.restart, peers) {
-                    restart.notice(now, peers);
-                    let judged = restart.peers.values().all(|peer| peer.judged(now));
-                    if judged && !restart.peers.is_empty() {
-                        self.restart = None;
-                    }
+            }
+            None => {
+                if let Sessions::Peers(peers) = &seen.sessions {
+                    let down = peers.iter().filter(|(_, session)| !session.up);
+                    self.down = down.map(|(peer, _)| peer.clone()).collect();
                 }
             }
         }
@@ -143,7 +161,20 @@ impl Holding {
     fn expired(&self, now: Duration) -> bool {
         self.restart
             .as_ref()
-            .is_some_and(|r| now.saturating_sub(r.since) >= self.stale)
+            .is_some_and(|restart| restart.age(now) >= self.stale)
+    }
+
+    /// Whether FRR's will is known about what the kernel lost at `lost`: it cannot be asked, or a look was taken late
+    /// enough. With `sessions`, one in which they were asked for.
+    #[must_use]
+    pub fn explains(&self, now: Duration, lost: Duration, sessions: bool) -> bool {
+        let (any, with_sessions) = self.answered;
+        let answered = if sessions { with_sessions } else { any };
+        self.looked
+            && (self.unseen
+                || self.expired(now)
+                || answered.is_some_and(|at| at >= lost + PAUSE)
+                || self.running.is_some_and(|at| at >= lost + BUSY))
     }
 
     /// Whether a restart is under way that has not yet told about this next hop.
@@ -152,25 +183,20 @@ impl Holding {
         let Some(restart) = self.restart.as_ref().filter(|_| !self.expired(now)) else {
             return false;
         };
+        let by_address = restart.judged(now, &Peer::Address(next_hop));
+        let by_interface = || {
+            let name = self.interface.as_ref().filter(|_| is_link_local(next_hop));
+            name.and_then(|name| restart.judged(now, &Peer::Interface(name.clone())))
+        };
         // A next hop that is no peer (a reflected route) is judged when all peers are: then the restart is over.
-        restart
-            .peers
-            .get(&next_hop)
-            .is_none_or(|peer| !peer.judged(now))
+        !by_address.or_else(by_interface).unwrap_or(false)
     }
 }
 
-impl Restart {
-    fn notice(&mut self, now: Duration, seen: &BTreeMap<IpAddr, bool>) {
-        self.peers.retain(|peer, _| seen.contains_key(peer));
-        for (address, established) in seen {
-            let peer = self.peers.entry(*address).or_insert(Peer::Waiting);
-            *peer = match (*peer, *established) {
-                (Peer::Waiting, true) => Peer::Up(now),
-                (Peer::Up(_), false) => Peer::Lost,
-                (same, _) => same,
-            };
-        }
+fn is_link_local(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V6(v6) => v6.is_unicast_link_local(),
+        IpAddr::V4(v4) => v4.is_link_local(),
     }
 }
 

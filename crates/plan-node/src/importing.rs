@@ -22,15 +22,25 @@ use model::address::Prefix;
 use model::hash;
 use model::names::NodeName;
 use model::nb::{ImportedRoute, RouteRow};
-use model::route::{KernelRoute, RouteEvent, TableId};
+use model::route::{KernelRoute, RouteEvent, RouteKind, TableId};
 use rib::Rib;
 
 pub use self::judge::{Held, Sessions};
 use self::place::Place;
+use self::step::Difference;
 pub use self::step::Step;
+pub use self::told::Pods;
+use crate::breaker::Went;
 use crate::budget::{Budget, OVER_LIMIT, Rank};
 use crate::imports::{self, Decision, ImportWorld};
 use crate::subnets::Subnets;
+
+/// How many rows of others a destination has.
+#[derive(Debug, Clone, Copy, Default)]
+struct Others {
+    forward: usize,
+    discard: usize,
+}
 
 /// The import of one network.
 #[derive(Debug, Clone)]
@@ -42,8 +52,12 @@ pub struct Importer<R> {
     owners: Subnets<NodeName>,
     places: BTreeMap<Prefix, Place<R>>,
     odd: BTreeSet<R>,
-    /// How many rows of others have a destination.
-    others: BTreeMap<Prefix, usize>,
+    /// Rows of others by destination.
+    others: BTreeMap<Prefix, Others>,
+    /// Rows of our topology by destination, and whether each drops.
+    topology: BTreeMap<Prefix, BTreeMap<R, bool>>,
+    /// Destinations with a fallback that have neither it nor an imported row, and nothing of it on its way.
+    bare: BTreeSet<Prefix>,
     budget: Budget,
     /// Destinations with rows to add, or to exchange.
     adds: BTreeSet<Rank>,
@@ -56,8 +70,8 @@ pub struct Importer<R> {
     skipped: BTreeMap<&'static str, BTreeSet<Prefix>>,
     /// How many destinations have rows.
     standing: usize,
-    /// How many lost their rows since the last judgement, because the kernel had lost them.
-    went: usize,
+    /// Those that lost their rows since the last judgement because the kernel had lost them, and for no other reason.
+    went: Went,
     rows: usize,
     digest: u64,
 }
@@ -74,6 +88,8 @@ impl<R: Copy + Ord> Importer<R> {
             places: BTreeMap::new(),
             odd: BTreeSet::new(),
             others: BTreeMap::new(),
+            topology: BTreeMap::new(),
+            bare: BTreeSet::new(),
             budget: Budget::new(limit),
             adds: BTreeSet::new(),
             removals: BTreeSet::new(),
@@ -82,7 +98,7 @@ impl<R: Copy + Ord> Importer<R> {
             withdrawn: BTreeSet::new(),
             skipped: BTreeMap::new(),
             standing: 0,
-            went: 0,
+            went: Went::new(),
             rows: 0,
             digest: 0,
         }
@@ -99,7 +115,9 @@ impl<R: Copy + Ord> Importer<R> {
 
     /// Takes the world, but for what other rows take: that is told row by row. Everything is decided anew where it changed.
     pub fn set_world(&mut self, mut world: ImportWorld) {
-        world.taken = self.others.keys().copied().collect();
+        let ours = self.topology.keys();
+        let ours = ours.filter(|prefix| !world.fallbacks.contains_key(prefix));
+        world.taken = self.others.keys().chain(ours).copied().collect();
         if self.world.as_ref() == Some(&world) {
             return;
         }
@@ -109,6 +127,7 @@ impl<R: Copy + Ord> Importer<R> {
         if other_pods {
             self.rank_anew();
         }
+        self.bare_anew();
         self.decide_all();
     }
 
@@ -118,13 +137,39 @@ impl<R: Copy + Ord> Importer<R> {
         if owners == self.owners {
             return;
         }
-        self.owners = owners;
+        let before = std::mem::replace(&mut self.owners, owners);
+        let mut ranked = Vec::new();
         for (prefix, place) in &mut self.places {
+            let owner = self.owners.longest_match(prefix);
+            let was_owned = before.longest_match(prefix).is_some();
+            if was_owned != owner.is_some() {
+                ranked.push((*prefix, was_owned));
+            }
             // What the kernel has lost keeps the owner of its time: another one now is why it is not held.
             if place.wanted {
-                place.owner = self.owners.longest_match(prefix).cloned();
+                place.owner = owner.cloned();
             }
         }
+        for (prefix, was_owned) in ranked {
+            let rank = Rank::new(prefix, self.subnets(), was_owned);
+            self.forget(&rank);
+            self.touch(prefix);
+        }
+    }
+
+    /// A destination has another rank now: what is known under the old one goes.
+    fn forget(&mut self, rank: &Rank) {
+        self.adds.remove(rank);
+        self.removals.remove(rank);
+        self.sent.remove(rank);
+        if let Some(moved) = self.budget.remove(rank) {
+            self.check(&moved);
+        }
+    }
+
+    fn subnets(&self) -> &[Prefix] {
+        let pods = self.world.as_ref().map(|w| w.cluster_subnets.as_slice());
+        pods.unwrap_or_default()
     }
 
     /// Takes the state of all links, by interface index.
@@ -168,11 +213,18 @@ impl<R: Copy + Ord> Importer<R> {
     pub fn row(&mut self, id: R, before: Option<&RouteRow>, after: Option<&RouteRow>) {
         match before {
             Some(RouteRow::Import(route)) => {
+                let last = self
+                    .places
+                    .get(&route.prefix)
+                    .filter(|place| !place.wanted && place.rows.iter().all(|(_, row)| *row == id));
+                let lost = last.map(|place| self.holdable(route.prefix, place));
                 let place = self.places.entry(route.prefix).or_default();
                 place.rows.retain(|(_, row)| *row != id);
                 if place.rows.is_empty() {
                     self.standing = self.standing.saturating_sub(1);
-                    self.went += usize::from(!place.wanted);
+                    if let Some(hops) = lost.filter(|hops| !hops.is_empty()) {
+                        *self.went.entry(hops).or_default() += 1;
+                    }
                 }
                 self.rows = self.rows.saturating_sub(1);
                 self.digest = self.digest.wrapping_sub(identity(route));
@@ -182,7 +234,20 @@ impl<R: Copy + Ord> Importer<R> {
                 self.odd.remove(&id);
                 self.sent_odd.remove(&id);
             }
-            Some(RouteRow::Other(Some(prefix))) => self.other(*prefix, false),
+            Some(RouteRow::Other(Some(prefix))) => {
+                self.other(*prefix, |others| &mut others.forward, false);
+            }
+            Some(RouteRow::Discard(prefix)) => {
+                self.other(*prefix, |others| &mut others.discard, false);
+            }
+            Some(RouteRow::Topology { prefix, .. }) => {
+                let rows = self.topology.entry(*prefix).or_default();
+                rows.remove(&id);
+                if rows.is_empty() {
+                    self.topology.remove(prefix);
+                }
+                self.retake(*prefix);
+            }
             Some(RouteRow::Other(None)) | None => {}
         }
         match after {
@@ -195,39 +260,83 @@ impl<R: Copy + Ord> Importer<R> {
                 self.touch(route.prefix);
             }
             Some(RouteRow::Odd) => drop(self.odd.insert(id)),
-            Some(RouteRow::Other(Some(prefix))) => self.other(*prefix, true),
+            Some(RouteRow::Other(Some(prefix))) => {
+                self.other(*prefix, |others| &mut others.forward, true);
+            }
+            Some(RouteRow::Discard(prefix)) => {
+                self.other(*prefix, |others| &mut others.discard, true);
+            }
+            Some(RouteRow::Topology { prefix, discards }) => {
+                let rows = self.topology.entry(*prefix).or_default();
+                rows.insert(id, *discards);
+                self.retake(*prefix);
+            }
             Some(RouteRow::Other(None)) | None => {}
+        }
+        for prefix in [before, after].into_iter().flatten().filter_map(of_row) {
+            self.note_bare(prefix);
+        }
+    }
+
+    /// Notes whether a destination has a fallback and neither that nor an imported row.
+    fn note_bare(&mut self, prefix: Prefix) {
+        let world = self.world.as_ref();
+        let falls_back = world.is_some_and(|w| w.fallbacks.contains_key(&prefix));
+        let imported = self.places.get(&prefix).is_some_and(|p| !p.rows.is_empty());
+        if falls_back && !imported && !self.topology.contains_key(&prefix) {
+            self.bare.insert(prefix);
+        } else {
+            self.bare.remove(&prefix);
+        }
+    }
+
+    /// Notes it of all destinations: an edited row does not say which one it was of, and what was on its way may not arrive.
+    fn bare_anew(&mut self) {
+        self.bare.clear();
+        let world = self.world.as_ref();
+        let all: Vec<Prefix> =
+            world.map_or_else(Vec::new, |w| w.fallbacks.keys().copied().collect());
+        for prefix in all {
+            self.note_bare(prefix);
         }
     }
 
     /// A row of somebody else with this destination came or went.
-    fn other(&mut self, prefix: Prefix, came: bool) {
-        let count = self.others.entry(prefix).or_default();
+    fn other(&mut self, prefix: Prefix, which: fn(&mut Others) -> &mut usize, came: bool) {
+        let others = self.others.entry(prefix).or_default();
+        let count = which(others);
         *count = if came {
             *count + 1
         } else {
             count.saturating_sub(1)
         };
-        let taken = *count > 0;
-        if !taken {
+        if others.forward + others.discard == 0 {
             self.others.remove(&prefix);
         }
+        self.retake(prefix);
+    }
+
+    /// Another row than an imported one came to this destination, or went.
+    fn retake(&mut self, prefix: Prefix) {
         let Some(world) = &mut self.world else {
             return;
         };
-        let changed = if taken {
+        let ours = self.topology.contains_key(&prefix) && !world.fallbacks.contains_key(&prefix);
+        let changed = if ours || self.others.contains_key(&prefix) {
             world.taken.insert(prefix)
         } else {
             world.taken.remove(&prefix)
         };
         if changed {
             self.decide(prefix);
+        } else {
+            self.touch(prefix);
         }
     }
 
     fn rank(&self, prefix: Prefix) -> Rank {
-        let pods = self.world.as_ref().map(|w| w.cluster_subnets.as_slice());
-        Rank::new(prefix, pods.unwrap_or_default())
+        let owned = self.owners.longest_match(&prefix).is_some();
+        Rank::new(prefix, self.subnets(), owned)
     }
 
     /// The order of importance changed: everything that is kept in it is put in again.
@@ -263,12 +372,12 @@ impl<R: Copy + Ord> Importer<R> {
             return;
         };
         let route = self.table.and_then(|table| self.rib.best_of(table, prefix));
-        let forwards = route.as_ref().is_some_and(|r| !r.legs.is_empty());
+        let kernel = route.as_ref().map(|r| r.kind == RouteKind::Unicast);
         let Decision { hops, reasons } = route
             .map(|route| imports::decide(&route, world))
             .unwrap_or_default();
         let place = self.places.entry(prefix).or_default();
-        place.forwards = forwards;
+        place.kernel = kernel;
         if place.reasons != reasons {
             for reason in place.reasons.iter().filter(|r| !reasons.contains(r)) {
                 unskip(&mut self.skipped, reason, &prefix);
@@ -298,6 +407,7 @@ impl<R: Copy + Ord> Importer<R> {
         } else {
             self.withdrawn.remove(&prefix);
             place.held = None;
+            place.lost = None;
         }
         let moved = if place.eligible().is_empty() {
             let moved = self.budget.remove(&rank);
@@ -328,7 +438,7 @@ impl<R: Copy + Ord> Importer<R> {
             unskip(&mut self.skipped, OVER_LIMIT, &rank.prefix);
         }
         self.sent.remove(rank);
-        let (add, remove) = self.difference(rank);
+        let Difference { add, remove, .. } = self.difference(rank);
         if add.is_empty() {
             self.adds.remove(rank);
         } else {
@@ -352,6 +462,16 @@ fn unskip(
         if of_reason.is_empty() {
             skipped.remove(reason);
         }
+    }
+}
+
+/// The destination of a row, where it is known.
+fn of_row(row: &RouteRow) -> Option<Prefix> {
+    match row {
+        RouteRow::Import(route) => Some(route.prefix),
+        RouteRow::Discard(prefix) | RouteRow::Topology { prefix, .. } => Some(*prefix),
+        RouteRow::Other(prefix) => *prefix,
+        RouteRow::Odd => None,
     }
 }
 

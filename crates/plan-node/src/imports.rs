@@ -12,7 +12,7 @@ use std::net::IpAddr;
 
 use model::address::{Family, Prefix};
 use model::names::{NetworkName, NodeName, RouterName};
-use model::nb::{self, ImportTarget, ImportedRoute, Rows, Table, Value};
+use model::nb::{self, Columns, ImportTarget, ImportedRoute, Rows, Table, Value};
 use model::route::{KernelRoute, Leg, RouteKind};
 
 use crate::snapshot::NetworkView;
@@ -20,6 +20,8 @@ use crate::subnets::Subnets;
 
 /// Skipped: not a unicast route.
 pub const NOT_UNICAST: &str = "not_unicast";
+/// Skipped: a path has labels or goes inside another packet (MPLS, SRv6), which a row cannot say.
+pub const ENCAPSULATED: &str = "encapsulated";
 /// Skipped: a default route, and `[gateway] bgp-default = ignore`.
 pub const DEFAULT_ROUTE: &str = "default_route";
 /// Skipped: a subnet of the network itself, which has an overlay for it.
@@ -30,7 +32,7 @@ pub const OWN_SUBNET: &str = "own_subnet";
 pub const OTHER_NETWORK: &str = "other_network";
 /// Skipped: equal to or inside the join subnet.
 pub const JOIN_SUBNET: &str = "join_subnet";
-/// Skipped: the gateway router has a row for the prefix that is not an imported one of ours.
+/// Skipped: the gateway router has a row for the prefix that is not an imported one of ours and does not give way to one.
 pub const PREFIX_TAKEN: &str = "prefix_taken";
 /// Skipped path: over a link that is not the gateway bridge.
 pub const OTHER_LINK: &str = "other_link";
@@ -49,7 +51,7 @@ pub(crate) const NAMED: usize = 5;
 pub enum BgpDefault {
     /// It is left out; the gateway's own next hops stay.
     Ignore,
-    /// It is imported. Whoever plans the topology leaves `next_hops` out then, and the default out of `taken`.
+    /// It is imported in the place of the configured default route ([`fallbacks`]).
     Replace,
 }
 
@@ -70,8 +72,13 @@ pub struct ImportWorld {
     pub own_addresses: BTreeSet<IpAddr>,
     /// False: the network has an overlay for its own subnets.
     pub no_overlay: bool,
-    /// Prefixes of the gateway router's other rows: foreign ones and our topology's ([`topology_prefixes`]).
+    /// Prefixes of the gateway router's other rows: foreign ones, and those of our topology that do not give way.
     pub taken: BTreeSet<Prefix>,
+    /// Rows of our topology that give way to an imported route of the same prefix ([`fallbacks`]).
+    pub fallbacks: BTreeMap<Prefix, Vec<Columns>>,
+    /// False: there never was a view to make `fallbacks` from. Then imported rows of default routes and of the network's
+    /// subnets stay although the kernel has lost them: nobody knows what comes in their place.
+    pub fallbacks_known: bool,
     /// What to do with a learned default route.
     pub bgp_default: BgpDefault,
 }
@@ -95,9 +102,49 @@ impl ImportWorld {
             own_addresses: view.host_addresses.iter().copied().chain(shared).collect(),
             no_overlay: true,
             taken,
+            fallbacks: fallbacks(view, bgp_default),
+            fallbacks_known: true,
             bgp_default,
         }
     }
+}
+
+/// Rows of the topology that give way to an imported route of the same prefix, by prefix: those that drop what has no
+/// route, and the configured default route where a learned one may replace it. Both at once would be equal paths.
+#[must_use]
+pub fn fallbacks(view: &NetworkView, default: BgpDefault) -> BTreeMap<Prefix, Vec<Columns>> {
+    let mut found: BTreeMap<Prefix, Vec<Columns>> = BTreeMap::new();
+    for (prefix, columns) in gateway_routes(&crate::topology::plan(view), &view.gateway_router()) {
+        let discards = columns.get("nexthop") == Some(&Value::Text(nb::DISCARD.to_owned()));
+        if discards || (prefix.is_default() && default == BgpDefault::Replace) {
+            found.entry(prefix).or_default().push(columns.clone());
+        }
+    }
+    found
+}
+
+/// The rows of a topology without those that give way to an imported route; `imported` are the prefixes of imported routes
+/// that stand on the gateway router.
+#[must_use]
+pub fn without_fallbacks(
+    mut rows: Rows,
+    view: &NetworkView,
+    default: BgpDefault,
+    imported: &BTreeSet<Prefix>,
+) -> Rows {
+    let fallbacks = fallbacks(view, default);
+    let router = view.gateway_router();
+    let doomed: Vec<&Columns> = fallbacks
+        .iter()
+        .filter(|(prefix, _)| imported.contains(prefix))
+        .flat_map(|(_, rows)| rows)
+        .collect();
+    rows.retain(|key, columns| {
+        key.table != Table::StaticRoute
+            || key.parent != router.as_str()
+            || !doomed.contains(&&*columns)
+    });
+    rows
 }
 
 /// What was left out for one reason.
@@ -179,7 +226,11 @@ pub fn plan(routes: impl IntoIterator<Item = KernelRoute>, world: &ImportWorld) 
 fn refuse(route: &KernelRoute, world: &ImportWorld) -> Option<&'static str> {
     let prefix = route.prefix;
     let inside = |subnets: &[Prefix]| subnets.iter().any(|subnet| subnet.contains(&prefix));
-    if route.kind != RouteKind::Unicast {
+    // The network's own destinations come first: no other network can hide them.
+    let foreign = || world.other_networks.longest_match(&prefix).is_some();
+    if route.kind == RouteKind::Encapsulated {
+        Some(ENCAPSULATED)
+    } else if route.kind != RouteKind::Unicast {
         Some(NOT_UNICAST)
     } else if prefix.is_default() && world.bgp_default == BgpDefault::Ignore {
         Some(DEFAULT_ROUTE)
@@ -187,7 +238,7 @@ fn refuse(route: &KernelRoute, world: &ImportWorld) -> Option<&'static str> {
         Some(OWN_SUBNET)
     } else if !world.no_overlay && inside(&world.cluster_subnets) {
         Some(OVERLAY_SUBNET)
-    } else if world.other_networks.longest_match(&prefix).is_some() {
+    } else if !inside(&world.cluster_subnets) && foreign() {
         Some(OTHER_NETWORK)
     } else if inside(&world.join_subnets) {
         Some(JOIN_SUBNET)
@@ -227,9 +278,20 @@ pub fn target(network: &NetworkName, node: &NodeName) -> ImportTarget {
 /// Prefixes that a plan's own rows take on a router: local pods, default, discard routes.
 #[must_use]
 pub fn topology_prefixes(rows: &Rows, router: &RouterName) -> BTreeSet<Prefix> {
-    rows.iter()
-        .filter(|(key, _)| key.table == Table::StaticRoute && key.parent == router.as_str())
-        .filter_map(|(_, columns)| match columns.get("ip_prefix") {
+    let routes = gateway_routes(rows, router);
+    routes.map(|(prefix, _)| prefix).collect()
+}
+
+/// A plan's routes of a router, by destination.
+fn gateway_routes<'a>(
+    rows: &'a Rows,
+    router: &RouterName,
+) -> impl Iterator<Item = (Prefix, &'a Columns)> {
+    let routes = rows
+        .iter()
+        .filter(move |(key, _)| key.table == Table::StaticRoute && key.parent == router.as_str());
+    routes.filter_map(|(_, columns)| {
+        let prefix = match columns.get("ip_prefix") {
             Some(Value::Text(text)) => text
                 .parse::<Prefix>()
                 .ok()
@@ -237,8 +299,9 @@ pub fn topology_prefixes(rows: &Rows, router: &RouterName) -> BTreeSet<Prefix> {
             Some(Value::Number(_) | Value::Set(_) | Value::Entries(_) | Value::Ref(_)) | None => {
                 None
             }
-        })
-        .collect()
+        };
+        Some((prefix?, columns))
+    })
 }
 
 #[cfg(test)]

@@ -12,7 +12,8 @@
 //!  rows ------------------------+- importing --> rows to add and to remove, a few at a time
 //!  looks at FRR ---- holding --'- budget (the limit), breaker (mass withdrawals)
 //!  ports, MAC ------ bridge -------------> flows
-//!  other nodes ----- coverage -----------> what is reported
+//!  other nodes --+-- coverage -----------> what is reported
+//!                '-- claims -------------> whose a subnet is, which ones are other networks'
 //!  own gateway ----- annotations --------> what is published
 //! ```
 
@@ -21,11 +22,13 @@ pub mod breaker;
 pub mod bridge;
 pub mod budget;
 pub mod check;
+pub mod claims;
 pub mod coverage;
 pub mod holding;
 pub mod host;
 pub mod importing;
 pub mod imports;
+pub mod mtu;
 mod sheet;
 pub mod snapshot;
 pub mod snat;

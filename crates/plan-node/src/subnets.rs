@@ -33,6 +33,14 @@ impl<T> Subnets<T> {
             self.of.get(&subnet)
         })
     }
+
+    /// Whether `prefix` equals or covers one of the subnets.
+    #[must_use]
+    pub fn any_within(&self, prefix: &Prefix) -> bool {
+        // In the order of prefixes, those that one covers come right after it.
+        let next = self.of.range(prefix..).next();
+        next.is_some_and(|(subnet, _)| prefix.contains(subnet))
+    }
 }
 
 impl<T> FromIterator<(Prefix, T)> for Subnets<T> {
@@ -69,6 +77,18 @@ mod tests {
             ("2001:db8:1::/64", Some(&3)),
         ] {
             assert_eq!(subnets.longest_match(&prefix(asked)), found, "{asked}");
+        }
+        for (asked, covers) in [
+            ("10.0.0.0/7", true),
+            ("10.128.0.0/16", true),
+            ("10.128.3.0/24", true),
+            ("10.128.3.0/25", false),
+            ("10.128.2.0/24", false),
+            ("10.129.0.0/16", false),
+            ("2001::/16", true),
+            ("2001:db9::/32", false),
+        ] {
+            assert_eq!(subnets.any_within(&prefix(asked)), covers, "{asked}");
         }
     }
 }

@@ -22,9 +22,6 @@ use crate::snapshot::{MissingRoute, NetworkView, mac_of, of_family};
 /// Priority of the policy that keeps traffic to the own node's addresses on the node (OVN-Kubernetes: 1004).
 const HOST_POLICY_PRIORITY: i64 = 1004;
 
-/// `nexthop` of a route that drops (ovn-nb(5), Logical_Router_Static_Route).
-pub(crate) const DISCARD: &str = "discard";
-
 /// The rows of a network's topology.
 #[must_use]
 pub fn plan(view: &NetworkView) -> Rows {
@@ -360,7 +357,7 @@ fn gateway_routes(view: &NetworkView, sheet: &mut Sheet<'_>) {
                 Route {
                     policy: "",
                     prefix: subnet.cidr.to_string(),
-                    nexthop: DISCARD.to_owned(),
+                    nexthop: nb::DISCARD.to_owned(),
                     output_port: "",
                 },
             );

@@ -9,6 +9,8 @@
 //!     sweep timer, Everything -'(universe)                  '----Blocked---> quiet until poked
 //! ```
 
+mod backoff;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,6 +18,8 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
+
+pub use backoff::Backoff;
 
 /// What came of a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -164,11 +168,11 @@ impl Due {
 
 struct Agenda<K> {
     due: BTreeMap<K, Due>,
-    delays: BTreeMap<K, Duration>,
+    delays: BTreeMap<K, Backoff>,
     /// When all passes of a key are regained.
     regained: BTreeMap<K, Instant>,
     sweep_at: Instant,
-    sweep_delay: Duration,
+    sweep_delay: Backoff,
 }
 
 impl<K: Ord + Clone> Agenda<K> {
@@ -207,11 +211,10 @@ impl<K: Ord + Clone> Agenda<K> {
             *regained = (*regained).max(now) + timing.settle;
         }
         if verdict == Verdict::Retry {
-            let delay = self
-                .delays
-                .get(&key)
-                .map_or(timing.retry_first, |d| (*d * 2).min(timing.retry_most));
-            self.delays.insert(key.clone(), delay);
+            let delays = self.delays.entry(key.clone());
+            let delay = delays
+                .or_insert_with(|| Backoff::new(timing.retry_first, timing.retry_most))
+                .pause();
             self.due.entry(key).or_default().retry = Some(now + delay);
         } else {
             self.delays.remove(&key);
@@ -234,7 +237,7 @@ pub async fn run<S: Subjects>(
         delays: BTreeMap::new(),
         regained: BTreeMap::new(),
         sweep_at: Instant::now(),
-        sweep_delay: timing.retry_first,
+        sweep_delay: Backoff::new(timing.retry_first, timing.retry_most),
     };
     loop {
         if *stop.borrow() {
@@ -268,12 +271,11 @@ async fn sweep<S: Subjects>(subjects: &mut S, agenda: &mut Agenda<S::Key>, timin
     let universe = subjects.universe().await;
     let now = Instant::now();
     let Some(keys) = universe else {
-        agenda.sweep_at = now + agenda.sweep_delay;
-        agenda.sweep_delay = (agenda.sweep_delay * 2).min(timing.retry_most);
+        agenda.sweep_at = now + agenda.sweep_delay.pause();
         return;
     };
     agenda.sweep_at = now + timing.sweep;
-    agenda.sweep_delay = timing.retry_first;
+    agenda.sweep_delay.reset();
     let known: BTreeSet<S::Key> = keys.into_iter().collect();
     agenda.regained.retain(|key, _| known.contains(key));
     agenda.delays.retain(|key, _| known.contains(key));

@@ -227,15 +227,21 @@ impl Rib {
     /// Routes of one destination and metric as one, or `None` where the kernel would pass them over.
     fn usable(&self, equal: &[Entry]) -> Option<KernelRoute> {
         let first = equal.first()?;
+        let forwards = |entry: &&Entry| entry.kind != RouteKind::Other;
         let legs: BTreeSet<Leg> = equal
             .iter()
-            .filter(|entry| entry.kind == RouteKind::Unicast)
+            .filter(forwards)
             .flat_map(|entry| entry.legs.iter())
             .filter(|leg| self.up.contains(&leg.oif))
             .copied()
             .collect();
         let kind = if !legs.is_empty() {
-            RouteKind::Unicast
+            let encapsulated = |entry: &Entry| entry.kind == RouteKind::Encapsulated;
+            if equal.iter().any(encapsulated) {
+                RouteKind::Encapsulated
+            } else {
+                RouteKind::Unicast
+            }
         } else if equal.iter().any(|entry| entry.kind == RouteKind::Other) {
             RouteKind::Other
         } else {

@@ -342,3 +342,14 @@ proptest! {
         prop_assert_eq!(rib.view(MAIN_TABLE).collect::<Vec<_>>(), fresh.view(MAIN_TABLE).collect::<Vec<_>>());
     }
 }
+
+#[test]
+fn one_encapsulated_path_among_equal_ones_is_told_of_the_destination() {
+    let plain = route("10.1.0.0/24", 20, &[leg("172.30.0.2", 3)]);
+    let mut labelled = route("10.1.0.0/24", 20, &[leg("172.30.0.3", 3)]);
+    labelled.kind = RouteKind::Encapsulated;
+    let rib = rib(&[(3, true)], vec![plain, labelled]);
+    let best = rib.best_of(MAIN_TABLE, prefix("10.1.0.0/24")).unwrap();
+    assert_eq!(best.kind, RouteKind::Encapsulated);
+    assert_eq!(best.legs.len(), 2);
+}

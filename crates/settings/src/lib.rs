@@ -8,14 +8,51 @@ mod limits;
 mod read;
 mod reader;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use model::address::ClusterSubnet;
 use model::{Asn, ObjectKey, Prefix};
 
-pub use read::{load, parse};
+pub use read::{load, parse, parse_for};
+
+/// A daemon that reads the file. All three run in a host's network, so each has its own address for metrics and probes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Daemon {
+    /// The cluster-manager: port 9160.
+    ClusterManager,
+    /// The node-agent: port 9161.
+    NodeAgent,
+    /// The frr-agent: port 9162.
+    FrrAgent,
+}
+
+impl Daemon {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::ClusterManager, Self::NodeAgent, Self::FrrAgent];
+
+    /// Its key in section `[metrics]`.
+    #[must_use]
+    pub const fn metrics_key(self) -> &'static str {
+        match self {
+            Self::ClusterManager => "cluster-manager-bind-address",
+            Self::NodeAgent => "node-agent-bind-address",
+            Self::FrrAgent => "frr-agent-bind-address",
+        }
+    }
+
+    /// Where it listens when nothing is said: all addresses of both families.
+    #[must_use]
+    pub fn metrics_default(self) -> SocketAddr {
+        let port = match self {
+            Self::ClusterManager => 9160,
+            Self::NodeAgent => 9161,
+            Self::FrrAgent => 9162,
+        };
+        SocketAddr::from((Ipv6Addr::UNSPECIFIED, port))
+    }
+}
 
 /// Why a configuration file cannot be used. One line, with file, section, key, value and what is allowed.
 #[derive(Debug, thiserror::Error)]
@@ -133,7 +170,7 @@ pub enum GatewayMode {
 pub enum BgpDefault {
     /// It is not imported (default).
     Ignore,
-    /// It is imported beside the configured one.
+    /// It takes the place of the configured one while it is there.
     Replace,
 }
 
@@ -191,6 +228,17 @@ pub struct Limits {
     pub mass_withdraw_hold: Duration,
 }
 
+/// Files in PEM form for a database that is reached over TLS. Source: `[ovnnorth] client-privkey, client-cert, client-cacert`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsPaths {
+    /// `client-privkey`: the client's private key.
+    pub private_key: PathBuf,
+    /// `client-cert`: its certificate, with intermediate ones after it.
+    pub certificate: PathBuf,
+    /// `client-cacert`: certificates of the authorities that may have signed the server's.
+    pub ca_certificate: PathBuf,
+}
+
 /// Everything a daemon is told by its file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
@@ -214,6 +262,8 @@ pub struct Settings {
     pub ovn_networks: OvnNetworks,
     /// `[ovnnorth] address`, default unix:/var/run/ovn/ovnnb_db.sock.
     pub ovn_north: String,
+    /// `[ovnnorth] client-privkey, client-cert, client-cacert`; there where the address is an `ssl:` one.
+    pub ovn_north_tls: Option<TlsPaths>,
     /// `[ovs] rundir`, default /var/run/openvswitch.
     pub ovs_rundir: PathBuf,
     /// `[frr] vty-socket`: folder of FRR's vty sockets, default /var/run/frr.
@@ -226,7 +276,7 @@ pub struct Settings {
     pub frr_reload_timeout: Duration,
     /// `[kubernetes] kubeconfig`; absent: in-cluster.
     pub kubeconfig: Option<PathBuf>,
-    /// `[metrics] bind-address`.
+    /// `[metrics]`: the daemon's own key ([`Daemon::metrics_key`]), else `bind-address`, else its default.
     pub metrics_address: SocketAddr,
     /// `[limits]`.
     pub limits: Limits,

@@ -14,7 +14,7 @@ use crate::{Limits, SettingsError};
 pub(crate) fn limits(r: &mut Reader<'_>) -> Result<Limits, SettingsError> {
     let section = "limits";
     Ok(Limits {
-        max_imported_routes: number(r, (section, "max-imported-routes"), 20_000, 0..=u32::MAX)?,
+        max_imported_routes: number(r, (section, "max-imported-routes"), 20_000, 1..=u32::MAX)?,
         stale_time: seconds(r, (section, "stale-time"), 120, 0..=86_400)?,
         mass_withdraw_share: number(r, (section, "mass-withdraw-share"), 50, 0..=100)?,
         mass_withdraw_routes: number(r, (section, "mass-withdraw-routes"), 10, 1..=u32::MAX)?,

@@ -11,31 +11,49 @@ use model::{Asn, ObjectKey, Prefix};
 use crate::limits::{limits, seconds};
 use crate::reader::Reader;
 use crate::{
-    BgpDefault, Gateway, GatewayMode, Managed, MissingRoute, NoOverlay, OvnNetworks, OvnTopology,
-    Profile, Routing, Settings, SettingsError, Topology, Transport, bareword,
+    BgpDefault, Daemon, Gateway, GatewayMode, Managed, MissingRoute, NoOverlay, OvnNetworks,
+    OvnTopology, Profile, Routing, Settings, SettingsError, TlsPaths, Topology, Transport,
+    bareword,
 };
 
 const SWITCH: &[(&str, bool)] = &[("enabled", true), ("disabled", false)];
 const BOOL: &[(&str, bool)] = &[("true", true), ("false", false)];
 
-/// Reads a file; `metrics` is the daemon's default for `[metrics] bind-address`.
+/// Reads a file for one of the daemons.
 ///
 /// # Errors
 /// When the file cannot be read, its form is wrong, or a value is wrong.
-pub fn load(path: &Path, metrics: SocketAddr) -> Result<Settings, SettingsError> {
+pub fn load(path: &Path, daemon: Daemon) -> Result<Settings, SettingsError> {
     let file = path.display().to_string();
     let text = std::fs::read_to_string(path).map_err(|source| SettingsError::Read {
         file: file.clone(),
         source,
     })?;
-    parse(&file, &text, metrics)
+    parse_for(&file, &text, daemon)
 }
 
-/// Reads text; the grammar is chosen by the file's name (`.toml`: TOML, otherwise bare words).
+/// Reads text for one of the daemons; the grammar is chosen by the file's name (`.toml`: TOML, otherwise bare words).
+///
+/// # Errors
+/// When its form is wrong or a value is wrong.
+pub fn parse_for(file: &str, text: &str, daemon: Daemon) -> Result<Settings, SettingsError> {
+    settings(file, text, Some(daemon), daemon.metrics_default())
+}
+
+/// As [`parse_for`], for none of the daemons: `metrics` is where `[metrics] bind-address` says nothing.
 ///
 /// # Errors
 /// When its form is wrong or a value is wrong.
 pub fn parse(file: &str, text: &str, metrics: SocketAddr) -> Result<Settings, SettingsError> {
+    settings(file, text, None, metrics)
+}
+
+fn settings(
+    file: &str,
+    text: &str,
+    daemon: Option<Daemon>,
+    metrics: SocketAddr,
+) -> Result<Settings, SettingsError> {
     let strict = Path::new(file)
         .extension()
         .is_some_and(|e| e.eq_ignore_ascii_case("toml"));
@@ -48,13 +66,17 @@ pub fn parse(file: &str, text: &str, metrics: SocketAddr) -> Result<Settings, Se
         file: file.to_owned(),
         message: message.trim_end().replace('\n', " "),
     })?;
-    Keys(Reader::new(file, &table)).settings(metrics)
+    Keys(Reader::new(file, &table)).settings(daemon, metrics)
 }
 
 struct Keys<'a>(Reader<'a>);
 
 impl Keys<'_> {
-    fn settings(mut self, metrics: SocketAddr) -> Result<Settings, SettingsError> {
+    fn settings(
+        mut self,
+        daemon: Option<Daemon>,
+        metrics: SocketAddr,
+    ) -> Result<Settings, SettingsError> {
         let r = &mut self.0;
         let transport = r
             .word(
@@ -80,6 +102,7 @@ impl Keys<'_> {
         let gateway = self.gateway()?;
         self.no_overlaps(&cluster_subnets, &gateway)?;
         let (ovn_topology, ovn_networks) = self.ovn()?;
+        let (ovn_north, ovn_north_tls, idle) = self.ovn_north()?;
         let r = &mut self.0;
         let path = |text: Option<String>, or: &str| text.unwrap_or_else(|| or.to_owned()).into();
         let mut settings = Settings {
@@ -92,18 +115,15 @@ impl Keys<'_> {
             gateway,
             ovn_topology,
             ovn_networks,
-            ovn_north: r
-                .text("ovnnorth", "address")?
-                .unwrap_or_else(|| "unix:/var/run/ovn/ovnnb_db.sock".to_owned()),
+            ovn_north,
+            ovn_north_tls,
             ovs_rundir: path(r.text("ovs", "rundir")?, "/var/run/openvswitch"),
             frr_vty_socket: path(r.text("frr", "vty-socket")?, "/var/run/frr"),
             frr_config_file: path(r.text("frr", "config-file")?, "/etc/frr/frr.conf"),
             frr_reload_tool: path(r.text("frr", "reload-tool")?, "/usr/lib/frr/frr-reload.py"),
             frr_reload_timeout: seconds(r, ("frr", "reload-timeout"), 60, 5..=600)?,
             kubeconfig: r.text("kubernetes", "kubeconfig")?.map(Into::into),
-            metrics_address: r
-                .value("metrics", "bind-address", "address:port")?
-                .unwrap_or(metrics),
+            metrics_address: metrics_address(r, daemon)?.unwrap_or(metrics),
             limits: limits(r)?,
             log_level: r
                 .word(
@@ -119,7 +139,7 @@ impl Keys<'_> {
             warnings: Vec::new(),
         };
         settings.warnings = r.unknown();
-        settings.warnings.extend(ignored);
+        settings.warnings.extend(ignored.into_iter().chain(idle));
         Ok(settings)
     }
 
@@ -393,6 +413,40 @@ impl Keys<'_> {
             })
     }
 
+    /// The Northbound database's address, the files for TLS, and what to say of files that nothing needs.
+    fn ovn_north(&mut self) -> Result<(String, Option<TlsPaths>, Option<String>), SettingsError> {
+        const SECTION: &str = "ovnnorth";
+        let address = self
+            .0
+            .text(SECTION, "address")?
+            .unwrap_or_else(|| "unix:/var/run/ovn/ovnnb_db.sock".to_owned());
+        let mut files = Vec::new();
+        for key in ["client-privkey", "client-cert", "client-cacert"] {
+            files.push((key, self.0.text(SECTION, key)?));
+        }
+        if !address.starts_with("ssl:") {
+            let given = files.iter().any(|(_, file)| file.is_some());
+            let idle = "[ovnnorth] client-privkey, client-cert and client-cacert have no effect: the address is not an ssl: one";
+            return Ok((address, None, given.then(|| idle.to_owned())));
+        }
+        let mut paths = Vec::new();
+        for (key, file) in files {
+            let why =
+                format!("{key} is required with address {address}; allowed: a file in PEM form");
+            let file = file.ok_or_else(|| self.0.wrong(SECTION, key, "", &why))?;
+            paths.push(std::path::PathBuf::from(file));
+        }
+        let tls =
+            <[_; 3]>::try_from(paths)
+                .ok()
+                .map(|[private_key, certificate, ca_certificate]| TlsPaths {
+                    private_key,
+                    certificate,
+                    ca_certificate,
+                });
+        Ok((address, tls, None))
+    }
+
     fn ovn(&mut self) -> Result<(OvnTopology, OvnNetworks), SettingsError> {
         let topology = self
             .0
@@ -455,6 +509,21 @@ impl Keys<'_> {
         }
         Ok(())
     }
+}
+
+/// The daemon's own address, else the one of all. Whoever reads the file, a wrong value of any of them is wrong.
+fn metrics_address(
+    r: &mut Reader<'_>,
+    daemon: Option<Daemon>,
+) -> Result<Option<SocketAddr>, SettingsError> {
+    let mut found = r.value("metrics", "bind-address", "address:port")?;
+    for one in Daemon::ALL {
+        let own = r.value("metrics", one.metrics_key(), "address:port")?;
+        if daemon == Some(one) {
+            found = own.or(found);
+        }
+    }
+    Ok(found)
 }
 
 fn is_dns_label(text: &str) -> bool {

@@ -174,6 +174,10 @@ fn a_wrong_value_names_file_section_key_value_and_what_is_allowed() {
             vec!["[limits] mass-withdraw-share", "101", "0 to 100"],
         ),
         (
+            "[limits]\nmax-imported-routes = 0\n".to_owned(),
+            vec!["[limits] max-imported-routes", "0", "1 to 4294967295"],
+        ),
+        (
             "[limits]\nmass-withdraw-window = 0\n".to_owned(),
             vec!["[limits] mass-withdraw-window", "1 to 60"],
         ),
@@ -192,6 +196,10 @@ fn a_wrong_value_names_file_section_key_value_and_what_is_allowed() {
         (
             no("[ovnkubernetesfeature]\nenable-route-advertisements = false\n"),
             vec!["enable-route-advertisements must be true"],
+        ),
+        (
+            "[ovnnorth]\naddress = \"ssl:10.0.0.1:6641\"\nclient-privkey = \"/k\"\nclient-cacert = \"/ca\"\n".to_owned(),
+            vec!["[ovnnorth] client-cert", "required with address ssl:10.0.0.1:6641", "PEM"],
         ),
         (
             "[default]\ncluster-default-nad = \"x\"\n".to_owned(),
@@ -216,8 +224,54 @@ fn broken_toml_is_one_line_and_a_missing_file_is_named() {
         err.starts_with("noverlay.toml: ") && !err.contains('\n'),
         "{err}"
     );
-    let err = load(std::path::Path::new("/nonexistent/x.toml"), metrics())
-        .unwrap_err()
-        .to_string();
+    let err = load(
+        std::path::Path::new("/nonexistent/x.toml"),
+        Daemon::NodeAgent,
+    )
+    .unwrap_err()
+    .to_string();
     assert!(err.contains("/nonexistent/x.toml"), "{err}");
+}
+
+#[test]
+fn each_daemon_has_a_metrics_address_of_its_own() {
+    let of = |text: &str| {
+        Daemon::ALL.map(|daemon| {
+            let settings = parse_for("noverlay.toml", text, daemon).unwrap();
+            assert!(settings.warnings.is_empty(), "{:?}", settings.warnings);
+            settings.metrics_address.to_string()
+        })
+    };
+    assert_eq!(of(""), ["[::]:9160", "[::]:9161", "[::]:9162"]);
+    let own = "[metrics]\ncluster-manager-bind-address = \"127.0.0.1:1\"\nnode-agent-bind-address = \"127.0.0.1:2\"\nfrr-agent-bind-address = \"[::1]:3\"\n";
+    assert_eq!(of(own), ["127.0.0.1:1", "127.0.0.1:2", "[::1]:3"]);
+    let mixed =
+        "[metrics]\nbind-address = \"10.0.0.1:9\"\nnode-agent-bind-address = \"10.0.0.1:10\"\n";
+    assert_eq!(of(mixed), ["10.0.0.1:9", "10.0.0.1:10", "10.0.0.1:9"]);
+    let error = toml("[metrics]\nfrr-agent-bind-address = \"nine\"\n").unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("[metrics] frr-agent-bind-address"),
+        "{error}"
+    );
+}
+
+#[test]
+fn the_northbound_database_over_tls_has_ovnkubes_keys() {
+    let files = "client-privkey = \"/k\"\nclient-cert = \"/c\"\nclient-cacert = \"/ca\"\n";
+    let s = toml(&format!(
+        "[ovnnorth]\naddress = \"ssl:[fd00::1]:6641\"\n{files}"
+    ))
+    .unwrap();
+    assert!(s.warnings.is_empty(), "{:?}", s.warnings);
+    let tls = s.ovn_north_tls.unwrap();
+    let paths = [tls.private_key, tls.certificate, tls.ca_certificate];
+    assert_eq!(paths.map(|p| p.display().to_string()), ["/k", "/c", "/ca"]);
+    let s = toml(&format!(
+        "[ovnnorth]\naddress = \"tcp:10.0.0.1:6641\"\n{files}"
+    ))
+    .unwrap();
+    assert_eq!(s.ovn_north_tls, None);
+    assert!(s.warnings[0].contains("no effect"), "{:?}", s.warnings);
 }

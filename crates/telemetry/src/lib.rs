@@ -3,10 +3,12 @@
 //! Invariant: `/readyz` is 200 only when every named condition is true; its body names the ones that are not.
 //! Not here: what to measure; each door registers its own metrics.
 
+mod tasks;
+
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::Router;
@@ -14,8 +16,12 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use axum::routing::get;
+use nix::sys::socket::{setsockopt, sockopt};
 use prometheus::{Registry, TextEncoder};
+use tokio::net::{TcpListener, TcpSocket};
 use tracing_subscriber::EnvFilter;
+
+pub use crate::tasks::{TaskError, Tasks, end_on_panic};
 
 /// Sets up logging: one JSON object a line on standard error, level from `RUST_LOG` or `level`.
 /// `text` gives lines for people instead. A second call changes nothing.
@@ -74,11 +80,17 @@ impl Readiness {
     }
 }
 
+/// `EAFNOSUPPORT` and `EADDRNOTAVAIL`.
+const NO_FAMILY: i32 = 97;
+const NO_ADDRESS: i32 = 99;
+
 /// Why the metrics server cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// `[metrics] bind-address` cannot be bound.
-    #[error("cannot listen on {address} ([metrics] bind-address)")]
+    /// The address of `[metrics]` cannot be bound.
+    #[error(
+        "cannot listen on {address} ([metrics] bind-address, or the daemon's own NAME-bind-address)"
+    )]
     Bind {
         /// The address.
         address: SocketAddr,
@@ -91,6 +103,7 @@ pub enum ServeError {
 }
 
 /// Serves `/metrics`, `/healthz` (200 while the process answers) and `/readyz` until the task is dropped.
+/// `[::]` means all addresses of both families; where the system has no IPv6, all of IPv4.
 ///
 /// # Errors
 /// When the address cannot be bound, or the listener fails later.
@@ -99,14 +112,40 @@ pub async fn serve(
     registry: Registry,
     readiness: Readiness,
 ) -> Result<(), ServeError> {
-    let listener = tokio::net::TcpListener::bind(address)
-        .await
-        .map_err(|source| ServeError::Bind { address, source })?;
+    let listener = listen(address).map_err(|source| ServeError::Bind { address, source })?;
     let app = Router::new()
         .route("/metrics", get(metrics).with_state(registry))
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(readyz).with_state(readiness));
     axum::serve(listener, app).await.map_err(ServeError::Serve)
+}
+
+fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let everywhere = address.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED);
+    match listen_on(address, everywhere) {
+        // What a system says that was started without IPv6, or took it from the namespace.
+        Err(error)
+            if everywhere && matches!(error.raw_os_error(), Some(NO_FAMILY | NO_ADDRESS)) =>
+        {
+            listen_on((Ipv4Addr::UNSPECIFIED, address.port()).into(), false)
+        }
+        other => other,
+    }
+}
+
+fn listen_on(address: SocketAddr, both: bool) -> std::io::Result<TcpListener> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    // Of a daemon that has just ended, connections may still be there.
+    socket.set_reuseaddr(true)?;
+    if both {
+        // Whatever net.ipv6.bindv6only says.
+        setsockopt(&socket, sockopt::Ipv6V6Only, &false)?;
+    }
+    socket.bind(address)?;
+    socket.listen(128)
 }
 
 async fn metrics(State(registry): State<Registry>) -> impl IntoResponse {

@@ -76,3 +76,29 @@ async fn the_endpoints_tell_the_truth() {
     ));
     server.abort();
 }
+
+#[tokio::test]
+async fn all_addresses_are_those_of_both_families() {
+    let probe = std::net::TcpListener::bind("[::]:0").unwrap();
+    let port = probe.local_addr().unwrap().port();
+    drop(probe);
+    let everywhere = SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
+    let server = tokio::spawn(serve(everywhere, Registry::new(), Readiness::default()));
+    for host in ["127.0.0.1", "::1"] {
+        let address = SocketAddr::new(host.parse().unwrap(), port);
+        assert!(ask(address, "/healthz").await.contains("200 OK"), "{host}");
+    }
+    server.abort();
+}
+
+#[tokio::test]
+async fn an_address_that_is_taken_names_the_keys() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let error = serve(address, Registry::new(), Readiness::default()).await;
+    let error = error.unwrap_err().to_string();
+    assert!(
+        error.contains(&address.to_string()) && error.contains("NAME-bind-address"),
+        "{error}"
+    );
+}

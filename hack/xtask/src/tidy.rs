@@ -19,7 +19,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("ovn", &["model", "ovsdb"]),
     ("netlink", &["model"]),
     ("host", &["model"]),
-    ("kube-edge", &["model", "api"]),
+    ("kube-edge", &["model", "api", "reconcile"]),
     ("frr-edge", &["model"]),
     ("reconcile", &[]),
     ("settings", &["model"]),
@@ -199,6 +199,36 @@ fn every_package_stands_in_the_architecture() {
             text.contains(&format!("`{}`", package.name)),
             "{} is missing in docs/ARCHITECTURE.md",
             package.name
+        );
+    }
+}
+
+#[test]
+fn hack_test_runs_every_test_package() {
+    let script = std::fs::read_to_string(top().join("hack/test")).unwrap();
+    let run: BTreeSet<&str> = script
+        .lines()
+        .map(str::trim)
+        .filter(|line| line.starts_with("tests "))
+        .flat_map(|line| {
+            line.split(" -p ")
+                .skip(1)
+                .filter_map(|rest| rest.split(' ').next())
+        })
+        .collect();
+    let mut tests = Vec::new();
+    for entry in std::fs::read_dir(top().join("test")).unwrap() {
+        let path = entry.unwrap().path().join("Cargo.toml");
+        if let Ok(text) = std::fs::read_to_string(path) {
+            let table: toml::Table = text.parse().unwrap();
+            tests.push(table["package"]["name"].as_str().unwrap().to_owned());
+        }
+    }
+    assert!(tests.len() > 5, "{tests:?}");
+    for name in tests {
+        assert!(
+            run.contains(name.as_str()),
+            "hack/test has no line `tests -p {name}`: nobody runs its tests"
         );
     }
 }

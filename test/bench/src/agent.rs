@@ -1,6 +1,6 @@
 //! The process under test: the node-agent's import, with a world that stands still.
 //! In: a Northbound socket, the gateway's link. Out: rows; `agreed` on standard output after the first pass that found rows
-//! and routes in agreement. Invariant: the same loop, pace and code as in the node-agent.
+//! and routes in agreement. Invariant: the node-agent's own `Import`, in the same loop at the same pace.
 //! Not here: the rest of the node-agent.
 
 use std::collections::BTreeSet;
@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use frr_edge::Frr;
 use import_tests::{Agent, AgentConfig};
 use model::Prefix;
 use model::route::MAIN_TABLE;
@@ -24,6 +25,12 @@ pub(crate) struct AgentArguments {
     /// Name of the gateway's link.
     #[arg(long)]
     link: String,
+    /// `[limits] max-imported-routes`.
+    #[arg(long)]
+    limit: usize,
+    /// Folder of FRR's vty sockets.
+    #[arg(long)]
+    vty_socket: PathBuf,
 }
 
 pub(crate) fn run(arguments: &AgentArguments) -> Result<()> {
@@ -46,6 +53,8 @@ async fn serve(arguments: &AgentArguments) -> Result<()> {
         host_subnets: vec![subnet("10.128.0.0/24")?],
         join_subnets: vec![subnet("100.64.0.0/16")?],
         other_networks: Subnets::default(),
+        fallbacks: std::collections::BTreeMap::new(),
+        fallbacks_known: true,
         own_addresses: link.addresses.iter().map(|a| a.ip).collect(),
         no_overlay: true,
         taken: BTreeSet::new(),
@@ -59,8 +68,11 @@ async fn serve(arguments: &AgentArguments) -> Result<()> {
             owners: Vec::new(),
             release: None,
         },
-        frr: None,
-        limit: 200_000,
+        frr: Some(Frr::new(
+            arguments.vty_socket.clone(),
+            arguments.vty_socket.join("frr.conf"),
+        )),
+        limit: arguments.limit,
         hold: Duration::from_secs(60),
         buffer: None,
     });

@@ -30,6 +30,10 @@ const QUICK: [(u32, u32); 2] = [(1000, 1), (10_000, 1)];
 const LONE: u32 = 40;
 /// Between two of them: each finds the process quiet.
 const PAUSE: Duration = Duration::from_millis(300);
+/// Cold starts and installs of each size, beside as many floors; the table has medians.
+const RUNS: usize = 5;
+/// `[limits] max-imported-routes` as shipped.
+const LIMIT: u32 = 20_000;
 /// Destinations beyond the first.
 const BEYOND: u32 = 60_000;
 
@@ -91,9 +95,50 @@ async fn fresh(site: &Site, count: u32, hops: u32) -> (Agent, Duration) {
     site.empty().await;
     ip_batch(&lines("add", 0, count, hops));
     let cpu = site.database.cpu();
-    let agent = Agent::start(site);
+    let agent = Agent::start(site, limit(count));
     site.observer.until_rows(rows(count, hops)).await;
     (agent, site.database.cpu() - cpu)
+}
+
+/// The shipped limit; where a case has more destinations, what an admin would set for them.
+fn limit(count: u32) -> usize {
+    let limit = if count + 1000 > LIMIT { 200_000 } else { LIMIT };
+    usize::try_from(limit).expect("a number of destinations")
+}
+
+/// The middle one of some numbers, and what lies between them and as many floors.
+struct Runs {
+    values: Vec<f64>,
+    floors: Vec<f64>,
+}
+
+impl Runs {
+    fn new() -> Self {
+        Self {
+            values: Vec::new(),
+            floors: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, value: Duration, floor: Duration) {
+        self.values.push(value.as_secs_f64());
+        self.floors.push(floor.as_secs_f64());
+    }
+
+    fn put(mut self, report: &mut Report, case: &str, metric: &str) {
+        let pairs = self.values.iter().zip(&self.floors);
+        let mut times: Vec<f64> = pairs.map(|(value, floor)| value / floor).collect();
+        let count = self.values.len();
+        report.put_with_floor(
+            case,
+            &format!("{metric} (median of {count})"),
+            "s",
+            percentile(&mut self.values, 50),
+            percentile(&mut self.floors, 50),
+        );
+        let name = format!("{metric}, times the floor");
+        report.put(case, &name, "", percentile(&mut times, 50));
+    }
 }
 
 fn rows(count: u32, hops: u32) -> usize {
@@ -108,21 +153,30 @@ async fn size(
     hops: u32,
     quick: bool,
 ) {
-    let mut raw = Raw::start();
-    let floor = raw.add(0, count, hops);
-    let lone_floor = raw.add(BEYOND, 1, hops);
-    let clear_floor = raw.clear();
-    drop(raw);
     let all = rows(count, hops);
-
-    let (agent, server) = fresh(site, count, hops).await;
-    report.put_with_floor(
-        case,
-        "cold start: wall",
-        "s",
-        agent.started.elapsed().as_secs_f64(),
-        floor.wall.as_secs_f64(),
-    );
+    let allowed = u32::try_from(limit(count)).map_or(f64::NAN, f64::from);
+    report.put(case, "[limits] max-imported-routes", "", allowed);
+    let runs = if quick { 3 } else { RUNS };
+    let mut cold = Runs::new();
+    let mut floors = Vec::new();
+    let mut last = None;
+    for _ in 0..runs {
+        // The floor of the same moment: the machine's own speed differs between two runs.
+        let mut raw = Raw::start();
+        let floor = raw.add(0, count, hops);
+        let mut lone: Vec<f64> = (0..LONE / 4)
+            .map(|at| raw.add(BEYOND + at, 1, hops).wall.as_secs_f64() * 1000.0)
+            .collect();
+        floors.push((floor, percentile(&mut lone, 50), raw.clear()));
+        drop(raw);
+        drop(last.take());
+        let (agent, server) = fresh(site, count, hops).await;
+        cold.add(agent.started.elapsed(), floor.wall);
+        last = Some((agent, server));
+    }
+    cold.put(report, case, "cold start: wall");
+    let (agent, server) = last.expect("at least one run");
+    let (floor, lone_floor, clear_floor) = floors.pop().expect("at least one run");
     report.put(
         case,
         "cold start: agent CPU",
@@ -144,7 +198,7 @@ async fn size(
     );
     drop(agent);
 
-    let mut agent = Agent::start(site);
+    let mut agent = Agent::start(site, limit(count));
     let before = site.observer.generation();
     let took = agent.until_agreed().await;
     report.put(
@@ -178,7 +232,7 @@ async fn size(
         case,
         agent.watched,
         if quick { 8 } else { LONE },
-        lone_floor.wall.as_secs_f64() * 1000.0,
+        lone_floor,
     )
     .await;
     if count >= 10_000 {
@@ -218,31 +272,35 @@ async fn size(
     report.put(case, "delete all: NB updates", "", updates(site, before));
     drop(agent);
 
-    let mut agent = Agent::start(site);
-    agent.until_agreed().await;
-    settle().await;
-    agent.watched.forget_peak();
-    let (cpu, server, before) = (
-        agent.watched.cpu(),
-        site.database.cpu(),
-        site.observer.generation(),
-    );
-    let batch = lines("add", 0, count, hops);
-    let start = now();
-    let batch = tokio::task::spawn_blocking(move || {
-        ip_batch(&batch);
-        now()
-    });
-    site.observer.until_rows(all).await;
-    let done = now();
-    let last = batch.await.expect("ip ends");
-    report.put_with_floor(
-        case,
-        "install while running: wall",
-        "s",
-        (done - start).as_secs_f64(),
-        floor.wall.as_secs_f64(),
-    );
+    let mut install = Runs::new();
+    let mut last = None;
+    for (floor, ..) in floors.iter().chain([&(floor, lone_floor, clear_floor)]) {
+        drop(last.take());
+        site.flush();
+        site.empty().await;
+        let mut agent = Agent::start(site, limit(count));
+        agent.until_agreed().await;
+        settle().await;
+        agent.watched.forget_peak();
+        let (cpu, server, before) = (
+            agent.watched.cpu(),
+            site.database.cpu(),
+            site.observer.generation(),
+        );
+        let batch = lines("add", 0, count, hops);
+        let start = now();
+        let batch = tokio::task::spawn_blocking(move || {
+            ip_batch(&batch);
+            now()
+        });
+        site.observer.until_rows(all).await;
+        let done = now();
+        let told = batch.await.expect("ip ends");
+        install.add(done - start, floor.wall);
+        last = Some((agent, cpu, server, before, done, told));
+    }
+    install.put(report, case, "install while running: wall");
+    let (agent, cpu, server, before, done, last) = last.expect("at least one run");
     report.put(
         case,
         "install while running: after the last",

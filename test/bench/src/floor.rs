@@ -78,7 +78,7 @@ impl Raw {
                 let id = self.next;
                 write!(
                     inserts,
-                    r#"{{"op":"insert","table":"Logical_Router_Static_Route","uuid-name":"r{id}","row":{{"ip_prefix":"{}/24","nexthop":"{}","output_port":"rtoe-GR_n1","external_ids":["map",[["k8s.ovn.org/owner-controller","RouteImport"],["noverlay.io/network","default"]]]}}}},"#,
+                    r#"{{"op":"insert","table":"Logical_Router_Static_Route","uuid-name":"r{id}","row":{{"ip_prefix":"{}/24","nexthop":"{}","output_port":"rtoe-GR_n1","external_ids":["map",[["k8s.ovn.org/owner-controller","RouteImport"],["noverlay.io/owner","default"]]]}}}},"#,
                     prefix(number),
                     router(hop)
                 )

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use frr_tests::Frr;
 use netns_tests::ip;
 use ovsdb::Transaction;
 use ovsdb_tests::{NB, Server, mk_client, mk_router, until_synced};
@@ -24,6 +25,8 @@ pub(crate) struct Site {
     pub(crate) kernel: Kernel,
     pub(crate) database: Watched,
     socket: PathBuf,
+    /// A real zebra and bgpd, without peers, that the process under test asks; nothing where the whole agent runs.
+    frr: Option<Frr>,
     /// Nothing where the database is somebody else's.
     _server: Option<Server>,
 }
@@ -42,6 +45,7 @@ impl Site {
             kernel: Kernel::open(LINK).expect("a socket to the kernel"),
             database: Watched::new(server.id()),
             socket,
+            frr: Some(Frr::start().expect("FRR starts")),
             _server: Some(server),
         };
         site.empty().await;
@@ -55,6 +59,7 @@ impl Site {
             kernel: Kernel::open(LINK).expect("a socket to the kernel"),
             database: Watched::new(database),
             socket,
+            frr: None,
             _server: None,
         }
     }
@@ -85,7 +90,9 @@ pub(crate) struct Agent {
 }
 
 impl Agent {
-    pub(crate) fn start(site: &Site) -> Self {
+    /// `limit`: `[limits] max-imported-routes`.
+    pub(crate) fn start(site: &Site, limit: usize) -> Self {
+        let frr = site.frr.as_ref().expect("a site of its own has an FRR");
         let itself = std::env::current_exe().expect("its own path");
         let started = now();
         let mut child = Command::new("setpriv")
@@ -94,7 +101,9 @@ impl Agent {
             .arg("agent")
             .arg("--north")
             .arg(&site.socket)
-            .args(["--link", LINK])
+            .args(["--link", LINK, "--limit", &limit.to_string()])
+            .arg("--vty-socket")
+            .arg(frr.dir())
             .stdout(Stdio::piped())
             .spawn()
             .expect("the process under test starts");

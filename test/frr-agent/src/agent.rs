@@ -5,6 +5,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
 
 use kube_tests::until;
 
@@ -13,6 +14,7 @@ pub struct Agent {
     runtime: Option<tokio::runtime::Runtime>,
     metrics: SocketAddr,
     ended: Receiver<String>,
+    end: Option<tokio::sync::oneshot::Sender<()>>,
 }
 
 impl Agent {
@@ -28,9 +30,16 @@ impl Agent {
             .build()
             .unwrap();
         let (tell, ended) = channel();
+        let (end, asked) = tokio::sync::oneshot::channel();
         runtime.spawn(async move {
-            let never = std::future::pending();
-            let ended = frr_agent::serve(node, settings, never).await;
+            let told = async {
+                // Whoever drops the agent kills it: nothing is told then.
+                if asked.await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+                Ok(())
+            };
+            let ended = frr_agent::serve(node, settings, told).await;
             let words = ended.map_or_else(|error| format!("{error:#}"), |()| "no error".to_owned());
             println!("frr-agent ended: {words}");
             // Nobody may be there to hear it.
@@ -40,6 +49,15 @@ impl Agent {
             runtime: Some(runtime),
             metrics,
             ended,
+            end: Some(end),
+        }
+    }
+
+    /// Tells it to end, as SIGTERM does.
+    pub(crate) fn tell_to_end(&mut self) {
+        if let Some(end) = self.end.take() {
+            // It may have ended by itself.
+            let _ = end.send(());
         }
     }
 
@@ -47,16 +65,23 @@ impl Agent {
         self.ended.try_recv().ok()
     }
 
+    /// What it answers to a GET, headers included.
+    pub(crate) fn get(&self, path: &str, deadline: Duration) -> Result<String, String> {
+        let words = |error: std::io::Error| error.to_string();
+        let mut stream = TcpStream::connect_timeout(&self.metrics, deadline).map_err(words)?;
+        stream.set_read_timeout(Some(deadline)).map_err(words)?;
+        let request = format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n");
+        stream.write_all(request.as_bytes()).map_err(words)?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text).map_err(words)?;
+        Ok(text)
+    }
+
     pub(crate) fn metric(&self, name: &str, labels: &str) -> f64 {
         // An agent that has just started does not serve yet.
-        let mut stream = until("the agent serves metrics", 10, || {
-            TcpStream::connect(self.metrics).map_err(|e| e.to_string())
+        let text = until("the agent serves metrics", 10, || {
+            self.get("/metrics", Duration::from_secs(5))
         });
-        stream
-            .write_all(b"GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n")
-            .unwrap();
-        let mut text = String::new();
-        stream.read_to_string(&mut text).unwrap();
         let series = text.lines().filter(|line| {
             let rest = line.strip_prefix(name);
             rest.is_some_and(|r| r.starts_with([' ', '{'])) && line.contains(labels)

@@ -10,6 +10,7 @@
 //! ```
 #![expect(
     clippy::unwrap_used,
+    clippy::panic,
     clippy::print_stdout,
     clippy::indexing_slicing,
     reason = "a fixture of tests: it stops at the first surprise and says why"
@@ -18,6 +19,7 @@
 mod agent;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use frr_tests::Frr;
 use kube_tests::{ApiServer, until};
@@ -80,6 +82,7 @@ pub fn lacks_tools() -> bool {
         std::env::var("REQUIRE_TOOLS").as_deref() != Ok("1"),
         "not on this machine: {missing:?}"
     );
+    println!("skipped: not on this machine: {missing:?}");
     true
 }
 
@@ -188,6 +191,37 @@ impl Bench {
         until("the agent ends", seconds, || {
             agent.last_words().ok_or("it runs".to_owned())
         })
+    }
+
+    /// Tells the agent to end, as SIGTERM does.
+    pub fn end_agent(&mut self) {
+        self.agent.as_mut().unwrap().tell_to_end();
+    }
+
+    /// What the agent answers to `path` (`/healthz`, `/readyz`) within the deadline, headers included, or why not.
+    ///
+    /// # Errors
+    /// When it does not answer in time.
+    pub fn asked(&self, path: &str, deadline: Duration) -> Result<String, String> {
+        self.agent.as_ref().unwrap().get(path, deadline)
+    }
+
+    /// Sends a signal (`STOP`, `CONT`) to the API server, which then accepts connections and does not answer.
+    pub fn signal_api(&self, signal: &str) {
+        // The folder of its certificates is its own.
+        let certs = format!("--cert-dir={}", self.api.path("certs").display());
+        for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+            let command = std::fs::read_to_string(entry.path().join("cmdline")).unwrap_or_default();
+            if command.split('\0').any(|word| word == certs) {
+                let pid = entry.file_name().to_str().unwrap().parse().unwrap();
+                let signal = format!("SIG{signal}")
+                    .parse::<nix::sys::signal::Signal>()
+                    .unwrap();
+                nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), Some(signal)).unwrap();
+                return;
+            }
+        }
+        panic!("the API server does not run");
     }
 
     /// A metric of the agent, the sum over its series whose line contains `labels`.

@@ -171,3 +171,67 @@ fn a_thousand_neighbors_are_loaded_and_told(bench: &Bench) {
     });
     println!("all of them gone after {:?}", begun.elapsed());
 }
+
+/// 100 neighbors with the options of a profile, or bare.
+fn mesh(options: &str) -> String {
+    let neighbors: String = (1..=100)
+        .map(|n| {
+            format!(
+                "      - {{address: 10.21.0.{n}, asn: 64512, toReceive: {{allowed: {{mode: all}}}}{options}}}\n"
+            )
+        })
+        .collect();
+    format!(
+        "  bgp:\n    bfdProfiles: [{{name: fast, receiveInterval: 250, transmitInterval: 250}}]\n    routers:\n    - asn: 64512\n      neighbors:\n{neighbors}"
+    )
+}
+
+#[test]
+fn a_hundred_neighbors_lose_the_options_of_a_profile_within_one_reload() {
+    if lacks_tools() {
+        return;
+    }
+    // Half of the time that a reload has by default.
+    let mut bench = Bench::start("reload-timeout = 30");
+    bench.start_agent();
+    bench.peer_with("", "");
+    let since = bench.both_up();
+    bench.object(
+        "mesh",
+        &mesh(", holdTime: 9s, keepaliveTime: 3s, connectTime: 2s, enableGracefulRestart: true, bfdProfile: fast"),
+    );
+    for line in [
+        "timers 3 9",
+        "timers connect 2",
+        "graceful-restart",
+        "bfd profile fast",
+    ] {
+        bench.runs(&format!("neighbor 10.21.0.100 {line}"), 60);
+    }
+    bench.state_says("lastReloadResult", "success", 30);
+    let failures = bench.metric("noverlay_frr_reloads_total", "failure");
+    let begun = Instant::now();
+    bench.object("mesh", &mesh(""));
+    until("the options are gone", 120, || {
+        let lines = bench.frr.running().map_err(|e| e.to_string())?;
+        let left = lines
+            .iter()
+            .filter(|l| l.contains("neighbor 10.21.0."))
+            .filter(|l| l.contains("timers") || l.contains("graceful") || l.contains("bfd"))
+            .count();
+        if left == 0 {
+            Ok(())
+        } else {
+            Err(format!("{left} lines"))
+        }
+    });
+    println!(
+        "the options of 100 neighbors gone after {:?}",
+        begun.elapsed()
+    );
+    bench.state_says("lastReloadResult", "success", 30);
+    let now = bench.metric("noverlay_frr_reloads_total", "failure");
+    assert!((now - failures).abs() < 0.5, "a reload was ended");
+    assert!(bench.has_line("neighbor 10.21.0.100 remote-as 64512"));
+    bench.far_is_undisturbed(since);
+}

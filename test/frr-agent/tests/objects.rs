@@ -38,7 +38,9 @@ fn objects_become_what_frr_runs_or_are_refused_by_name_and_the_rest_stands() {
     a_line_that_frr_does_not_know_stops_the_whole_file(&bench);
     a_line_that_frr_refuses_is_named_and_the_rest_is_applied(&bench);
     secrets_are_watched_and_their_faults_named(&bench);
+    text_that_would_become_lines_of_the_file_is_refused(&bench);
     graceful_restart_is_no_failure_at_its_first_reload(&bench);
+    raw_networks_in_old_spellings_are_not_announced_anew_at_each_reload(&bench);
     bench.far_is_undisturbed(since);
 }
 
@@ -309,4 +311,113 @@ fn graceful_restart_is_no_failure_at_its_first_reload(bench: &Bench) {
         (now - failures).abs() < 0.5,
         "FRR refuses the line's repetition only"
     );
+}
+
+fn text_that_would_become_lines_of_the_file_is_refused(bench: &Bench) {
+    let line = "\\n neighbor 10.0.0.66 remote-as 64512\\n neighbor 10.0.0.66";
+    bench.api.apply(&format!(
+        "apiVersion: v1\nkind: Secret\nmetadata: {{name: injected, namespace: frr-k8s-system}}\ntype: kubernetes.io/basic-auth\nstringData: {{password: \"x{line} password y\"}}\n"
+    ));
+    bench.peer_with(", passwordSecret: {name: injected}", "");
+    for text in ["Secret frr-k8s-system/injected", "control character"] {
+        bench.state_says("lastConversionResult", text, 10);
+    }
+    assert!(!bench.state().to_string().contains("10.0.0.66"));
+    bench.api.apply(
+        "apiVersion: v1\nkind: Secret\nmetadata: {name: injected, namespace: frr-k8s-system}\ntype: kubernetes.io/basic-auth\nstringData: {password: \"two words\"}\n",
+    );
+    bench.state_says(
+        "lastConversionResult",
+        "the password contains white space",
+        10,
+    );
+    bench.peer_with("", "");
+    bench.state_says("lastConversionResult", "success", 10);
+    for (what, spec) in [
+        (
+            "bfdProfiles[0].name",
+            format!("  bgp: {{routers: [{{asn: 64512}}], bfdProfiles: [{{name: \"x{line}\"}}]}}"),
+        ),
+        (
+            "routers[0].vrf",
+            format!("  bgp: {{routers: [{{asn: 64512, vrf: \"x{line}\"}}]}}"),
+        ),
+        (
+            "sourceaddress",
+            format!(
+                "  bgp: {{routers: [{{asn: 64512, neighbors: [{{address: 172.31.10.9, asn: 1, sourceaddress: \"lo{line}\"}}]}}]}}"
+            ),
+        ),
+        (
+            "interface",
+            format!(
+                "  bgp: {{routers: [{{asn: 64512, neighbors: [{{interface: \"lo{line}\", asn: 1}}]}}]}}"
+            ),
+        ),
+    ] {
+        bench.object("injected", &spec);
+        for text in ["frr-k8s-system/injected", what, "control character"] {
+            bench.state_says("lastConversionResult", text, 10);
+        }
+    }
+    // A profile that nobody names would stop the whole file, too.
+    bench.object(
+        "injected",
+        "  bgp: {routers: [{asn: 64512}], bfdProfiles: [{name: \"two words\"}]}",
+    );
+    bench.state_says(
+        "lastConversionResult",
+        "bfdProfiles[two words] of frr-k8s-system/injected",
+        10,
+    );
+    assert!(!bench.has_line("neighbor 10.0.0.66 remote-as 64512"));
+    bench.delete("injected");
+    bench.state_says("lastConversionResult", "success", 10);
+    bench
+        .api
+        .kubectl(&["-n", "frr-k8s-system", "delete", "secret", "injected"]);
+}
+
+/// When the near peer got the prefix last, as seconds since 1970.
+fn got(bench: &Bench, prefix: &str) -> Option<u64> {
+    let text = bench
+        .near()
+        .vtysh(&format!("show bgp ipv4 unicast {prefix} json"))
+        .ok()?;
+    let json: serde_json::Value = serde_json::from_str(&text).ok()?;
+    json["paths"][0]["lastUpdate"]["epoch"].as_u64()
+}
+
+fn raw_networks_in_old_spellings_are_not_announced_anew_at_each_reload(bench: &Bench) {
+    let prefixes = ["10.81.0.0/24", "10.82.0.0/24"];
+    bench.object(
+        "old",
+        "  raw: {priority: 5, rawConfig: \"router bgp 64512\\n network 10.81.0.0/24\\n address-family ipv4 unicast\\n  network 10.82.0.0/24\\n  exit\\nexit\\nroute-map 172.31.10.2-out permit 900\\nexit\\n\"}",
+    );
+    for prefix in prefixes {
+        until(&format!("the peer has {prefix}"), 20, || {
+            got(bench, prefix).ok_or("not yet".to_owned())
+        });
+    }
+    // FRR goes through its announcements once more, 5 s after a route-map has changed.
+    std::thread::sleep(std::time::Duration::from_secs(8));
+    let first = prefixes.map(|prefix| got(bench, prefix).unwrap());
+    for at in 0..10 {
+        bench.object(
+            "moving",
+            &format!("  bgp: {{routers: [{{asn: 64512, prefixes: [10.84.{at}.0/24]}}]}}"),
+        );
+        bench.runs(&format!("network 10.84.{at}.0/24"), 20);
+    }
+    for (prefix, first) in prefixes.iter().zip(first) {
+        let now = got(bench, prefix).unwrap();
+        assert!(
+            now.abs_diff(first) <= 1,
+            "{prefix} was announced again {} s later",
+            now.abs_diff(first)
+        );
+    }
+    bench.delete("moving");
+    bench.delete("old");
+    bench.state_says("lastReloadResult", "success", 20);
 }

@@ -138,11 +138,8 @@ fn name_of(case: &Path) -> String {
 }
 
 /// The running configuration that is wanted, or `None` for a case that is refused.
-/// `expected.conf` stands for a recording that was taken too early (`cases/README.md`).
 fn wanted(case: &Path) -> Option<Vec<String>> {
-    let text = fs::read_to_string(case.join("expected.conf"))
-        .or_else(|_| fs::read_to_string(case.join("running.conf")))
-        .ok()?;
+    let text = fs::read_to_string(case.join("running.conf")).ok()?;
     let lines = text.lines().filter(|line| !line.trim().is_empty());
     Some(lines.map(str::to_owned).collect())
 }

@@ -1,5 +1,6 @@
 //! The node-agent's import of one network, with a world that the test holds in its hand.
-//! In: a Northbound socket, inputs. Out: rows; what the passes said. Invariant: the same loop, pace and code as in the node-agent.
+//! In: a Northbound socket, inputs. Out: rows; what the passes said. Invariant: import, loop and pace are the node-agent's own;
+//! who pokes it and where inputs come from is wired here a second time (the lab runs the node-agent's).
 //! Not here: the rest of the node-agent.
 
 use std::path::PathBuf;
@@ -10,7 +11,9 @@ use std::time::Duration;
 use frr_edge::Frr;
 use model::{NetworkName, NodeName};
 use netlink::Watcher;
-use node_agent::import::{Hearing, Import, ImportConfig, ImportState, Inputs, Passed, TIMING};
+use node_agent::import::{
+    Hearing, Import, ImportConfig, ImportState, Inputs, Looks, Passed, TIMING,
+};
 use node_agent::metrics::ImportMetrics;
 use ovsdb::{Client, ClientConfig, Endpoint};
 use plan_node::breaker::Threshold;
@@ -20,6 +23,8 @@ use reconcile::{Poker, Subjects, Verdict};
 use telemetry::Chain;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+
+use crate::site::LINK;
 
 /// What an agent is made of.
 #[derive(Debug, Clone)]
@@ -110,6 +115,10 @@ impl Agent {
         let north = Client::connect(client);
         let (hearing, poker) = (Arc::new(Hearing::default()), Poker::new());
         let registry = Registry::new();
+        let looks = config.frr.map(|frr| {
+            let poker = poker.clone();
+            Looks::start(frr, move || poker.poke(()))
+        });
         let import = Import::new(
             ImportConfig {
                 target: imports::target(&NetworkName::default_network(), &NodeName::from("n1")),
@@ -121,9 +130,10 @@ impl Agent {
                     window: Duration::from_secs(2),
                     hold: config.hold,
                 },
+                interface: LINK.to_owned(),
             },
             north.clone(),
-            config.frr,
+            looks,
             Arc::clone(&hearing),
             ImportMetrics::new(&registry).expect("fresh metrics"),
         );

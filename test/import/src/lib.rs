@@ -1,7 +1,8 @@
 //! What the tests of the route import need: a gateway link, a database, the import as the node-agent runs it, and who looks on.
 //!
 //! In: a namespace of the test's own. Out: rows that the kernel's routes ask for, and those that are there.
-//! Invariant: what is expected is made anew from a dump each time; the observer has an OVSDB session of its own.
+//! Invariant: what is expected is made anew from a dump each time, which says that any order ends as a fresh start does; what
+//! a fresh start has to give is judged by hand (`tests/import/table.rs`). The observer has an OVSDB session of its own.
 //! Not here: what the tests do to them.
 #![allow(
     clippy::unwrap_used,

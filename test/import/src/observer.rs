@@ -27,7 +27,7 @@ pub struct RouteSeen {
     pub nexthop: String,
     /// Its identity.
     pub id: String,
-    /// Whether it bears the stamp of imports.
+    /// Whether it bears the stamps of imports and of the network; with the first alone it is another importer's.
     pub stamped: bool,
     /// Whether all its columns are as the import writes them.
     pub plain: bool,
@@ -250,7 +250,8 @@ impl Seen {
 fn lift(id: &str, row: &Map<String, Value>) -> RouteSeen {
     let ids = members(row.get("external_ids"));
     let has = |key: &str, value: &str| ids.iter().any(|pair| *pair == json!([key, value]));
-    let stamped = has("k8s.ovn.org/owner-controller", "RouteImport");
+    let stamped =
+        has("k8s.ovn.org/owner-controller", "RouteImport") && has("noverlay.io/owner", "default");
     let empty = |value: &Value| {
         *value == json!("") || *value == json!(["set", []]) || *value == json!(["map", []])
     };
@@ -260,7 +261,6 @@ fn lift(id: &str, row: &Map<String, Value>) -> RouteSeen {
     });
     let plain = stamped
         && ids.len() == 2
-        && has("noverlay.io/owner", "default")
         && text(row.get("output_port")) == format!("rtoe-{ROUTER}")
         && others.into_iter().all(|(_, value)| empty(value));
     RouteSeen {

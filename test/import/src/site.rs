@@ -222,6 +222,8 @@ fn world() -> ImportWorld {
         host_subnets: vec![subnet("10.128.0.0/24")],
         join_subnets: vec![subnet("100.64.0.0/16")],
         other_networks: Subnets::default(),
+        fallbacks: std::collections::BTreeMap::new(),
+        fallbacks_known: true,
         own_addresses: link.addresses.iter().map(|a| a.ip).collect(),
         no_overlay: true,
         taken: BTreeSet::new(),

@@ -65,6 +65,8 @@ pub struct ApiServer {
 const USERS: &[(&str, &str)] = &[
     ("admin", "system:masters"),
     ("cluster-manager", "system:serviceaccounts"),
+    // The same account as its other replica: the audit log tells them apart by uid.
+    ("cluster-manager-b", "system:serviceaccounts"),
     ("node-agent", "system:serviceaccounts"),
     ("frr-agent", "system:serviceaccounts"),
     ("noverlay-view", "system:serviceaccounts"),
@@ -120,6 +122,9 @@ impl ApiServer {
         for (user, group) in USERS {
             let name = match *user {
                 "admin" => "admin".to_owned(),
+                "cluster-manager-b" => {
+                    "system:serviceaccount:noverlay-system:cluster-manager".to_owned()
+                }
                 user => format!("system:serviceaccount:noverlay-system:{user}"),
             };
             tokens.push_str(&format!("token-{user},{name},{user},{group}\n"));
@@ -132,7 +137,7 @@ impl ApiServer {
             std::fs::write(self.kubeconfig(user), config).unwrap();
         }
         std::fs::write(self.path("tokens"), tokens).unwrap();
-        let audit = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules:\n- level: Metadata\n  verbs: [create, update, patch, delete]\n- level: None\n";
+        let audit = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules:\n- level: Request\n  verbs: [patch]\n  resources: [{group: '', resources: [nodes]}]\n- level: Metadata\n  verbs: [create, update, patch, delete]\n- level: None\n";
         std::fs::write(self.path("audit.yaml"), audit).unwrap();
         let key = self.path("sa.key");
         let made = Command::new("openssl")
@@ -304,7 +309,7 @@ impl ApiServer {
             format!(r#"{{"type":"InternalIP","address":"{ip}"}},"#)
         };
         let patch = format!(
-            r#"{{"status":{{"addresses":[{address}{{"type":"Hostname","address":"{name}"}}]}}}}"#
+            r#"{{"status":{{"addresses":[{address}{{"type":"Hostname","address":"{name}"}}],"conditions":[{{"type":"Ready","status":"True","reason":"KubeletReady","message":"the test plays the kubelet"}}]}}}}"#
         );
         self.kubectl(&[
             "patch",
@@ -317,12 +322,20 @@ impl ApiServer {
         ]);
     }
 
-    /// Writes of users whose name contains `user`, as `verb resource/name`, from the audit log.
+    /// All writes in the audit log, the oldest first; those to Nodes with what was sent.
     #[must_use]
-    pub fn writes(&self, user: &str) -> Vec<String> {
+    pub fn audited(&self) -> Vec<Value> {
         let text = std::fs::read_to_string(self.path("audit.log")).unwrap_or_default();
         text.lines()
             .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+            .collect()
+    }
+
+    /// Writes of users whose name contains `user`, as `verb resource/name`, from the audit log.
+    #[must_use]
+    pub fn writes(&self, user: &str) -> Vec<String> {
+        self.audited()
+            .iter()
             .filter(|e| {
                 e.pointer("/user/username")
                     .and_then(Value::as_str)

@@ -152,7 +152,36 @@ fn a_managed_cluster_is_served_and_bad_nodes_cost_only_themselves() {
         "what a node had is free once it is gone"
     );
     foreign_changes_are_undone(&api);
+    what_a_broken_annotation_meant_is_given_to_nobody_else(&api);
     manager.stop();
+}
+
+/// n1 has the first subnet and goes on announcing it, whatever its annotation says.
+fn what_a_broken_annotation_meant_is_given_to_nobody_else(api: &ApiServer) {
+    let key = "k8s.ovn.org/node-subnets";
+    let subnets_of = |name: &str| {
+        let nodes = api.items("nodes");
+        let node = nodes.iter().find(|n| n["metadata"]["name"] == name);
+        let text = node.and_then(|n| n["metadata"]["annotations"][key].as_str());
+        text.unwrap_or_default().to_owned()
+    };
+    let before = subnets_of("n1");
+    let annotate = |text: &str| {
+        let value = format!("{key}={text}");
+        api.kubectl(&["annotate", "node", "n1", "--overwrite", &value]);
+    };
+    annotate("gone");
+    api.node("n5", "172.30.0.5");
+    until("n5 has a subnet", 20, || match subnets_of("n5") {
+        text if text.is_empty() => Err("none yet".to_owned()),
+        _ => Ok(()),
+    });
+    for other in ["n2", "n4"] {
+        assert_ne!(subnets_of("n5"), subnets_of(other));
+    }
+    assert_ne!(subnets_of("n5"), before, "n1 still announces it");
+    annotate(&before);
+    settled(api, 4);
 }
 
 /// Objects of nodes that were deleted before: n3's.
@@ -169,7 +198,7 @@ fn writes(api: &ApiServer) -> Vec<String> {
 fn reports_of(api: &ApiServer, node: &str) {
     let ours = "app.kubernetes.io/managed-by: noverlay";
     api.apply(&format!(
-        "apiVersion: noverlay.io/v1alpha1\nkind: NodeRoutes\nmetadata: {{name: {node}}}\nspec: {{}}\n---\n\
+        "apiVersion: noverlay.io/v1alpha1\nkind: NodeRoutes\nmetadata: {{name: {node}, labels: {{{ours}}}}}\nspec: {{}}\n---\n\
          apiVersion: frrk8s.metallb.io/v1beta1\nkind: FRRNodeState\nmetadata: {{name: {node}, labels: {{{ours}}}}}\nspec: {{}}\n---\n\
          apiVersion: frrk8s.metallb.io/v1beta1\nkind: BGPSessionState\nmetadata: {{name: {node}-s, namespace: frr-k8s-system, labels: {{{ours}, frrk8s.metallb.io/node: {node}}}}}\nspec: {{}}\n"
     ));

@@ -13,10 +13,11 @@ fn ra(spec: &str) -> String {
 fn the_manifests_apply_twice_and_the_rules_of_route_advertisements_hold() {
     let Some(tools) = tools() else { return };
     let api = ApiServer::start(tools);
-    for overlay in ["standalone", "with-ovn-kubernetes"] {
-        let folder = top().join("manifests/overlays").join(overlay);
+    for folder in ["base", "overlays/standalone"] {
+        let folder = top().join("manifests").join(folder);
         api.kubectl(&["apply", "--server-side", "-k", folder.to_str().unwrap()]);
     }
+    the_shipped_configuration_is_taken(&api);
     let good = "frrConfigurationSelector: {}, nodeSelector: {}, advertisements: [PodNetwork]";
     let cudn = "clusterUserDefinedNetworkSelector: {networkSelector: {matchLabels: {a: b}}}";
     for spec in [
@@ -91,6 +92,30 @@ fn the_manifests_apply_twice_and_the_rules_of_route_advertisements_hold() {
     let short = api.output(&["get", "ra"]);
     assert!(short.contains("STATUS"), "{short}");
     frr_configurations(&api);
+}
+
+/// Every ConfigMap that is shipped says what it needs: no daemon is left to a default that it refuses.
+fn the_shipped_configuration_is_taken(api: &ApiServer) {
+    for folder in ["base", "overlays/standalone"] {
+        let folder = top().join("manifests").join(folder);
+        let list = api.output(&["kustomize", folder.to_str().unwrap()]);
+        let config = list
+            .split("\n---\n")
+            .find(|o| o.contains("kind: ConfigMap"))
+            .unwrap();
+        let text: Vec<&str> = config
+            .lines()
+            .skip_while(|l| !l.contains("noverlay.conf: |"))
+            .skip(1)
+            .take_while(|l| l.is_empty() || l.starts_with("    "))
+            .map(str::trim)
+            .collect();
+        let address = "127.0.0.1:0".parse().unwrap();
+        let settings = settings::parse("noverlay.conf", &text.join("\n"), address).unwrap();
+        assert_eq!(settings.ovn_topology, settings::OvnTopology::Build);
+        assert_eq!(settings.ovn_networks, settings::OvnNetworks::Own);
+        assert!(settings.warnings.is_empty(), "{:?}", settings.warnings);
+    }
 }
 
 fn frr_configurations(api: &ApiServer) {

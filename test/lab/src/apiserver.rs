@@ -18,6 +18,9 @@ pub(crate) const ACCOUNTS: &str = "noverlay-system";
 /// All users of ours begin with this in the audit log.
 pub(crate) const USERS: &str = "system:serviceaccount:noverlay-system:";
 
+/// The API server's port.
+pub(crate) const PORT: u16 = 6443;
+
 /// Writes are logged with the user's name; reads are not, there are too many.
 const AUDIT_POLICY: &str = r#"{"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"],
  "rules": [{"level": "Metadata", "verbs": ["create", "update", "patch", "delete", "deletecollection"]}, {"level": "None"}]}
@@ -76,7 +79,7 @@ fn server(lab: &Lab) -> Start {
         "--etcd-servers=http://127.0.0.1:2379".to_owned(),
         format!("--bind-address={}", lab.values.api_address()),
         format!("--advertise-address={}", lab.values.api_address()),
-        "--secure-port=6443".to_owned(),
+        format!("--secure-port={PORT}"),
         format!("--cert-dir={}", file("")),
         format!("--tls-cert-file={}", file("server.crt")),
         format!("--tls-private-key-file={}", file("server.key")),
@@ -166,7 +169,7 @@ pub(crate) fn kubeconfig(lab: &Lab, name: &str, login: &Login) -> Result<PathBuf
     let content = serde_json::json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "lab",
         "clusters": [{"name": "lab", "cluster": {
-            "server": format!("https://{}:6443", lab.values.api_address()),
+            "server": format!("https://{}:{PORT}", lab.values.api_address()),
             "certificate-authority": dir.join("ca.crt"),
         }}],
         "users": [{"name": name, "user": user}],

@@ -14,13 +14,15 @@ use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
 use nix::sys::signal::Signal;
 
+use crate::objects::kubeconfig_of;
 use crate::process::{self, tail};
 use crate::run::tell;
 use crate::state::{Lab, Places, text};
 use crate::up::{Steps, Wanted, own_folder, up};
 use crate::values::Values;
 use crate::{
-    down, failover, frr_k8s, measure, membership, object_to_route, proof, status, supervisor,
+    daemons, down, failover, frr_k8s, measure, membership, object_to_route, proof, status,
+    supervisor,
 };
 
 #[derive(Parser)]
@@ -67,11 +69,14 @@ enum Cmd {
     /// Prove the lines, all or some.
     Prove {
         /// Numbers of lines, for example 1,5.
-        #[arg(long, value_delimiter = ',')]
+        #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u8).range(proof::NUMBERS))]
         only: Vec<u8>,
         /// Length of line 7's quiet time in seconds.
         #[arg(long, default_value_t = 60)]
         quiet: u64,
+        /// Seconds that line 6's node gets to join, and to be forgotten (default: by the number of nodes).
+        #[arg(long)]
+        patience: Option<u64>,
     },
     /// Memory and processor time of the daemons, writes to the API and databases.
     Measure {
@@ -86,7 +91,7 @@ enum Cmd {
         runs: usize,
     },
     /// Break something under pings between all pods and tell what it cost: bgpd dies and
-    /// comes back, an uplink is cut.
+    /// comes back, an uplink is cut, zebra and bgpd are ended in good order (--only).
     Failover {
         /// Only one of them.
         #[arg(long, value_parser = failover::NAMES)]
@@ -94,6 +99,12 @@ enum Cmd {
         /// The node to break (default: the first).
         #[arg(long)]
         node: Option<String>,
+        /// frr-stop: how often each stop is repeated.
+        #[arg(long, default_value_t = 20)]
+        rounds: u32,
+        /// frr-stop: how many routes from outside stand beside those to the other nodes.
+        #[arg(long, default_value_t = 1)]
+        routes: u16,
     },
     /// A node joins or leaves.
     Node {
@@ -102,6 +113,11 @@ enum Cmd {
     },
     /// kubectl as the cluster's admin.
     Kubectl {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// `noverlay`, with the rights of the read-only account of the manifests and nothing else.
+    Noverlay {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
@@ -128,6 +144,8 @@ enum Cmd {
     Down,
     #[command(hide = true)]
     Supervise,
+    #[command(hide = true)]
+    Container { file: PathBuf },
     #[command(hide = true)]
     Reloader { node: String },
     #[command(hide = true)]
@@ -173,12 +191,21 @@ pub(crate) fn run() -> Result<bool> {
             if no_prove {
                 return status::print(&lab);
             }
-            proof::prove(&mut lab, &[], 60)
+            proof::prove(&mut lab, &proof::Wanted::default())
         }
         Cmd::Status => status::print(&Lab::running(&name)?),
-        Cmd::Prove { only, quiet } => {
+        Cmd::Prove {
+            only,
+            quiet,
+            patience,
+        } => {
             let _lock = lock(&name)?;
-            proof::prove(&mut Lab::running(&name)?, &only, quiet)
+            let wanted = proof::Wanted {
+                only,
+                quiet,
+                patience: patience.map(Duration::from_secs),
+            };
+            proof::prove(&mut Lab::running(&name)?, &wanted)
         }
         Cmd::Measure {
             object_to_route: true,
@@ -189,15 +216,23 @@ pub(crate) fn run() -> Result<bool> {
             object_to_route::print(&Lab::running(&name)?, runs)
         }
         Cmd::Measure { seconds, .. } => measure::print(&Lab::running(&name)?, seconds),
-        Cmd::Failover { only, node } => {
+        Cmd::Failover {
+            only,
+            node,
+            rounds,
+            routes,
+        } => {
             let _lock = lock(&name)?;
-            failover::demonstrate(&Lab::running(&name)?, only.as_deref(), node.as_deref())
+            let stops = failover::Stops { rounds, routes };
+            let lab = Lab::running(&name)?;
+            failover::demonstrate(&lab, only.as_deref(), node.as_deref(), stops)
         }
         Cmd::Node { change } => {
             let _lock = lock(&name)?;
             node(&mut Lab::running(&name)?, &change, steps)
         }
         Cmd::Kubectl { arguments } => kubectl(&Lab::running(&name)?, &arguments),
+        Cmd::Noverlay { arguments } => noverlay(&Lab::running(&name)?, &arguments),
         Cmd::Exec { node, command } => exec(&Lab::running(&name)?, &node, &command),
         Cmd::Logs { node, daemon } => logs(&name, &node, daemon.as_deref()),
         Cmd::Daemon {
@@ -211,6 +246,7 @@ pub(crate) fn run() -> Result<bool> {
             steps.say(&format!("lab {name} is gone"));
             Ok(true)
         }
+        Cmd::Container { file } => daemons::become_container(&file).map(|()| true),
         Cmd::Reloader { node } => frr_k8s::reload_for_ever(&record(&name)?, &node).map(|()| true),
         Cmd::FrrK8s { node } => frr_k8s::become_controller(&record(&name)?, &node).map(|()| true),
         Cmd::Supervise => supervisor::watch(&name).map(|()| true),
@@ -248,7 +284,7 @@ fn places() -> Result<Places> {
 
 fn node(lab: &mut Lab, change: &Change, steps: Steps) -> Result<bool> {
     match change {
-        Change::Add { node } => membership::add(lab, node, steps).map(|_| true),
+        Change::Add { node } => membership::add(lab, node, None, steps).map(|_| true),
         Change::Remove { node } => membership::remove(lab, node, steps).map(|()| true),
     }
 }
@@ -263,6 +299,17 @@ fn kubectl(lab: &Lab, arguments: &[String]) -> Result<bool> {
         .env("KUBECACHEDIR", underlay.join("kubectl-cache"))
         .exec();
     Err(error).context("kubectl")
+}
+
+/// The admin's command, as somebody who may only look.
+fn noverlay(lab: &Lab, arguments: &[String]) -> Result<bool> {
+    let program = lab.places.daemons.join("noverlay");
+    let error = Command::new("ip")
+        .args(["netns", "exec", &lab.namespace("underlay"), &text(&program)])
+        .args(arguments)
+        .env("KUBECONFIG", kubeconfig_of(lab, "noverlay-view"))
+        .exec();
+    Err(error).with_context(|| text(&program))
 }
 
 fn exec(lab: &Lab, node: &str, command: &[String]) -> Result<bool> {
@@ -309,5 +356,29 @@ fn tend(lab: &Lab, action: &str, node: &str, daemon: &str) -> Result<()> {
         "thaw" => process::send(&record, Signal::SIGCONT),
         _ if record.alive() => bail!("{daemon} of {node} is running"),
         _ => process::start(lab, record.start, record.restarts).map(drop),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn only(words: &str) -> std::result::Result<(), String> {
+        let words = ["lab", "prove", "--only", words];
+        Arguments::try_parse_from(words)
+            .map(drop)
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_proof_takes_the_numbers_of_its_lines_and_no_others() {
+        for good in ["1", "8", "1,5,8"] {
+            assert_eq!(only(good), Ok(()), "{good}");
+        }
+        for bad in ["0", "9", "1,9", "", ","] {
+            assert!(only(bad).is_err(), "--only {bad:?}");
+        }
+        let said = only("9").unwrap_err();
+        assert!(said.contains("'9'") && said.contains("1..=8"), "{said}");
     }
 }

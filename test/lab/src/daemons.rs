@@ -1,17 +1,23 @@
 //! Our daemons: their configuration files, and how they are started.
 //!
 //! In: a lab and its values. Out: `cluster-manager` twice in the underlay, `node-agent`
-//! and `frr-agent` in every node. The lab knows their command lines and nothing else
-//! of them: it links none of our code.
+//! and `frr-agent` in every node, each as the container that the installed manifests
+//! describe: words, user, capabilities, mounts, account. What the lab adds is the text of
+//! the configuration file, and where a node has the folders that the manifests name.
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
+use crate::apiserver::{ACCOUNTS, PORT, get};
+use crate::container::{Container, Surroundings};
 use crate::frr_k8s;
-use crate::objects::kubeconfig_of;
+use crate::node::pki;
+use crate::objects::account;
 use crate::process::{self, Start};
 use crate::state::{Lab, Node, text};
+use crate::up::own_program;
 use crate::values::SNAT_PORTS;
 
 /// Names of the programs.
@@ -48,9 +54,10 @@ pub(crate) fn start_managers(lab: &Lab) -> Result<()> {
             node: "underlay",
             name: identity,
             program: "cluster-manager",
+            kind: "deployments",
             port,
         };
-        start(lab, &spec, &["--identity", identity])?;
+        start(lab, &spec)?;
     }
     Ok(())
 }
@@ -62,9 +69,10 @@ pub(crate) fn start_agents(lab: &Lab, node: &Node) -> Result<()> {
             node: &node.name,
             name: program,
             program,
+            kind: "daemonsets",
             port,
         };
-        start(lab, &spec, &["--node", &node.name])?;
+        start(lab, &spec)?;
     }
     match lab.frr_k8s {
         Some(_) => frr_k8s::start(lab, &node.name),
@@ -77,70 +85,123 @@ struct Spec<'a> {
     node: &'a str,
     /// Name among the node's daemons.
     name: &'a str,
-    /// File name of the program, and its service account.
+    /// File name of the program, and name of the object that has its pod template.
     program: &'a str,
+    /// Plural of that object's kind.
+    kind: &'a str,
     /// Where it serves metrics and health.
     port: u16,
 }
 
-fn start(lab: &Lab, spec: &Spec<'_>, more: &[&str]) -> Result<()> {
+fn start(lab: &Lab, spec: &Spec<'_>) -> Result<()> {
     if !runs(lab, spec.program) {
         return Ok(());
     }
-    let config =
-        write_config(lab, spec).with_context(|| format!("configuration of {}", spec.name))?;
-    let program = lab.places.daemons.join(spec.program);
-    let mut argv = vec![text(&program), "--config".to_owned(), text(&config)];
-    argv.extend(more.iter().map(|&word| word.to_owned()));
+    let dir = lab.node_dir(spec.node);
+    let container = container(lab, spec)
+        .with_context(|| format!("container of {} {}", spec.kind, spec.program))?;
+    let file = dir.join(spec.name).join("container.json");
+    std::fs::write(&file, serde_json::to_string_pretty(&container)?)?;
+    let argv = [
+        text(&own_program()?),
+        "--name".to_owned(),
+        lab.name.clone(),
+        "container".to_owned(),
+        text(&file),
+    ];
     let start = Start {
         node: spec.node.to_owned(),
         name: spec.name.to_owned(),
-        argv,
+        argv: argv.to_vec(),
         env: Vec::new(),
-        log: lab.node_dir(spec.node).join(format!("{}.log", spec.name)),
+        log: dir.join(format!("{}.log", spec.name)),
         pidfile: None,
     };
     process::start(lab, start, 0).map(drop)
 }
 
+/// The container of a daemon, by the object that the API server holds.
+fn container(lab: &Lab, spec: &Spec<'_>) -> Result<Container> {
+    let (kind, name) = (spec.kind, spec.program);
+    let path = format!("/apis/apps/v1/namespaces/{ACCOUNTS}/{kind}/{name}");
+    let object = get(lab, &path)?;
+    let template = object.pointer("/spec/template").context("no template")?;
+    let user = template.pointer("/spec/serviceAccountName");
+    let user = user.and_then(serde_json::Value::as_str);
+    let around = Surroundings {
+        programs: lab.places.daemons.clone(),
+        fields: BTreeMap::from([
+            ("spec.nodeName", spec.node.to_owned()),
+            ("metadata.name", spec.name.to_owned()),
+        ]),
+        config: write_config(lab, spec)?,
+        account: account(lab, user.context("no serviceAccountName")?),
+        host: host(lab, spec.node),
+        server: (lab.values.api_address().to_string(), PORT),
+    };
+    Container::of(template, &around)
+}
+
+/// The folders of a node that the manifests mount.
+fn host(lab: &Lab, node: &str) -> BTreeMap<&'static str, PathBuf> {
+    if node == "underlay" {
+        return BTreeMap::new();
+    }
+    let (ovs, frr) = (lab.ovs_dir(node), lab.frr_dir(node));
+    BTreeMap::from([
+        ("/var/run/ovn", ovs.clone()),
+        ("/var/run/openvswitch", ovs),
+        ("/var/run/frr", frr.clone()),
+        ("/etc/frr", frr),
+    ])
+}
+
+/// Becomes the container that a file describes.
+pub(crate) fn become_container(file: &Path) -> Result<()> {
+    let described = std::fs::read_to_string(file).with_context(|| text(file))?;
+    let container: Container = serde_json::from_str(&described).with_context(|| text(file))?;
+    container.run(&file.with_extension("root"))
+}
+
+/// Writes the configuration file and gives its folder, which stands for the ConfigMap.
 fn write_config(lab: &Lab, spec: &Spec<'_>) -> Result<PathBuf> {
-    let path = lab.node_dir(spec.node).join(format!("{}.toml", spec.name));
-    let mut content = cluster_sections(lab);
-    content.push_str(&connection_sections(lab, spec));
-    std::fs::write(&path, content)?;
-    Ok(path)
+    let folder = lab.node_dir(spec.node).join(spec.name).join("config");
+    std::fs::create_dir_all(&folder)?;
+    let content = cluster_sections(lab) + &own_section(lab, spec, &folder)?;
+    std::fs::write(folder.join("noverlay.conf"), content)?;
+    Ok(folder)
 }
 
 /// What holds in the whole cluster.
 fn cluster_sections(lab: &Lab) -> String {
     let v = &lab.values;
     format!(
-        r#"[default]
-transport = "no-overlay"
-cluster-subnets = "{}/{}"
+        "[default]
+transport = no-overlay
+cluster-subnets = {}/{}
 mtu = 1500
 
 [no-overlay]
-outbound-snat = "enabled"
-routing = "managed"
+outbound-snat = enabled
+routing = managed
 
 [bgp-managed]
-topology = "full-mesh"
+topology = full-mesh
 as-number = {}
-frr-namespace = "frr-k8s-system"
-profile = "{}"
+frr-namespace = frr-k8s-system
+profile = {}
 
 [gateway]
-mode = "shared"
-interface = "br-ex"
-next-hop = "{}"
-v4-join-subnet = "{}"
-ephemeral-port-range = "{}-{}"
+mode = shared
+interface = br-ex
+next-hop = {}
+v4-join-subnet = {}
+ephemeral-port-range = {}-{}
 
 [ovn]
-topology = "build"
-networks = "own"
-"#,
+topology = build
+networks = own
+",
         v.cluster_subnet,
         v.host_prefix,
         v.as_number,
@@ -152,34 +213,14 @@ networks = "own"
     )
 }
 
-/// Where this daemon finds its peers, and where it serves metrics.
-fn connection_sections(lab: &Lab, spec: &Spec<'_>) -> String {
-    let kubeconfig = text(&kubeconfig_of(lab, spec.program));
-    let mut content = format!(
-        r#"
-[kubernetes]
-kubeconfig = "{kubeconfig}"
-
-[metrics]
-bind-address = "127.0.0.1:{}"
-"#,
-        spec.port
-    );
-    if spec.node != "underlay" {
-        let (ovs, frr) = (text(&lab.ovs_dir(spec.node)), text(&lab.frr_dir(spec.node)));
-        content.push_str(&format!(
-            r#"
-[ovnnorth]
-address = "unix:{ovs}/ovnnb_db.sock"
-
-[ovs]
-rundir = "{ovs}"
-
-[frr]
-vty-socket = "{frr}"
-config-file = "{frr}/frr.conf"
-"#
-        ));
-    }
-    content
+/// Where this daemon serves metrics (several run on one host here, and nobody else is to ask them), and where its Northbound
+/// database is, if not where the manifests have it.
+fn own_section(lab: &Lab, spec: &Spec<'_>, folder: &Path) -> Result<String> {
+    let metrics = format!("\n[metrics]\nbind-address = 127.0.0.1:{}\n", spec.port);
+    let north = if spec.program == "node-agent" {
+        pki::north_section(lab, spec.node, folder)?
+    } else {
+        String::new()
+    };
+    Ok(metrics + &north)
 }

@@ -1,9 +1,11 @@
-//! What failures cost: a bgpd that dies and comes back, and a node's uplink that is cut.
+//! What failures cost: a bgpd that dies and comes back, a node's uplink that is cut, and
+//! an FRR that is ended in good order.
 //!
 //! In: a running lab. Out: under pings between all pods, how many were lost while bgpd
 //! was away; and how long after a cut the other nodes still have routes to the node, in
 //! the kernel and in OVN. A cut is silent: no end of any link loses its carrier.
 
+mod frr_stop;
 mod pinger;
 mod watch;
 
@@ -41,12 +43,25 @@ pub(crate) enum What {
     Cut,
 }
 
-/// Names on the command line.
-pub(crate) const NAMES: [&str; 2] = ["bgpd", "cut"];
+/// Names on the command line. The last one takes its time and has to be asked for.
+pub(crate) const NAMES: [&str; 3] = ["bgpd", "cut", "frr-stop"];
 
-/// Demonstrates both, or one; `false` where bgpd's restart cost pings although the
-/// fabric is a resilient one.
-pub(crate) fn demonstrate(lab: &Lab, only: Option<&str>, node: Option<&str>) -> Result<bool> {
+/// How often FRR is stopped in good order, and with how many more routes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stops {
+    pub(crate) rounds: u32,
+    pub(crate) routes: u16,
+}
+
+/// Demonstrates the first two, or one of them; `false` where a restart of FRR cost pings
+/// although the fabric is a resilient one, or an orderly one cost rows.
+pub(crate) fn demonstrate(
+    lab: &Lab,
+    only: Option<&str>,
+    node: Option<&str>,
+    stops: Stops,
+) -> Result<bool> {
+    frr_stop::check(stops.rounds, stops.routes)?;
     let first = lab.nodes.first().context("the lab has no node")?;
     let node = match node {
         Some(name) => lab.node(name)?,
@@ -65,6 +80,9 @@ pub(crate) fn demonstrate(lab: &Lab, only: Option<&str>, node: Option<&str>) -> 
         lab.nodes.len(),
         load()
     ));
+    if only == Some("frr-stop") {
+        return frr_stop::demonstrate(lab, node, stops.rounds, stops.routes);
+    }
     watched(lab)?;
     let wanted = |what: What| match what {
         What::Bgpd => only.is_none_or(|name| name == "bgpd"),
@@ -115,7 +133,7 @@ fn restart(lab: &Lab, node: &Node) -> Result<bool> {
     let pinger = Pinger::start(lab, &pods)?;
     std::thread::sleep(Duration::from_secs(2));
     let all: Vec<&str> = lab.nodes.iter().map(|n| n.name.as_str()).collect();
-    let watch = Watch::start(lab, &all)?;
+    let watch = Watch::start(lab, &all, &[])?;
     let start = now();
     let record = process::record(lab, &node.name, "bgpd")?;
     process::stop(lab, &node.name, "bgpd", Signal::SIGKILL)?;
@@ -157,7 +175,7 @@ fn restart(lab: &Lab, node: &Node) -> Result<bool> {
 fn cut(lab: &Lab, node: &Node) -> Result<()> {
     let others = lab.nodes.iter().filter(|other| *other != node);
     let others: Vec<&str> = others.map(|other| other.name.as_str()).collect();
-    let watch = Watch::start(lab, &others)?;
+    let watch = Watch::start(lab, &others, &[])?;
     let start = now();
     detach_port(lab, node)?;
     let gone = until(PATIENCE, Duration::from_millis(20), || {

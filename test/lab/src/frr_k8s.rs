@@ -17,7 +17,7 @@ use nix::unistd::{AccessFlags, access};
 use serde_json::json;
 
 use crate::apiserver::kubectl;
-use crate::node::frr::vtysh;
+use crate::node::frr::{RELOAD_TOOL, vtysh};
 use crate::process::{self, Start};
 use crate::run::tool;
 use crate::state::{Lab, text, write_whole};
@@ -27,7 +27,6 @@ use crate::up::own_program;
 pub(crate) const NAME: &str = "frr-k8s";
 /// Where the controller has its files, whatever it is told.
 const FIXED: &str = "/etc/frr_reloader";
-const RELOAD_TOOL: &str = "/usr/lib/frr/frr-reload.py";
 
 /// Can this be run at all?
 pub(crate) fn check(binary: &Path) -> Result<()> {

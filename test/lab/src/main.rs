@@ -7,6 +7,7 @@
 
 mod apiserver;
 mod cli;
+mod container;
 mod daemons;
 mod down;
 mod failover;

@@ -19,9 +19,14 @@ use crate::{daemons, down, node, objects};
 const WAIT: Duration = Duration::from_secs(60);
 const WAIT_A_NODE: Duration = Duration::from_secs(4);
 
-/// Adds a node and waits until its pod and all others reach each other; gives the
+/// Adds a node and waits until its pod and all others reach each other, for as long as is wanted or usual; gives the
 /// seconds from the Node object on.
-pub(crate) fn add(lab: &mut Lab, name: &str, steps: Steps) -> Result<f64> {
+pub(crate) fn add(
+    lab: &mut Lab,
+    name: &str,
+    patience: Option<Duration>,
+    steps: Steps,
+) -> Result<f64> {
     check_name("node", name, 12)?;
     if lab.nodes.iter().any(|node| node.name == name) {
         bail!("there is a node {name} already");
@@ -43,7 +48,8 @@ pub(crate) fn add(lab: &mut Lab, name: &str, steps: Steps) -> Result<f64> {
     objects::create_nodes(lab, std::slice::from_ref(&node))?;
     daemons::start_agents(lab, &node)?;
     let nodes = u32::try_from(lab.nodes.len())?;
-    attach(lab, &[node], WAIT + WAIT_A_NODE * nodes, steps)?;
+    let patience = patience.unwrap_or(WAIT + WAIT_A_NODE * nodes);
+    attach(lab, &[node], patience, steps)?;
     Ok(start.elapsed().as_secs_f64())
 }
 

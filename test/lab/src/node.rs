@@ -8,6 +8,7 @@
 pub(crate) mod frr;
 pub(crate) mod link;
 pub(crate) mod ovs;
+pub(crate) mod pki;
 
 use anyhow::{Context, Result};
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use ipnet::Ipv4Net;
+use nix::unistd::Group;
 use serde_json::{Value, json};
 
 use crate::apiserver::{ACCOUNTS, Login, get, kubeconfig, kubectl};
@@ -22,6 +23,8 @@ const USERS: [&str; 4] = [
     "frr-agent",
     "noverlay-view",
 ];
+/// Debian's group of FRR's sockets.
+const FRR_GROUP: &str = "frrvty";
 /// Where a node's part of the cluster subnet stands.
 const SUBNETS: &str = "k8s.ovn.org/node-subnets";
 
@@ -58,10 +61,42 @@ pub(crate) fn install(lab: &Lab) -> Result<()> {
             .args(["create", "token", user, "--duration=24h", "-n", ACCOUNTS])
             .run()
             .with_context(|| format!("service account {user} of the manifests"))?;
-        kubeconfig(lab, user, &Login::Token(token.trim().to_owned()))
+        let token = token.trim();
+        mounted_account(lab, user, token)?;
+        kubeconfig(lab, user, &Login::Token(token.to_owned()))
     }) {
         result?;
     }
+    groups(lab)
+}
+
+/// The one thing that an installer has to say of his nodes: the group that may ask FRR.
+fn groups(lab: &Lab) -> Result<()> {
+    let group = Group::from_name(FRR_GROUP)?.with_context(|| format!("no group {FRR_GROUP}"))?;
+    let patch = json!({"spec": {"template": {"spec": {
+        "securityContext": {"supplementalGroups": [group.gid.as_raw()]},
+    }}}});
+    kubectl(lab)
+        .args(["patch", "daemonset", "node-agent", "-n", ACCOUNTS])
+        .args(["--type=merge", "-p", &patch.to_string()])
+        .run()
+        .map(drop)
+}
+
+/// The folder that a kubelet mounts into the pods of an account.
+pub(crate) fn account(lab: &Lab, user: &str) -> PathBuf {
+    lab.node_dir("underlay").join(format!("{user}.account"))
+}
+
+fn mounted_account(lab: &Lab, user: &str, token: &str) -> Result<()> {
+    let folder = account(lab, user);
+    std::fs::create_dir_all(&folder)?;
+    std::fs::write(folder.join("token"), token)?;
+    std::fs::write(folder.join("namespace"), ACCOUNTS)?;
+    std::fs::copy(
+        lab.node_dir("underlay").join("ca.crt"),
+        folder.join("ca.crt"),
+    )?;
     Ok(())
 }
 

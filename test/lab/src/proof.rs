@@ -16,15 +16,17 @@ mod rows;
 mod withdraw;
 
 use std::fmt;
+use std::ops::RangeInclusive;
+use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 use crate::run::{now, tell};
 use crate::state::Lab;
 use crate::supervisor;
 
 /// Where a path from object to packet is broken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Layer {
     /// An API object is missing or wrong.
     Object,
@@ -74,14 +76,45 @@ impl Failure {
 /// What a line gives: a remark (numbers, times), or why it does not hold.
 type Verdict = std::result::Result<String, Failure>;
 
+/// Which lines are asked for, and how long they may take.
+pub(crate) struct Wanted {
+    /// Numbers of lines; all, where it is empty.
+    pub(crate) only: Vec<u8>,
+    /// Length of line 7's quiet time in seconds.
+    pub(crate) quiet: u64,
+    /// How long line 6's node gets to join, and to be forgotten; by the number of nodes, where it is not given.
+    pub(crate) patience: Option<Duration>,
+}
+
+impl Default for Wanted {
+    fn default() -> Self {
+        Self {
+            only: Vec::new(),
+            quiet: 60,
+            patience: None,
+        }
+    }
+}
+
 /// What the lines share.
 struct World<'a> {
     lab: &'a mut Lab,
     /// Lines 1 and 2 look at the same pings.
     pings: Option<pings::Pings>,
-    /// Length of line 7's quiet time in seconds.
-    quiet: u64,
+    wanted: &'a Wanted,
 }
+
+/// Why a claim about pairs of nodes says nothing here; `None` where there are two.
+fn lonely(lab: &Lab) -> Option<Failure> {
+    let nodes = lab.nodes.len();
+    (nodes < 2).then(|| {
+        let seen = format!("{nodes}: there is no pair to look at");
+        Failure::new(Layer::Lab, "two nodes or more", seen)
+    })
+}
+
+/// Numbers of the lines.
+pub(crate) const NUMBERS: RangeInclusive<i64> = 1..=8;
 
 /// A line's number, what it claims, and how it is checked.
 type Line = (u8, &'static str, fn(&mut World<'_>) -> Result<Verdict>);
@@ -115,7 +148,7 @@ const LINES: [Line; 8] = [
     ),
     (
         7,
-        "no node is its own neighbor, FRR took its configuration, and nobody writes",
+        "no node is its own neighbor, FRR runs its configuration, and nobody writes",
         quiet::time,
     ),
     (
@@ -125,19 +158,19 @@ const LINES: [Line; 8] = [
     ),
 ];
 
-/// Checks the lines (all, where `only` is empty); `true` when every one holds.
-pub(crate) fn prove(lab: &mut Lab, only: &[u8], quiet: u64) -> Result<bool> {
+/// Checks the lines; `true` when every one holds. That no line was checked is an error.
+pub(crate) fn prove(lab: &mut Lab, wanted: &Wanted) -> Result<bool> {
     let start = now();
     let name = lab.name.clone();
     let mut world = World {
         lab,
         pings: None,
-        quiet,
+        wanted,
     };
     let note = world.lab.applier_note();
     let (mut held, mut failed) = (0, 0);
     for (number, claim, check) in LINES {
-        if !only.is_empty() && !only.contains(&number) {
+        if !wanted.only.is_empty() && !wanted.only.contains(&number) {
             continue;
         }
         let begin = now();
@@ -163,6 +196,14 @@ pub(crate) fn prove(lab: &mut Lab, only: &[u8], quiet: u64) -> Result<bool> {
             }
         }
     }
+    if held + failed == 0 {
+        bail!(
+            "no line was checked: {:?} names none of {} to {}",
+            wanted.only,
+            NUMBERS.start(),
+            NUMBERS.end()
+        );
+    }
     let early = supervisor::early(&name);
     if !early.is_empty() {
         tell(&format!("note: {}", early.trim_end()));
@@ -187,16 +228,19 @@ fn print_failure(failure: &Failure) {
     tell(&format!("        layer:    {}", failure.layer));
 }
 
+/// So many complaints are printed.
+const SHOWN: usize = 8;
+
 /// Several complaints as one text: the first few, and how many more.
 fn listed(complaints: &[String]) -> String {
     let mut text = complaints
         .iter()
-        .take(4)
+        .take(SHOWN)
         .cloned()
         .collect::<Vec<_>>()
         .join("; ");
-    if complaints.len() > 4 {
-        text.push_str(&format!("; and {} more", complaints.len() - 4));
+    if complaints.len() > SHOWN {
+        text.push_str(&format!("; and {} more", complaints.len() - SHOWN));
     }
     text
 }

@@ -11,14 +11,18 @@
     reason = "a test"
 )]
 
+use std::ffi::OsStr;
+use std::io::Write;
 use std::net::IpAddr;
+use std::os::unix::ffi::OsStrExt;
+use std::process::{Child, Command, Stdio};
 
 use model::address::{InterfaceAddr, Prefix};
 use model::host::LinkFact;
 use model::route::{KernelRoute, Leg, MAIN_TABLE, PROTOCOL_BGP, RouteKind, TableId};
 use netlink::DumpError;
 use netlink::dump;
-use netns_tests::{absent, in_namespace, ip, ip_batch, mk_link, route_lines};
+use netns_tests::{absent, in_namespace, ip, ip_batch, mk_link, route_lines, run};
 
 fn bgp(table: Option<TableId>) -> Vec<KernelRoute> {
     let mut routes = dump::routes(table, PROTOCOL_BGP).unwrap();
@@ -197,5 +201,125 @@ fn a_link_is_read_with_its_addresses() {
         assert_eq!(link("b0").vrf_table, None, "a bridge is no VRF");
         ip("link set d0 nomaster");
         assert_eq!(link("d0").master, None);
+    });
+}
+
+/// `ip` with a last argument that is no text.
+fn ip_bytes(arguments: &str, last: &[u8]) {
+    run(Command::new("ip")
+        .args(arguments.split_whitespace())
+        .arg(OsStr::from_bytes(last)));
+}
+
+#[test]
+fn a_link_with_an_alias_that_is_no_text_is_a_link_all_the_same() {
+    if absent(&["ip"]) {
+        return;
+    }
+    in_namespace(|| async {
+        mk_link("d0");
+        ip_bytes("link set d0 alias", b"Z\xfcrich");
+        ip_bytes("addr add 192.0.2.9/24 dev d0 label", b"d0:\xfc");
+        ip("link set d0-peer down");
+        ip_bytes("link set d0-peer name", b"p\xfcer");
+        let d0 = link("d0");
+        assert!(d0.up && d0.mac.is_some(), "{d0:?}");
+        let labelled: InterfaceAddr = "192.0.2.9/24".parse().unwrap();
+        assert!(d0.addresses.contains(&labelled), "{d0:?}");
+        assert_eq!(dump::links().unwrap().len(), 3, "lo, d0, its peer");
+    });
+}
+
+#[test]
+fn a_route_with_labels_or_a_tunnel_is_told_as_such() {
+    if absent(&["ip"]) {
+        return;
+    }
+    in_namespace(|| async {
+        mk_link("d0");
+        // The kernels of some machines have no MPLS: encap ip is the same attribute.
+        ip_batch(
+            "route add 20.1.1.0/24 encap ip id 100 dst 198.51.100.1 via 192.0.2.2 dev d0 proto bgp
+             route add 20.1.2.0/24 proto bgp nexthop via 192.0.2.2 dev d0 nexthop encap ip id 100 dst 198.51.100.1 via 192.0.2.3 dev d0
+             route add 20.1.3.0/24 via 192.0.2.2 proto bgp
+             nexthop add id 7 encap ip id 100 dst 198.51.100.1 via 192.0.2.4 dev d0
+             route add 20.1.4.0/24 nhid 7 proto bgp
+             route add 2001:db8:20::/64 encap ip6 id 100 dst 2001:db8::9 via 2001:db8::2 dev d0 proto bgp
+",
+        );
+        for compat in ["1", "0"] {
+            std::fs::write("/proc/sys/net/ipv4/nexthop_compat_mode", compat).unwrap();
+            let routes = bgp(Some(MAIN_TABLE));
+            for prefix in [
+                "20.1.1.0/24",
+                "20.1.2.0/24",
+                "20.1.4.0/24",
+                "2001:db8:20::/64",
+            ] {
+                let found = route(&routes, prefix);
+                assert_eq!(found.kind, RouteKind::Encapsulated, "{prefix} {compat}");
+            }
+            assert_eq!(route(&routes, "20.1.3.0/24").kind, RouteKind::Unicast);
+        }
+    });
+}
+
+/// `ip -batch` over these lines, beside the test.
+fn churn(lines: &str) -> Child {
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(lines.as_bytes()).unwrap();
+    std::io::Seek::rewind(&mut file).unwrap();
+    Command::new("ip")
+        .args(["-batch", "-"])
+        .stdin(file)
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+#[test]
+fn a_route_whose_nexthop_object_is_exchanged_is_never_without_legs() {
+    if absent(&["ip"]) {
+        return;
+    }
+    in_namespace(|| async {
+        mk_link("d0");
+        std::fs::write("/proc/sys/net/ipv4/nexthop_compat_mode", "0").unwrap();
+        // As zebra does it: a new object, the route moved to it, the old object removed.
+        let mut lines = String::new();
+        ip("nexthop add id 1000 via 192.0.2.2 dev d0");
+        ip("route add 10.50.0.0/24 nhid 1000 proto bgp metric 20");
+        ip("nexthop add id 501000 via 2001:db8::2 dev d0");
+        ip("route add 2001:db8:50::/64 nhid 501000 proto bgp metric 20");
+        for id in 1001..16_000 {
+            let before = id - 1;
+            lines += &format!(
+                "nexthop add id {id} via 192.0.2.2 dev d0
+                 route replace 10.50.0.0/24 nhid {id} proto bgp metric 20
+                 nexthop del id {before}
+                 nexthop add id 50{id} via 2001:db8::2 dev d0
+                 route replace 2001:db8:50::/64 nhid 50{id} proto bgp metric 20
+                 nexthop del id 50{before}
+"
+            );
+        }
+        let mut churning = churn(&lines);
+        let (mut read, mut interrupted) = (0, 0);
+        while churning.try_wait().unwrap().is_none() {
+            let routes = match dump::routes(Some(MAIN_TABLE), PROTOCOL_BGP) {
+                Ok(routes) => routes,
+                Err(DumpError::Interrupted { .. }) => {
+                    interrupted += 1;
+                    continue;
+                }
+                Err(other) => panic!("{other}"),
+            };
+            read += 1;
+            let empty = routes.iter().find(|route| route.legs.is_empty());
+            assert_eq!(empty, None, "after {read} dumps");
+        }
+        println!("{read} dumps, {interrupted} interrupted again and again");
+        assert!(read > 100, "{read} dumps, {interrupted} interrupted");
+        assert_eq!(bgp(Some(MAIN_TABLE)).len(), 2);
     });
 }

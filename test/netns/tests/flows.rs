@@ -202,3 +202,44 @@ fn a_switch_that_hangs_is_an_error_in_time() {
             .unwrap();
     });
 }
+
+#[tokio::test]
+async fn a_switch_that_is_away_costs_no_process_and_one_that_says_nothing_few() {
+    if absent(&["ovs-ofctl"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let control = BridgeControl::new(folder.path().to_owned());
+    let mut watch = control.watch("br0");
+    for _ in 0..3 {
+        assert_eq!(watch.changed().await, FlowEvent::Gone);
+    }
+    // It takes connections and hangs up: each that says something first is a process.
+    let listener = tokio::net::UnixListener::bind(folder.path().join("br0.mgmt")).unwrap();
+    let talked = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let counted = std::sync::Arc::clone(&talked);
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut hello = [0; 8];
+            if tokio::io::AsyncReadExt::read(&mut stream, &mut hello)
+                .await
+                .unwrap_or(0)
+                > 0
+            {
+                counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            }
+        }
+    });
+    let began = tokio::time::Instant::now();
+    for _ in 0..6 {
+        assert_eq!(watch.changed().await, FlowEvent::Gone);
+    }
+    // 50, 100, 200, 400, 800 and 1000 ms at least, one process each.
+    assert!(
+        began.elapsed() > Duration::from_millis(2500),
+        "{:?}",
+        began.elapsed()
+    );
+    assert!(talked.load(std::sync::atomic::Ordering::Relaxed) <= 6);
+}

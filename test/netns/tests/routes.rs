@@ -26,6 +26,7 @@ fn leg_text(leg: &Leg, names: &BTreeMap<u32, String>) -> String {
 fn text(route: &KernelRoute, names: &BTreeMap<u32, String>) -> String {
     let legs: String = match route.kind {
         RouteKind::Unicast => route.legs.iter().map(|leg| leg_text(leg, names)).collect(),
+        RouteKind::Encapsulated => " encapsulated".to_owned(),
         RouteKind::Other => " no unicast".to_owned(),
     };
     format!("{} {}{legs}", route.prefix, route.metric)
@@ -341,6 +342,8 @@ fn world() -> ImportWorld {
         cluster_subnets: prefixes("10.128.0.0/16 fd00:10::/48"),
         host_subnets: prefixes("10.128.1.0/24 fd00:10:0:1::/64"),
         join_subnets: prefixes("100.64.0.0/16 fd98::/64"),
+        fallbacks: std::collections::BTreeMap::new(),
+        fallbacks_known: true,
         other_networks: [("10.77.0.0/16".parse().unwrap(), ())]
             .into_iter()
             .collect(),

@@ -10,12 +10,16 @@
     reason = "a test"
 )]
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::process::Command;
+
 use model::host::{
     HostNetwork, HostRoute, LocalRule, ManagementPort, POD_RULE_PREFERENCE, POD_RULE_TABLE,
 };
 use netlink::WriteError;
 use netlink::write::apply;
-use netns_tests::{absent, in_namespace, ip, ip_batch};
+use netns_tests::{absent, in_namespace, ip, ip_batch, run};
 
 const DEVICE: &str = "ovn-k8s-mp0";
 
@@ -190,6 +194,30 @@ fn a_wanted_address_outlives_a_stale_one_of_its_subnet() {
         ip(&format!(
             "route add 10.128.0.0/16 via 10.128.1.1 dev {DEVICE} proto 85 table 7 mtu 1400"
         ));
+        apply(&mk_network()).await.unwrap();
+        is_held();
+        let again = apply(&mk_network()).await.unwrap();
+        assert!(again.is_empty(), "{again:?}");
+    });
+}
+
+#[test]
+fn names_that_are_no_text_keep_nothing_from_being_written() {
+    if absent(&["ip"]) {
+        return;
+    }
+    in_namespace(|| async {
+        mk_device();
+        for (arguments, last) in [
+            ("link set other alias", b"Z\xfcrich".as_slice()),
+            ("addr add 192.0.2.9/24 dev other label", b"other:\xfc"),
+            ("rule add pref 9 lookup 9 iif", b"et\xfch"),
+            ("rule add pref 31 to 10.99.0.0/16 lookup 7 iif", b"et\xfch"),
+        ] {
+            run(Command::new("ip")
+                .args(arguments.split_whitespace())
+                .arg(OsStr::from_bytes(last)));
+        }
         apply(&mk_network()).await.unwrap();
         is_held();
         let again = apply(&mk_network()).await.unwrap();

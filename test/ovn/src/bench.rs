@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use model::NetworkName;
 use model::diff::Diff;
+use model::names::RouterName;
 use model::nb::{self, Columns, ImportTarget, ImportedRoute, OWNER, RowKey, Rows, Table};
 use ovn::{lower, north};
 use ovsdb::{
@@ -114,10 +115,22 @@ impl Bench {
         Diff::between(&self.lift().owned, rows, nb::satisfies)
     }
 
-    /// What stands in a plan's way: reason and message.
+    /// What stands in a plan's way: reason and message; the Nodes have not been listed.
     #[must_use]
     pub fn foreign(&self, rows: &Rows) -> Vec<String> {
-        let problems = self.client.with_replica(|r| north::foreign(r, rows));
+        self.foreign_among(rows, None)
+    }
+
+    /// What stands in a plan's way where these are the gateway routers of all Nodes.
+    #[must_use]
+    pub fn foreign_among(
+        &self,
+        rows: &Rows,
+        routers: Option<&BTreeSet<RouterName>>,
+    ) -> Vec<String> {
+        let problems = self
+            .client
+            .with_replica(|r| north::foreign(r, rows, routers));
         problems.unwrap().iter().map(ToString::to_string).collect()
     }
 
@@ -244,6 +257,7 @@ impl Bench {
             lifted.router.unwrap(),
             &add,
             &remove,
+            &[],
             "noverlay test",
         )
     }

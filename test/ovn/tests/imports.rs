@@ -12,13 +12,15 @@
 
 use std::collections::BTreeSet;
 
-use model::nb::{ImportTarget, ImportedRoute, OWNER, ROUTE_IMPORT, RowKey, Rows, Table};
+use model::Prefix;
+use model::nb::{ImportTarget, ImportedRoute, OWNER, ROUTE_IMPORT, RouteRow, RowKey, Rows, Table};
 use ovn::{lower, north};
 use ovn_tests::{Bench, mk_routes, mk_view};
 use ovsdb::{
     Changes, Client, Condition, Datum, Mutation, OperationError, Row, TransactError, Transaction,
     Uuid, random_uuid,
 };
+use plan_node::imports::{self, BgpDefault};
 
 const ROUTE: &str = "Logical_Router_Static_Route";
 const HOP: &str = "172.30.0.2";
@@ -185,8 +187,6 @@ async fn a_row_edited_by_hand_is_replaced() {
         Row::new().with("ip_prefix", "192.168.0.1"),
         Row::new().with("ip_prefix", "nonsense"),
         Row::new().with("ip_prefix", "10.77.0.0/16"),
-        Row::new().with("external_ids", Datum::map([ROUTE_IMPORT])),
-        Row::new().with("external_ids", Datum::map([ROUTE_IMPORT, (OWNER, "blue")])),
     ];
     for edit in edits {
         let uuid = bench
@@ -203,6 +203,39 @@ async fn a_row_edited_by_hand_is_replaced() {
         assert!(!uuids(&bench, &target).contains(&uuid));
     }
     assert_eq!(bench.pass(&rows).await, 0);
+}
+
+#[tokio::test]
+async fn a_row_of_another_importer_stays_and_takes_its_prefix() {
+    let Some((bench, target, rows)) = mk_bench().await else {
+        return;
+    };
+    let desired = mk_set(mk_routes(0, 3, HOP));
+    bench.import(&target, &desired).await;
+    let strangers: [Vec<(&str, &str)>; 2] =
+        [vec![ROUTE_IMPORT], vec![ROUTE_IMPORT, (OWNER, "blue")]];
+    for ids in strangers {
+        let (route, held) = bench.imports(&target).rows.into_iter().next().unwrap();
+        let edit = Row::new().with("external_ids", Datum::map(ids.clone()));
+        bench
+            .by_hand(Bench::set(Table::StaticRoute, held[0], edit))
+            .await;
+        let imports = bench.imports(&target);
+        assert!(imports.odd.is_empty(), "{ids:?}");
+        assert!(imports.taken.contains(&route.prefix), "{ids:?}");
+        assert!(!imports.rows.contains_key(&route), "{ids:?}");
+        assert_eq!(
+            bench.pass(&rows).await,
+            0,
+            "{ids:?}: nor is it the topology's"
+        );
+        let mut follower = north::RouteFollower::new(target.clone());
+        let followed = bench
+            .client
+            .with_replica(|replica| follower.follow(replica));
+        followed.unwrap().unwrap();
+        assert!(follower.strange() > 0, "{ids:?} is not told");
+    }
 }
 
 #[tokio::test]
@@ -254,7 +287,7 @@ async fn duplicates_collapse() {
     bench.import(&target, &desired).await;
     let router = bench.imports(&target).router.unwrap();
     let add: Vec<ImportedRoute> = desired.iter().cloned().collect();
-    for transaction in lower::imports(&target, router, &add, &[], "noverlay test") {
+    for transaction in lower::imports(&target, router, &add, &[], &[], "noverlay test") {
         bench.client.transact(&transaction).await.unwrap();
     }
     bench.settle().await;
@@ -295,6 +328,139 @@ async fn routes_of_others_are_taken_and_stay() {
     bench.import(&target, &mk_set(mk_routes(0, 5, HOP))).await;
     bench.import(&target, &Routes::new()).await;
     assert_eq!(bench.others(), before);
+}
+
+/// The topology's rows of a destination.
+fn own_rows(bench: &Bench, target: &ImportTarget, of: Prefix) -> Vec<Uuid> {
+    let mut follower = north::RouteFollower::new(target.clone());
+    let changes = bench.client.with_replica(|r| follower.follow(r));
+    let rows = changes.unwrap().unwrap().into_iter();
+    let own = rows.filter(
+        |change| matches!(&change.after, Some(RouteRow::Topology { prefix, .. }) if *prefix == of),
+    );
+    own.map(|change| change.id).collect()
+}
+
+#[tokio::test]
+async fn an_imported_route_and_the_row_that_gives_way_change_places_in_one_transaction() {
+    let Some((bench, target, rows)) = mk_bench().await else {
+        return;
+    };
+    let view = mk_view();
+    for (default, wanted) in [
+        (BgpDefault::Ignore, "10.128.0.0/16"),
+        (BgpDefault::Replace, "0.0.0.0/0"),
+    ] {
+        let prefix: Prefix = wanted.parse().unwrap();
+        let fallbacks = imports::fallbacks(&view, default);
+        let restore = &fallbacks[&prefix];
+        let among: BTreeSet<Prefix> = fallbacks.keys().copied().collect();
+        let standing = || {
+            let seen = |r: &ovsdb::Replica| north::imported_among(r, &target, &among);
+            bench.client.with_replica(seen).unwrap().unwrap()
+        };
+        let planned = || imports::without_fallbacks(rows.clone(), &view, default, &standing());
+        let router = bench.imports(&target).router.unwrap();
+        let own = own_rows(&bench, &target, prefix);
+        assert_eq!((own.len(), standing().len()), (1, 0));
+        let add = [ImportedRoute {
+            prefix,
+            nexthop: HOP.parse().unwrap(),
+        }];
+        let since = generation(&bench.hand);
+        let there = lower::imports(&target, router, &add, &own, &[], "noverlay test");
+        assert_eq!(there.len(), 1);
+        bench.by_hand(there[0].clone()).await;
+        bench.settle().await;
+        assert_eq!(generation(&bench.hand), since + 1, "no state in between");
+        assert!(own_rows(&bench, &target, prefix).is_empty());
+        assert_eq!(standing(), [prefix].into());
+        assert_eq!(
+            bench.pass(&planned()).await,
+            0,
+            "the topology leaves it alone"
+        );
+        let imported: Vec<Uuid> = uuids(&bench, &target).into_iter().collect();
+        let since = generation(&bench.hand);
+        let back = lower::imports(&target, router, &[], &imported, restore, "noverlay test");
+        assert_eq!(back.len(), 1);
+        bench.by_hand(back[0].clone()).await;
+        bench.settle().await;
+        assert_eq!(generation(&bench.hand), since + 1, "no state in between");
+        assert_eq!(
+            bench.pass(&planned()).await,
+            0,
+            "it is the row that the topology wants"
+        );
+        assert_eq!(own_rows(&bench, &target, prefix).len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn the_default_is_back_when_another_importers_row_goes() {
+    let Some((bench, target, rows)) = mk_bench().await else {
+        return;
+    };
+    let view = mk_view();
+    let prefix: Prefix = "0.0.0.0/0".parse().unwrap();
+    let add = [ImportedRoute {
+        prefix,
+        nexthop: HOP.parse().unwrap(),
+    }];
+    let router = bench.imports(&target).router.unwrap();
+    let theirs = lower::imports(&target, router, &add, &[], &[], "noverlay test");
+    bench.by_hand(theirs[0].clone()).await;
+    bench.settle().await;
+    let row = *uuids(&bench, &target).first().unwrap();
+    let ids = Row::new().with("external_ids", Datum::map([ROUTE_IMPORT]));
+    bench
+        .by_hand(Bench::set(Table::StaticRoute, row, ids))
+        .await;
+    bench.settle().await;
+    let seen = |r: &ovsdb::Replica| north::imported_among(r, &target, &[prefix].into());
+    let imported = bench.client.with_replica(seen).unwrap().unwrap();
+    let planned = imports::without_fallbacks(rows, &view, BgpDefault::Replace, &imported);
+    assert_eq!(
+        bench.pass(&planned).await,
+        0,
+        "ours does not give way to it"
+    );
+    assert_eq!(own_rows(&bench, &target, prefix).len(), 1);
+}
+
+#[tokio::test]
+async fn a_row_is_known_by_who_made_it_and_by_whether_it_drops() {
+    let Some((bench, target, _)) = mk_bench().await else {
+        return;
+    };
+    for (to, via) in [
+        ("198.51.100.0/24", "172.30.0.7"),
+        ("203.0.113.0/24", "discard"),
+    ] {
+        bench.nbctl(&["lr-route-add", "GR_n1", to, via]).await;
+    }
+    let mut follower = north::RouteFollower::new(target.clone());
+    let changes = bench.client.with_replica(|r| follower.follow(r));
+    let rows = changes
+        .unwrap()
+        .unwrap()
+        .into_iter()
+        .filter_map(|change| change.after);
+    let rows: Vec<RouteRow> = rows.collect();
+    let prefix = |text: &str| text.parse::<Prefix>().unwrap();
+    let own = |text, discards| RouteRow::Topology {
+        prefix: prefix(text),
+        discards,
+    };
+    for row in [
+        RouteRow::Other(Some(prefix("198.51.100.0/24"))),
+        RouteRow::Discard(prefix("203.0.113.0/24")),
+        own("10.128.0.0/16", true),
+        own("10.128.1.0/24", false),
+        own("0.0.0.0/0", false),
+    ] {
+        assert!(rows.contains(&row), "{row:?} in {rows:?}");
+    }
 }
 
 #[tokio::test]

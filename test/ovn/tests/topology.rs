@@ -19,6 +19,7 @@ use ovsdb::{
     Condition, Datum, Mutation, OperationError, Row, TransactError, Transaction, random_uuid,
 };
 use ovsdb_tests::{Server, absent, run};
+use plan_node::NetworkView;
 
 const NB_SCHEMA: &str = "/usr/share/ovn/ovn-nb.ovsschema";
 
@@ -381,4 +382,69 @@ async fn an_error_names_what_is_missing() {
         referent.starts_with("column exempted_ext_ips of NAT snat|"),
         "{referent}"
     );
+}
+
+#[tokio::test]
+async fn a_database_that_another_nodes_agent_writes_to_is_refused() {
+    let Some(bench) = Bench::start().await else {
+        return;
+    };
+    let first = mk_view();
+    bench.pass(&plan_node::plan(&first)).await;
+    assert!(bench.foreign(&plan_node::plan(&first)).is_empty());
+
+    let mut second = mk_view();
+    second.node = "n2".into();
+    second.gateway.chassis = "5f0c1ab0-0000-4000-8000-000000000002".to_owned();
+    let problems = bench.foreign(&plan_node::plan(&second));
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    let router = first.gateway_router();
+    assert!(
+        problems[0].contains(router.as_str()) && problems[0].contains("another node's agent"),
+        "{problems:?}"
+    );
+
+    let among = |routers: &[&NetworkView]| {
+        let routers = routers.iter().map(|view| view.gateway_router()).collect();
+        bench.foreign_among(&plan_node::plan(&second), Some(&routers))
+    };
+    assert_eq!(among(&[&first, &second]), problems, "both are Nodes");
+
+    // The same machine under another name takes its own leftovers away.
+    let mut renamed = mk_view();
+    renamed.node = "n2".into();
+    let rows = plan_node::plan(&renamed);
+    assert!(
+        bench.foreign(&rows).is_empty(),
+        "{:?}",
+        bench.foreign(&rows)
+    );
+    assert!(bench.pass(&rows).await > 0);
+    assert!(bench.named(Table::Router, router.as_str()).is_empty());
+}
+
+#[tokio::test]
+async fn a_router_of_a_node_that_is_no_more_is_no_rival() {
+    let Some(bench) = Bench::start().await else {
+        return;
+    };
+    // The database came along with the disk of another machine.
+    let before = mk_view();
+    bench.pass(&plan_node::plan(&before)).await;
+    let mut copy = mk_view();
+    copy.node = "n2".into();
+    copy.gateway.chassis = "5f0c1ab0-0000-4000-8000-000000000002".to_owned();
+    let rows = plan_node::plan(&copy);
+    assert_eq!(bench.foreign(&rows).len(), 1, "Nodes are not listed yet");
+    let nodes = [copy.gateway_router()].into();
+    assert_eq!(
+        bench.foreign_among(&rows, Some(&nodes)),
+        Vec::<String>::new()
+    );
+    // What was left goes with the topology's next transaction.
+    bench.by_hand(bench.lower(&rows)).await;
+    bench.settle().await;
+    let old = before.gateway_router();
+    assert!(bench.named(Table::Router, old.as_str()).is_empty());
+    assert!(bench.diff(&rows).is_empty());
 }

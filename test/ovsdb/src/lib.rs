@@ -13,6 +13,7 @@
 
 mod cutter;
 mod nb;
+pub mod pki;
 mod proxy;
 mod server;
 

@@ -410,3 +410,49 @@ async fn over_a_conversion_of_the_schema_rows_stay_and_new_columns_come() {
     until_equal(&client, &server).await;
     assert_eq!(rows_of(&client).unwrap(), before);
 }
+
+#[tokio::test]
+async fn a_server_that_answers_echoes_alone_is_given_up_and_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("nb.sock");
+    let listener = tokio::net::UnixListener::bind(&socket).unwrap();
+    tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            tokio::spawn(echo_only(stream));
+        }
+    });
+    let mut config = mk_config(&socket);
+    config.probe_interval = Duration::from_millis(50);
+    config.call_timeout = Duration::from_millis(600);
+    let client = Client::connect(config);
+    let error = until_error(&client).await;
+    assert!(error.contains("neither schema nor rows"), "{error}");
+}
+
+/// A server that is alive and no more: every echo is answered, nothing else.
+async fn echo_only(stream: tokio::net::UnixStream) {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let (mut reader, mut writer) = stream.into_split();
+    let mut heard = Vec::new();
+    while reader
+        .read_buf(&mut heard)
+        .await
+        .is_ok_and(|count| count > 0)
+    {
+        let mut calls = serde_json::Deserializer::from_slice(&heard).into_iter();
+        let mut answers = Vec::new();
+        while let Some(Ok(call)) = calls.next() {
+            let call: serde_json::Value = call;
+            if call["method"] == "echo" {
+                let answer = json!({"id": call["id"], "result": call["params"], "error": null});
+                answers.extend(answer.to_string().into_bytes());
+            }
+        }
+        let taken = calls.byte_offset();
+        heard.drain(..taken);
+        if writer.write_all(&answers).await.is_err() {
+            return;
+        }
+    }
+}

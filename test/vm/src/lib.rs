@@ -1,6 +1,7 @@
-//! Tests that need more of a kernel than some machines have: VRF devices.
+//! Tests that need another kernel than the machine's: one with VRF devices, or one that was started in another way.
 //!
-//! In: a test by name, and its body. Out: its run, here where the kernel has VRF, else in the virtual machine of `hack/vm`.
+//! In: a test by name, and its body. Out: its run, here where the kernel is such a one, else in the virtual machine of
+//! `hack/vm`.
 //! Invariant: a test that cannot run says so, and fails where `REQUIRE_TOOLS=1` is set.
 //! Not here: the machine itself.
 //!
@@ -71,11 +72,38 @@ pub fn with_vrf(test: &str, body: impl FnOnce()) {
         std::env::var_os(INSIDE).is_none(),
         "the virtual machine's kernel has no VRF"
     );
+    in_vm(test, &[]);
+}
+
+/// Whether this kernel has IPv6, be it without an address.
+#[must_use]
+pub fn has_ipv6() -> bool {
+    Path::new("/proc/net/if_inet6").exists()
+}
+
+/// Runs the body of the test of this name where IPv6 was switched off when the kernel started (`ipv6.disable=1`).
+///
+/// Panics where the test fails there.
+pub fn without_ipv6(test: &str, body: impl FnOnce()) {
+    if !has_ipv6() {
+        body();
+        return;
+    }
+    assert!(
+        std::env::var_os(INSIDE).is_none(),
+        "the virtual machine's kernel has IPv6"
+    );
+    in_vm(test, &["--kernel", "ipv6.disable=1"]);
+}
+
+/// Runs this same test, by its name, in the virtual machine.
+fn in_vm(test: &str, options: &[&str]) {
     if lacks_vm() {
         return;
     }
     let done = vm()
         .args(["--timeout", LIMIT])
+        .args(options)
         .args([&format!("{INSIDE}=1"), "REQUIRE_TOOLS=1"])
         .arg(std::env::current_exe().unwrap())
         .args(["--exact", test, "--nocapture"])

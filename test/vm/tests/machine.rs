@@ -142,6 +142,7 @@ fn a_wrong_call_is_told_what_is_right() {
         (vec![], "usage: hack/vm"),
         (vec!["A=1"], "usage: hack/vm"),
         (vec!["--timeout", "soon", "ls"], "from 1 to 999999"),
+        (vec!["--kernel", "a b", "ls"], "one parameter is wanted"),
     ] {
         let done = vm().args(arguments).output().unwrap();
         let (_, err) = text(&done);

@@ -5,7 +5,6 @@
 
 use std::time::Duration;
 
-use kube_edge::WriteError;
 use model::NetworkName;
 use model::intent::Condition;
 use plan_cluster::sessions::{self, Trying};
@@ -39,9 +38,9 @@ impl Watched {
 }
 
 impl ClusterSubjects {
-    pub(super) fn sessions(&mut self, world: &World) -> Result<Verdict, WriteError> {
+    pub(super) fn sessions(&mut self, world: &World) -> Verdict {
         let Some(cache) = self.caches.sessions.as_ref().filter(|c| c.ready()) else {
-            return Ok(Verdict::Settled);
+            return Verdict::Settled;
         };
         let ends: Vec<sessions::End> = cache.with(|map| {
             let ends = map.values().filter_map(|entry| entry.value.clone());
@@ -66,7 +65,7 @@ impl ClusterSubjects {
             let name = fabric::advertisement_name(&NetworkName::default_network());
             self.doors.poker.poke(Key::Advertisement(name));
         }
-        Ok(Verdict::Settled)
+        Verdict::Settled
     }
 
     /// The standing and the wanted condition on an RouteAdvertisements.

@@ -46,8 +46,14 @@ impl Import {
                     break;
                 }
                 let size = (step.add.len(), step.remove.len());
-                let transactions =
-                    ovn::lower::imports(&target, router, &step.add, &step.remove, &comment);
+                let transactions = ovn::lower::imports(
+                    &target,
+                    router,
+                    &step.add,
+                    &step.remove,
+                    &step.restore,
+                    &comment,
+                );
                 let (north, counter) = (self.north.clone(), self.metrics.transactions.clone());
                 adding += usize::from(size.0 > 0);
                 flying.push_back(async move {
@@ -63,8 +69,10 @@ impl Import {
                     None if !late => return Ok(Some(wrote)),
                     None => {}
                 }
-                self.read_kernel(&mut self.hearing.take()).await?;
-                self.judge(inputs).await;
+                let mut heard = self.hearing.take();
+                self.note_since(&heard);
+                self.read_kernel(&mut heard).await?;
+                self.judge(inputs);
                 slice = now();
                 continue;
             };

@@ -9,6 +9,25 @@ struct Objects {
     states: Vec<FRRNodeState>,
     sessions: Vec<BGPSessionState>,
     ras: Vec<RouteAdvertisements>,
+    pods: Vec<Pod>,
+}
+
+fn pod(node: &str, ready: &str) -> Pod {
+    pod_of("node-agent", node, ready)
+}
+
+fn pod_of(app: &str, node: &str, ready: &str) -> Pod {
+    serde_json::from_value(json!({
+        "metadata": {"name": format!("{app}-{node}"), "labels": {"app.kubernetes.io/name": app}},
+        "spec": {"nodeName": node, "containers": []},
+        "status": {"conditions": [{"type": "Ready", "status": ready}]}}))
+    .unwrap()
+}
+
+fn set_ready(o: &mut Objects, status: &str) {
+    let conditions = json!([{"type": "Ready", "status": status, "message": "Kubelet stopped posting node status."}]);
+    let node = o.nodes[0].status.get_or_insert_default();
+    node.conditions = serde_json::from_value(conditions).unwrap();
 }
 
 fn objects() -> Objects {
@@ -38,20 +57,23 @@ fn objects() -> Objects {
         "spec": {"networkSelectors": [], "nodeSelector": {}, "frrConfigurationSelector": {}, "advertisements": ["PodNetwork"]},
         "status": {"conditions": conditions}}))
     .unwrap();
-    Objects {
+    let mut objects = Objects {
         nodes: vec![node],
         routes: vec![routes],
         states: vec![state],
         sessions: vec![session("a", "Established"), session("b", "Established")],
         ras: vec![ra],
-    }
+        pods: vec![pod("n1", "True")],
+    };
+    set_ready(&mut objects, "True");
+    objects
 }
 
 fn report(change: impl Fn(&mut Objects)) -> Report {
     let mut o = objects();
     change(&mut o);
     Report {
-        nodes: node_lines(&o.nodes, &o.routes, &o.states, &o.sessions),
+        nodes: node_lines(&o.nodes, &o.routes, &o.states, &o.sessions, &o.pods),
         route_advertisements: o.ras.iter().map(advertisement_line).collect(),
     }
 }
@@ -70,7 +92,28 @@ fn a_whole_cluster_is_well_and_the_table_has_a_line_each() {
 #[test]
 fn whatever_is_missing_or_unknown_is_not_well() {
     type Change = fn(&mut Objects);
-    let cases: [(&str, Change); 8] = [
+    let cases: [(&str, Change); 16] = [
+        ("its frr-agent does not work", |o| {
+            o.pods.push(pod_of("frr-agent", "n1", "False"))
+        }),
+        ("the node's Lease is no longer renewed", |o| {
+            set_ready(o, "Unknown")
+        }),
+        ("the node is not ready", |o| set_ready(o, "False")),
+        ("nobody says whether the node is ready", |o| {
+            o.nodes[0].status = None;
+        }),
+        ("its agent starts anew and has not looked yet", |o| {
+            o.pods = vec![pod("n1", "False")];
+        }),
+        ("its agent ends", |o| {
+            o.pods[0].metadata.deletion_timestamp =
+                Some(serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap());
+        }),
+        ("the agent runs on other nodes only", |o| {
+            o.pods = vec![pod("n2", "True")];
+        }),
+        ("no session is reported", |o| o.sessions.clear()),
         ("no report", |o| o.routes.clear()),
         ("a route is missing", |o| {
             o.routes[0].status.as_mut().unwrap().networks[0].in_ovn = 1
@@ -115,4 +158,39 @@ fn what_is_held_and_what_is_left_out_is_told_and_is_well() {
     ] {
         assert!(table.contains(line), "{table}");
     }
+}
+
+#[test]
+fn what_is_not_known_is_shown_as_such() {
+    let report = report(|o| {
+        o.sessions.clear();
+        set_ready(o, "Unknown");
+    });
+    let table = report.table();
+    assert!(!table.contains("0/0") && table.contains('?'), "{table}");
+    let why = "n1: condition Ready is Unknown (Kubelet stopped posting node status.): what is reported of it may be old\n";
+    assert!(table.contains(why), "{table}");
+}
+
+#[test]
+fn a_lone_node_has_no_sessions_and_is_well() {
+    let report = report(|o| {
+        o.sessions.clear();
+        let network = &mut o.routes[0].status.as_mut().unwrap().networks[0];
+        (network.expected, network.in_kernel, network.in_ovn) = (0, 0, 0);
+    });
+    assert!(report.is_well(), "{report:?}");
+    assert!(report.table().contains("0/0"));
+}
+
+#[test]
+fn json_and_yaml_say_what_the_table_says() {
+    let report = report(|_| {});
+    let value = serde_json::to_value(&report).unwrap();
+    assert_eq!(value["nodes"][0]["ready"], true);
+    assert_eq!(value["nodes"][0]["sessionsUp"], 2);
+    assert_eq!(value["routeAdvertisements"][0]["accepted"], true);
+    let yaml = serde_saphyr::to_string(&report).unwrap();
+    let read: serde_json::Value = serde_saphyr::from_str(&yaml).unwrap();
+    assert_eq!(read, value);
 }

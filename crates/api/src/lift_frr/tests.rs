@@ -110,3 +110,71 @@ fn every_field_that_cannot_be_honoured_is_named_and_all_are_told_at_once() {
             .all(|p| p.subject == "FRRConfiguration/ns/c")
     );
 }
+
+#[test]
+fn text_that_would_end_its_line_is_refused_wherever_it_becomes_part_of_one_and_is_not_repeated() {
+    let problems = lift(
+        r#"
+  bgp:
+    routers:
+    - asn: 1
+      id: "1.1.1.1\n x"
+      vrf: "red\n x"
+      imports: [{vrf: "blue\n x"}]
+      neighbors:
+      - {address: 10.0.0.2, asn: 1, sourceaddress: "lo\n x", password: "hush\n x", bfdProfile: "b\n x"}
+      - {interface: "eth0\r x", asn: 1}
+      - {address: "10.0.0.2\n x", asn: 1}
+    bfdProfiles: [{name: "b\t x"}]
+"#,
+    )
+    .unwrap_err();
+    for field in [
+        "routers[0].id",
+        "routers[0].vrf",
+        "routers[0].imports.vrf",
+        "neighbors[0].sourceaddress",
+        "neighbors[0].password",
+        "neighbors[0].bfdProfile",
+        "neighbors[1].interface",
+        "neighbors[2].address",
+        "bfdProfiles[0].name",
+    ] {
+        let named = problems.iter().any(|p| p.message.contains(field));
+        assert!(named, "{field} is not in {problems:#?}");
+    }
+    assert_eq!(problems.len(), 9);
+    for problem in &problems {
+        assert!(!problem.message.contains(char::is_control), "{problem}");
+        assert!(!problem.message.contains("hush"), "{problem}");
+    }
+}
+
+#[test]
+fn what_can_be_read_of_an_object_of_a_wrong_shape_is_read() {
+    let object: DynamicObject = serde_json::from_value(serde_json::json!({
+        "apiVersion": "frrk8s.metallb.io/v1beta1", "kind": "FRRConfiguration",
+        "metadata": {"name": "x", "labels": {"a": "b"}, "annotations": {"c": "d"}},
+        "spec": {"nodeSelector": {"matchLabels": {"e": "f"}}, "bgp": {"routers": [
+            {"asn": "no number", "prefixes": ["10.1.0.0/24", 7, "x"]},
+            {"asn": 1, "vrf": "default", "prefixes": ["fd00::/64"]},
+            {"asn": 1, "vrf": "red", "prefixes": ["10.2.0.0/24"]},
+            "no router",
+        ]}},
+    }))
+    .unwrap();
+    let found = remains(&object);
+    assert_eq!(found.labels["a"], "b");
+    assert_eq!(found.annotations["c"], "d");
+    assert_eq!(found.node_selector, Some(LabelSelector::label("e", "f")));
+    let prefixes: Vec<String> = found.prefixes.iter().map(ToString::to_string).collect();
+    assert_eq!(prefixes, ["10.1.0.0/24", "fd00::/64"]);
+    let nothing = remains(&DynamicObject {
+        data: serde_json::json!({"spec": {"nodeSelector": 7, "bgp": []}}),
+        ..object
+    });
+    assert_eq!(
+        (nothing.node_selector, nothing.prefixes),
+        (None, Vec::new())
+    );
+}

@@ -3,6 +3,7 @@
 //! Invariant: with one of these the node keeps its last good configuration, and frr-k8s tries again every 30 s for ever.
 //! Not here: the syntax of raw text; only FRR knows it.
 
+use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
 use model::address::Family;
@@ -29,6 +30,36 @@ pub(super) fn lint(config: &NodeConfig, problems: &mut Vec<Problem>) {
             lint_password(router, neighbor, problems);
             lint_words(router, neighbor, problems);
         }
+    }
+    lint_profiles(config, problems);
+}
+
+/// Profiles that no neighbor names: they stand in the file all the same.
+fn lint_profiles(config: &NodeConfig, problems: &mut Vec<Problem>) {
+    let neighbors = config.routers.iter().flat_map(|r| r.neighbors.iter());
+    let named: BTreeSet<&str> = neighbors
+        .filter_map(|n| n.session.bfd_profile.as_deref())
+        .collect();
+    for profile in &config.bfd_profiles {
+        let name = profile.name.as_str();
+        if named.contains(name) || !has_space(name) {
+            continue;
+        }
+        let sources = config.bfd_sources.get(name);
+        let first = sources.and_then(BTreeSet::first);
+        let all: Vec<String> = sources
+            .into_iter()
+            .flatten()
+            .map(ToString::to_string)
+            .collect();
+        problems.push(Problem::new(
+            first.map(subject).unwrap_or_default(),
+            "WhiteSpace",
+            format!(
+                "bfdProfiles[{name}] of {}: the name contains white space; FRR refuses the whole file",
+                all.join(", ")
+            ),
+        ));
     }
 }
 

@@ -201,7 +201,7 @@ fn mk_profile(name: &str) -> model::frr::BfdProfile {
 /// An object that is right, after a change.
 fn changed(change: impl Fn(&mut FrrConfiguration)) -> FrrConfiguration {
     let mut object = mk_peering("c1", &["10.128.1.0/24"], mk_neighbor(PEER));
-    object.bfd_profiles = vec![mk_profile("fast"), mk_profile("two words")];
+    object.bfd_profiles = vec![mk_profile("fast")];
     change(&mut object);
     object
 }
@@ -233,9 +233,18 @@ fn each_value_that_frr_refuses_or_that_never_works_is_told_with_object_and_field
             true,
         ),
         (
-            neighbor(|n| n.session.bfd_profile = Some("two words".to_owned())),
+            Box::new(|o| {
+                o.bfd_profiles.push(mk_profile("two words"));
+                o.routers[0].neighbors[0].session.bfd_profile = Some("two words".to_owned());
+            }),
             "WhiteSpace",
             "bfdProfile \"two words\" contains",
+            true,
+        ),
+        (
+            Box::new(|o| o.bfd_profiles.push(mk_profile("two words"))),
+            "WhiteSpace",
+            "bfdProfiles[two words] of frr-k8s-system/c1: the name contains",
             true,
         ),
         (

@@ -32,14 +32,14 @@ pub(super) fn render(text: &mut Text, neighbor: &NeighborConfig, id: &str) {
     render_in(text, neighbor, id, &mut maps);
 }
 
-/// One list and one entry for each local preference, then for each community; `on-match next` leaves the verdict to the last entries.
+/// One list and one entry for each local preference and community, in the order of their lists' names as text, which is
+/// frr-k8s's; `on-match next` leaves the verdict to the last entries.
 fn render_modifiers(text: &mut Text, neighbor: &NeighborConfig, id: &str, maps: &mut Maps<'_>) {
     let out = &neighbor.advertise;
     let mut lists = Vec::new();
     for (family, ip, _) in FAMILIES {
         for (value, prefixes) in &out.local_prefs {
             lists.push(Modifier {
-                key: (0_u8, format!("{value}-{ip}")),
                 name: format!("{id}-{value}-{ip}-localpref-prefixes"),
                 ip,
                 prefixes: sorted(prefixes.iter(), family),
@@ -52,7 +52,6 @@ fn render_modifiers(text: &mut Text, neighbor: &NeighborConfig, id: &str, maps: 
                 None => (community.as_str(), "community"),
             };
             lists.push(Modifier {
-                key: (1, format!("{number}-{ip}")),
                 name: format!("{id}-{community}-{ip}-community-prefixes"),
                 ip,
                 prefixes: sorted(prefixes.iter(), family),
@@ -61,7 +60,7 @@ fn render_modifiers(text: &mut Text, neighbor: &NeighborConfig, id: &str, maps: 
         }
     }
     lists.retain(|list| !list.prefixes.is_empty());
-    lists.sort_by(|a, b| a.key.cmp(&b.key));
+    lists.sort_by(|a, b| a.name.cmp(&b.name));
     for list in &lists {
         for (seq, prefix) in (1_u32..).zip(&list.prefixes) {
             text.line(&format!(
@@ -77,8 +76,6 @@ fn render_modifiers(text: &mut Text, neighbor: &NeighborConfig, id: &str, maps: 
 
 /// A list whose prefixes get an attribute.
 struct Modifier {
-    /// Local preferences first, each kind by the text of its value and family.
-    key: (u8, String),
     name: String,
     ip: &'static str,
     prefixes: Vec<String>,

@@ -270,6 +270,32 @@ route-map 172.31.9.2-in permit 6
 }
 
 #[test]
+fn modifiers_of_both_kinds_come_in_the_order_of_their_lists_names() {
+    let one = || mk_prefixes(&["10.128.1.0/24"]);
+    let mut neighbor = mk_neighbor(PEER);
+    neighbor.advertise.all = true;
+    neighbor.advertise.communities = vec![
+        ("65000:200".to_owned(), one()),
+        ("large:1:2:3".to_owned(), one()),
+        ("65000:100".to_owned(), one()),
+    ];
+    let two = || mk_prefixes(&["10.128.2.0/24"]);
+    neighbor.advertise.local_prefs = vec![(77, one()), (150, two())];
+    let text = text_of(neighbor, &["10.128.1.0/24", "10.128.2.0/24"]);
+    // As frr-k8s does it; text, not numbers, is compared.
+    assert_eq!(
+        lines_with(&text, "  set "),
+        [
+            "set local-preference 150",
+            "set community 65000:100 additive",
+            "set community 65000:200 additive",
+            "set local-preference 77",
+            "set large-community 1:2:3 additive",
+        ]
+    );
+}
+
+#[test]
 fn names_outside_the_default_vrf_end_in_the_vrf() {
     let mut blue = mk_router("blue", &["10.1.0.0/24"], vec![mk_neighbor(PEER)]);
     blue.id = Some("10.9.9.9".to_owned());

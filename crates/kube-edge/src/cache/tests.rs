@@ -57,14 +57,89 @@ fn a_cache_tells_changes_of_the_lifted_value_only_and_replaces_itself_in_one_ste
     assert!(go(Event::Delete(object("c", "1"))).is_empty());
 }
 
-#[test]
-fn retries_begin_fast_and_stop_growing() {
-    let mut retry = Retry(FIRST_RETRY);
-    let delays: Vec<u128> = (0..7)
-        .filter_map(|_| retry.next())
-        .map(|d| d.as_millis())
-        .collect();
-    assert_eq!(delays, [200, 400, 800, 1600, 3200, 5000, 5000]);
-    retry.reset();
-    assert_eq!(retry.next().unwrap(), FIRST_RETRY);
+type Times = std::sync::Arc<std::sync::Mutex<Vec<Instant>>>;
+
+/// A cache whose API server answers each call with `code`, and when it was called.
+fn refused(code: u16, calls: usize) -> (Cache<String>, Times, tokio::sync::oneshot::Receiver<()>) {
+    let (service, mut handle) = tower_test::mock::pair::<
+        http::Request<kube::client::Body>,
+        http::Response<kube::client::Body>,
+    >();
+    let times = Times::default();
+    let seen = std::sync::Arc::clone(&times);
+    let (full, done) = tokio::sync::oneshot::channel();
+    tokio::spawn(async move {
+        let mut full = Some(full);
+        while let Some((_, send)) = handle.next_request().await {
+            let count = {
+                let mut seen = seen.lock().unwrap();
+                seen.push(Instant::now());
+                seen.len()
+            };
+            let status = format!(
+                r#"{{"kind":"Status","apiVersion":"v1","status":"Failure","message":"no","reason":"x","code":{code}}}"#
+            );
+            let response = http::Response::builder().status(code);
+            send.send_response(response.body(status.into_bytes().into()).unwrap());
+            if count == calls {
+                full.take().unwrap().send(()).unwrap_or_default();
+            }
+        }
+    });
+    let api: Api<ConfigMap> = Api::namespaced(kube::Client::new(service, "ns"), "ns");
+    (watch(api, None, lift, |_| {}), times, done)
+}
+
+#[tokio::test(start_paused = true)]
+async fn pauses_grow_while_a_listing_fails_and_two_caches_do_not_fail_in_step() {
+    for code in [403, 404, 429, 500, 503] {
+        let (_a, a, done_a) = refused(code, 20);
+        let (_b, b, done_b) = refused(code, 20);
+        done_a.await.unwrap();
+        done_b.await.unwrap();
+        let gaps = |times: &Times| -> Vec<Duration> {
+            let times = times.lock().unwrap();
+            times.windows(2).map(|w| w[1] - w[0]).collect()
+        };
+        let (a, b) = (gaps(&a), gaps(&b));
+        for gaps in [&a, &b] {
+            assert!(gaps[0] <= FIRST_PAUSE, "{code}: {gaps:?}");
+            let late = &gaps[8..];
+            assert!(
+                late.iter()
+                    .all(|g| (LONGEST_PAUSE / 2..=LONGEST_PAUSE).contains(g)),
+                "{code}: {gaps:?}"
+            );
+        }
+        assert_ne!(a[..18], b[..18], "{code}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn pauses_begin_anew_once_a_watch_has_worked_for_a_while() {
+    let mut pauses = Pauses::new();
+    let wait = async |pauses: &mut Pauses| {
+        let begun = Instant::now();
+        pauses.after_a_failure().await;
+        begun.elapsed()
+    };
+    for _ in 0..8 {
+        pauses.works();
+        wait(&mut pauses).await;
+    }
+    assert!(
+        wait(&mut pauses).await > Duration::from_secs(2),
+        "what fails at once again does not work"
+    );
+    pauses.works();
+    tokio::time::sleep(SOUND).await;
+    assert!(wait(&mut pauses).await <= FIRST_PAUSE);
+    for _ in 0..8 {
+        wait(&mut pauses).await;
+    }
+    tokio::time::sleep(SOUND_IN_SILENCE).await;
+    assert!(
+        wait(&mut pauses).await <= FIRST_PAUSE,
+        "nothing changed for long, and nothing failed"
+    );
 }

@@ -13,11 +13,27 @@ struct Server {
     version: u64,
     writes: usize,
     conflict: bool,
+    /// So many writes are still answered with a conflict: the lease was written in between, by this holder.
+    late: usize,
+    by: &'static str,
     down: bool,
+    /// Calls are taken and never answered.
+    silent: bool,
+    /// Seconds from a call to its answer.
+    slow: u64,
 }
 
 async fn serve(mut handle: Handle<Request<Body>, Response<Body>>, server: Arc<Mutex<Server>>) {
+    let mut unanswered = Vec::new();
     while let Some((request, send)) = handle.next_request().await {
+        let (silent, slow) = {
+            let s = server.lock().unwrap();
+            (s.silent, s.slow)
+        };
+        if silent {
+            unanswered.push(send);
+            continue;
+        }
         let method = request.method().clone();
         let body = request.into_body().collect_bytes().await.unwrap();
         let (code, answer) = {
@@ -35,6 +51,18 @@ async fn serve(mut handle: Handle<Request<Body>, Response<Body>>, server: Arc<Mu
                         json!({"kind": "Status", "code": 404, "status": "Failure", "message": "", "reason": "NotFound"}),
                     ),
                 }
+            } else if s.late > 0 {
+                s.late -= 1;
+                s.version += 1;
+                let (by, version) = (s.by, s.version.to_string());
+                if let Some(lease) = &mut s.lease {
+                    lease["metadata"]["resourceVersion"] = version.into();
+                    lease["spec"]["holderIdentity"] = by.into();
+                }
+                (
+                    409,
+                    json!({"kind": "Status", "code": 409, "status": "Failure", "message": "", "reason": "Conflict"}),
+                )
             } else if s.conflict {
                 (
                     409,
@@ -53,13 +81,14 @@ async fn serve(mut handle: Handle<Request<Body>, Response<Body>>, server: Arc<Mu
             .status(StatusCode::from_u16(code).unwrap())
             .body(Body::from(serde_json::to_vec(&answer).unwrap()))
             .unwrap();
+        secs(slow).await;
         send.send_response(response);
     }
 }
 
 struct Bench {
     server: Arc<Mutex<Server>>,
-    leads: watch::Receiver<bool>,
+    leadership: Leadership,
     stop: watch::Sender<bool>,
     task: tokio::task::JoinHandle<()>,
 }
@@ -69,12 +98,12 @@ fn start(server: Server) -> Bench {
     let server = Arc::new(Mutex::new(server));
     tokio::spawn(serve(handle, Arc::clone(&server)));
     let elector = Elector::new(kube::Client::new(service, "ns"), "ns", "leader", "me");
-    let (tx, leads) = watch::channel(false);
+    let leadership = Leadership::new();
     let (stop, stopped) = watch::channel(false);
-    let task = tokio::spawn(elector.run(tx, stopped));
+    let task = tokio::spawn(elector.run(leadership.clone(), stopped));
     Bench {
         server,
-        leads,
+        leadership,
         stop,
         task,
     }
@@ -93,10 +122,10 @@ async fn secs(n: u64) {
 async fn a_missing_lease_is_taken_at_once_and_given_back_at_the_end() {
     let b = start(Server::default());
     secs(1).await;
-    assert!(*b.leads.borrow());
+    assert!(b.leadership.leads());
     b.stop.send(true).unwrap();
     b.task.await.unwrap();
-    assert!(!*b.leads.borrow());
+    assert!(!b.leadership.leads());
     assert_eq!(
         b.server.lock().unwrap().lease.as_ref().unwrap()["spec"]["holderIdentity"],
         ""
@@ -111,9 +140,9 @@ async fn an_old_renew_time_alone_takes_nothing_only_what_we_have_seen_unchanged_
         ..Server::default()
     });
     secs(14).await;
-    assert!(!*b.leads.borrow());
+    assert!(!b.leadership.leads());
     secs(5).await;
-    assert!(*b.leads.borrow());
+    assert!(b.leadership.leads());
     assert_eq!(
         b.server.lock().unwrap().lease.as_ref().unwrap()["spec"]["leaseTransitions"],
         1
@@ -129,7 +158,7 @@ async fn a_lease_that_is_renewed_is_never_taken() {
     for n in 0..60 {
         b.server.lock().unwrap().lease = Some(foreign(&format!("2026-01-01T00:00:{n:02}.000000Z")));
         secs(1).await;
-        assert!(!*b.leads.borrow());
+        assert!(!b.leadership.leads());
     }
     assert_eq!(b.server.lock().unwrap().writes, 0);
 }
@@ -141,18 +170,109 @@ async fn a_conflict_is_a_lost_race() {
         ..Server::default()
     });
     secs(30).await;
-    assert!(!*b.leads.borrow());
+    assert!(!b.leadership.leads());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_conflict_with_our_own_late_write_ends_no_term() {
+    for late in [1, 2, 3] {
+        let b = start(Server::default());
+        secs(1).await;
+        let term = b.leadership.term();
+        assert!(term.is_some());
+        {
+            let mut server = b.server.lock().unwrap();
+            (server.late, server.by) = (late, "me");
+        }
+        for _ in 0..300 {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            assert_eq!(b.leadership.term(), term, "{late}");
+        }
+        assert_eq!(b.server.lock().unwrap().late, 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_conflict_with_another_holder_ends_leading_as_soon_as_it_is_read() {
+    let b = start(Server::default());
+    secs(1).await;
+    assert!(b.leadership.leads());
+    {
+        let mut server = b.server.lock().unwrap();
+        (server.late, server.by) = (1, "other");
+    }
+    // The next renewal is at 2 s.
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    assert!(!b.leadership.leads());
+    secs(5).await;
+    assert!(!b.leadership.leads());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_leader_that_cannot_renew_stops_leading_before_anybody_may_take_over() {
     let b = start(Server::default());
     secs(1).await;
-    assert!(*b.leads.borrow());
+    assert!(b.leadership.leads());
     b.server.lock().unwrap().down = true;
     secs(13).await;
-    assert!(!*b.leads.borrow());
+    assert!(!b.leadership.leads());
     b.server.lock().unwrap().down = false;
     secs(3).await;
-    assert!(*b.leads.borrow());
+    assert!(b.leadership.leads());
+}
+
+#[tokio::test(start_paused = true)]
+async fn leading_ends_ten_seconds_after_the_last_renewal_was_sent_whatever_the_server_does() {
+    for (silent, down) in [(true, false), (false, true)] {
+        let b = start(Server::default());
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        assert!(b.leadership.leads(), "renewed at 0 s");
+        {
+            let mut server = b.server.lock().unwrap();
+            server.silent = silent;
+            server.down = down;
+        }
+        tokio::time::sleep(Duration::from_millis(9400)).await;
+        assert!(b.leadership.leads(), "9.9 s");
+        let told = {
+            let leadership = b.leadership.clone();
+            tokio::spawn(async move {
+                let term = leadership.term();
+                leadership.changed(term).await;
+                Instant::now()
+            })
+        };
+        tokio::time::sleep(Duration::from_millis(101)).await;
+        assert!(!b.leadership.leads(), "10 s");
+        assert!(told.await.unwrap().elapsed() < Duration::from_millis(100));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_counts_from_when_it_was_sent_not_from_its_answer() {
+    let b = start(Server {
+        slow: 2,
+        ..Server::default()
+    });
+    // Asked at 0 s, answered at 2 s; created at 2 s, answered at 4 s.
+    tokio::time::sleep(Duration::from_millis(4100)).await;
+    assert!(b.leadership.leads());
+    b.server.lock().unwrap().silent = true;
+    tokio::time::sleep(Duration::from_millis(7800)).await;
+    assert!(b.leadership.leads(), "11.9 s");
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert!(!b.leadership.leads(), "12.1 s");
+}
+
+#[tokio::test(start_paused = true)]
+async fn closed_leadership_writes_nothing_and_is_still_renewed_until_it_is_given_back() {
+    let b = start(Server::default());
+    secs(1).await;
+    assert!(b.leadership.may_write());
+    b.leadership.close();
+    secs(20).await;
+    assert!(!b.leadership.may_write() && b.leadership.leads());
+    b.stop.send(true).unwrap();
+    b.task.await.unwrap();
+    assert!(!b.leadership.leads());
 }

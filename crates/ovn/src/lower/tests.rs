@@ -252,6 +252,7 @@ fn mk_batches(add: u8, remove: usize) -> Vec<(usize, usize)> {
         uuid(1),
         &add,
         &vec![uuid(2); remove],
+        &[],
         "noverlay test",
     );
     let counts = batches.iter().map(|transaction| {

@@ -3,11 +3,12 @@
 //! Invariant: a named row that is wanted and bears another stamp than the wanted one, or none, is told here before its
 //! insertion could fail for ever. Not here: rows without names; two of those do not collide.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use model::Problem;
+use model::names::RouterName;
 use model::nb::{Columns, OWNER, Rows, Table, Value};
-use ovsdb::{Atom, Replica, Uuid};
+use ovsdb::{Atom, Datum, Replica, Uuid};
 
 use super::external_id;
 
@@ -19,11 +20,17 @@ const NAMED: [Table; 5] = [
     Table::SwitchPort,
 ];
 
-/// Rows that bear a name of ours and are not ours (`ForeignRow`): they stand in the way and are not touched.
+/// Rows that bear a name of ours and are not ours (`ForeignRow`): they stand in the way and are not touched. And gateway
+/// routers of another node (`OtherNode`). `routers` are the names of all Nodes' gateway routers, `None` while the Nodes have
+/// not been listed: then any may be one.
 ///
 /// A table that is not followed counts as empty; `lift` tells it.
 #[must_use]
-pub fn foreign(replica: &Replica, wanted: &Rows) -> Vec<Problem> {
+pub fn foreign(
+    replica: &Replica,
+    wanted: &Rows,
+    routers: Option<&BTreeSet<RouterName>>,
+) -> Vec<Problem> {
     let mut out = Vec::new();
     let stamp = Atom::from(OWNER);
     for table in NAMED {
@@ -54,7 +61,63 @@ pub fn foreign(replica: &Replica, wanted: &Rows) -> Vec<Problem> {
             }
         }
     }
+    out.extend(other_nodes(replica, wanted, routers));
     out
+}
+
+/// Gateway routers of the same owner that are bound to another chassis (`OtherNode`): another node's agent works on this
+/// database, and each of the two would delete what the other makes. One bound to the own chassis is this node's, of an
+/// earlier name; one of no Node is a leftover, of a node that is no more or of the machine that this one is a copy of.
+fn other_nodes(
+    replica: &Replica,
+    wanted: &Rows,
+    routers: Option<&BTreeSet<RouterName>>,
+) -> Vec<Problem> {
+    let is_of_a_node = |name: &str| {
+        routers.is_none_or(|routers| routers.iter().any(|router| router.as_str() == name))
+    };
+    let routers = wanted.iter().filter(|(key, _)| key.table == Table::Router);
+    let ours: BTreeMap<&str, (Option<&str>, &str)> = routers
+        .filter_map(|(key, columns)| {
+            let bound = entry(columns, "options", "chassis")?;
+            Some((key.id.as_str(), (owner(columns), bound)))
+        })
+        .collect();
+    let (stamp, chassis) = (Atom::from(OWNER), Atom::from("chassis"));
+    let mut out = Vec::new();
+    for (uuid, record) in replica.table(Table::Router.name()).into_iter().flatten() {
+        let (Ok(name), Ok(found), Ok(options)) = (
+            record.get::<&str>("name"),
+            external_id(record, &stamp),
+            record.get::<&Datum>("options"),
+        ) else {
+            continue;
+        };
+        let Some(bound) = options.value_of(&chassis).and_then(string) else {
+            continue;
+        };
+        let found = found.and_then(string);
+        let rival = ours
+            .iter()
+            .find(|(own, (owner, chassis))| **own != name && *owner == found && *chassis != bound);
+        let is_other = !ours.contains_key(name) && is_of_a_node(name);
+        if let (Some((own, (_, chassis))), true) = (rival, is_other) {
+            let subject = format!("{}/{name}", Table::Router.name());
+            let message = format!(
+                "Logical_Router {name} ({uuid}) of the same network is bound to chassis {bound}, {own} to {chassis}: another node's agent writes to this Northbound database, and each node needs one of its own ([ovnnorth] address); if that node is no more, delete its Node"
+            );
+            out.push(Problem::new(subject, "OtherNode", message));
+        }
+    }
+    out
+}
+
+fn string(atom: &Atom) -> Option<&str> {
+    if let Atom::String(text) = atom {
+        Some(text)
+    } else {
+        None
+    }
 }
 
 fn describe(table: Table, name: &str, uuid: Uuid, found: Option<&str>, owner: &str) -> String {
@@ -64,13 +127,17 @@ fn describe(table: Table, name: &str, uuid: Uuid, found: Option<&str>, owner: &s
         |found| format!("has external_ids:{OWNER}={found}"),
     );
     format!(
-        "{what} {name} ({uuid}) {bears}, not {owner}: somebody else made or changed it; remove it, set that id, or let OVN-Kubernetes build the topology ([ovn] topology = adopt)"
+        "{what} {name} ({uuid}) {bears}, not {owner}: somebody else made or changed it; remove it, or set that id"
     )
 }
 
 fn owner(columns: &Columns) -> Option<&str> {
-    match columns.get("external_ids")? {
-        Value::Entries(ids) => ids.get(OWNER).map(String::as_str),
+    entry(columns, "external_ids", OWNER)
+}
+
+fn entry<'a>(columns: &'a Columns, column: &str, key: &str) -> Option<&'a str> {
+    match columns.get(column)? {
+        Value::Entries(entries) => entries.get(key).map(String::as_str),
         Value::Text(_) | Value::Number(_) | Value::Set(_) | Value::Ref(_) => None,
     }
 }

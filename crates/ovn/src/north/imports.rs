@@ -1,13 +1,14 @@
 //! The routes of one gateway router.
 //! In: a replica, the target. Out: what each row is to the import, and from then on which of them changed.
-//! Invariant: only rows with the stamp of imports are imports or odd; a follower sees what a fresh one would see.
+//! Invariant: only rows with the stamps of imports and of the network are imports or odd; a follower sees what a fresh one
+//! would see.
 //! Not here: which routes there should be.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use model::Prefix;
-use model::nb::{ImportTarget, ImportedRoute, RouteRow, Table};
+use model::nb::{DISCARD, ImportTarget, ImportedRoute, RouteRow, Table};
 use ovsdb::{AccessError, Atom, Changes, Datum, Record, Replica, Uuid};
 
 use super::Stamp;
@@ -22,7 +23,7 @@ pub struct Imports {
     pub rows: BTreeMap<ImportedRoute, Vec<Uuid>>,
     /// Stamped rows in another form: edited by hand, or unreadable. Surplus.
     pub odd: Vec<Uuid>,
-    /// Prefixes of rows without the stamp of imports.
+    /// Prefixes of rows without the stamp of imports, or of another importer.
     pub taken: BTreeSet<Prefix>,
     /// The router, of several with the name the network's own; `None` while it does not exist.
     pub router: Option<Uuid>,
@@ -42,6 +43,9 @@ pub fn lift_imports(replica: &Replica, target: &ImportTarget) -> Result<Imports,
             }
             Some(RouteRow::Odd) => imports.odd.push(change.id),
             Some(RouteRow::Other(prefix)) => imports.taken.extend(prefix),
+            Some(RouteRow::Discard(prefix) | RouteRow::Topology { prefix, .. }) => {
+                imports.taken.insert(prefix);
+            }
             None => {}
         }
     }
@@ -70,6 +74,8 @@ pub struct RouteFollower {
     seen: BTreeMap<Uuid, RouteRow>,
     /// The sum of the rows' uuids: they are random, so equal sums are equal sets.
     sum: u128,
+    /// Rows with the stamp of imports that are not the network's own.
+    strange: BTreeSet<Uuid>,
 }
 
 impl RouteFollower {
@@ -83,7 +89,15 @@ impl RouteFollower {
             router: None,
             seen: BTreeMap::new(),
             sum: 0,
+            strange: BTreeSet::new(),
         }
+    }
+
+    /// How many rows of the router another importer has written (OVN-Kubernetes' own bears the same stamp without an
+    /// owner). They are not touched, and nothing is imported for their destinations.
+    #[must_use]
+    pub fn strange(&self) -> usize {
+        self.strange.len()
     }
 
     /// The router, of several with the name the network's own; `None` while it does not exist.
@@ -161,6 +175,12 @@ impl RouteFollower {
         }
         let mut changes = Vec::new();
         for (id, after) in found {
+            let record = routes.get(&id).filter(|_| after.is_some());
+            if record.map(|r| self.is_strange(r)).transpose()? == Some(true) {
+                self.strange.insert(id);
+            } else {
+                self.strange.remove(&id);
+            }
             let before = match &after {
                 Some(after) => self.seen.insert(id, after.clone()),
                 None => self.seen.remove(&id),
@@ -178,21 +198,71 @@ impl RouteFollower {
         Ok(changes)
     }
 
+    fn is_strange(&self, record: &Record) -> Result<bool, AccessError> {
+        Ok(self.stamp.is_import(record)? && !self.stamp.is_on(record)?)
+    }
+
     /// A row that is referred to and not there says nothing; it is read when it comes.
     fn read(&self, record: Option<&Record>) -> Result<RouteRow, AccessError> {
         let Some(record) = record else {
             return Ok(RouteRow::Other(None));
         };
-        if !self.stamp.is_import(record)? {
-            return Ok(RouteRow::Other(prefix(record.get("ip_prefix")?)));
+        if !self.stamp.is_import(record)? || !self.stamp.is_on(record)? {
+            return other(record, &self.stamp);
         }
-        let route = read(record, &self.stamp, &self.target)?;
+        let route = read(record, &self.target)?;
         Ok(route.map_or(RouteRow::Odd, RouteRow::Import))
     }
 }
 
+/// A row that is not an import. One that matches the source is no route to anywhere, whoever made it.
+fn other(record: &Record, stamp: &Stamp) -> Result<RouteRow, AccessError> {
+    let Some(prefix) = prefix(record.get("ip_prefix")?) else {
+        return Ok(RouteRow::Other(None));
+    };
+    let discards = record.get::<&str>("nexthop")? == DISCARD;
+    let by_source = record.get::<Option<&str>>("policy")? == Some("src-ip");
+    Ok(match (by_source, stamp.is_on(record)?, discards) {
+        (false, true, discards) => RouteRow::Topology { prefix, discards },
+        (false, false, true) => RouteRow::Discard(prefix),
+        (true, ..) | (false, false, false) => RouteRow::Other(Some(prefix)),
+    })
+}
+
 fn number(id: &Uuid) -> u128 {
     u128::from_be_bytes(id.to_bytes())
+}
+
+/// Which of these prefixes have an imported route of ours on the target's router, in whatever form. Another importer's row is
+/// none: nobody would bring back what gave way to it.
+///
+/// # Errors
+/// When a table is not followed or a column holds what it cannot.
+pub fn imported_among(
+    replica: &Replica,
+    target: &ImportTarget,
+    among: &BTreeSet<Prefix>,
+) -> Result<BTreeSet<Prefix>, AccessError> {
+    let mut found = BTreeSet::new();
+    let stamp = Stamp::new(&target.network);
+    let router = find(replica, &stamp, target)?.filter(|_| !among.is_empty());
+    let routes = replica.table(Table::StaticRoute.name())?;
+    let references = router.and_then(|(_, record)| record.datum("static_routes"));
+    let references = references.and_then(Datum::as_set).unwrap_or_default();
+    for record in references
+        .iter()
+        .filter_map(uuid)
+        .filter_map(|id| routes.get(id))
+    {
+        if let Some(prefix) = prefix(record.get("ip_prefix")?)
+            && among.contains(&prefix)
+            && stamp.is_import(record)?
+            && stamp.is_on(record)?
+        {
+            found.insert(prefix);
+        }
+    }
+    Ok(found)
 }
 
 fn uuid(atom: &Atom) -> Option<&Uuid> {
@@ -229,14 +299,9 @@ fn prefix(text: &str) -> Option<Prefix> {
 }
 
 /// The route of a row that is just as we write it.
-fn read(
-    record: &Record,
-    stamp: &Stamp,
-    target: &ImportTarget,
-) -> Result<Option<ImportedRoute>, AccessError> {
+fn read(record: &Record, target: &ImportTarget) -> Result<Option<ImportedRoute>, AccessError> {
     let port = record.get::<Option<&str>>("output_port")?;
     let plain = port == Some(target.output_port.as_str())
-        && stamp.is_on(record)?
         && ["policy", "options"]
             .into_iter()
             .chain(ROUTE_EXTRAS)

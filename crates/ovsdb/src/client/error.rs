@@ -31,6 +31,14 @@ pub enum LinkError {
         /// The call timeout.
         limit: Duration,
     },
+    /// The server is connected and says neither schema nor rows, be it that it answers echoes.
+    #[error("{endpoint} has told neither schema nor rows for {limit:?}")]
+    SyncTimeout {
+        /// The server.
+        endpoint: Endpoint,
+        /// The call timeout.
+        limit: Duration,
+    },
     /// Key or certificates are unusable.
     #[error("cannot prepare TLS")]
     Tls(#[source] TlsError),

@@ -33,6 +33,9 @@ const WRITE_QUEUE: usize = 64;
 /// How much is read at once, bytes.
 const READ_SIZE: usize = 256 << 10;
 
+/// What is read at once and is less than this may be echoes: until the replica follows, they are no progress.
+const PROGRESS: usize = 2048;
+
 /// How long a connection that takes no more writes is listened to.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
@@ -127,10 +130,13 @@ async fn converse(
     let (frames, queue) = mpsc::channel(WRITE_QUEUE);
     let _writer = Writer(tokio::spawn(write(writer, queue)));
     let mut buffer = Vec::with_capacity(READ_SIZE);
+    let mut silent_since = clock();
     loop {
         if let Some(error) = follower.take_failure() {
             return Ok(error);
         }
+        let sync_due = silent_since.checked_add(config.call_timeout);
+        let sync_due = sync_due.filter(|_| !follower.is_synced());
         for (request, token) in follower.take_calls() {
             session.call(clock(), request, None, token);
         }
@@ -143,7 +149,16 @@ async fn converse(
                 (Ok(_), None) => Ok(()),
                 (Err(_), _) => return Ok(last_words(&mut reader, &mut buffer, session, follower).await),
             },
-            read = read_some(&mut reader, &mut buffer) => take_in(read, &mut buffer, session, follower),
+            read = read_some(&mut reader, &mut buffer) => {
+                if matches!(read, Ok(count) if count >= PROGRESS) {
+                    silent_since = clock();
+                }
+                take_in(read, &mut buffer, session, follower)
+            }
+            () = sleep_until(sync_due) => {
+                let (endpoint, limit) = (config.endpoint.clone(), config.call_timeout);
+                return Ok(LinkError::SyncTimeout { endpoint, limit });
+            }
             command = commands.recv(), if session.outgoing_len() < WRITE_QUEUE => {
                 let Command { request, call } = command.ok_or(Stopped)?;
                 if follower.is_synced() {

@@ -1,16 +1,17 @@
 //! A neighbor of a source as a node gets it: what it announces, what it takes.
-//! In: the source's neighbor, the node's prefixes. Out: a neighbor. Invariant: the session is the source's, untouched.
+//! In: the source's neighbor, the node's prefixes, what is taken. Out: a neighbor. Invariant: the session is the source's, untouched.
 //! Not here: which neighbors a node gets.
 
 use model::Prefix;
 use model::address::Family;
 use model::frr::{Advertise, Neighbor, Receive};
 
-use crate::fabric;
-use crate::world::World;
-
 /// A source's neighbor as the node gets it; `None` where nothing can be announced to it.
-pub(super) fn neighbor(world: &World, source: &Neighbor, prefixes: &[Prefix]) -> Option<Neighbor> {
+pub(super) fn neighbor(
+    source: &Neighbor,
+    prefixes: &[Prefix],
+    receive: Receive,
+) -> Option<Neighbor> {
     let family = source.peer.ip().map(Family::of);
     let announced: Vec<Prefix> = prefixes
         .iter()
@@ -20,14 +21,6 @@ pub(super) fn neighbor(world: &World, source: &Neighbor, prefixes: &[Prefix]) ->
     if announced.is_empty() {
         return None;
     }
-    let receive = if world.no_overlay {
-        Receive {
-            all: false,
-            prefixes: fabric::pod_ranges(world, family),
-        }
-    } else {
-        source.receive.clone()
-    };
     Some(Neighbor {
         peer: source.peer.clone(),
         session: source.session.clone(),

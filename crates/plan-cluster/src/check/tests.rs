@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 
 use frr::NodeInput;
 use model::frr::{
-    Advertise, BfdProfile, FrrConfiguration, Neighbor, Peer, Receive, RemoteAs, Router, Session,
+    Advertise, BfdProfile, FrrConfiguration, Neighbor, Peer, Raw, Receive, Remains, RemoteAs,
+    Router, Session,
 };
 use model::intent::{NetworkSelector, RouteAdvertisements, TargetVrf};
+use model::node::Fact;
 use model::selector::LabelSelector;
 use model::{Asn, ObjectKey, Prefix, Problem};
 
@@ -86,7 +88,23 @@ fn preferring(value: u32) -> Change {
 
 /// Three nodes, an RA over the source `src` that peers all of them with PEER, everything written.
 fn standing(ours: &Change) -> World {
-    let mut world = mk_world();
+    standing_on(mk_world(), ours)
+}
+
+/// With IPv6 pods as well.
+fn dual(mut world: World) -> World {
+    world.cluster_subnets.push("fd01::/48/64".parse().unwrap());
+    for (n, node) in world.nodes.values_mut().enumerate() {
+        let Fact::Known(map) = &mut node.subnets else {
+            panic!("every node has one");
+        };
+        let subnet = format!("fd01:0:0:{n}::/64").parse().unwrap();
+        map.values_mut().for_each(|list| list.push(subnet));
+    }
+    world
+}
+
+fn standing_on(mut world: World, ours: &Change) -> World {
     world.fabric = None;
     let mut source = object("src", LabelSelector::default());
     source.labels = [("use".to_owned(), "me".to_owned())].into();
@@ -516,11 +534,15 @@ fn an_unreadable_object_stops_the_nodes_that_it_selects_and_one_of_evpn_only_its
     let n1 = LabelSelector::label("kubernetes.io/hostname", "n1");
     let mut world = standing(&same());
     world.frr.insert(key.clone(), broken("ConversionFailed"));
-    world.selectors.insert(key.clone(), n1);
+    let remains = Remains {
+        node_selector: Some(n1),
+        ..Remains::default()
+    };
+    world.unreadable.insert(key.clone(), remains);
     let plan = advertise::plan(&world, RA);
     assert_conflict(&plan, &["frr-k8s-system/metallb field spec.x: wrong"], "n1");
     // Whom it selects is not known: everybody.
-    world.selectors.clear();
+    world.unreadable.clear();
     let plan = advertise::plan(&world, RA);
     assert_eq!((plan.desired.len(), plan.keep.len()), (0, 3));
     assert!(
@@ -531,10 +553,18 @@ fn an_unreadable_object_stops_the_nodes_that_it_selects_and_one_of_evpn_only_its
     world
         .frr
         .insert(key.clone(), broken(model::frr::EVPN_UNSUPPORTED));
+    world.unreadable.insert(
+        key.clone(),
+        Remains {
+            node_selector: Some(LabelSelector::default()),
+            ..Remains::default()
+        },
+    );
     let plan = advertise::plan(&world, RA);
     assert_eq!((plan.desired.len(), plan.keep.len()), (3, 0));
+    assert!(plan.conditions[1].status, "it costs this one nothing");
     assert!(
-        plan.conditions[1].message.contains("field spec.x"),
+        plan.conditions[0].message.contains("field spec.x"),
         "it is named nevertheless"
     );
     // Elsewhere nobody reads it.
@@ -542,7 +572,106 @@ fn an_unreadable_object_stops_the_nodes_that_it_selects_and_one_of_evpn_only_its
     world
         .frr
         .insert(ObjectKey::new("elsewhere", "x"), broken("ConversionFailed"));
-    assert_eq!(advertise::plan(&world, RA).desired.len(), 3);
+    let plan = advertise::plan(&world, RA);
+    assert_eq!(plan.desired.len(), 3);
+    assert!(plan.conditions[1].status, "{:?}", plan.conditions);
+}
+
+#[test]
+fn what_is_odd_in_other_peoples_objects_and_costs_nothing_is_named_in_condition_and_event() {
+    let spelled = |peer: &'static str| neighbor(move |n| n.peer = Peer::Address(peer.to_owned()));
+    let rows: Vec<(Change, Change, &str, &[&str])> = vec![
+        (
+            same(),
+            spelled("172.30.0.1"),
+            "SelfNeighbor",
+            &["neighbors[172.30.0.1]", "node n1's own"],
+        ),
+        (
+            spelled("fd00::9"),
+            spelled("fd00:0::9"),
+            "TwoSpellings",
+            &["fd00:0::9", "also spelled"],
+        ),
+        (
+            same(),
+            Box::new(|o| {
+                let text = "router bgp 64512\n neighbor 10.9.9.9 timers 3 9\n";
+                let (priority, config) = (20, text.to_owned());
+                o.raw = Some(Raw { priority, config });
+            }),
+            "RawUnknownNeighbor",
+            &["neighbor 10.9.9.9", "node n1"],
+        ),
+    ];
+    for (ours, theirs, reason, words) in rows {
+        let mut world = standing_on(dual(mk_world()), &ours);
+        let before = advertise::plan(&world, RA);
+        add(&mut world, foreign(&theirs));
+        let plan = advertise::plan(&world, RA);
+        assert_eq!(plan.desired, before.desired, "{reason}: it is served");
+        assert!(plan.conditions[1].status, "{reason}: {:?}", plan.conditions);
+        let accepted = &plan.conditions[0];
+        assert!(accepted.status);
+        for word in [&["frr-k8s-system/metallb"], words].concat() {
+            assert!(accepted.message.contains(word), "{reason}: {accepted:?}");
+            let event = |p: &Problem| p.reason == reason && p.message.contains(word);
+            assert!(plan.problems.iter().any(event), "{:?}", plan.problems);
+        }
+    }
+}
+
+#[test]
+fn what_stands_stays_on_a_node_that_is_left_out_even_without_its_annotation() {
+    let mut world = standing(&same());
+    let plan = advertise::plan(&world, RA);
+    let of_n1 = |o: &&FrrConfiguration| o.node_selector.match_labels.values().any(|v| v == "n1");
+    let mut bare = plan.desired.values().find(of_n1).unwrap().clone();
+    bare.annotations.clear();
+    let key = bare.key.clone();
+    add(&mut world, bare);
+    add(&mut world, foreign(&router(|r| r.asn = asn(64_999))));
+    let plan = advertise::plan(&world, RA);
+    assert_eq!(plan.keep, [key].into());
+    assert_eq!(plan.surplus, [].into());
+}
+
+#[test]
+fn two_advertisements_over_one_source_follow_its_changes_in_any_order() {
+    let change = |s: &mut FrrConfiguration| {
+        let router = &mut s.routers[0];
+        router.asn = asn(64_600);
+        let session = &mut router.neighbors[0].session;
+        (session.hold_time, session.keepalive_time) = (Some(9), Some(3));
+    };
+    let key = ObjectKey::new("frr-k8s-system", "src");
+    for order in [[RA, "other"], ["other", RA]] {
+        let mut world = standing(&same());
+        let mut other = world.ras[RA].clone().unwrap();
+        other.name = "other".to_owned();
+        world.ras.insert(other.name.clone(), Ok(other));
+        for ra in order {
+            for object in advertise::plan(&world, ra).desired.into_values() {
+                add(&mut world, object);
+            }
+        }
+        assert_eq!(world.frr.len(), 7);
+        let mut source = world.frr[&key].clone().unwrap();
+        change(&mut source);
+        add(&mut world, source);
+        for ra in order {
+            let plan = advertise::plan(&world, ra);
+            assert!(plan.conditions[1].status, "{:?}", plan.conditions);
+            for object in plan.desired.into_values() {
+                add(&mut world, object);
+            }
+        }
+        for object in world.frr.values() {
+            let router = &object.as_ref().unwrap().routers[0];
+            assert_eq!(router.asn, asn(64_600));
+            assert_eq!(router.neighbors[0].session.hold_time, Some(9));
+        }
+    }
 }
 
 /// As MetalLB writes them: its addresses as /32, with community, local preference, BFD and a Secret.

@@ -1,7 +1,11 @@
 //! Who gets which id and subnet.
 
 use super::*;
-use crate::samples::{mk_node, mk_world};
+use crate::samples::{add, mk_managed, mk_node, mk_world};
+use crate::{MANAGED_BY, RA_KEY, advertise};
+use model::frr::{FrrConfiguration, Router};
+use model::selector::LabelSelector;
+use model::{Asn, ObjectKey};
 use proptest::prelude::*;
 
 fn world_of(nodes: Vec<Node>) -> World {
@@ -94,6 +98,249 @@ fn ids_stop_where_the_join_subnet_ends() {
     assert!(plan.problems[0].message.contains("no node id is left"));
 }
 
+const BROKEN: &str = "annotation k8s.ovn.org/node-subnets = \"x\" is not JSON";
+
+fn malformed(mut node: Node) -> Node {
+    node.subnets = Fact::Malformed(BROKEN.to_owned());
+    node
+}
+
+/// What was generated for a node, which originates one prefix.
+fn generated_for(node: &str, prefix: &str) -> FrrConfiguration {
+    FrrConfiguration {
+        key: ObjectKey::new("frr-k8s-system", format!("ovnk-generated-{node}")),
+        labels: [(RA_KEY, "ra"), MANAGED_BY]
+            .map(|(k, v)| (k.to_owned(), v.to_owned()))
+            .into(),
+        annotations: [(RA_KEY.to_owned(), format!("ra/src/{node}"))].into(),
+        node_selector: LabelSelector::label("kubernetes.io/hostname", node),
+        routers: vec![Router {
+            asn: Asn::try_from(64_512).unwrap(),
+            id: None,
+            vrf: String::new(),
+            neighbors: Vec::new(),
+            prefixes: vec![prefix.parse().unwrap()],
+            imports: Vec::new(),
+        }],
+        bfd_profiles: Vec::new(),
+        raw: None,
+    }
+}
+
+#[test]
+fn a_node_that_joins_never_gets_what_a_node_with_a_broken_annotation_still_announces() {
+    let mut world = mk_managed();
+    let ra = world.ras.keys().next().unwrap().clone();
+    for object in advertise::plan(&world, &ra).desired.into_values() {
+        add(&mut world, object);
+    }
+    let n1 = malformed(world.nodes[&NodeName::from("n1")].clone());
+    world.nodes.insert(n1.name.clone(), n1);
+    let zero = mk_node("n0", "172.30.0.9", Some(9), Some("10.128.0.0/24"));
+    world.nodes.insert(zero.name.clone(), zero);
+    let n4 = mk_node("n4", "172.30.0.4", None, None);
+    world.nodes.insert(n4.name.clone(), n4);
+    assert_eq!(subnet_of(&plan(&world), "n4"), "10.128.4.0/24");
+}
+
+#[test]
+fn what_is_still_announced_for_a_node_that_is_gone_is_not_given_to_another() {
+    let mut world = world_of(vec![mk_node("b", "1.0.0.2", Some(2), None)]);
+    add(&mut world, generated_for("gone", "10.128.0.0/24"));
+    assert_eq!(subnet_of(&plan(&world), "b"), "10.128.1.0/24");
+}
+
+#[test]
+fn a_node_whose_annotation_was_deleted_gets_back_what_its_objects_announce() {
+    let mut world = world_of(vec![
+        mk_node("a", "1.0.0.1", Some(2), None),
+        mk_node("b", "1.0.0.2", Some(3), None),
+        mk_node("c", "1.0.0.3", Some(4), Some("10.128.9.0/24")),
+    ]);
+    add(&mut world, generated_for("b", "10.128.7.0/24"));
+    // Another node has it by now, or it lies elsewhere: then a new one.
+    add(&mut world, generated_for("a", "10.128.9.0/24"));
+    let first = plan(&world);
+    assert_eq!(subnet_of(&first, "b"), "10.128.7.0/24");
+    assert_eq!(subnet_of(&first, "a"), "10.128.0.0/24");
+    add(&mut world, generated_for("b", "10.99.7.0/24"));
+    assert_eq!(subnet_of(&plan(&world), "b"), "10.128.1.0/24");
+}
+
+#[test]
+fn a_new_host_prefix_is_refused_and_the_one_in_use_stays() {
+    let mut world = mk_managed();
+    world.cluster_subnets = vec!["10.128.0.0/16/23".parse().unwrap()];
+    let n4 = mk_node("n4", "172.30.0.4", None, None);
+    world.nodes.insert(n4.name.clone(), n4);
+    let plan = plan(&world);
+    assert_eq!(subnet_of(&plan, "n4"), "10.128.0.0/24");
+    let told = plan.problems.iter().any(|p| {
+        p.reason == "HostPrefixRefused"
+            && ["10.128.0.0/16/23", "/24", "[default] cluster-subnets"]
+                .iter()
+                .all(|w| p.message.contains(w))
+    });
+    assert!(told, "{:?}", plan.problems);
+    // And nobody is left out for it.
+    assert_eq!(world.excluded_nodes(), BTreeMap::new());
+    let base = crate::fabric::plan(&world).base.unwrap();
+    let taken = &base.routers[0].neighbors[0].receive.prefixes[0];
+    assert_eq!((taken.ge, taken.le), (Some(24), Some(24)));
+}
+
+fn holds(world: &mut World, node: &str, subnets: &[&str]) {
+    let list = subnets.iter().map(|s| s.parse().unwrap()).collect();
+    let map = BTreeMap::from([(NetworkName::default_network(), list)]);
+    world.nodes.get_mut(&NodeName::from(node)).unwrap().subnets = Fact::Known(map);
+}
+
+#[test]
+fn many_entries_of_one_node_are_one_vote() {
+    let four = [
+        "10.128.3.0/26",
+        "10.128.3.64/26",
+        "10.128.3.128/26",
+        "10.128.3.192/26",
+    ];
+    // In the annotation, or in many objects that were generated for it.
+    for announced in [false, true] {
+        let mut world = mk_world();
+        let n4 = mk_node("n4", "172.30.0.4", None, None);
+        world.nodes.insert(n4.name.clone(), n4);
+        if announced {
+            for (at, prefix) in four.iter().enumerate() {
+                let mut object = generated_for("n3", prefix);
+                object.key.name.push_str(&format!("-{at}"));
+                add(&mut world, object);
+            }
+        }
+        holds(&mut world, "n3", &four);
+        let ranges = Ranges::of(&world);
+        assert_eq!((ranges.list[0].host_len, ranges.problems), (24, Vec::new()));
+        let excluded = world.excluded_nodes();
+        let [(name, _)] = Vec::from_iter(&excluded)[..] else {
+            panic!("{excluded:?}");
+        };
+        assert_eq!(name.as_str(), "n3");
+        assert_eq!(subnet_of(&plan(&world), "n4"), "10.128.0.0/24");
+    }
+}
+
+#[test]
+fn a_node_that_holds_prefixes_of_several_lengths_has_no_vote() {
+    let mut world = mk_world();
+    world.cluster_subnets = vec!["10.128.0.0/16/25".parse().unwrap()];
+    world.nodes.remove(&NodeName::from("n3"));
+    holds(&mut world, "n1", &["10.128.1.0/25"]);
+    holds(&mut world, "n2", &["10.128.2.0/24", "10.128.9.0/26"]);
+    assert_eq!(Ranges::of(&world).list[0].host_len, 25);
+    // What was generated for it counts where its annotation has none, also for a node that is gone.
+    world.nodes.remove(&NodeName::from("n2"));
+    world.cluster_subnets = vec!["10.128.0.0/16/24".parse().unwrap()];
+    assert_eq!(Ranges::of(&world).list[0].host_len, 25);
+    add(&mut world, generated_for("n2", "10.128.2.0/24"));
+    assert_eq!(Ranges::of(&world).list[0].host_len, 24);
+    let mut second = generated_for("n2", "10.128.9.0/26");
+    second.key.name.push_str("-b");
+    add(&mut world, second);
+    assert_eq!(Ranges::of(&world).list[0].host_len, 25);
+    // Its annotation counts for more than what it may have had before.
+    let n2 = mk_node("n2", "172.30.0.2", Some(3), Some("10.128.2.0/24"));
+    world.nodes.insert(n2.name.clone(), n2);
+    assert_eq!(Ranges::of(&world).list[0].host_len, 24);
+}
+
+#[test]
+fn an_overlap_with_a_node_that_is_left_out_is_told_and_a_claim_on_everything_is_not_believed() {
+    let mut world = mk_world();
+    let first = NodeName::from("n1");
+    world.nodes.get_mut(&first).unwrap().internal_ips.clear();
+    holds(&mut world, "n1", &["10.128.2.64/26"]);
+    let excluded = world.excluded_nodes();
+    assert_eq!(
+        excluded.keys().map(NodeName::as_str).collect::<Vec<_>>(),
+        ["n1", "n2"]
+    );
+    let why = &excluded[&NodeName::from("n2")];
+    assert!(
+        why.contains("10.128.2.0/24 overlaps 10.128.2.64/26 of node n1"),
+        "{why}"
+    );
+    for wide in ["0.0.0.0/0", "10.128.0.0/16", "10.128.0.0/20"] {
+        holds(&mut world, "n1", &[wide]);
+        assert_eq!(Vec::from_iter(world.excluded_nodes().keys()), [&first]);
+    }
+}
+
+#[test]
+fn what_can_be_read_of_a_broken_annotation_is_reserved() {
+    let mut bad = malformed(mk_node("a", "1.0.0.1", None, None));
+    bad.node_id = Fact::Malformed("annotation k8s.ovn.org/node-id = \" 2\"".to_owned());
+    bad.salvaged.ids = vec![2];
+    // One without length, one of which the length was cut.
+    bad.salvaged.subnets = vec![
+        "10.128.0.7/32".parse().unwrap(),
+        "10.128.1.0/2".parse().unwrap(),
+    ];
+    let plan = plan(&world_of(vec![bad, mk_node("b", "1.0.0.2", None, None)]));
+    assert_eq!(subnet_of(&plan, "b"), "10.128.2.0/24");
+    assert_eq!(plan.allocations[&NodeName::from("b")].node_id, Some(3));
+}
+
+#[test]
+fn a_readable_claim_on_everything_stops_new_allocations_and_its_holder_is_named() {
+    for everything in ["10.128.0.0/16", "0.0.0.0/0"] {
+        let mut world = mk_world();
+        let odd = mk_node("odd", "172.30.0.8", Some(8), Some(everything));
+        world.nodes.insert(odd.name.clone(), odd);
+        let n4 = mk_node("n4", "172.30.0.4", None, None);
+        world.nodes.insert(n4.name.clone(), n4);
+        // And it takes neither room nor sessions from those that are there.
+        assert_eq!(world.fit_nodes().len(), 4);
+        let plan = plan(&world);
+        let text = &plan.problems[0].message;
+        assert!(
+            text.contains("node n4: ") && text.contains("node odd has"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn an_allocation_bears_the_version_of_the_node_that_it_was_made_from() {
+    let mut world = world_of(vec![
+        mk_node("a", "1.0.0.1", None, None),
+        mk_node("b", "1.0.0.2", Some(9), Some("10.128.0.0/24")),
+    ]);
+    for (node, version) in [("a", "17"), ("b", "18")] {
+        world.node_versions.insert(node.into(), version.to_owned());
+    }
+    let plan = plan(&world);
+    let [(name, allocation)] = Vec::from_iter(&plan.allocations)[..] else {
+        panic!("{:?}", plan.allocations);
+    };
+    assert_eq!(name.as_str(), "a");
+    assert_eq!(allocation.resource_version.as_deref(), Some("17"));
+}
+
+#[test]
+fn two_nodes_with_one_id_are_told() {
+    let world = world_of(vec![
+        mk_node("a", "1.0.0.1", Some(7), Some("10.128.0.0/24")),
+        mk_node("b", "1.0.0.2", Some(7), Some("10.128.1.0/24")),
+    ]);
+    let plan = plan(&world);
+    let [problem] = plan.problems.as_slice() else {
+        panic!("{:?}", plan.problems);
+    };
+    assert_eq!(
+        (problem.subject.as_str(), problem.reason),
+        ("Node/b", "DuplicateNodeId")
+    );
+    assert!(problem.message.contains("node id 7 is also node a's"));
+}
+
 fn apply(world: &mut World, plan: &Plan) {
     for (name, allocation) in &plan.allocations {
         let node = world.nodes.get_mut(name).unwrap();
@@ -106,7 +353,86 @@ fn apply(world: &mut World, plan: &Plan) {
     }
 }
 
+/// One node of a random cluster: what its annotation says and what is announced for it, in a range of 16 subnets.
+#[derive(Debug, Clone)]
+struct Story {
+    annotation: Option<(u8, u8)>,
+    readable: bool,
+    announced: Option<(u8, u8)>,
+}
+
+fn any_prefix() -> impl Strategy<Value = (u8, u8)> {
+    (0_u8..16, 21_u8..=26)
+}
+
+fn any_story() -> impl Strategy<Value = Story> {
+    let annotation = prop::option::of(any_prefix());
+    let announced = prop::option::of(any_prefix());
+    (annotation, any::<bool>(), announced).prop_map(|(annotation, readable, announced)| Story {
+        annotation,
+        readable,
+        announced,
+    })
+}
+
+fn prefix_of((third, bits): (u8, u8)) -> Prefix {
+    format!("10.128.{third}.0/{bits}").parse().unwrap()
+}
+
 proptest! {
+    #[test]
+    fn no_allocation_overlaps_what_anybody_has_or_announces(
+        stories in prop::collection::vec(any_story(), 1..8),
+    ) {
+        let mut world = world_of(Vec::new());
+        world.cluster_subnets = vec!["10.128.0.0/20/24".parse().unwrap()];
+        let mut held: Vec<(String, Prefix)> = Vec::new();
+        for (n, story) in stories.iter().enumerate() {
+            let name = format!("n{n}");
+            let mut node = mk_node(&name, &format!("1.0.0.{n}"), None, None);
+            if let Some(prefix) = story.annotation.map(prefix_of) {
+                held.push((name.clone(), prefix));
+                if story.readable {
+                    let map = BTreeMap::from([(NetworkName::default_network(), vec![prefix])]);
+                    node.subnets = Fact::Known(map);
+                } else {
+                    node = malformed(node);
+                    let address = model::InterfaceAddr { ip: prefix.network(), len: prefix.bits() };
+                    node.salvaged.subnets = vec![address];
+                }
+            }
+            if let Some(prefix) = story.announced.map(prefix_of) {
+                held.push((name.clone(), prefix));
+                add(&mut world, generated_for(&name, &prefix.to_string()));
+            }
+            world.nodes.insert(node.name.clone(), node);
+        }
+        let host_len = Ranges::of(&world).list[0].host_len;
+        let first = plan(&world);
+        let mut given: Vec<(String, Prefix)> = Vec::new();
+        for (name, allocation) in &first.allocations {
+            for prefix in allocation.subnets.iter().flat_map(|map| map.values()).flatten() {
+                prop_assert_eq!(prefix.bits(), host_len);
+                // A salvaged length that is too short is not believed, its address is.
+                let others = held.iter().filter(|(n, _)| n != name.as_str());
+                for (other, p) in others {
+                    let believed = p.bits() >= host_len || !stories.iter().enumerate().any(|(n, s)| {
+                        format!("n{n}") == *other && !s.readable && s.annotation.map(prefix_of) == Some(*p)
+                            && s.announced.map(prefix_of) != Some(*p)
+                    });
+                    let p = if believed { *p } else { Prefix::new(p.network(), host_len).unwrap() };
+                    prop_assert!(!p.overlaps(prefix), "{} gets {}, {} has {}", name, prefix, other, p);
+                }
+                for (other, p) in &given {
+                    prop_assert!(!p.overlaps(prefix), "{} and {} get {}", name, other, prefix);
+                }
+                given.push((name.to_string(), *prefix));
+            }
+        }
+        apply(&mut world, &first);
+        prop_assert!(plan(&world).allocations.is_empty());
+    }
+
     #[test]
     fn nothing_is_given_twice_and_the_second_plan_is_empty(
         joins in prop::collection::vec((0_u8..40, any::<bool>()), 1..60),

@@ -21,6 +21,11 @@ fn down(pairs: &[(&str, &str)]) -> Verdict {
     Verdict::Down(pairs.collect())
 }
 
+fn unclear(pairs: &[(&str, &str)]) -> Verdict {
+    let pairs = pairs.iter().map(|(a, b)| ((*a).into(), (*b).into()));
+    Verdict::Unclear(pairs.collect())
+}
+
 #[test]
 fn a_pair_is_down_when_both_ends_have_tried_for_longer_than_30_seconds() {
     let world = mk_world();
@@ -33,7 +38,8 @@ fn a_pair_is_down_when_both_ends_have_tried_for_longer_than_30_seconds() {
             (30, both("Active", "Active"), Verdict::Pending),
             (31, both("Active", "Connect"), n1_n2()),
             (90, both("Active", "Connect"), n1_n2()),
-            (95, both("Established", "Connect"), Verdict::Up),
+            (94, both("Established", "Connect"), Verdict::Pending),
+            (95, both("Established", "Established"), Verdict::Up),
             (96, both("Active", "Active"), Verdict::Pending),
             (120, both("Active", "Active"), Verdict::Pending),
             (127, both("Active", "Active"), n1_n2()),
@@ -49,7 +55,7 @@ fn a_pair_is_down_when_both_ends_have_tried_for_longer_than_30_seconds() {
         vec![
             // One end alone tells nothing: the other node may be gone.
             (0, vec![end("n1", 2, "Active")], Verdict::Pending),
-            (100, vec![end("n1", 2, "Active")], Verdict::Pending),
+            (100, vec![end("n1", 2, "Active")], unclear(&[("n1", "n2")])),
         ],
         vec![
             (0, vec![], Verdict::Unknown),
@@ -139,4 +145,43 @@ fn the_condition_names_the_first_five_pairs_and_a_count_and_the_event_comes_once
     assert!(!event(Some(&bad), Some(&good)).unwrap().warning);
     assert_eq!(event(None, Some(&good)), None);
     assert_eq!(event(Some(&good), None), None);
+}
+
+#[test]
+fn what_nodes_that_are_not_ready_report_is_not_known_at_once() {
+    for ready in [Some(false), None] {
+        let mut world = mk_world();
+        world.nodes.get_mut(&NodeName::from("n2")).unwrap().ready = ready;
+        let ends = both("Established", "Established");
+        let seen = judge(&world, &ends, &Trying::new(), Duration::ZERO);
+        assert_eq!(seen.verdict, unclear(&[("n1", "n2")]));
+        let up = condition(&Verdict::Up, None).unwrap();
+        let now = condition(&seen.verdict, Some(up.clone())).unwrap();
+        assert_eq!((now.word(), up.word()), ("Unknown", "True"));
+        assert!(now.message.contains("n1 and n2"), "{now:?}");
+        let told = event(Some(&up), Some(&now)).unwrap();
+        assert!(told.warning && told.reason == "ReportsMissing");
+        assert_eq!(event(Some(&now), Some(&now)), None);
+        let bad = condition(&down(&[("n1", "n2")]), None).unwrap();
+        assert_eq!(
+            event(Some(&now), Some(&bad)).unwrap().reason,
+            "NobodyAnswers"
+        );
+    }
+}
+
+#[test]
+fn one_established_end_alone_is_never_good() {
+    let world = mk_world();
+    for ends in [
+        both("Established", "Active"),
+        vec![end("n1", 2, "Established")],
+    ] {
+        let mut trying = Trying::new();
+        for second in [0, 40, 100] {
+            let seen = judge(&world, &ends, &trying, Duration::from_secs(second));
+            assert_ne!(seen.verdict, Verdict::Up, "at {second}: {ends:?}");
+            trying = seen.trying;
+        }
+    }
 }

@@ -124,3 +124,18 @@ fn no_match_stands_twice_at_one_priority() {
     }
     assert!(!flows.iter().any(|flow| flow.actions.contains("NORMAL")));
 }
+
+#[test]
+fn of_several_ports_to_the_outside_the_host_is_served_and_no_pod() {
+    let flows = plain_stage(&[1, 3]);
+    let shown: Vec<String> = flows
+        .iter()
+        .map(|f| format!("{} => {}", f.matches, f.actions))
+        .collect();
+    let wanted = [
+        "in_port=1 => NORMAL",
+        "in_port=3 => NORMAL",
+        "in_port=LOCAL => NORMAL",
+    ];
+    assert_eq!(shown, wanted);
+}

@@ -1,10 +1,10 @@
 //! What is held, for how long, and what never is.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
 use crate::breaker::{Breaker, Threshold};
-use crate::importing::{Importer, Sessions};
+use crate::importing::{self, Importer};
 use crate::imports::{BgpDefault, ImportWorld};
 use crate::samples;
 use model::address::Prefix;
@@ -46,11 +46,44 @@ fn owners(nodes: &[u8]) -> Vec<(Prefix, NodeName)> {
         .collect()
 }
 
-fn up(instance: &str, peers: &[(u8, bool)]) -> Look {
-    Look::Up {
+/// Daemons that started just now.
+fn running(instance: &str, linked: bool, sessions: Sessions) -> Look {
+    Look::Up(Running {
         instance: instance.to_owned(),
-        peers: Some(peers.iter().map(|(n, up)| (address(*n), *up)).collect()),
+        age: Duration::ZERO,
+        linked: Some(linked),
+        sessions,
+    })
+}
+
+/// Sessions that have just come up, or have not yet.
+fn peers<P: Into<Peer>>(peers: impl IntoIterator<Item = (P, bool)>) -> Sessions {
+    let of = |(peer, up): (P, bool)| {
+        let session = Session {
+            up,
+            since: Duration::ZERO,
+            falls: 0,
+        };
+        (peer.into(), session)
+    };
+    Sessions::Peers(peers.into_iter().map(of).collect())
+}
+
+fn nodes(of: &[(u8, bool)]) -> Sessions {
+    peers(of.iter().map(|(n, up)| (Peer::Address(address(*n)), *up)))
+}
+
+fn up(instance: &str, peers: &[(u8, bool)]) -> Look {
+    running(instance, true, nodes(peers))
+}
+
+/// The same daemons, which have run for an hour.
+fn old(look: Look) -> Look {
+    let mut look = look;
+    if let Look::Up(running) = &mut look {
+        running.age = Duration::from_secs(3600);
     }
+    look
 }
 
 const BRIDGE: u32 = 3;
@@ -61,6 +94,8 @@ struct Import {
     importer: Importer<u32>,
     rows: BTreeMap<ImportedRoute, u32>,
     next: u32,
+    /// When the kernel lost what, for who keeps count of it.
+    lost: BTreeMap<ImportedRoute, u64>,
 }
 
 impl Import {
@@ -68,10 +103,11 @@ impl Import {
         let mut importer = Importer::new(100);
         importer.set_table(Some(MAIN_TABLE));
         Self {
-            holding: Holding::new(STALE),
+            holding: Holding::new(STALE, Some("br-ex".to_owned())),
             importer,
             rows: BTreeMap::new(),
             next: 0,
+            lost: BTreeMap::new(),
         }
     }
 
@@ -139,7 +175,7 @@ impl Import {
             hold: Duration::ZERO,
         });
         self.importer
-            .judge(now, &self.holding, &mut never, Sessions::Unknown);
+            .judge(now, &self.holding, &mut never, importing::Sessions::Unknown);
         // What is held is what stands, is not asked for, and is not to be removed.
         let step = self.importer.step(usize::MAX, true);
         self.importer.resume();
@@ -153,7 +189,7 @@ impl Import {
 /// FRR ran well with routes to n2 and n3.
 fn well() -> Import {
     let mut holding = Import::new();
-    holding.look(at(0), &up("a", &[(2, true), (3, true)]));
+    holding.look(at(0), &old(up("a", &[(2, true), (3, true)])));
     let both = BTreeSet::from([row(2), row(3)]);
     assert_eq!(
         holding.rows(at(0), &both, &both, &owners(&[1, 2, 3]), &world()),
@@ -179,11 +215,17 @@ fn held(holding: &mut Import, now: u64) -> Vec<u8> {
 }
 
 #[test]
-fn what_a_living_frr_takes_away_is_not_held() {
+fn what_a_living_frr_takes_away_goes_with_the_next_look_and_not_with_one_before_it() {
     let mut holding = well();
-    holding.look(at(5), &up("a", &[(2, true), (3, false)]));
+    let look = up("a", &[(2, true), (3, false)]);
+    let milli = Duration::from_millis;
+    holding.look(milli(5000), &look);
+    assert_eq!(held(&mut holding, 5), [2, 3]);
     assert!(!holding.is_restarting());
-    assert_eq!(held(&mut holding, 5), []);
+    holding.look(milli(5049), &look);
+    assert_eq!(held(&mut holding, 6), [2, 3], "FRR may be on its way down");
+    holding.look(milli(5050), &look);
+    assert_eq!(held(&mut holding, 6), []);
 }
 
 #[test]
@@ -232,6 +274,201 @@ fn the_rows_of_a_dead_frr_are_held_for_the_stale_time_and_no_second_longer() {
 }
 
 #[test]
+fn a_new_process_that_finds_an_frr_whose_sessions_are_not_up_yet_holds_for_the_stale_time() {
+    for sessions in [
+        nodes(&[(2, false), (3, false)]),
+        nodes(&[]),
+        Sessions::NotAsked,
+        Sessions::Silent,
+    ] {
+        let mut holding = adopted();
+        let look = running("a", true, sessions);
+        assert_eq!(held(&mut holding, 0), [2, 3], "nobody has looked yet");
+        for now in [1, 60, 120] {
+            holding.look(at(now), &look);
+            assert_eq!(held(&mut holding, now), [2, 3], "at {now} s");
+        }
+        holding.look(at(121), &look);
+        assert_eq!(held(&mut holding, 121), []);
+    }
+}
+
+#[test]
+fn a_new_process_beside_an_frr_that_has_run_for_long_holds_nothing() {
+    let mut holding = adopted();
+    assert_eq!(held(&mut holding, 0), [2, 3], "nobody has looked yet");
+    holding.look(at(1), &old(up("a", &[(2, true), (3, false)])));
+    assert_eq!(held(&mut holding, 1), []);
+    let mut holding = adopted();
+    assert_eq!(held(&mut holding, 0), [2, 3]);
+    let mut look = up("a", &[(2, false), (3, false)]);
+    if let Look::Up(running) = &mut look {
+        running.age = at(100);
+    }
+    holding.look(at(1), &look);
+    holding.look(at(20), &look);
+    assert_eq!(held(&mut holding, 20), [2, 3]);
+    holding.look(at(21), &look);
+    assert_eq!(
+        held(&mut holding, 21),
+        [],
+        "it began before this process did"
+    );
+}
+
+#[test]
+fn a_new_process_believes_what_bgpd_says_of_the_time_before_it() {
+    let mut holding = adopted();
+    assert_eq!(held(&mut holding, 0), [2, 3]);
+    let session = |up, since, falls| Session {
+        up,
+        since: at(since),
+        falls,
+    };
+    let of = |n, session| (Peer::Address(address(n)), session);
+    let told = [
+        of(2, session(true, 50, 0)),
+        of(3, session(false, 0, 1)),
+        of(4, session(false, 0, 0)),
+    ];
+    holding.look(at(1), &running("a", true, Sessions::Peers(told.into())));
+    assert_eq!(held(&mut holding, 5), [2, 3], "it may be its start");
+    assert_eq!(
+        held(&mut holding, 6),
+        [],
+        "bgpd has been zebra's client for a while, and the session down"
+    );
+}
+
+/// A process that found rows of n2 and n3, and nothing in the kernel.
+fn adopted() -> Import {
+    let mut holding = Import::new();
+    let both = BTreeSet::from([row(2), row(3)]);
+    let owners = owners(&[1, 2, 3]);
+    holding.importer.set_links([(BRIDGE, true)].into());
+    holding.importer.set_world(world());
+    holding.importer.set_owners(owners.iter().cloned());
+    for row in &both {
+        holding.stand(row, true);
+    }
+    holding.importer.adopt();
+    holding
+}
+
+#[test]
+fn a_zebra_that_bgpd_is_no_client_of_is_on_its_way_down_or_up() {
+    let mut holding = well();
+    assert_eq!(held(&mut holding, 10), [2, 3]);
+    let both = &[(2, true), (3, true)];
+    holding.look(at(11), &running("a", false, nodes(both)));
+    assert_eq!(held(&mut holding, 11), [2, 3]);
+    holding.look(at(12), &Look::Gone);
+    holding.look(at(13), &running("b", false, nodes(both)));
+    assert_eq!(
+        held(&mut holding, 22),
+        [2, 3],
+        "sessions alone bring no routes"
+    );
+    holding.look(at(23), &running("b", true, nodes(both)));
+    assert_eq!(held(&mut holding, 27), [2, 3]);
+    holding.look(at(28), &running("b", true, nodes(both)));
+    assert!(!holding.is_restarting());
+    assert_eq!(held(&mut holding, 28), []);
+}
+
+#[test]
+fn a_zebra_that_bgpd_never_comes_back_to_is_waited_for_no_longer_than_the_stale_time() {
+    let mut holding = well();
+    assert_eq!(held(&mut holding, 10), [2, 3]);
+    let look = running("a", false, nodes(&[(2, true), (3, true)]));
+    for now in [10, 100, 129] {
+        holding.look(at(now), &look);
+        assert_eq!(held(&mut holding, now), [2, 3], "at {now} s");
+    }
+    for now in [130, 131, 300] {
+        holding.look(at(now), &look);
+        assert_eq!(held(&mut holding, now), [], "at {now} s");
+    }
+}
+
+#[test]
+fn an_frr_that_is_busy_is_believed_a_second_later() {
+    for (linked, sessions) in [
+        (None, Sessions::NotAsked),
+        (None, Sessions::Silent),
+        (Some(true), Sessions::Silent),
+    ] {
+        let mut holding = well();
+        assert_eq!(held(&mut holding, 10), [2, 3]);
+        let mut look = running("a", true, sessions);
+        if let Look::Up(running) = &mut look {
+            running.linked = linked;
+        }
+        holding.look(Duration::from_millis(10_999), &look);
+        assert!(!holding.is_restarting());
+        assert_eq!(held(&mut holding, 11), [2, 3]);
+        holding.look(at(11), &look);
+        assert_eq!(held(&mut holding, 11), []);
+    }
+}
+
+#[test]
+fn a_folder_without_sockets_is_another_place_unless_sockets_were_there() {
+    let mut holding = adopted();
+    holding.look(at(0), &Look::Absent);
+    assert_eq!(held(&mut holding, 0), []);
+    let mut holding = well();
+    assert_eq!(held(&mut holding, 10), [2, 3]);
+    holding.look(at(11), &Look::Absent);
+    assert_eq!(held(&mut holding, 11), [2, 3]);
+    holding.look(at(131), &Look::Absent);
+    assert_eq!(held(&mut holding, 131), []);
+}
+
+#[test]
+fn a_link_local_next_hop_is_judged_by_the_peer_of_its_interface() {
+    let hop: IpAddr = "fe80::2".parse().unwrap();
+    let look = |session| running("b", true, peers([("br-ex", session), ("eth7", false)]));
+    let mut holding = well();
+    holding.look(at(10), &look(false));
+    assert!(holding.holding.waits_for(at(10), hop));
+    holding.look(at(12), &look(true));
+    assert!(holding.holding.waits_for(at(16), hop));
+    holding.look(at(17), &look(true));
+    assert!(!holding.holding.waits_for(at(17), hop));
+    assert!(holding.is_restarting(), "another one is not there yet");
+    let elsewhere: IpAddr = "2001:db8::2".parse().unwrap();
+    assert!(holding.holding.waits_for(at(17), elsewhere));
+    holding.look(at(18), &look(false));
+    assert!(
+        !holding.holding.waits_for(at(18), hop),
+        "it was there and went"
+    );
+}
+
+#[test]
+fn a_peer_that_was_down_before_the_restart_is_not_waited_for() {
+    let hop: IpAddr = "fe80::2".parse().unwrap();
+    for (before, is_over) in [
+        (&[(2, true), (9, false)][..], true),
+        (&[(2, true), (9, true)], false),
+        (&[(2, true)], false),
+    ] {
+        let mut holding = well();
+        holding.look(at(5), &up("a", before));
+        holding.look(at(6), &running("a", true, Sessions::NotAsked));
+        holding.look(at(10), &Look::Gone);
+        holding.look(at(15), &up("b", &[(9, false)]));
+        holding.look(at(16), &up("b", &[(2, true), (9, false)]));
+        holding.look(at(20), &up("b", &[(2, true), (9, false)]));
+        assert!(holding.holding.waits_for(at(20), hop));
+        holding.look(at(21), &up("b", &[(2, true), (9, false)]));
+        assert_eq!(!holding.is_restarting(), is_over, "{before:?}");
+        assert_eq!(!holding.holding.waits_for(at(21), hop), is_over);
+    }
+}
+
+#[test]
 fn each_row_is_held_until_its_own_peer_has_been_up_for_a_while() {
     let mut holding = well();
     holding.look(at(10), &Look::Gone);
@@ -254,12 +491,75 @@ fn each_row_is_held_until_its_own_peer_has_been_up_for_a_while() {
 }
 
 #[test]
-fn a_session_that_goes_down_after_the_restart_is_obeyed_at_once() {
+fn a_session_that_comes_and_goes_while_bgpd_gets_its_configuration_is_waited_for() {
     let mut holding = well();
     holding.look(at(10), &up("b", &[(2, true), (3, false)]));
     assert_eq!(held(&mut holding, 10), [2, 3]);
     holding.look(at(11), &up("b", &[(2, false), (3, false)]));
-    assert_eq!(held(&mut holding, 11), [3]);
+    assert_eq!(held(&mut holding, 15), [2, 3]);
+    let mut again = holding.holding.clone();
+    holding.look(at(16), &up("b", &[(2, false), (3, false)]));
+    assert_eq!(held(&mut holding, 16), [3], "it stays down");
+    again.look(at(15), &up("b", &[(2, true), (3, false)]));
+    holding.holding = again;
+    assert_eq!(held(&mut holding, 19), [2, 3], "it is up again");
+    holding.look(at(20), &up("b", &[(2, true), (3, false)]));
+    assert_eq!(held(&mut holding, 20), [3]);
+}
+
+#[test]
+fn a_session_that_fell_between_two_looks_begins_anew() {
+    let mut holding = well();
+    let once = |falls| {
+        let session = Session {
+            up: true,
+            since: Duration::ZERO,
+            falls,
+        };
+        let peer = Peer::Address(address(2));
+        running("b", true, Sessions::Peers([(peer, session)].into()))
+    };
+    holding.look(at(10), &once(0));
+    holding.look(at(13), &once(1));
+    assert!(holding.holding.waits_for(at(17), address(2)));
+    assert!(
+        holding.holding.waits_for(at(18), address(2)),
+        "it may have gone down since"
+    );
+    holding.look(at(18), &once(1));
+    assert!(!holding.holding.waits_for(at(18), address(2)));
+}
+
+#[test]
+fn a_session_that_went_down_between_the_last_look_and_the_end_of_its_time_is_waited_for() {
+    let mut holding = well();
+    let both = |first| up("b", &[(2, first), (3, first)]);
+    holding.look(at(10), &both(true));
+    holding.look(at(14), &both(true));
+    // A look at the sockets alone says nothing of sessions.
+    holding.look(at(15), &running("b", true, Sessions::NotAsked));
+    assert_eq!(held(&mut holding, 15), [2, 3]);
+    holding.look(at(16), &both(false));
+    assert_eq!(
+        held(&mut holding, 16),
+        [2, 3],
+        "nobody saw it up for long enough"
+    );
+    holding.look(at(17), &both(true));
+    holding.look(at(21), &both(true));
+    assert_eq!(held(&mut holding, 21), [2, 3]);
+    holding.look(at(22), &both(true));
+    assert_eq!(held(&mut holding, 22), []);
+}
+
+#[test]
+fn a_session_that_goes_down_after_its_routes_had_their_time_is_obeyed_at_once() {
+    let mut holding = well();
+    holding.look(at(10), &up("b", &[(2, true), (3, false)]));
+    assert_eq!(held(&mut holding, 10), [2, 3]);
+    holding.look(at(15), &up("b", &[(2, true), (3, false)]));
+    holding.look(at(16), &up("b", &[(2, false), (3, false)]));
+    assert_eq!(held(&mut holding, 16), [3]);
 }
 
 #[test]
@@ -313,22 +613,40 @@ fn a_row_that_the_kernel_never_asked_for_is_not_held() {
     assert_eq!(held, BTreeSet::new());
 }
 
+fn some_session() -> impl Strategy<Value = Session> {
+    (any::<bool>(), 0_u64..10, 0_u64..3).prop_map(|(up, since, falls)| Session {
+        up,
+        since: if up { at(since) } else { Duration::ZERO },
+        falls,
+    })
+}
+
 fn some_look() -> impl Strategy<Value = Look> {
     prop_oneof![
         Just(Look::Gone),
+        Just(Look::Absent),
         Just(Look::Unseen),
         (
             prop::sample::select(vec!["a", "b"]),
-            prop::option::of(prop::collection::btree_map(
-                (2_u8..5).prop_map(address),
-                any::<bool>(),
-                0..3
-            ))
+            0_u64..200,
+            prop::option::of(any::<bool>()),
+            prop_oneof![
+                Just(Sessions::Silent),
+                Just(Sessions::NotAsked),
+                prop::collection::btree_map(
+                    (2_u8..5).prop_map(|n| Peer::Address(address(n))),
+                    some_session(),
+                    0..3
+                )
+                .prop_map(Sessions::Peers)
+            ]
         )
-            .prop_map(|(instance, peers)| Look::Up {
+            .prop_map(|(instance, age, linked, sessions)| Look::Up(Running {
                 instance: instance.to_owned(),
-                peers
-            }),
+                age: at(age),
+                linked,
+                sessions
+            })),
     ]
 }
 
@@ -344,22 +662,33 @@ proptest! {
         let mut holding = Import::new();
         let mut now = 0;
         let mut standing = BTreeSet::new();
+        let mut answered = None;
         let mut asked: BTreeMap<ImportedRoute, u64> = BTreeMap::new();
         for (wait, look, kernel, nodes) in steps {
             now += wait;
             holding.look(at(now), &look);
+            if let Look::Up(Running { linked: Some(_), sessions, .. }) = &look && *sessions != Sessions::Silent {
+                answered = Some(now);
+            }
             let wanted: BTreeSet<ImportedRoute> = kernel.iter().map(|n| row(*n)).collect();
             let owners = owners(&nodes.iter().copied().collect::<Vec<_>>());
+            for row in standing.difference(&wanted) {
+                holding.lost.entry(ImportedRoute::clone(row)).or_insert(now);
+            }
             let held = holding.rows(at(now), &standing, &wanted, &owners, &world);
             prop_assert!(held.is_disjoint(&wanted) && held.is_subset(&standing));
             for row in &held {
                 prop_assert!(owners.iter().any(|(subnet, _)| *subnet == row.prefix));
-                // The kernel had it, and a restart that began after that is younger than the stale time.
-                prop_assert!(holding.is_restarting());
-                let since = holding.holding.restart.as_ref().unwrap().since;
-                prop_assert!(at(now) - since < STALE);
                 prop_assert!(asked.contains_key(row));
+                // It was lost in this very moment, or FRR has not answered since; else a restart is younger than the stale time.
+                let lost = holding.lost[row];
+                if holding.holding.explains(at(now), at(lost), false) {
+                    prop_assert!(holding.holding.restart.as_ref().unwrap().age(at(now)) < STALE);
+                } else {
+                    prop_assert!(answered.is_none_or(|at| at <= lost), "{answered:?} {lost}");
+                }
             }
+            holding.lost.retain(|row, _| held.contains(row));
             for row in &wanted {
                 asked.insert(row.clone(), now);
             }

@@ -1,7 +1,8 @@
 //! What becomes of destinations that stand and that the kernel has lost.
-//! In: looks at FRR, the breaker, bgpd's sessions. Out: each is held, or goes.
-//! Invariant: nothing is held for a node that is gone or that lost the subnet, over a link that is down, or where another
-//! writer took the destination. Not here: for how long (`holding`, `breaker`).
+//! In: looks at FRR, the breaker, bgpd's sessions. Out: each is held, or goes. What has no other reason to go waits for a look
+//! at FRR that was taken after the loss.
+//! Invariant: nothing is held for a node that is gone or that lost the subnet, over a link that is down, where another
+//! writer took the destination, or where the kernel has another route for it. Not here: for how long (`holding`, `breaker`).
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -13,7 +14,7 @@ use model::route::{KernelRoute, Leg, RouteKind};
 use super::Importer;
 use super::place::Place;
 use crate::breaker::Breaker;
-use crate::holding::Holding;
+use crate::holding::{Holding, Peer};
 use crate::imports;
 
 /// Why a destination stays although the kernel has lost it.
@@ -21,6 +22,8 @@ use crate::imports;
 pub enum Held {
     /// FRR is gone or starts anew.
     Restart,
+    /// Nobody has looked at FRR since it was lost.
+    Unexplained,
     /// Too many went at once while their sessions are up.
     MassWithdrawal,
 }
@@ -33,22 +36,49 @@ pub enum Sessions<'a> {
     /// bgpd runs and does not answer, as one does that is busy with a mass withdrawal: any session may be up.
     NoAnswer,
     /// Its peers, and whether their sessions are up.
-    Peers(&'a BTreeMap<IpAddr, bool>),
+    Peers {
+        /// By how bgpd's configuration names them.
+        peers: &'a BTreeMap<Peer, bool>,
+        /// The interface that imported routes lead to. Source: `[gateway] interface`.
+        interface: &'a str,
+    },
 }
 
 impl Sessions<'_> {
     /// Whether a withdrawal over these next hops could be a mistake: a session that may have brought it is up. A next hop
-    /// that is no peer was brought by any of them.
+    /// that is no peer was brought by any of them; a link-local one by the peer that is named by the link, or else by a
+    /// neighbor on it whose global address is its peer's name, and which one is not known: while one of those is down, that
+    /// explains the loss.
     fn believes(self, hops: &[IpAddr]) -> bool {
         match self {
             Self::Unknown => false,
             Self::NoAnswer => true,
-            Self::Peers(peers) => hops.iter().any(|hop| match peers.get(hop) {
-                Some(up) => *up,
-                None => peers.values().any(|up| *up),
-            }),
+            Self::Peers { peers, interface } => {
+                let any = || peers.values().any(|up| *up);
+                let of_link = || peers.get(&Peer::Interface(interface.to_owned()));
+                let all_on_link = || {
+                    let mut on_link = peers.iter().filter(|(peer, _)| is_ipv6(peer));
+                    on_link.all(|(_, up)| *up)
+                };
+                hops.iter().any(|hop| {
+                    let link_local = is_link_local(*hop);
+                    let peer = peers.get(&Peer::Address(*hop));
+                    match peer.or_else(|| of_link().filter(|_| link_local)) {
+                        Some(up) => *up,
+                        None => any() && (!link_local || all_on_link()),
+                    }
+                })
+            }
         }
     }
+}
+
+fn is_ipv6(peer: &Peer) -> bool {
+    matches!(peer, Peer::Address(IpAddr::V6(_)))
+}
+
+fn is_link_local(hop: IpAddr) -> bool {
+    matches!(hop, IpAddr::V6(hop) if hop.is_unicast_link_local())
 }
 
 impl<R: Copy + Ord> Importer<R> {
@@ -61,13 +91,23 @@ impl<R: Copy + Ord> Importer<R> {
         sessions: Sessions<'_>,
     ) {
         breaker.went(now, std::mem::take(&mut self.went));
+        if let Sessions::Peers { .. } = sessions {
+            breaker.explain(|hops| sessions.believes(hops));
+        }
+        let mass = self.is_mass(now, breaker);
+        for prefix in &self.withdrawn {
+            if let Some(place) = self.places.get_mut(prefix) {
+                place.lost.get_or_insert(now);
+            }
+        }
         let mut held: BTreeMap<Prefix, (Held, Vec<IpAddr>)> = BTreeMap::new();
-        let mut suspects = Vec::new();
+        let (mut suspects, mut unexplained) = (Vec::new(), 0);
         for prefix in &self.withdrawn {
             let Some(place) = self.places.get(prefix) else {
                 continue;
             };
             let hops = self.holdable(*prefix, place);
+            let lost = place.lost.unwrap_or(now);
             let waits: Vec<IpAddr> = hops
                 .iter()
                 .filter(|hop| holding.waits_for(now, **hop))
@@ -75,11 +115,20 @@ impl<R: Copy + Ord> Importer<R> {
                 .collect();
             if !waits.is_empty() {
                 held.insert(*prefix, (Held::Restart, waits));
+            } else if !hops.is_empty() && !holding.explains(now, lost, mass) {
+                unexplained += usize::from(sessions.believes(&hops));
+                held.insert(*prefix, (Held::Unexplained, hops));
             } else if !hops.is_empty() && sessions.believes(&hops) {
                 suspects.push((*prefix, hops));
             }
         }
-        if breaker.judge(now, self.standing, suspects.len()) {
+        // What was lost since the look belongs to the same withdrawal; alone it may be FRR's end.
+        let going = if suspects.is_empty() {
+            0
+        } else {
+            suspects.len() + unexplained
+        };
+        if breaker.judge(now, self.standing, going) {
             let of_breaker = |(prefix, hops)| (prefix, (Held::MassWithdrawal, hops));
             held.extend(suspects.into_iter().map(of_breaker));
         }
@@ -95,6 +144,11 @@ impl<R: Copy + Ord> Importer<R> {
         }
     }
 
+    /// Whether so much is withdrawn that FRR's sessions have to be asked for before anything goes.
+    pub fn is_mass(&self, now: Duration, breaker: &mut Breaker) -> bool {
+        breaker.suspects(now, self.standing, self.withdrawn.len()) || breaker.is_open()
+    }
+
     /// Believes of all rows that stand that the kernel once asked for them: a process that is new has not seen it, and what
     /// was held before it is held on. To be called once, when routes, rows and owners have been told for the first time.
     pub fn adopt(&mut self) {
@@ -106,19 +160,21 @@ impl<R: Copy + Ord> Importer<R> {
         }
     }
 
-    /// Of a withdrawn destination, the next hops over which it may be held: rows stand over them that the kernel asked for,
-    /// its node is the same and there, and it would be imported if the kernel had it.
-    fn holdable(&self, prefix: Prefix, place: &Place<R>) -> Vec<IpAddr> {
+    /// Of a withdrawn destination, the next hops over which it may be held: rows stand over them that the kernel asked for
+    /// and has no route for now, its node is the same and there (an aggregate covers nodes that are), and it would be
+    /// imported if the kernel had it.
+    pub(super) fn holdable(&self, prefix: Prefix, place: &Place<R>) -> Vec<IpAddr> {
         let Some(world) = &self.world else {
             return Vec::new();
         };
         let owner = self.owners.longest_match(&prefix);
         let in_cluster = world.cluster_subnets.iter().any(|s| s.contains(&prefix));
+        let somebodys = !in_cluster || owner.is_some() || self.owners.any_within(&prefix);
         let link = world.gateway_link.filter(|link| self.rib.is_up(*link));
         let (Some(link), Some(table), true) = (
             link,
             self.table,
-            owner == place.owner.as_ref() && (owner.is_some() || !in_cluster),
+            place.kernel.is_none() && owner == place.owner.as_ref() && somebodys,
         ) else {
             return Vec::new();
         };

@@ -3,6 +3,7 @@
 //! Not here: changing it.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use model::names::NodeName;
 
@@ -17,13 +18,15 @@ pub(super) struct Place<R> {
     pub(super) wanted: bool,
     /// Why its route or some of its paths are left out.
     pub(super) reasons: Vec<&'static str>,
-    /// Whether the kernel has a route that forwards, imported or not.
-    pub(super) forwards: bool,
+    /// What the kernel does with it, imported or not: forwards (true) or drops it; `None`: it has no route.
+    pub(super) kernel: Option<bool>,
     /// The node that had the subnet when the kernel last asked for it.
     pub(super) owner: Option<NodeName>,
     pub(super) rows: Vec<(IpAddr, R)>,
     /// Why it is held, and over which next hops.
     pub(super) held: Option<(Held, Vec<IpAddr>)>,
+    /// When it was first judged after the kernel had lost it.
+    pub(super) lost: Option<Duration>,
 }
 
 impl<R> Default for Place<R> {
@@ -32,10 +35,11 @@ impl<R> Default for Place<R> {
             hops: Vec::new(),
             wanted: false,
             reasons: Vec::new(),
-            forwards: false,
+            kernel: None,
             owner: None,
             rows: Vec::new(),
             held: None,
+            lost: None,
         }
     }
 }
@@ -50,11 +54,16 @@ impl<R> Place<R> {
         }
     }
 
+    /// Whether rows should exist for it, the limit aside.
+    pub(super) fn is_wanted(&self) -> bool {
+        !self.eligible().is_empty()
+    }
+
     pub(super) fn is_withdrawn(&self) -> bool {
         !self.wanted && !self.rows.is_empty()
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        !self.wanted && self.reasons.is_empty() && self.rows.is_empty() && !self.forwards
+        !self.wanted && self.reasons.is_empty() && self.rows.is_empty() && self.kernel.is_none()
     }
 }

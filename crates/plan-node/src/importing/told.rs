@@ -3,6 +3,7 @@
 //! Not here: reports.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use model::address::Prefix;
 use model::hash;
@@ -10,6 +11,15 @@ use model::hash;
 use super::Importer;
 use super::judge::Held;
 use crate::imports::{self, Skipped};
+
+/// What is imported of the network itself.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Pods {
+    /// Rows.
+    pub rows: usize,
+    /// Destinations that the kernel has lost and that are held.
+    pub held: usize,
+}
 
 impl<R: Copy + Ord> Importer<R> {
     /// How many destinations stand that the kernel has lost, held ones among them.
@@ -54,10 +64,26 @@ impl<R: Copy + Ord> Importer<R> {
         hash::short(&self.digest.to_string())
     }
 
-    /// The destinations that are held, and why.
+    /// The destinations that are held, and why. Those whose loss is not explained yet are not among them: mostly they go
+    /// a moment later.
     pub fn held(&self) -> impl Iterator<Item = (Prefix, Held)> + '_ {
         let of = |prefix: &Prefix| Some((*prefix, self.places.get(prefix)?.held.as_ref()?.0));
-        self.withdrawn.iter().filter_map(of)
+        let all = self.withdrawn.iter().filter_map(of);
+        all.filter(|(_, why)| *why != Held::Unexplained)
+    }
+
+    /// Of destinations whose loss is not explained yet: when the first and the last were lost.
+    #[must_use]
+    pub fn unexplained(&self) -> Option<(Duration, Duration)> {
+        let lost = self.withdrawn.iter().filter_map(|prefix| {
+            let place = self.places.get(prefix)?;
+            let (why, _) = place.held.as_ref()?;
+            place.lost.filter(|_| *why == Held::Unexplained)
+        });
+        lost.fold(None, |span, at| match span {
+            None => Some((at, at)),
+            Some((first, last)) => Some((at.min(first), at.max(last))),
+        })
     }
 
     /// What is left out, by reason.
@@ -71,21 +97,71 @@ impl<R: Copy + Ord> Importer<R> {
         skipped.map(|(reason, all)| (*reason, of(all))).collect()
     }
 
-    /// Whether the kernel forwards this very destination.
+    /// What the kernel does with this very destination: forwards (true) or drops it; nothing where it has no learned route.
     #[must_use]
-    pub fn kernel_has(&self, prefix: &Prefix) -> bool {
-        self.places.get(prefix).is_some_and(|place| place.forwards)
+    pub fn in_kernel(&self, prefix: &Prefix) -> Option<bool> {
+        self.places.get(prefix)?.kernel
     }
 
-    /// Whether the gateway router has an imported row for this very destination.
+    /// What the gateway router does with this very destination towards other nodes: forwards (true) or drops it; nothing
+    /// where no row says so. The topology's own routes to this node's pods are no way to other nodes.
     #[must_use]
-    pub fn is_imported(&self, prefix: &Prefix) -> bool {
-        self.places.get(prefix).is_some_and(|p| !p.rows.is_empty())
+    pub fn in_gateway(&self, prefix: &Prefix) -> Option<bool> {
+        let imported = self.places.get(prefix).is_some_and(|p| !p.rows.is_empty());
+        if imported {
+            return Some(true);
+        }
+        if let Some(others) = self.others.get(prefix) {
+            return Some(others.forward > 0);
+        }
+        let mut own = self.topology.get(prefix)?.values();
+        own.any(|discards| *discards).then_some(false)
     }
 
-    /// Whether the gateway router has a row for this very destination that is not an imported one.
+    /// How many destinations are left out for a reason.
     #[must_use]
-    pub fn is_taken(&self, prefix: &Prefix) -> bool {
-        self.others.contains_key(prefix)
+    pub fn skipped_for(&self, reason: &str) -> usize {
+        self.skipped.get(reason).map_or(0, BTreeSet::len)
+    }
+
+    /// What is imported of the network itself.
+    #[must_use]
+    pub fn pods(&self) -> Pods {
+        let mut pods = Pods::default();
+        for subnet in self.subnets() {
+            let inside = self.places.range(*subnet..);
+            for (_, place) in inside.take_while(|(prefix, _)| subnet.contains(prefix)) {
+                pods.rows += place.rows.len();
+                let why = place.held.as_ref().map(|(why, _)| *why);
+                let held = why.is_some_and(|why| why != Held::Unexplained);
+                pods.held += usize::from(held && place.is_withdrawn());
+            }
+        }
+        pods
+    }
+
+    /// What is left out inside the network, by reason.
+    #[must_use]
+    pub fn skipped_pods(&self) -> BTreeMap<&'static str, Skipped> {
+        let Some(world) = &self.world else {
+            return BTreeMap::new();
+        };
+        let mut found = BTreeMap::new();
+        for (reason, all) in &self.skipped {
+            // In the order of prefixes, those of a subnet stand together.
+            let of = |subnet: &Prefix| {
+                let (from, subnet) = (*subnet, *subnet);
+                all.range(from..).take_while(move |p| subnet.contains(p))
+            };
+            let inside = || world.cluster_subnets.iter().flat_map(of);
+            let skipped = Skipped {
+                count: inside().count(),
+                first: inside().take(imports::NAMED).copied().collect(),
+            };
+            if skipped.count > 0 {
+                found.insert(*reason, skipped);
+            }
+        }
+        found
     }
 }

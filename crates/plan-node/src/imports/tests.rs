@@ -30,7 +30,9 @@ fn route(to: &str, legs: &[(&str, u32)]) -> KernelRoute {
 
 fn world() -> ImportWorld {
     let view = samples::view(1);
-    let taken = topology_prefixes(&crate::plan(&view), &view.gateway_router());
+    let mut taken = topology_prefixes(&crate::plan(&view), &view.gateway_router());
+    let giving_way = fallbacks(&view, BgpDefault::Ignore);
+    taken.retain(|prefix| !giving_way.contains_key(prefix));
     ImportWorld::of(&view, Some(BRIDGE), taken, BgpDefault::Ignore)
 }
 
@@ -111,7 +113,6 @@ fn each_rule_has_its_reason() {
         (route("10.200.7.9/32", &good), OTHER_NETWORK),
         (route("100.64.0.0/16", &good), JOIN_SUBNET),
         (route("100.64.0.7/32", &good), JOIN_SUBNET),
-        (route("10.128.0.0/16", &good), PREFIX_TAKEN),
         (route("192.0.2.0/24", &[("172.30.0.2", 9)]), OTHER_LINK),
         (route("192.0.2.0/24", &[("", BRIDGE)]), NO_GATEWAY),
         (
@@ -145,11 +146,36 @@ fn a_foreign_row_keeps_its_prefix() {
 }
 
 #[test]
+fn what_gives_way_is_planned_where_no_imported_route_has_its_prefix() {
+    let view = samples::view(1);
+    let router = view.gateway_router();
+    let (subnet, everything) = (prefix("10.128.0.0/16"), prefix("0.0.0.0/0"));
+    for (default, giving_way) in [
+        (BgpDefault::Ignore, vec![subnet]),
+        (BgpDefault::Replace, vec![everything, subnet]),
+    ] {
+        let found: Vec<Prefix> = fallbacks(&view, default).into_keys().collect();
+        assert_eq!(found, giving_way);
+        let all = crate::plan(&view);
+        for imported in [vec![], vec![subnet], vec![everything, subnet]] {
+            let imported: BTreeSet<Prefix> = imported.into_iter().collect();
+            let rows = without_fallbacks(all.clone(), &view, default, &imported);
+            let mut expected = topology_prefixes(&all, &router);
+            expected.retain(|p| !(imported.contains(p) && giving_way.contains(p)));
+            assert_eq!(topology_prefixes(&rows, &router), expected);
+            let gone = all.len() - rows.len();
+            assert_eq!(
+                gone,
+                imported.iter().filter(|p| giving_way.contains(p)).count()
+            );
+        }
+    }
+}
+
+#[test]
 fn a_default_route_is_imported_where_it_may_replace_ours() {
-    let mut view = samples::view(1);
-    view.gateway.next_hops.clear();
-    let taken = topology_prefixes(&crate::plan(&view), &view.gateway_router());
-    let world = ImportWorld::of(&view, Some(BRIDGE), taken, BgpDefault::Replace);
+    let view = samples::view(1);
+    let world = ImportWorld::of(&view, Some(BRIDGE), BTreeSet::new(), BgpDefault::Replace);
     let plan = checked(
         vec![route("0.0.0.0/0", &[("172.30.0.100", BRIDGE)])],
         &world,
@@ -251,4 +277,11 @@ proptest! {
             prop_assert!(!world.host_subnets.iter().any(|s| s.contains(&row.prefix)));
         }
     }
+}
+
+#[test]
+fn a_path_that_a_row_cannot_say_is_left_out_and_told() {
+    let mut labelled = route("192.0.2.0/24", &[("172.30.0.2", BRIDGE)]);
+    labelled.kind = RouteKind::Encapsulated;
+    assert_eq!(refused(labelled, &world()), ENCAPSULATED);
 }

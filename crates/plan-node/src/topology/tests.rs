@@ -44,7 +44,7 @@ fn forward_leaves_the_discard_route_out() {
     let mut view = samples::view(2);
     view.missing_route = MissingRoute::Forward;
     let routes = ids(&checked(&view), Table::StaticRoute, "GR_n2");
-    assert!(!routes.iter().any(|id| id.contains(DISCARD)));
+    assert!(!routes.iter().any(|id| id.contains(nb::DISCARD)));
 }
 
 #[test]

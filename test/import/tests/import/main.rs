@@ -8,4 +8,5 @@ mod cuts;
 mod interleave;
 mod losses;
 mod stranger;
+mod table;
 mod withdrawals;

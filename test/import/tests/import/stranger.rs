@@ -175,7 +175,20 @@ impl Stranger {
             0 => row.with("policy", "src-ip"),
             1 => row.with("ip_prefix", "20.1.3.77/24"),
             2 => row.with("output_port", "rtoe-GR_n9"),
-            3 => row.with("external_ids", Datum::map([STAMP])),
+            3 => {
+                // Of an importer that is not ours: it stays, and takes its destination.
+                let (transaction, id) = insert(row.with("external_ids", Datum::map([STAMP])));
+                if self.send(site, transaction).await {
+                    let left = Left {
+                        prefix: prefix.to_owned(),
+                        nexthop: hop.to_owned(),
+                        router: ROUTER,
+                        sure: true,
+                    };
+                    self.left.insert(id.to_string(), left);
+                }
+                return;
+            }
             _ => row.with("route_table", "7"),
         };
         self.send(site, insert(row).0).await;

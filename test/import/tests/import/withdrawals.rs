@@ -5,6 +5,7 @@
 //! Not here: what a mass is (`plan_node::breaker`).
 
 use std::path::Path;
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -35,7 +36,13 @@ impl Daemons {
         };
         for daemon in ["zebra", "bgpd"] {
             let socket = daemons.folder.path().join(format!("{daemon}.vty"));
-            let listener = UnixListener::bind(socket).unwrap();
+            let listener = UnixListener::bind(&socket).unwrap();
+            // Daemons that have run for a while: young ones may have to find their routes first.
+            let aged = Command::new("touch")
+                .args(["-d", "1 hour ago"])
+                .arg(&socket)
+                .status();
+            assert!(aged.unwrap().success());
             let neighbors = Arc::clone(&daemons.neighbors);
             tokio::spawn(async move {
                 while let Ok((stream, _)) = listener.accept().await {
@@ -64,8 +71,10 @@ async fn answer(mut stream: UnixStream, neighbors: Arc<Mutex<String>>) {
             continue;
         };
         let text: Vec<u8> = question.drain(..=end).collect();
-        let mut said = if text.starts_with(b"show bgp vrf all neighbors json") {
+        let mut said = if text.starts_with(b"show bgp summary json") {
             neighbors.lock().unwrap().clone()
+        } else if text.starts_with(b"show zebra client summary") {
+            "Name      Connect Time    Last Read\nbgp           01:00:00     00:00:00\n".to_owned()
         } else {
             String::new()
         };
@@ -77,7 +86,10 @@ async fn answer(mut stream: UnixStream, neighbors: Arc<Mutex<String>>) {
 }
 
 fn sessions(state: &str) -> String {
-    format!(r#"{{"default":{{"{PEER}":{{"bgpState":"{state}"}}}}}}"#)
+    format!(
+        r#"{{"ipv4Unicast":{{"peers":{{"{PEER}":{{"state":"{state}","peerUptimeMsec":3600000,"connectionsDropped":{}}}}}}}}}"#,
+        u8::from(state != "Established")
+    )
 }
 
 fn lines(verb: &str) -> String {
@@ -250,7 +262,7 @@ fn withdrawals_en_masse_are_obeyed_at_once_without_peers_or_with_peers_that_are_
     }
     in_namespace(|| async {
         let scene = Scene::set("{}", LONG).await;
-        for neighbors in ["{}", r#"{"default":{}}"#, &sessions("Idle")] {
+        for neighbors in ["{}", r#"{"ipv4Unicast":{"peers":{}}}"#, &sessions("Idle")] {
             scene.daemons.say(neighbors);
             let start = scene.withdraw();
             scene.assert_gone().await;

@@ -36,6 +36,8 @@ pub(super) struct Gaps {
     begun: Instant,
     wanted: BTreeSet<String>,
     has: BTreeSet<String>,
+    /// How many of those that are wanted are not there.
+    missing: usize,
     /// Each begins with the first route that is missing, and ends with the last that is back.
     spans: Vec<(Instant, Option<Instant>)>,
 }
@@ -49,6 +51,11 @@ impl Gaps {
     /// Is a route missing now?
     fn short(&self) -> bool {
         self.spans.last().is_some_and(|(_, to)| to.is_none())
+    }
+
+    /// How often a route was missing.
+    pub(super) fn times(&self) -> usize {
+        self.spans.len()
     }
 
     /// A phrase.
@@ -74,7 +81,7 @@ impl Gaps {
     }
 
     fn settle(&mut self) {
-        let whole = self.wanted.is_subset(&self.has);
+        let whole = self.missing == 0;
         match (whole, self.short()) {
             (false, false) => self.spans.push((now(), None)),
             (true, true) => {
@@ -110,10 +117,11 @@ impl Gaps {
     }
 
     fn change(&mut self, prefix: &str, there: bool) {
-        if there {
-            self.has.insert(prefix.to_owned());
-        } else {
-            self.has.remove(prefix);
+        let wanted = usize::from(self.wanted.contains(prefix));
+        if there && self.has.insert(prefix.to_owned()) {
+            self.missing -= wanted;
+        } else if !there && self.has.remove(prefix) {
+            self.missing += wanted;
         }
     }
 }
@@ -122,13 +130,13 @@ impl Gaps {
 pub(super) struct Watch(Vec<(Child, Arc<Mutex<Gaps>>)>);
 
 impl Watch {
-    /// Follows these nodes; each should have routes to the pods of all others. The times
-    /// are told from now on.
-    pub(super) fn start(lab: &Lab, nodes: &[&str]) -> Result<Self> {
+    /// Follows these nodes; each should have routes to the pods of all others, and to what
+    /// else is named. The times are told from now on.
+    pub(super) fn start(lab: &Lab, nodes: &[&str], more: &[String]) -> Result<Self> {
         let mut watch = Self(Vec::new());
         for node in nodes {
             for side in [Side::Kernel, Side::Ovn] {
-                watch.0.push(follow(lab, node, side)?);
+                watch.0.push(follow(lab, node, side, more)?);
             }
         }
         let complete = until(Duration::from_secs(3), Duration::from_millis(10), || {
@@ -176,21 +184,25 @@ fn locked(gaps: &Mutex<Gaps>) -> std::sync::MutexGuard<'_, Gaps> {
 }
 
 fn whole(gaps: &Mutex<Gaps>) -> bool {
-    let gaps = locked(gaps);
-    gaps.wanted.is_subset(&gaps.has)
+    locked(gaps).missing == 0
 }
 
-fn follow(lab: &Lab, node: &str, side: Side) -> Result<(Child, Arc<Mutex<Gaps>>)> {
+fn follow(lab: &Lab, node: &str, side: Side, more: &[String]) -> Result<(Child, Arc<Mutex<Gaps>>)> {
     let others = lab.nodes.iter().filter(|other| other.name != node);
     let subnets = others.filter_map(|other| lab.pod(&other.name));
-    let gaps = Gaps {
+    let mut gaps = Gaps {
         node: node.to_owned(),
         side,
         begun: now(),
-        wanted: subnets.map(|pod| pod.subnet.to_string()).collect(),
+        missing: 0,
+        wanted: subnets
+            .map(|pod| pod.subnet.to_string())
+            .chain(more.iter().cloned())
+            .collect(),
         has: BTreeSet::new(),
         spans: Vec::new(),
     };
+    gaps.missing = gaps.wanted.len();
     let gaps = Arc::new(Mutex::new(gaps));
     let mut child = monitor(lab, node, side)
         .with(|c| {
@@ -253,6 +265,7 @@ mod tests {
             begun: now(),
             wanted: BTreeSet::from(["10.128.1.0/24".to_owned()]),
             has: BTreeSet::from(["10.128.1.0/24".to_owned()]),
+            missing: 0,
             spans: Vec::new(),
         }
     }

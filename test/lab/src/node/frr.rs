@@ -13,6 +13,10 @@ use crate::run::{Tool, each, tool, until};
 use crate::state::{Lab, Node, text};
 
 const PROGRAMS: &str = "/usr/lib/frr";
+/// FRR's own reload tool.
+pub(crate) const RELOAD_TOOL: &str = "/usr/lib/frr/frr-reload.py";
+/// The daemons of a node.
+pub(crate) const DAEMONS: [&str; 4] = ["zebra", "bgpd", "bfdd", "staticd"];
 
 /// Starts the four daemons and waits for their sockets.
 pub(super) fn up(lab: &Lab, node: &Node) -> Result<()> {
@@ -31,11 +35,10 @@ pub(super) fn up(lab: &Lab, node: &Node) -> Result<()> {
     }) {
         started?;
     }
-    let sockets = ["zebra.vty", "bgpd.vty", "bfdd.vty", "staticd.vty"];
     until(Duration::from_secs(5), Duration::from_millis(10), || {
-        sockets
+        DAEMONS
             .iter()
-            .all(|socket| dir.join(socket).exists())
+            .all(|daemon| dir.join(format!("{daemon}.vty")).exists())
             .then_some(())
     })
     .context("not all of FRR's daemons opened their socket within 5 s")

@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::link::UPLINK;
+use super::pki;
 use crate::process::{self, Start};
 use crate::run::{Tool, tool, until};
 use crate::state::{Lab, Node, text};
@@ -128,6 +129,9 @@ fn database(lab: &Lab, node: &Node, db: &Database<'_>) -> Result<()> {
     start.argv.push(format!("--pidfile={}", text(&pidfile)));
     start.argv.push(format!("--log-file={}", text(&start.log)));
     start.argv.push(format!("--unixctl={}", text(&control)));
+    if db.name == "ovnnb" {
+        start.argv.extend(pki::server_arguments(lab, &node.name)?);
+    }
     start.pidfile = Some(pidfile);
     process::start(lab, start, 0).map(drop)
 }

@@ -4,7 +4,7 @@
 //! listens until it is told to stop.
 
 use std::io::{BufRead, BufReader, Read};
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::process::{Child, Stdio};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -79,16 +79,50 @@ impl Capture {
     }
 }
 
+/// UDP port of Geneve (RFC 8926).
+pub(super) const GENEVE: u16 = 6081;
+
+/// An end of a packet: address, and port where it has one.
+type End = (IpAddr, Option<u16>);
+
+/// Ends of a packet, and what tcpdump says of it; `None` for any other line.
+fn packet(line: &str) -> Option<(End, End, &str)> {
+    // Time, family, source, `>`, destination with a colon, and the rest.
+    let (_time, rest) = line.split_once(' ')?;
+    let rest = rest
+        .strip_prefix("IP ")
+        .or_else(|| rest.strip_prefix("IP6 "))?;
+    let (source, rest) = rest.split_once(" > ")?;
+    let (destination, what) = rest.split_once(": ")?;
+    Some((end(source)?, end(destination)?, what))
+}
+
+/// `10.0.0.1`, `10.0.0.1.6081` or `fe80::1.6081`.
+fn end(text: &str) -> Option<End> {
+    if let Ok(address) = text.parse() {
+        return Some((address, None));
+    }
+    let (address, port) = text.rsplit_once('.')?;
+    Some((address.parse().ok()?, Some(port.parse().ok()?)))
+}
+
 /// Source and destination of an echo request; `None` for any other line.
 pub(super) fn echo_request(line: &str) -> Option<(Ipv4Addr, Ipv4Addr)> {
-    let (_, rest) = line.split_once("IP ")?;
-    let (ends, what) = rest.split_once(": ")?;
-    let (source, destination) = ends.split_once(" > ")?;
+    let (source, destination, what) = packet(line)?;
     what.starts_with("ICMP echo request").then_some(())?;
-    Some((
-        source.trim().parse().ok()?,
-        destination.trim().parse().ok()?,
-    ))
+    match (source, destination) {
+        ((IpAddr::V4(source), None), (IpAddr::V4(destination), None)) => {
+            Some((source, destination))
+        }
+        _ => None,
+    }
+}
+
+/// Is this a packet of Geneve, by the ports of its ends?
+pub(super) fn is_geneve(line: &str) -> bool {
+    packet(line).is_some_and(|(source, destination, _)| {
+        source.1 == Some(GENEVE) || destination.1 == Some(GENEVE)
+    })
 }
 
 #[cfg(test)]
@@ -101,17 +135,37 @@ mod tests {
             "10:06:12.1 IP 10.128.2.5 > 10.128.3.5: ICMP echo request, id 1, seq 1, length 64";
         let ends = (Ipv4Addr::new(10, 128, 2, 5), Ipv4Addr::new(10, 128, 3, 5));
         assert_eq!(echo_request(line), Some(ends));
+        assert!(!is_geneve(line));
     }
 
     #[test]
     fn a_reply_and_another_protocol_are_no_echo_requests() {
-        assert_eq!(
-            echo_request("1 IP 10.0.0.1 > 10.0.0.2: ICMP echo reply, id 1, seq 1"),
-            None
-        );
-        assert_eq!(
-            echo_request("1 IP 10.0.0.1.99 > 10.0.0.2.6081: Geneve, Flags [none]"),
-            None
-        );
+        for line in [
+            "1 IP 10.0.0.1 > 10.0.0.2: ICMP echo reply, id 1, seq 1",
+            "1 IP 10.0.0.1.99 > 10.0.0.2.6081: Geneve, Flags [none], vni 0x1: IP 10.128.0.5 > 10.128.1.5: ICMP echo request, id 1, seq 1, length 64",
+            "10:00:00.1 ARP, Request who-has 10.0.0.1 tell 10.0.0.2, length 28",
+            "",
+        ] {
+            assert_eq!(echo_request(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn geneve_is_told_by_the_ports_and_not_by_digits_anywhere_in_the_line() {
+        for line in [
+            "10:06:12.1 IP 10.0.0.1.99 > 10.0.0.2.6081: Geneve, Flags [none], vni 0x1: IP 10.128.0.5 > 10.128.1.5: ICMP echo request",
+            "10:06:12.1 IP 10.0.0.1.6081 > 10.0.0.2.40000: UDP, length 40",
+            "10:06:12.1 IP6 fe80::1.40000 > fe80::2.6081: Geneve, Flags [none]",
+        ] {
+            assert!(is_geneve(line), "{line}");
+        }
+        for line in [
+            // The fraction of a second.
+            "10:06:12.608123 IP 10.128.2.5 > 10.128.3.5: ICMP echo request, id 1, seq 1, length 64",
+            "10:06:12.6081 IP 10.128.2.5 > 10.128.3.5: ICMP echo request, id 6081, seq 1, length 6081",
+            "10:06:12.1 IP 10.0.0.1.60810 > 10.0.0.2.16081: UDP, length 40",
+        ] {
+            assert!(!is_geneve(line), "{line}");
+        }
     }
 }

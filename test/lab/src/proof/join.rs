@@ -34,7 +34,8 @@ pub(super) fn and_leave(world: &mut World<'_>) -> Result<Verdict> {
     let used: Vec<u32> = world.lab.nodes.iter().map(|node| node.index).collect();
     let index = Values::free_index(&used).context("the underlay is full")?;
     let name = world.lab.values.node_name(index);
-    let joined = membership::add(world.lab, &name, steps)
+    let patience = world.wanted.patience;
+    let joined = membership::add(world.lab, &name, patience, steps)
         .and_then(|took| Ok((took, not_joined(world.lab, &name)?)));
     // Whatever came of it, the lab is left as it was found.
     let subnet = world.lab.pod(&name).map(|pod| pod.subnet);
@@ -56,6 +57,7 @@ pub(super) fn and_leave(world: &mut World<'_>) -> Result<Verdict> {
         subnet,
         address,
         since: start,
+        limit: patience.unwrap_or_else(|| limit(world.lab)),
     };
     let (mut routes, mut rest) = (0.0, 0.0);
     for forgot in each(&world.lab.nodes, |node| gone.forgotten_by(world.lab, node)) {
@@ -64,7 +66,7 @@ pub(super) fn and_leave(world: &mut World<'_>) -> Result<Verdict> {
                 (routes, rest) = (f64::max(routes, first), f64::max(rest, second))
             }
             Err((layer, seen)) => {
-                let limit = limit(world.lab).as_secs();
+                let limit = gone.limit.as_secs();
                 let expected = format!("nothing of {name} on the other nodes within {limit} s");
                 return Ok(Err(Failure::new(layer, expected, seen)));
             }
@@ -102,6 +104,7 @@ struct Gone {
     subnet: Ipv4Net,
     address: Ipv4Addr,
     since: Instant,
+    limit: Duration,
 }
 
 impl Gone {
@@ -116,7 +119,7 @@ impl Gone {
         let name = &node.name;
         let failed = |error: anyhow::Error| (Layer::Lab, format!("{name}: {error:#}"));
         let mut kept = Ok(None);
-        let routes = until(limit(lab), PAUSE, || {
+        let routes = until(self.limit, PAUSE, || {
             kept = self.route_on(lab, name);
             matches!(kept, Ok(None)).then(|| self.since.elapsed().as_secs_f64())
         });
@@ -128,7 +131,7 @@ impl Gone {
             ));
         };
         let neighbor = self.address.to_string();
-        let rest = until(limit(lab), PAUSE, || {
+        let rest = until(self.limit, PAUSE, || {
             let clean = sessions(lab, name).is_ok_and(|all| !all.contains_key(&neighbor));
             clean.then(|| self.since.elapsed().as_secs_f64())
         });

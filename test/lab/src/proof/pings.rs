@@ -8,8 +8,8 @@ use std::net::Ipv4Addr;
 
 use anyhow::Result;
 
-use super::capture::{Capture, echo_request};
-use super::{Failure, Layer, Verdict, World, diagnose, listed};
+use super::capture::{Capture, GENEVE, echo_request, is_geneve};
+use super::{Failure, Layer, Verdict, World, diagnose, listed, lonely};
 use crate::node::link::BRIDGE;
 use crate::reach::{Attached, attached};
 use crate::run::{each, tool};
@@ -28,14 +28,20 @@ pub(super) struct Pings {
     unseen: Vec<(Node, Node)>,
     /// Echo requests sent from one node to another.
     sent: usize,
-    /// Echo requests with pod source and pod destination on the underlay.
-    plain: usize,
-    /// Geneve packets on the underlay.
-    geneve: usize,
+    /// Echo requests with pod source and pod destination on the underlay, as tcpdump shows them.
+    plain: Vec<String>,
+    /// Geneve packets on the underlay, as tcpdump shows them.
+    geneve: Vec<String>,
 }
+
+/// So many of the packets that were counted are printed.
+const SHOWN: usize = 3;
 
 /// Line 1.
 pub(super) fn every_pair(world: &mut World<'_>) -> Result<Verdict> {
+    if let Some(failure) = lonely(world.lab) {
+        return Ok(Err(failure));
+    }
     let expected = "answers to all pings, each seen with its sender's pod address";
     if let Some(node) = world
         .lab
@@ -84,21 +90,42 @@ pub(super) fn every_pair(world: &mut World<'_>) -> Result<Verdict> {
 /// Line 2.
 pub(super) fn underlay(world: &mut World<'_>) -> Result<Verdict> {
     let lab = &*world.lab;
-    let pings = pinged(&mut world.pings, lab)?;
-    let remark = format!(
-        "{} Geneve packets, {} echo requests with pod addresses for {} sent",
-        pings.geneve, pings.plain, pings.sent
-    );
-    if pings.geneve == 0 && pings.plain >= pings.sent && pings.sent > 0 {
-        return Ok(Ok(remark));
+    if let Some(failure) = lonely(lab) {
+        return Ok(Err(failure));
     }
-    let expected =
-        "no UDP port 6081, and an echo request with pod source and destination per ping sent";
-    let layer = match (pings.geneve, pings.lost.first()) {
-        (0, Some((from, to, _))) => diagnose::pods(lab, from, to).0,
-        _ => Layer::Packets,
+    let pings = pinged(&mut world.pings, lab)?;
+    let (geneve, plain) = (pings.geneve.len(), pings.plain.len());
+    let remark = format!(
+        "{geneve} Geneve packets, {plain} echo requests with pod addresses for {} sent{}",
+        pings.sent,
+        shown(&pings.geneve)
+    );
+    if geneve == 0 && plain >= pings.sent && pings.sent > 0 {
+        return Ok(Ok(remark + &first(&pings.plain)));
+    }
+    let expected = format!(
+        "no UDP port {GENEVE}, and an echo request with pod source and destination per ping sent"
+    );
+    let lost = pings.lost.first().map(|(from, to, _)| (from, to));
+    let pair = lost.or_else(|| pings.unseen.first().map(|(from, to)| (from, to)));
+    let (layer, why) = match pair {
+        Some((from, to)) if geneve == 0 => diagnose::pods(lab, from, to),
+        _ => (Layer::Packets, "no layer explains it".to_owned()),
     };
-    Ok(Err(Failure::new(layer, expected, remark)))
+    let seen = format!("{remark}; {why}");
+    Ok(Err(Failure::new(layer, expected, seen)))
+}
+
+/// The first packet of those that were counted.
+fn first(packets: &[String]) -> String {
+    let first = packets.first();
+    first.map_or_else(String::new, |line| format!(", the first: {line}"))
+}
+
+/// The first few, each on a line of its own; nothing where there is none.
+fn shown(packets: &[String]) -> String {
+    let lines = packets.iter().take(SHOWN);
+    lines.map(|line| format!("\n          {line}")).collect()
 }
 
 /// Pings every pair once, for both lines.
@@ -112,8 +139,8 @@ fn pinged<'a>(kept: &'a mut Option<Pings>, lab: &Lab) -> Result<&'a Pings> {
 
 fn ping(lab: &Lab) -> Result<Pings> {
     let pods = attached(lab);
-    let filter = "icmp[icmptype] == icmp-echo or udp port 6081";
-    let outer = Capture::start(&lab.namespace("underlay"), BRIDGE, &[], filter)?;
+    let filter = format!("icmp[icmptype] == icmp-echo or udp port {GENEVE}");
+    let outer = Capture::start(&lab.namespace("underlay"), BRIDGE, &[], &filter)?;
     let inner: Vec<Capture> = each(&pods, |(node, _)| {
         let namespace = lab.pod_namespace(&node.name);
         Capture::start(
@@ -157,11 +184,14 @@ fn ping(lab: &Lab) -> Result<Pings> {
                 .map(|(from, _)| (from.clone(), to.clone())),
         );
     }
-    let plain = wire.lines().filter_map(echo_request);
-    let plain = plain
-        .filter(|(s, d)| addresses.contains(s) && addresses.contains(d))
-        .count();
-    let geneve = wire.lines().filter(|line| line.contains(".6081")).count();
+    let plain = |line: &str| {
+        echo_request(line).is_some_and(|(s, d)| addresses.contains(&s) && addresses.contains(&d))
+    };
+    let counted = |wanted: &dyn Fn(&str) -> bool| {
+        let lines = wire.lines().filter(|line| wanted(line));
+        lines.map(str::to_owned).collect::<Vec<String>>()
+    };
+    let (plain, geneve) = (counted(&plain), counted(&is_geneve));
     let sent = pods.len() * pods.len().saturating_sub(1) * COUNT;
     Ok(Pings {
         lost,

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 
-use super::{Failure, Layer, Verdict, World, diagnose};
+use super::{Failure, Layer, Verdict, World, diagnose, lonely};
 use crate::look::{imported, rows};
 use crate::reach::{Attached, attached};
 use crate::run::each;
@@ -17,6 +17,9 @@ use crate::state::Lab;
 /// Line 5.
 pub(super) fn right(world: &mut World<'_>) -> Result<Verdict> {
     let lab = &*world.lab;
+    if let Some(failure) = lonely(lab) {
+        return Ok(Err(failure));
+    }
     let pods = attached(lab);
     if pods.len() != lab.nodes.len() {
         let missing = lab

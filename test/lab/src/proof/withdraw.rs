@@ -3,14 +3,16 @@
 //! In: a running lab. Out: how long the others took to drop the route, whether their
 //! pods' packets for it left anywhere, and whether all was as before afterwards. The
 //! node's own applier is frozen meanwhile, because it may mend what is done here.
+//! That packets are seen nowhere says something only where they were sent, and where
+//! such as must leave were seen: both are counted beside them.
 
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use nix::sys::signal::Signal;
 
-use super::capture::Capture;
-use super::{Failure, Layer, Verdict, World, diagnose};
+use super::capture::{Capture, GENEVE, echo_request, is_geneve};
+use super::{Failure, Layer, Verdict, World, diagnose, listed, lonely};
 use crate::look::{Routes, frr_routes, imported, kernel_routes};
 use crate::node::frr::vtysh;
 use crate::node::link::BRIDGE;
@@ -27,6 +29,9 @@ const BACK: Duration = Duration::from_secs(10);
 /// Line 8.
 pub(super) fn and_restore(world: &mut World<'_>) -> Result<Verdict> {
     let lab = &*world.lab;
+    if let Some(failure) = lonely(lab) {
+        return Ok(Err(failure));
+    }
     let pods = attached(lab);
     let (node, pod) = pods.first().context("no pod is attached")?;
     let others: Vec<&Node> = lab.nodes.iter().filter(|other| *other != node).collect();
@@ -80,7 +85,7 @@ pub(super) fn and_restore(world: &mut World<'_>) -> Result<Verdict> {
         }
     }
     Ok(Ok(format!(
-        "gone everywhere after {seconds:.2} s, reached again {back:.2} s after its return"
+        "gone everywhere after {seconds:.2} s, {COUNT} pings from each other pod went nowhere, reached again {back:.2} s after its return"
     )))
 }
 
@@ -95,7 +100,7 @@ fn announce(lab: &Lab, node: &Node, statement: &str) -> Result<()> {
     vtysh(lab, &node.name, &commands).run().map(drop)
 }
 
-/// Seconds until no other node had the route; then, whether their packets stay inside.
+/// Seconds until no other node had the route; or why their packets do not stay inside then.
 fn gone(
     lab: &Lab,
     others: &[&Node],
@@ -118,33 +123,95 @@ fn gone(
         return Ok(Err(Failure::new(layer, expected, seen)));
     }
     let seconds = dropped.into_iter().flatten().fold(0.0, f64::max);
-    let filter = format!("dst host {}", pod.address);
-    let capture = Capture::start(&lab.namespace("underlay"), BRIDGE, &[], &filter)?;
-    each(others, |other| {
-        let ping = tool("ping").words(&format!("-n -q -c 3 -i 0.2 -W 0.3 {}", pod.address));
-        ping.inside(&lab.pod_namespace(&other.name))
-            .output()
-            .map(drop)
+    let leaving = leaving(lab, others, pod)?;
+    Ok(match leaving.judged(lab, node) {
+        Some(failure) => Err(failure),
+        None => Ok(seconds),
     })
-    .into_iter()
-    .collect::<Result<Vec<()>>>()?;
-    let packets = capture
-        .stop()?
-        .lines()
-        .filter(|line| line.contains(" IP "))
-        .count();
-    if packets > 0 {
-        let expected = format!(
-            "no packet for the withdrawn pod of {} on the underlay",
-            node.name
-        );
-        return Ok(Err(Failure::new(
-            Layer::Packets,
-            expected,
-            format!("{packets} packets"),
-        )));
+}
+
+/// Echo requests that each pod sends to the withdrawn one.
+const COUNT: usize = 3;
+
+/// What the other nodes' pods sent, and what of it was seen.
+struct Leaving {
+    /// Per node: name, requests to the withdrawn pod that left the sender, what ping said of them, and whether its
+    /// request to the outside host was seen on the underlay.
+    pods: Vec<(String, usize, String, bool)>,
+    /// Packets for the withdrawn pod, and Geneve packets, on the underlay.
+    leaked: Vec<String>,
+}
+
+/// Has the others' pods ping the withdrawn one, and then the outside host, which every pod must reach.
+fn leaving(lab: &Lab, others: &[&Node], pod: &Pod) -> Result<Leaving> {
+    let outside = lab.values.outside_address();
+    let filter = format!(
+        "dst host {} or udp port {GENEVE} or (icmp[icmptype] == icmp-echo and dst host {outside})",
+        pod.address
+    );
+    let capture = Capture::start(&lab.namespace("underlay"), BRIDGE, &[], &filter)?;
+    let sent = each(others, |other| -> Result<(usize, String)> {
+        let namespace = lab.pod_namespace(&other.name);
+        let filter = format!("icmp[icmptype] == icmp-echo and dst host {}", pod.address);
+        let own = Capture::start(&namespace, "eth0", &["-Q", "out"], &filter)?;
+        let ping = |count: usize, to| {
+            let words = format!("-n -q -c {count} -i 0.2 -W 0.3 {to}");
+            tool("ping").words(&words).inside(&namespace).output()
+        };
+        let said = ping(COUNT, pod.address)?;
+        ping(1, outside)?;
+        let said = String::from_utf8_lossy(&said.stdout).into_owned();
+        let summary = said.lines().find(|line| line.contains("transmitted"));
+        let left = own.stop()?.lines().filter_map(echo_request).count();
+        Ok((left, summary.unwrap_or("nothing").to_owned()))
+    });
+    let sent = sent.into_iter().collect::<Result<Vec<_>>>()?;
+    let wire = capture.stop()?;
+    let seen: Vec<_> = wire.lines().filter_map(echo_request).collect();
+    let control = |other: &Node| seen.contains(&(lab.address(other), outside));
+    let ours = |line: &&str| echo_request(line).is_some_and(|(_, to)| to == outside);
+    Ok(Leaving {
+        pods: others
+            .iter()
+            .zip(sent)
+            .map(|(other, (left, said))| (other.name.clone(), left, said, control(other)))
+            .collect(),
+        leaked: wire
+            .lines()
+            .filter(|line| line.contains(" IP ") || is_geneve(line))
+            .filter(|line| !ours(line))
+            .map(str::to_owned)
+            .collect(),
+    })
+}
+
+impl Leaving {
+    /// Why this is not silence; `None` where it is.
+    fn judged(&self, lab: &Lab, node: &Node) -> Option<Failure> {
+        if !self.leaked.is_empty() {
+            let expected = format!(
+                "no packet for the withdrawn pod of {} on the underlay, and no Geneve",
+                node.name
+            );
+            let seen = format!("{} packets: {}", self.leaked.len(), listed(&self.leaked));
+            return Some(Failure::new(Layer::Packets, expected, seen));
+        }
+        for (name, left, said, control) in &self.pods {
+            let expected = if *left < COUNT {
+                format!("{COUNT} echo requests that leave the pod on {name}")
+            } else if !said.contains(" 0 received") {
+                format!("no answer to the pod on {name}")
+            } else if !control {
+                let outside = lab.values.outside_address();
+                format!("an echo request of the pod on {name} to {outside} on the underlay")
+            } else {
+                continue;
+            };
+            let seen = format!("{left} left; ping: {said}");
+            return Some(Failure::new(Layer::Packets, expected, seen));
+        }
+        None
     }
-    Ok(Ok(seconds))
 }
 
 /// At which layer a node is the first to keep the route.

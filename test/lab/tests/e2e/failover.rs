@@ -65,3 +65,23 @@ fn routes_to_a_node_behind_a_cut_uplink_are_gone_soon_and_back_when_it_is_mended
     assert!(seconds < LIMIT, "{}", said.text);
     lab.recovers("1,5");
 }
+
+#[test]
+fn an_frr_that_is_ended_in_good_order_and_started_again_costs_no_row() {
+    if !able() {
+        return;
+    }
+    let lab = Standing::up(&[]);
+    let said = call(&["failover", "--only", "frr-stop", "--rounds", "2"]);
+    assert!(said.good, "{}", said.text);
+    let node = lab.node(0);
+    let whole = format!("OVN of {node} was never short of routes");
+    assert_eq!(said.text.matches(&whole).count(), 4, "{}", said.text);
+    // It can fail: the kernel did lose its routes, whichever of the daemons was ended.
+    for what in ["zebra of", "bgpd of", "zebra and bgpd of"] {
+        let line = said.text.lines().find(|line| line.starts_with(what));
+        let line = line.unwrap_or_else(|| panic!("no line {what:?} in\n{}", said.text));
+        assert!(!line.contains("short of routes 0 times"), "{line}");
+    }
+    lab.recovers("1,5");
+}

@@ -1,4 +1,5 @@
-//! frr-k8s's controller in place of frr-agent: a stand-in that speaks its contract.
+//! A program in the place that `--frr-k8s` has for frr-k8s's controller: here a stand-in that speaks its contract with the
+//! reloader and the API, for frr-k8s's own is no part of this repository.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -49,7 +50,7 @@ fn a_controller_that_is_missing_or_not_executable_is_refused_in_one_line() {
 }
 
 #[test]
-fn the_proof_holds_with_the_controller_of_frr_k8s_in_place_of_frr_agent() {
+fn the_proof_holds_with_a_stand_in_for_the_controller_of_frr_k8s_in_place_of_frr_agent() {
     if !able() {
         return;
     }

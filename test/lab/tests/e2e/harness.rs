@@ -1,5 +1,6 @@
 //! Calling `hack/lab` and reading what it prints.
 
+use std::io::{BufRead, BufReader};
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -143,6 +144,30 @@ impl Standing {
         call(&[&["prove"], more].concat())
     }
 
+    /// Proves line 7 and does something in its quiet time.
+    pub(crate) fn disturb(&self, seconds: u64, job: impl FnOnce()) -> Said {
+        let words = ["prove", "--only", "7", "--quiet", &seconds.to_string()];
+        println!("$ hack/lab {} ...", words.join(" "));
+        let mut command = command(&words);
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("hack/lab");
+        let mut job = Some(job);
+        let mut text = String::new();
+        for line in BufReader::new(child.stdout.take().unwrap()).lines() {
+            let line = line.unwrap();
+            println!("{line}");
+            if line.contains("a quiet time of")
+                && let Some(job) = job.take()
+            {
+                job();
+            }
+            text.push_str(&line);
+            text.push('\n');
+        }
+        let good = child.wait().unwrap().success();
+        assert!(job.is_none(), "no quiet time began:\n{text}");
+        Said { good, text }
+    }
+
     /// Proves some lines until they hold.
     pub(crate) fn recovers(&self, lines: &str) {
         let healed = wait(Duration::from_secs(20), || {
@@ -189,6 +214,27 @@ impl Standing {
         Path::new("/run/noverlay-lab").join(name()).join(node)
     }
 
+    /// The configuration file of one of our daemons.
+    pub(crate) fn config(&self, node: &str, daemon: &str) -> PathBuf {
+        self.dir(node).join(daemon).join("config/noverlay.conf")
+    }
+
+    /// What the lab runs a daemon of ours in.
+    pub(crate) fn container(&self, node: &str, daemon: &str) -> PathBuf {
+        self.dir(node).join(daemon).join("container.json")
+    }
+
+    /// Where the lab keeps how a daemon was started.
+    pub(crate) fn daemon_file(&self, node: &str, daemon: &str) -> PathBuf {
+        self.dir("pids").join(format!("{node}.{daemon}.json"))
+    }
+
+    /// How a daemon was started, and its process number.
+    pub(crate) fn daemon_record(&self, node: &str, daemon: &str) -> Value {
+        let file = self.daemon_file(node, daemon);
+        serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap()
+    }
+
     /// Name of the node with this number, from 0.
     pub(crate) fn node(&self, number: usize) -> String {
         self.record(&format!("/nodes/{number}/name"))
@@ -199,6 +245,14 @@ impl Standing {
         self.pod_word(number, "address")
             .parse()
             .expect("an address")
+    }
+
+    /// The router's address in the subnet of the node with this number.
+    pub(crate) fn gateway(&self, number: usize) -> String {
+        let subnet = self.subnet(number);
+        let (network, _) = subnet.split_once('/').expect("a prefix");
+        let last = network.parse::<Ipv4Addr>().expect("an address");
+        Ipv4Addr::from(u32::from(last) + 1).to_string()
     }
 
     /// Subnet of the node with this number.
@@ -233,7 +287,11 @@ impl Standing {
 
 impl Drop for Standing {
     fn drop(&mut self) {
-        call(&["down"]);
+        let said = call(&["down"]);
+        // A test that has failed already says more than this.
+        if !std::thread::panicking() {
+            assert!(said.good, "hack/lab down failed:\n{}", said.text);
+        }
     }
 }
 

@@ -16,6 +16,7 @@ mod failover;
 mod failures;
 mod frr_k8s;
 mod harness;
+mod one_lab;
 mod repairs;
 mod sabotage;
 mod traces;

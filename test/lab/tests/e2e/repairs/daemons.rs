@@ -127,34 +127,25 @@ fn repairs_through(seat: &Seat<'_>, proxy: &Proxy, before: &str) {
 fn behind(seat: &Seat<'_>) -> PathBuf {
     let folder = seat.lab.dir(&seat.node).join("proxied");
     std::fs::create_dir(&folder).unwrap();
-    for entry in std::fs::read_dir(seat.sockets()).unwrap() {
-        let entry = entry.unwrap();
-        let name = entry.file_name();
-        if name.to_string_lossy().contains('.') && !name.to_string_lossy().contains("db.sock") {
-            std::os::unix::fs::symlink(entry.path(), folder.join(name)).unwrap();
-        }
-    }
+    let bridge = "br-ex.mgmt";
+    std::fs::hard_link(seat.sockets().join(bridge), folder.join(bridge)).unwrap();
     folder
 }
 
 /// The node-agent as the lab starts it, but for its databases.
 fn start_proxied(seat: &Seat<'_>, folder: &Path) -> (Child, PathBuf) {
     let own = seat.lab.dir(&seat.node);
-    let config = std::fs::read_to_string(own.join("node-agent.toml")).unwrap();
-    let ovs = seat.sockets().to_string_lossy().into_owned();
-    assert!(config.contains(&ovs), "{config}");
-    let file = own.join("proxied.toml");
-    std::fs::write(&file, config.replace(&ovs, &folder.to_string_lossy())).unwrap();
-    let record = seat
-        .lab
-        .dir("pids")
-        .join(format!("{}.node-agent.json", seat.node));
-    let record: Value = serde_json::from_str(&std::fs::read_to_string(record).unwrap()).unwrap();
+    let container = std::fs::read_to_string(seat.lab.container(&seat.node, "node-agent")).unwrap();
+    let ovs = format!("\"{}\"", seat.sockets().display());
+    assert_eq!(container.matches(&ovs).count(), 2, "{container}");
+    let file = own.join("proxied.json");
+    let proxied = format!("\"{}\"", folder.display());
+    std::fs::write(&file, container.replace(&ovs, &proxied)).unwrap();
+    let record = seat.lab.daemon_record(&seat.node, "node-agent");
     let program = record.pointer("/start/argv/0").and_then(Value::as_str);
     let log = own.join("proxied.log");
     let output = std::fs::File::create(&log).unwrap();
-    let file = file.to_string_lossy();
-    let words = [program.unwrap(), "--config", &file, "--node", &seat.node];
+    let words = [program.unwrap(), "container", &file.to_string_lossy()];
     let mut command = seat.tool(&words);
     // `ip netns exec` becomes the program: the child is the agent itself.
     let child = command

@@ -18,7 +18,7 @@ pub(super) fn of_routes(lab: &Standing) {
     let before = seat.rows().unwrap();
     let routes = seat.imported();
     assert_eq!(routes.len(), 2, "one for each other node: {routes:?}");
-    let file = lab.dir(&seat.node).join("node-agent.toml");
+    let file = lab.config(&seat.node, "node-agent");
     let config = std::fs::read_to_string(&file).unwrap();
     std::fs::write(
         &file,

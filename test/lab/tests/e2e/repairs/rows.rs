@@ -164,6 +164,8 @@ pub(super) fn of_others_never_leave(lab: &Standing) {
     }
     agreed(&seat, "flapping links", &whole);
     assert_eq!(monitor.seen(",delete,"), Vec::<String>::new());
+    // A node-agent that was started beside a young FRR waits five seconds for what it may not have found yet.
+    std::thread::sleep(Duration::from_secs(7));
     lab.daemon("freeze", &seat.node, "frr-agent");
     let without: Routes = whole
         .iter()

@@ -1,0 +1,46 @@
+//! The two OVSDB databases of the node.
+//! In: settings. Out: what a client is told at its start. Invariant: an address that cannot be one is refused at the start;
+//! a server or a file that is not there yet is waited for.
+//! Not here: sessions (`ovsdb`).
+
+use std::time::Duration;
+
+use anyhow::Context;
+use ovsdb::{ClientConfig, Endpoint, MonitorTable, TlsFiles};
+use settings::Settings;
+
+/// The Northbound database, over TLS where `[ovnnorth] address` says so. Key and certificates are read at each connection.
+///
+/// # Errors
+/// When `[ovnnorth] address` is none.
+pub fn north(settings: &Settings) -> anyhow::Result<ClientConfig> {
+    let tables = ovn::north::monitor();
+    let mut config = config(&settings.ovn_north, ovn::north::DATABASE, tables)
+        .with_context(|| format!("[ovnnorth] address = {:?}", settings.ovn_north))?;
+    config.tls = settings.ovn_north_tls.as_ref().map(|paths| TlsFiles {
+        private_key: paths.private_key.clone(),
+        certificate: paths.certificate.clone(),
+        ca_certificate: paths.ca_certificate.clone(),
+    });
+    Ok(config)
+}
+
+/// The configuration database of the local Open vSwitch.
+pub(crate) fn switch(settings: &Settings) -> anyhow::Result<ClientConfig> {
+    let address = format!("unix:{}", settings.ovs_rundir.join("db.sock").display());
+    config(&address, ovn::switch::DATABASE, ovn::switch::monitor())
+        .with_context(|| format!("[ovs] rundir = {:?}", settings.ovs_rundir))
+}
+
+fn config(
+    address: &str,
+    name: &'static str,
+    tables: Vec<MonitorTable>,
+) -> anyhow::Result<ClientConfig> {
+    let endpoint: Endpoint = address.parse()?;
+    let mut config = ClientConfig::new(endpoint, name);
+    config.tables = tables;
+    // A local database that is restarted is back at once: so are we.
+    config.max_backoff = Duration::from_millis(500);
+    Ok(config)
+}

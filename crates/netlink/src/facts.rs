@@ -1,0 +1,291 @@
+//! Links, addresses, rules and our own routes out of netlink messages.
+//! In: payloads (rtnetlink(7)). Out: facts. Invariant: only the attributes that are used are looked at, so nothing that
+//! somebody writes into another one (an alias, a label, a kind of link) can keep a fact from being read.
+//! Not here: sockets, BGP's routes (`message`).
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use model::address::Mac;
+use model::host::LinkFact;
+use model::route::TableId;
+use model::{InterfaceAddr, Prefix};
+
+use crate::message::{AF_INET, AF_INET6, address, attributes, number};
+
+/// `IFF_UP`.
+const UP: u32 = 1;
+const IFLA_ADDRESS: u16 = 1;
+const IFLA_IFNAME: u16 = 3;
+const IFLA_MTU: u16 = 4;
+const IFLA_MASTER: u16 = 10;
+const IFLA_LINKINFO: u16 = 18;
+const IFLA_INFO_KIND: u16 = 1;
+const IFLA_INFO_DATA: u16 = 2;
+const IFLA_VRF_TABLE: u16 = 1;
+const IFA_ADDRESS: u16 = 1;
+const IFA_LOCAL: u16 = 2;
+const FRA_DST: u16 = 1;
+const FRA_IIFNAME: u16 = 3;
+const FRA_PRIORITY: u16 = 6;
+const FRA_TABLE: u16 = 15;
+/// `FR_ACT_TO_TBL`.
+const TO_TABLE: u8 = 1;
+const RTA_DST: u16 = 1;
+const RTA_OIF: u16 = 4;
+const RTA_GATEWAY: u16 = 5;
+const RTA_METRICS: u16 = 8;
+const RTA_TABLE: u16 = 15;
+const RTAX_MTU: u16 = 2;
+
+/// Text that ends with a zero byte. What is not UTF-8 is shown with U+FFFD: no name that we look for has one.
+fn text(value: &[u8]) -> String {
+    let end = value.iter().position(|b| *b == 0).unwrap_or(value.len());
+    String::from_utf8_lossy(value.get(..end).unwrap_or_default()).into_owned()
+}
+
+/// A link without its addresses: ifinfomsg of 16 bytes, then attributes.
+pub(crate) fn link(payload: &[u8]) -> Result<LinkFact, &'static str> {
+    let (&[_, _, _, _, i, j, k, l, f, g, h, m, ..], rest) = payload
+        .split_first_chunk::<16>()
+        .ok_or("a link message too short")?;
+    let mut fact = LinkFact {
+        index: u32::from_ne_bytes([i, j, k, l]),
+        name: String::new(),
+        mac: None,
+        mtu: 0,
+        up: u32::from_ne_bytes([f, g, h, m]) & UP != 0,
+        addresses: Vec::new(),
+        master: None,
+        vrf_table: None,
+    };
+    for attribute in attributes(rest) {
+        let (kind, value) = attribute?;
+        match kind {
+            IFLA_IFNAME => fact.name = text(value),
+            IFLA_ADDRESS => fact.mac = <[u8; 6]>::try_from(value).ok().map(Mac),
+            IFLA_MTU => fact.mtu = number(value).ok_or("an MTU cut off")?,
+            IFLA_MASTER => {
+                let master = number(value).ok_or("a master cut off")?;
+                fact.master = (master != 0).then_some(master);
+            }
+            IFLA_LINKINFO => fact.vrf_table = vrf_table(value)?,
+            _ => {}
+        }
+    }
+    Ok(fact)
+}
+
+/// The table of a VRF device. Its ports name it too, as data of a port: that is not looked at here.
+fn vrf_table(info: &[u8]) -> Result<Option<TableId>, &'static str> {
+    let (mut is_vrf, mut data) = (false, None);
+    for attribute in attributes(info) {
+        match attribute? {
+            (IFLA_INFO_KIND, value) => is_vrf = text(value) == "vrf",
+            (IFLA_INFO_DATA, value) => data = Some(value),
+            _ => {}
+        }
+    }
+    let Some(data) = data.filter(|_| is_vrf) else {
+        return Ok(None);
+    };
+    for attribute in attributes(data) {
+        if let (IFLA_VRF_TABLE, value) = attribute? {
+            return number(value).map(Some).ok_or("a table of a VRF cut off");
+        }
+    }
+    Ok(None)
+}
+
+/// An address as it was dumped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Address {
+    /// Index of its link.
+    pub(crate) link: u32,
+    /// `None` where the message names none that we know.
+    pub(crate) address: Option<InterfaceAddr>,
+    /// The message, to be sent back where the address has to go.
+    pub(crate) payload: Vec<u8>,
+}
+
+/// An address: ifaddrmsg of 8 bytes, then attributes.
+pub(crate) fn link_address(payload: &[u8]) -> Result<Address, &'static str> {
+    let (&[_, len, _, _, i, j, k, l], rest) = payload
+        .split_first_chunk::<8>()
+        .ok_or("an address message too short")?;
+    let mut ip: Option<IpAddr> = None;
+    for attribute in attributes(rest) {
+        // On point-to-point links Address is the peer, Local is ours.
+        match attribute? {
+            (IFA_LOCAL, value) => ip = address(value).or(ip),
+            (IFA_ADDRESS, value) => ip = ip.or_else(|| address(value)),
+            _ => {}
+        }
+    }
+    let checked = |ip| Prefix::new(ip, len).ok().map(|_| InterfaceAddr { ip, len });
+    Ok(Address {
+        link: u32::from_ne_bytes([i, j, k, l]),
+        address: ip.and_then(checked),
+        payload: payload.to_vec(),
+    })
+}
+
+/// Addresses by link, sorted.
+pub(crate) fn by_link(addresses: Vec<Address>) -> BTreeMap<u32, Vec<InterfaceAddr>> {
+    let mut out: BTreeMap<u32, Vec<InterfaceAddr>> = BTreeMap::new();
+    for one in addresses {
+        out.entry(one.link).or_default().extend(one.address);
+    }
+    out.values_mut().for_each(|of| of.sort_unstable());
+    out
+}
+
+/// A rule as it was dumped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Rule {
+    pub(crate) preference: u32,
+    pub(crate) table: TableId,
+    /// `None`: to everywhere.
+    pub(crate) to: Option<Prefix>,
+    /// From the host itself (`iif lo`) into a table.
+    pub(crate) is_local: bool,
+    /// The message, to be sent back where the rule has to go.
+    pub(crate) payload: Vec<u8>,
+}
+
+/// A rule: `fib_rule_hdr` of 12 bytes, then attributes. `None` is one of another family.
+pub(crate) fn rule(wanted: u8, payload: &[u8]) -> Result<Option<Rule>, &'static str> {
+    let (&[family, to_len, _, _, table, _, _, action, ..], rest) = payload
+        .split_first_chunk::<12>()
+        .ok_or("a rule message too short")?;
+    if family != wanted {
+        return Ok(None);
+    }
+    let (mut to, mut from_host) = (None, false);
+    let (mut preference, mut table) = (0, u32::from(table));
+    for attribute in attributes(rest) {
+        match attribute? {
+            (FRA_DST, value) => to = address(value),
+            (FRA_IIFNAME, value) => from_host = text(value) == "lo",
+            (FRA_PRIORITY, value) => preference = number(value).ok_or("a preference cut off")?,
+            (FRA_TABLE, value) => table = number(value).ok_or("a table number cut off")?,
+            _ => {}
+        }
+    }
+    Ok(Some(Rule {
+        preference,
+        table,
+        to: to.and_then(|ip| Prefix::new(ip, to_len).ok()),
+        is_local: from_host && action == TO_TABLE,
+        payload: payload.to_vec(),
+    }))
+}
+
+/// A route of a table that we write to, as it was dumped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TableRoute {
+    pub(crate) protocol: u8,
+    pub(crate) table: TableId,
+    /// `None` where the destination cannot be read: no route that we want.
+    pub(crate) to: Option<Prefix>,
+    pub(crate) via: Option<IpAddr>,
+    pub(crate) link: Option<u32>,
+    pub(crate) mtu: Option<u32>,
+    /// The message, to be sent back where the route has to go.
+    pub(crate) payload: Vec<u8>,
+}
+
+/// A route: rtmsg of 12 bytes, then attributes.
+pub(crate) fn table_route(payload: &[u8]) -> Result<TableRoute, &'static str> {
+    let (&[family, to_len, _, _, table, protocol, ..], rest) = payload
+        .split_first_chunk::<12>()
+        .ok_or("a route message too short")?;
+    let mut to = match family {
+        AF_INET => Some(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
+        AF_INET6 => Some(IpAddr::V6(Ipv6Addr::UNSPECIFIED)),
+        _ => None,
+    };
+    let mut route = TableRoute {
+        protocol,
+        table: u32::from(table),
+        to: None,
+        via: None,
+        link: None,
+        mtu: None,
+        payload: payload.to_vec(),
+    };
+    for attribute in attributes(rest) {
+        match attribute? {
+            (RTA_DST, value) => to = address(value),
+            (RTA_GATEWAY, value) => route.via = address(value),
+            (RTA_OIF, value) => route.link = number(value),
+            (RTA_TABLE, value) => route.table = number(value).ok_or("a table number cut off")?,
+            (RTA_METRICS, value) => route.mtu = mtu(value)?,
+            _ => {}
+        }
+    }
+    route.to = to.and_then(|ip| Prefix::new(ip, to_len).ok());
+    Ok(route)
+}
+
+fn mtu(metrics: &[u8]) -> Result<Option<u32>, &'static str> {
+    for attribute in attributes(metrics) {
+        if let (RTAX_MTU, value) = attribute? {
+            return Ok(number(value));
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::tests::attribute;
+
+    fn mk_link(parts: &[(u16, &[u8])]) -> Vec<u8> {
+        let mut out = vec![0, 0, 1, 0, 7, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0];
+        for (kind, value) in parts {
+            out.extend(attribute(*kind, value));
+        }
+        out
+    }
+
+    #[test]
+    fn what_is_no_text_and_what_has_an_odd_size_costs_nothing_else() {
+        // IFLA_IFALIAS, and IFLA_CARRIER with four bytes in place of one.
+        let fact = link(&mk_link(&[
+            (3, b"eth1\0"),
+            (20, b"Z\xfcrich\0"),
+            (33, &[1, 0, 0, 0]),
+            (4, &1400_u32.to_ne_bytes()),
+        ]));
+        let fact = fact.unwrap();
+        assert_eq!((fact.index, fact.name.as_str()), (7, "eth1"));
+        assert_eq!((fact.mtu, fact.up), (1400, true));
+        let odd = link(&mk_link(&[(3, b"et\xffh\0")])).unwrap();
+        assert_eq!(odd.name, "et\u{fffd}h");
+    }
+
+    #[test]
+    fn only_a_vrf_has_a_table() {
+        let of = |kind: &[u8]| {
+            let mut info = attribute(1, kind);
+            info.extend(attribute(2, &attribute(1, &1010_u32.to_ne_bytes())));
+            link(&mk_link(&[(18, &info)])).unwrap().vrf_table
+        };
+        assert_eq!(of(b"vrf\0"), Some(1010));
+        assert_eq!(of(b"bridge\0"), None);
+    }
+
+    #[test]
+    fn what_is_cut_off_is_an_error() {
+        let whole = mk_link(&[(3, b"eth1\0"), (4, &1400_u32.to_ne_bytes())]);
+        assert!(link(&whole).is_ok());
+        assert!(link(&whole[..15]).is_err());
+        assert!(link(&whole[..whole.len() - 1]).is_err());
+        assert!(link(&mk_link(&[(4, &[1, 2])])).is_err(), "half an MTU");
+        assert!(link_address(&[0; 7]).is_err());
+        assert!(rule(2, &[0; 11]).is_err());
+        assert!(table_route(&[0; 11]).is_err());
+    }
+}

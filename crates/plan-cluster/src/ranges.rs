@@ -1,0 +1,143 @@
+//! The host lengths (`hostPrefix`) that are in force: those in use, not those of the file.
+//! In: the world. Out: cluster subnets, and a problem for each whose length in the file is another one.
+//! Invariant: a new length in the file changes nothing while nodes hold subnets of another one; routers take in exactly the
+//! length in force, so that a change would cut every node off from all others.
+//! Not here: who gets a subnet (`networks`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::address::{ClusterSubnet, Family};
+use model::frr::PrefixRange;
+use model::{Prefix, Problem};
+
+use crate::generated;
+use crate::world::World;
+
+/// Cluster subnets with the host lengths in force.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Ranges {
+    /// In the order of the file.
+    pub list: Vec<ClusterSubnet>,
+    /// Lengths of the file that are refused.
+    pub problems: Vec<Problem>,
+}
+
+impl Ranges {
+    /// The host length that most nodes hold in a cluster subnet, by annotation or in what was generated for them; that of
+    /// the file where none holds any, or where as many hold it. A node has one vote in each, and none where it holds
+    /// more than one prefix of it: what one node says of itself must not outvote others.
+    #[must_use]
+    pub fn of(world: &World) -> Self {
+        let held = held(world);
+        let mut out = Self::default();
+        for wanted in &world.cluster_subnets {
+            let mut lengths: BTreeMap<u8, usize> = BTreeMap::new();
+            for vote in held.values().filter_map(|node| node.vote(wanted)) {
+                *lengths.entry(vote).or_default() += 1;
+            }
+            let most = lengths
+                .into_iter()
+                .max_by_key(|(len, nodes)| (*nodes, *len == wanted.host_len));
+            let host_len = most.map_or(wanted.host_len, |(len, _)| len);
+            out.list.push(ClusterSubnet {
+                cidr: wanted.cidr,
+                host_len,
+            });
+            if let Some((len, count)) = most.filter(|(len, _)| *len != wanted.host_len) {
+                out.problems.push(Problem::new(
+                    "Network/default",
+                    "HostPrefixRefused",
+                    format!(
+                        "[default] cluster-subnets {wanted}: host length /{} is refused, because the subnets of {count} nodes in it are /{len}; /{len} stays in force (allowed: {}/{len}, or another cluster subnet beside it)",
+                        wanted.host_len, wanted.cidr
+                    ),
+                ));
+            }
+        }
+        out
+    }
+
+    /// Whether a prefix is one node's share of a cluster subnet.
+    #[must_use]
+    pub fn has(&self, subnet: &Prefix) -> bool {
+        self.list
+            .iter()
+            .any(|c| c.cidr.contains(subnet) && c.host_len == subnet.bits())
+    }
+
+    /// Whether a prefix takes no address but those of one node's share of a cluster subnet.
+    pub(crate) fn is_within_one_share(&self, subnet: &Prefix) -> bool {
+        self.list
+            .iter()
+            .any(|c| c.cidr.contains(subnet) && c.host_len <= subnet.bits())
+    }
+
+    /// The families of the cluster.
+    #[must_use]
+    pub fn families(&self) -> BTreeSet<Family> {
+        self.list.iter().map(|c| c.cidr.family()).collect()
+    }
+
+    /// What a router of the default VRF receives for the default network: each cluster subnet at exactly the host length.
+    #[must_use]
+    pub fn received(&self, family: Option<Family>) -> Vec<PrefixRange> {
+        let mut out: Vec<PrefixRange> = self
+            .list
+            .iter()
+            .filter(|c| family.is_none_or(|f| c.cidr.family() == f))
+            .map(|c| PrefixRange {
+                prefix: c.cidr,
+                ge: Some(c.host_len),
+                le: Some(c.host_len),
+            })
+            .collect();
+        out.sort_by_key(|r| r.prefix.to_string());
+        out
+    }
+}
+
+/// What a node holds.
+#[derive(Default)]
+struct Held {
+    /// By its annotation.
+    annotated: BTreeSet<Prefix>,
+    /// In what was generated for it.
+    announced: BTreeSet<Prefix>,
+}
+
+impl Held {
+    /// The length of its one prefix of a cluster subnet. What was generated counts where the annotation has none: it may be
+    /// what the node had before.
+    fn vote(&self, range: &ClusterSubnet) -> Option<u8> {
+        let of_range = |prefixes: &BTreeSet<Prefix>| -> Vec<u8> {
+            prefixes
+                .iter()
+                .filter(|p| range.cidr.contains(p) && p.bits() > range.cidr.bits())
+                .map(Prefix::bits)
+                .collect()
+        };
+        let mut lengths = of_range(&self.annotated);
+        if lengths.is_empty() {
+            lengths = of_range(&self.announced);
+        }
+        match lengths.as_slice() {
+            [one] => Some(*one),
+            _ => None,
+        }
+    }
+}
+
+/// What each node holds. Objects that name no node count as one node's.
+fn held(world: &World) -> BTreeMap<&str, Held> {
+    let mut held: BTreeMap<&str, Held> = BTreeMap::new();
+    for node in world.nodes.values() {
+        let subnets = world.default_subnets(node).unwrap_or_default();
+        let node = held.entry(node.name.as_str()).or_default();
+        node.annotated.extend(subnets);
+    }
+    for object in generated::all(world) {
+        let node = held.entry(object.node().unwrap_or_default()).or_default();
+        node.announced.extend(object.prefixes());
+    }
+    held
+}

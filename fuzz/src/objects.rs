@@ -1,0 +1,188 @@
+//! FRRConfigurations: whatever their text, what they become is what FRR is told, or a problem that names them.
+//!
+//! In: a JSON array of FRRConfigurations. Out: nothing.
+//! Invariant: the order of the objects changes nothing; what is not refused says nothing to FRR but what the typed
+//! fields mean: no text in them becomes a line of its own. With NOVERLAY_FUZZ_VTYSH=FILE one accepted text in 64 is read
+//! by FRR's own shell, which must know every line; FILE gets a line for each.
+//! Not here: raw text (taken out first); only FRR knows what it means.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use api::frr_configuration::FRRConfiguration;
+use frr::{NodeInput, merge, render};
+use model::frr::FrrConfiguration;
+use model::names::{NodeName, ObjectKey};
+
+/// First words of the lines that typed fields are rendered to; each belongs to one line of a known form.
+const WORDS: &[&str] = &[
+    "!",
+    "address-family",
+    "bfd",
+    "bgp",
+    "detect-multiplier",
+    "echo",
+    "echo-mode",
+    "exit",
+    "exit-address-family",
+    "exit-vrf",
+    "frr",
+    "hostname",
+    "import",
+    "ip",
+    "ipv6",
+    "log",
+    "match",
+    "minimum-ttl",
+    "neighbor",
+    "network",
+    "no",
+    "on-match",
+    "passive-mode",
+    "profile",
+    "receive-interval",
+    "route-map",
+    "router",
+    "service",
+    "set",
+    "transmit-interval",
+    "vrf",
+];
+
+/// Reads objects, unites them in both orders, renders and lints them.
+///
+/// # Panics
+/// Where the order matters, or a text becomes a line.
+pub fn check(bytes: &[u8]) {
+    let Ok(objects) = serde_json::from_slice::<Vec<serde_json::Value>>(bytes) else {
+        return;
+    };
+    let mut read = Vec::new();
+    for (at, value) in objects.iter().take(8).enumerate() {
+        let key = ObjectKey::new("frr-k8s-system", format!("c{at}"));
+        let object = serde_json::from_value::<FRRConfiguration>(value.clone());
+        let source = api::lift_source(key, object.map_err(|error| error.to_string()));
+        match source.object {
+            Ok(mut object) => {
+                object.raw = None;
+                // No two objects of a cluster have one name.
+                object.key = ObjectKey::new("frr-k8s-system", format!("c{at}"));
+                read.push(object);
+            }
+            Err(problems) => {
+                assert!(!problems.is_empty(), "refused without a reason");
+                for problem in problems {
+                    let named = problem.subject.starts_with("FRRConfiguration/");
+                    assert!(named && !problem.message.is_empty(), "{problem:?}");
+                }
+            }
+        }
+    }
+    let there = merged(&read);
+    read.reverse();
+    assert_eq!(there, merged(&read), "the order of objects matters");
+    let Ok((text, peers, sound)) = there else {
+        return;
+    };
+    if !sound {
+        return;
+    }
+    for line in text.lines() {
+        let mut words = line.split_whitespace();
+        let Some(first) = words.next() else { continue };
+        assert!(
+            WORDS.contains(&first),
+            "a line that no field has: {line:?} in\n{text}"
+        );
+        if first == "neighbor" {
+            let peer = words.next().unwrap_or_default();
+            assert!(
+                peers.contains(peer),
+                "neighbor {peer:?} is in no object:\n{text}"
+            );
+        }
+    }
+    assert!(
+        !text.chars().any(|c| c.is_control() && c != '\n'),
+        "a control character: {text:?}"
+    );
+    for value in &objects {
+        no_line_of_its_own(value, &text);
+    }
+    assert!(frr::compare::compare(&text, &text).is_empty());
+    shell(&text);
+}
+
+/// No string of the object that has the end of a line in it became part of the text.
+fn no_line_of_its_own(value: &serde_json::Value, text: &str) {
+    match value {
+        serde_json::Value::String(string) => {
+            let raw = string.contains(['\n', '\r']) && !string.trim().is_empty();
+            assert!(!raw || !text.contains(string), "{string:?} is in\n{text}");
+        }
+        serde_json::Value::Array(list) => list.iter().for_each(|one| no_line_of_its_own(one, text)),
+        serde_json::Value::Object(map) => {
+            // Raw text was taken out before.
+            let typed = map.iter().filter(|(key, _)| *key != "rawConfig");
+            typed.for_each(|(_, one)| no_line_of_its_own(one, text));
+        }
+        serde_json::Value::Null | serde_json::Value::Bool(_) | serde_json::Value::Number(_) => {}
+    }
+}
+
+type Merged = Result<(String, BTreeSet<String>, bool), Vec<model::problem::Problem>>;
+
+/// Text, peers, and whether FRR will take it.
+fn merged(objects: &[FrrConfiguration]) -> Merged {
+    let labels = BTreeMap::from([("kubernetes.io/hostname".to_owned(), "n1".to_owned())]);
+    let passwords = BTreeMap::from([("peering".to_owned(), Ok("s3cret".to_owned()))]);
+    let config = merge(&NodeInput {
+        name: NodeName::from("n1"),
+        labels: &labels,
+        hostname: "n1".to_owned(),
+        objects,
+        passwords: &passwords,
+    })?;
+    let sound = frr::lint::refused(&config).is_empty();
+    let _ = frr::lint::lint(&config, &BTreeSet::new());
+    let peers = (config.routers.iter())
+        .flat_map(|router| &router.neighbors)
+        .map(|neighbor| neighbor.peer.as_str().to_owned())
+        .collect();
+    Ok((render(&config), peers, sound))
+}
+
+/// Has FRR's shell read the text, where asked for and for one text in 64.
+fn shell(text: &str) {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    let Some(read) = std::env::var_os("NOVERLAY_FUZZ_VTYSH") else {
+        return;
+    };
+    if !hasher.finish().is_multiple_of(64) {
+        return;
+    }
+    let mut read = std::fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(read)
+        .unwrap();
+    writeln!(read, "{}", text.len()).unwrap();
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+    let done = Command::new("vtysh")
+        .arg("-C")
+        .arg("-f")
+        .arg(file.path())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert!(
+        done.status.success(),
+        "FRR's shell refuses what nothing refused: {}{}\n{text}",
+        String::from_utf8_lossy(&done.stdout),
+        String::from_utf8_lossy(&done.stderr)
+    );
+}

@@ -1,0 +1,167 @@
+//! The last good configuration comes back after a restart of FRR whatever the objects say meanwhile.
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use std::time::Duration;
+
+use frr_agent_tests::{Bench, NEAR, lacks_tools};
+use kube_tests::until;
+
+/// Kills bgpd, which starts anew with nothing configured, and waits until both sessions stand again.
+fn bgpd_comes_back(bench: &Bench) {
+    bench.frr.signal("bgpd", "KILL").unwrap();
+    until("bgpd is another one", 10, || {
+        if bench.established(NEAR) {
+            Err("the session stands".to_owned())
+        } else {
+            Ok(())
+        }
+    });
+    let _ = bench.both_up();
+}
+
+#[test]
+fn a_frr_that_starts_anew_gets_the_last_good_configuration_while_the_wanted_one_is_refused() {
+    if lacks_tools() {
+        return;
+    }
+    let mut bench = Bench::start("");
+    bench.start_agent();
+    bench.peer_with("", "");
+    let _ = bench.both_up();
+    bench.state_says("lastReloadResult", "success", 10);
+
+    bench.object(
+        "typo",
+        "  raw: {priority: 5, rawConfig: \"ip prefix-lost x seq 1 permit any\\n\"}",
+    );
+    bench.state_says("lastReloadResult", "ip prefix-lost x", 10);
+    bgpd_comes_back(&bench);
+    bench.state_says("lastReloadResult", "ip prefix-lost x", 10);
+    // What somebody does by hand is no more wanted than before.
+    bench
+        .frr
+        .vtysh("configure\nrouter bgp 64512\nneighbor 172.31.10.2 shutdown")
+        .unwrap();
+    until("what was done by hand is gone", 20, || {
+        if bench.has_line("neighbor 172.31.10.2 shutdown") {
+            Err("still there".to_owned())
+        } else {
+            Ok(())
+        }
+    });
+    bench.delete("typo");
+    bench.state_says("lastReloadResult", "success", 10);
+
+    bench.object(
+        "other-asn",
+        "  bgp: {routers: [{asn: 64999, prefixes: [10.95.0.0/24]}]}",
+    );
+    bench.state_says("lastConversionResult", "64999", 10);
+    bgpd_comes_back(&bench);
+    bench.state_says("lastConversionResult", "64999", 10);
+    bench.delete("other-asn");
+    bench.state_says("lastConversionResult", "success", 10);
+
+    bench.peer_with(", passwordSecret: {name: nowhere}", "");
+    bench.state_says("lastConversionResult", "there is no Secret", 10);
+    bgpd_comes_back(&bench);
+    // Also where the first attempt fails: a daemon that is frozen holds up the tool.
+    bench.peer_with("", "");
+    bench.state_says("lastConversionResult", "success", 10);
+}
+
+/// FRR's shell shows what any of the daemons holds. Filters are held by several, so one that lost them looks as if it had
+/// them; a bgpd without its filters accepts and announces nothing, with every session established.
+#[test]
+fn a_daemon_that_starts_anew_gets_all_of_its_own_configuration_though_others_hold_the_same() {
+    if lacks_tools() {
+        return;
+    }
+    let mut bench = Bench::start("");
+    bench.start_agent();
+    bench.peer_with("", "");
+    let _ = bench.both_up();
+    bench.state_says("lastReloadResult", "success", 10);
+    for daemon in ["bgpd", "zebra", "bfdd"] {
+        let holds = || {
+            let shown = bench
+                .frr
+                .ask(daemon, "show running-config")
+                .unwrap_or_default();
+            let lines = shown.lines().filter(|line| !line.trim().is_empty());
+            let mut lines: Vec<String> = lines.map(str::to_owned).collect();
+            lines.sort();
+            lines
+        };
+        let before = holds();
+        bench.frr.signal(daemon, "KILL").unwrap();
+        std::thread::sleep(Duration::from_secs(2));
+        until(&format!("{daemon} holds what it held"), 20, || {
+            let now = holds();
+            let lost: Vec<&String> = before.iter().filter(|line| !now.contains(line)).collect();
+            if lost.is_empty() {
+                Ok(())
+            } else {
+                Err(format!("{lost:#?}"))
+            }
+        });
+        let filters = before.iter().filter(|line| line.contains("prefix-list"));
+        assert!(
+            daemon == "bfdd" || filters.count() > 1,
+            "{daemon}: {before:#?}"
+        );
+    }
+    let _ = bench.both_up();
+}
+
+#[test]
+fn restoring_is_tried_again_until_it_succeeds() {
+    if lacks_tools() {
+        return;
+    }
+    let mut bench = Bench::start("reload-timeout = 5");
+    bench.start_agent();
+    bench.peer_with("", "");
+    let _ = bench.both_up();
+    bench.state_says("lastReloadResult", "success", 10);
+    bench.api.stop();
+    bench.kill_agent();
+    bench.frr.signal("bfdd", "STOP").unwrap();
+    bench.frr.signal("bgpd", "KILL").unwrap();
+    std::thread::sleep(Duration::from_secs(1));
+    bench.start_agent();
+    until("a first attempt fails", 20, || {
+        let failed = bench.metric("noverlay_frr_reloads_total", "failure");
+        if failed > 0.5 {
+            Ok(())
+        } else {
+            Err(failed.to_string())
+        }
+    });
+    assert!(bench.metric("noverlay_frr_reloads_total", "success") < 0.5);
+    bench.frr.signal("bfdd", "CONT").unwrap();
+    let _ = bench.both_up();
+    until("a later attempt succeeds", 20, || {
+        let succeeded = bench.metric("noverlay_frr_reloads_total", "success");
+        if succeeded > 0.5 {
+            Ok(())
+        } else {
+            Err(succeeded.to_string())
+        }
+    });
+
+    // The same after a text that FRR took in part: it lies on the disk, and nothing says that it was loaded.
+    bench.api.start_again();
+    bench.object(
+        "reflector",
+        "  raw: {priority: 5, rawConfig: \"router bgp 64512\\n neighbor 9.9.9.9 route-reflector-client\\nip prefix-list still seq 1 permit any\\n\"}",
+    );
+    bench.state_says("lastReloadResult", "neighbor 9.9.9.9", 30);
+    bench.api.stop();
+    bench.kill_agent();
+    bench.frr.signal("bgpd", "KILL").unwrap();
+    std::thread::sleep(Duration::from_secs(1));
+    bench.start_agent();
+    let _ = bench.both_up();
+    bench.runs("ip prefix-list still seq 1 permit any", 10);
+}

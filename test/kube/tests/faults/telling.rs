@@ -1,0 +1,137 @@
+//! What the manager tells of itself and of others: events, readiness, series, generations.
+
+use std::time::Duration;
+
+use kube_tests::{ApiServer, tools, until};
+use serde_json::Value;
+
+use crate::process::{Daemon, settled, text, unmanaged};
+
+#[test]
+fn the_verdict_on_the_default_network_reaches_its_object_as_an_event() {
+    let Some(tools) = tools() else { return };
+    let api = ApiServer::start(tools);
+    api.node("n1", "172.30.0.1");
+    let settings = unmanaged();
+    let daemon = Daemon::start(&api, "a", &api.kubeconfig("cluster-manager"), &settings);
+    let event = |reason: &str| {
+        until(reason, 20, || {
+            let events = api.items("events.events.k8s.io");
+            let found = events.iter().find(|e| {
+                text(e, "/regarding/kind") == "NetworkAttachmentDefinition"
+                    && text(e, "/regarding/name") == "default"
+                    && text(e, "/regarding/namespace") == "ovn-kubernetes"
+                    && text(e, "/reason") == reason
+            });
+            found
+                .cloned()
+                .ok_or(format!("{} events\n{}", events.len(), daemon.said()))
+        })
+    };
+    assert_eq!(text(&event("NoRouteAdvertisements"), "/type"), "Warning");
+    api.apply("apiVersion: k8s.ovn.org/v1\nkind: RouteAdvertisements\nmetadata: {name: mine}\nspec: {targetVRF: red, networkSelectors: [{networkSelectionType: DefaultNetwork}], nodeSelector: {}, frrConfigurationSelector: {}, advertisements: [PodNetwork]}\n");
+    assert!(text(&event("RouteAdvertisementsNotAccepted"), "/note").contains("mine"));
+}
+
+#[test]
+fn readiness_series_and_generations_are_those_of_what_there_is() {
+    let Some(tools) = tools() else { return };
+    let api = ApiServer::start(tools);
+    for n in 1..=2 {
+        api.node(&format!("n{n}"), &format!("172.30.0.{n}"));
+    }
+    let daemon = Daemon::managed(&api, "a");
+    settled(&api, 2, 30);
+    let ready = |code: &str, words: &str| {
+        until(code, 30, || {
+            let (line, body) = daemon.get("/readyz")?;
+            if line.contains(code) && body.contains(words) {
+                Ok(())
+            } else {
+                Err(format!("{line} {body}"))
+            }
+        });
+    };
+    ready("200", "ok");
+    // An object that cannot be read: the condition is about this generation of it.
+    api.apply("apiVersion: k8s.ovn.org/v1\nkind: RouteAdvertisements\nmetadata: {name: a-user}\nspec: {networkSelectors: [{networkSelectionType: DefaultNetwork}], nodeSelector: {}, frrConfigurationSelector: {matchExpressions: [{key: a, operator: In}]}, advertisements: [PodNetwork]}\n");
+    let ra = || -> Value {
+        let text = api.output(&["get", "ra", "a-user", "-o", "json"]);
+        serde_json::from_str(&text).unwrap()
+    };
+    let observed = || {
+        until(
+            "the conditions are about the standing generation",
+            15,
+            || {
+                let ra = ra();
+                let list = ra.pointer("/status/conditions").and_then(Value::as_array);
+                let list = list.cloned().unwrap_or_default();
+                let wanted = &ra["metadata"]["generation"];
+                let right =
+                    list.len() == 2 && list.iter().all(|c| c["observedGeneration"] == *wanted);
+                if right { Ok(()) } else { Err(ra.to_string()) }
+            },
+        );
+    };
+    observed();
+    api.kubectl(&[
+        "patch",
+        "ra",
+        "a-user",
+        "--type=merge",
+        "-p",
+        r#"{"spec":{"advertisements":["EgressIP","PodNetwork"]}}"#,
+    ]);
+    assert_eq!(ra()["metadata"]["generation"], 2);
+    observed();
+    let series = || -> bool {
+        let (_, body) = daemon.get("/metrics").unwrap();
+        body.contains("name=\"a-user\"")
+    };
+    assert!(series());
+    api.kubectl(&["delete", "ra", "a-user"]);
+    until("its series are gone with it", 10, || {
+        if series() { Err(String::new()) } else { Ok(()) }
+    });
+
+    // No pass of any RouteAdvertisements comes to an end.
+    api.kubectl(&[
+        "patch",
+        "clusterrole",
+        "noverlay-cluster-manager",
+        "--type=json",
+        "-p",
+        &without_status(&api),
+    ]);
+    api.node("n3", "");
+    ready("503", "route advertisements");
+    std::thread::sleep(Duration::from_secs(1));
+    let folder = kube_tests::top().join("manifests/base");
+    api.kubectl(&[
+        "apply",
+        "--server-side",
+        "--force-conflicts",
+        "-k",
+        folder.to_str().unwrap(),
+    ]);
+    ready("200", "ok");
+}
+
+/// The patch that takes the right to write conditions away.
+fn without_status(api: &ApiServer) -> String {
+    let role = api.output(&[
+        "get",
+        "clusterrole",
+        "noverlay-cluster-manager",
+        "-o",
+        "json",
+    ]);
+    let role: Value = serde_json::from_str(&role).unwrap();
+    let rules = role["rules"].as_array().unwrap();
+    let at = rules
+        .iter()
+        .position(|r| r["resources"][0] == "routeadvertisements/status")
+        .unwrap();
+    format!(r#"[{{"op":"remove","path":"/rules/{at}"}}]"#)
+}

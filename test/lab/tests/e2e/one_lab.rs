@@ -1,0 +1,61 @@
+//! One lab for what needs no lab of its own: rights of the daemons, the admin's command, FRR and API server that stand
+//! still.
+//!
+//! At the end of each part everything is as it was before. Judged by kernel, FRR, OVN and exit statuses.
+
+mod frozen;
+mod frr;
+mod rights;
+mod status;
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::harness::{Standing, able, call, command, wait};
+
+#[test]
+fn with_the_rights_of_the_manifests_and_through_what_stands_still_all_work_is_done() {
+    if !able() {
+        return;
+    }
+    let lab = Standing::up(&[]);
+    let part = |what: &str, job: fn(&Standing)| {
+        println!("--- {what}");
+        let start = Instant::now();
+        job(&lab);
+        println!("--- {what}: {:.1} s", start.elapsed().as_secs_f64());
+    };
+    part("daemons as the manifests say", rights::as_the_manifests_say);
+    part("each capability is needed", rights::no_capability_is_idle);
+    part("noverlay status", status::every_exit_status);
+    part("zebra hangs", frr::zebra_hangs);
+    part("zebra is killed", frr::zebra_is_killed);
+    part("zebra is stopped", frr::zebra_is_stopped);
+    part("bgpd does not listen", frr::nobody_listens);
+    part("API server frozen", frozen::api_server);
+    let whole = wait(Duration::from_secs(20), || call(&["status"]).good);
+    assert!(whole, "status is not good in the end, or a daemon has died");
+    lab.recovers("1,5");
+}
+
+/// What kubectl prints as JSON.
+fn kubectl(words: &[&str]) -> Value {
+    let output = command(&[&["kubectl"], words].concat()).output().unwrap();
+    serde_json::from_slice(&output.stdout).unwrap_or_default()
+}
+
+/// BGP sessions of the first node that are established.
+fn sessions(lab: &Standing) -> usize {
+    let node = lab.node(0);
+    let sockets = lab.dir(&node).join("frr").to_string_lossy().into_owned();
+    let words = [
+        "vtysh",
+        "--vty_socket",
+        &sockets,
+        "-c",
+        "show bgp ipv4 unicast summary json",
+    ];
+    let said = lab.try_exec(&node, &words);
+    said.text.matches("\"state\":\"Established\"").count()
+}

@@ -1,0 +1,112 @@
+//! zebra that hangs, is killed or stopped, and bgpd that does not listen.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::{kubectl, sessions};
+use crate::harness::{Standing, call, wait};
+
+/// How long zebra is away.
+const AWAY: Duration = Duration::from_secs(5);
+/// How soon FRR is whole again.
+const BACK: Duration = Duration::from_secs(60);
+
+pub(super) fn zebra_hangs(lab: &Standing) {
+    without_zebra(lab, "freeze", "thaw");
+}
+
+pub(super) fn zebra_is_killed(lab: &Standing) {
+    without_zebra(lab, "stop", "start");
+}
+
+pub(super) fn zebra_is_stopped(lab: &Standing) {
+    without_zebra(lab, "end", "start");
+}
+
+/// Rows of the node stay and its pod reaches the next one's, all the time.
+fn without_zebra(lab: &Standing, away: &str, back: &str) {
+    let (node, target) = (lab.node(0), lab.pod(1).to_string());
+    let subnets = [lab.subnet(1), lab.subnet(2)];
+    let router = format!("GR_{node}");
+    let rows = || {
+        let shown = lab.exec(&node, &["ovn-nbctl", "lr-route-list", &router]);
+        let has = |subnet: &String| {
+            let mut words = shown
+                .lines()
+                .filter_map(|line| line.split_whitespace().next());
+            words.any(|first| first == subnet)
+        };
+        subnets.iter().all(has)
+    };
+    assert!(rows(), "no rows to begin with");
+    let pod = format!("{node}-pod");
+    let ping = [
+        "ping", "-n", "-q", "-i", "0.1", "-c", "100", "-W", "1", &target,
+    ];
+    let ping = lab.start(&pod, &ping);
+    lab.daemon(away, &node, "zebra");
+    let lost = wait(AWAY, || !rows());
+    lab.daemon(back, &node, "zebra");
+    let whole = wait(BACK, || call(&["status"]).good);
+    let pinged = ping.wait_with_output().unwrap();
+    let summary = String::from_utf8_lossy(&pinged.stdout).into_owned();
+    assert!(!lost, "rows left while zebra was away ({away})");
+    assert!(whole, "not whole again after zebra's {back}");
+    assert!(rows(), "rows are not as before");
+    assert!(summary.contains(" 0% packet loss"), "{away}: {summary}");
+}
+
+/// Two bgpd as frr-k8s starts them: neither listens, so neither reaches the other; the third reaches both.
+pub(super) fn nobody_listens(lab: &Standing) {
+    let nodes = [lab.node(0), lab.node(1)];
+    for node in &nodes {
+        restarted(lab, node, "0");
+    }
+    let mut last = None;
+    let told = wait(Duration::from_secs(120), || {
+        last = condition();
+        let named = |message: &str| nodes.iter().all(|n| message.contains(n.as_str()));
+        last.as_ref().is_some_and(|(status, message)| {
+            status == "False" && message.contains("-p 0") && named(message)
+        })
+    });
+    assert!(told, "SessionsUp does not tell of it: {last:?}");
+    println!("{last:?}");
+    let third = lab.node(2);
+    assert!(!last.unwrap().1.contains(&third), "{third} reaches both");
+    assert_eq!(sessions(lab), 1, "sessions of {}", nodes[0]);
+    for node in &nodes {
+        restarted(lab, node, "179");
+    }
+    let up = wait(BACK, || {
+        condition().is_some_and(|(status, _)| status == "True")
+    });
+    assert!(up, "SessionsUp is not True again: {:?}", condition());
+    lab.recovers("1,5");
+}
+
+/// bgpd with another `-p`, by the lab's own record of how it is started.
+fn restarted(lab: &Standing, node: &str, port: &str) {
+    lab.daemon("stop", node, "bgpd");
+    let mut record = lab.daemon_record(node, "bgpd");
+    let argv = record
+        .pointer_mut("/start/argv")
+        .and_then(Value::as_array_mut);
+    let argv = argv.unwrap();
+    let at = argv.iter().position(|word| word == "-p").expect("-p");
+    *argv.get_mut(at + 1).expect("a port") = port.into();
+    std::fs::write(lab.daemon_file(node, "bgpd"), record.to_string()).unwrap();
+    lab.daemon("start", node, "bgpd");
+}
+
+/// Status and message of the condition SessionsUp of the only RouteAdvertisements.
+fn condition() -> Option<(String, String)> {
+    let list = kubectl(&["get", "routeadvertisements", "-o", "json"]);
+    let conditions = list.pointer("/items/0/status/conditions")?.as_array()?;
+    let word = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
+    let found = conditions
+        .iter()
+        .find(|c| word(c, "type").as_deref() == Some("SessionsUp"))?;
+    Some((word(found, "status")?, word(found, "message")?))
+}

@@ -1,0 +1,191 @@
+//! Our daemons have what the manifests give them, and need all of it.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::kubectl;
+use crate::harness::{Standing, call, wait};
+
+/// Numbers of capabilities (linux/capability.h).
+const CAPABILITIES: [(&str, u32); 4] = [
+    ("CHOWN", 0),
+    ("DAC_OVERRIDE", 1),
+    ("NET_ADMIN", 12),
+    ("NET_RAW", 13),
+];
+/// Every daemon: where it runs, its name there, and the object with its pod template.
+const DAEMONS: [(&str, &str, &str, &str); 4] = [
+    ("underlay", "cm-a", "deployment", "cluster-manager"),
+    ("underlay", "cm-b", "deployment", "cluster-manager"),
+    ("n1", "node-agent", "daemonset", "node-agent"),
+    ("n1", "frr-agent", "daemonset", "frr-agent"),
+];
+/// Name of an object of somebody else.
+const EXTRA: &str = "somebody-elses";
+/// How long a daemon gets to do what it may not do.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Compares the kernel's word about each process with the installed objects.
+pub(super) fn as_the_manifests_say(lab: &Standing) {
+    for (node, daemon, kind, object) in DAEMONS {
+        let object = kubectl(&["get", kind, object, "-n", "noverlay-system", "-o", "json"]);
+        let spec = object
+            .pointer("/spec/template/spec")
+            .expect("a pod template");
+        let of = |path: &str| {
+            let own = spec.pointer(&format!("/containers/0/securityContext/{path}"));
+            own.or_else(|| spec.pointer(&format!("/securityContext/{path}")))
+        };
+        let uid = of("runAsUser").and_then(Value::as_u64).expect("a user");
+        let mask = capabilities(of("capabilities/add"));
+        let process = process(lab, node, daemon);
+        let status = std::fs::read_to_string(process.join("status")).unwrap();
+        let says = |field: &str, wanted: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(field));
+            let words: Vec<&str> = line.unwrap_or_default().split_whitespace().collect();
+            assert_eq!(words.join(" "), wanted, "{field} of {daemon} on {node}");
+        };
+        says("Uid:", &[uid; 4].map(|uid| uid.to_string()).join(" "));
+        says("CapBnd:", &format!("{mask:016x}"));
+        says("CapInh:", "0000000000000000");
+        // Only root gets them without a file that has them.
+        let effective = if uid == 0 { mask } else { 0 };
+        says("CapEff:", &format!("{effective:016x}"));
+        says("NoNewPrivs:", "1");
+        let groups = of("supplementalGroups").and_then(Value::as_array);
+        let groups: Vec<String> = groups.into_iter().flatten().map(Value::to_string).collect();
+        says("Groups:", &groups.join(" "));
+        assert_eq!(of("readOnlyRootFilesystem"), Some(&json!(true)), "{daemon}");
+        let root = process.join("root");
+        for closed in ["", "etc", "usr/bin", "run", "etc/noverlay"] {
+            let error = std::fs::write(root.join(closed).join("written"), "").unwrap_err();
+            assert_eq!(
+                error.kind(),
+                ErrorKind::ReadOnlyFilesystem,
+                "/{closed} of {daemon}"
+            );
+        }
+        for mount in spec
+            .pointer("/containers/0/volumeMounts")
+            .unwrap()
+            .as_array()
+            .unwrap()
+        {
+            let path = mount.get("mountPath").and_then(Value::as_str).unwrap();
+            assert!(
+                root.join(path.trim_start_matches('/')).is_dir(),
+                "{path} of {daemon}"
+            );
+        }
+        // What no mount names is not there.
+        assert!(!root.join("run/noverlay-lab").exists() && !root.join("root").exists());
+    }
+}
+
+fn process(lab: &Standing, node: &str, daemon: &str) -> PathBuf {
+    let record = lab.daemon_record(node, daemon);
+    Path::new("/proc").join(record.get("pid").unwrap().to_string())
+}
+
+fn capabilities(names: Option<&Value>) -> u64 {
+    let names = names.and_then(Value::as_array).into_iter().flatten();
+    let numbers = names.map(|name| {
+        let known = CAPABILITIES
+            .iter()
+            .find(|(known, _)| Some(*known) == name.as_str());
+        assert!(known.is_some(), "{name}: add its number to the table");
+        known.map_or(0, |(_, number)| *number)
+    });
+    numbers.fold(0, |mask, number| mask | 1 << number)
+}
+
+/// Takes each capability of each daemon away, and sees that something is not done.
+pub(super) fn no_capability_is_idle(lab: &Standing) {
+    for (node, daemon) in [("n1", "node-agent"), ("n1", "frr-agent")] {
+        let file = lab.container(node, daemon);
+        let text = std::fs::read_to_string(&file).unwrap();
+        let whole: Value = serde_json::from_str(&text).unwrap();
+        let all = whole.get("capabilities").and_then(Value::as_array).unwrap();
+        for (number, one) in all.iter().enumerate() {
+            let mut less = whole.clone();
+            let rest: Vec<&Value> = all.iter().filter(|other| *other != one).collect();
+            *less.get_mut("capabilities").unwrap() = json!(rest);
+            lab.daemon("stop", node, daemon);
+            broken(lab, node, daemon, number);
+            std::fs::write(&file, less.to_string()).unwrap();
+            lab.daemon("start", node, daemon);
+            // As long as it may take with all of them, below.
+            let done = wait(PATIENCE * 3, || mended(lab, node, daemon, number));
+            lab.daemon("stop", node, daemon);
+            std::fs::write(&file, &text).unwrap();
+            lab.daemon("start", node, daemon);
+            assert!(!done, "{daemon} does its work without {one}");
+            let back = wait(PATIENCE * 3, || mended(lab, node, daemon, number));
+            assert!(back, "{daemon} does not do its work with {one} again");
+            println!("{daemon} needs {one}");
+        }
+    }
+    call(&[
+        "kubectl",
+        "delete",
+        "frrconfiguration",
+        EXTRA,
+        "-n",
+        "frr-k8s-system",
+    ]);
+    let gone = wait(PATIENCE * 3, || !running(lab, "n1").contains("203.0.113."));
+    assert!(gone, "the object is gone, its neighbor is not");
+    lab.recovers("1,5");
+}
+
+/// Gives the daemon something to do: a rule to put back, an object to bring into FRR.
+fn broken(lab: &Standing, node: &str, daemon: &str, number: usize) {
+    if daemon == "node-agent" {
+        lab.exec(node, &["ip", "rule", "del", "pref", "31"]);
+    } else {
+        let object = json!({
+            "apiVersion": "frrk8s.metallb.io/v1beta1", "kind": "FRRConfiguration",
+            "metadata": {"name": EXTRA, "namespace": "frr-k8s-system"},
+            "spec": {
+                "nodeSelector": {"matchLabels": {"kubernetes.io/hostname": node}},
+                "bgp": {"routers": [{
+                    "asn": lab.record("/values/as_number").parse::<u32>().unwrap(),
+                    "neighbors": [{"address": neighbor(number), "asn": 64999}],
+                }]},
+            },
+        });
+        let file = lab.dir(node).join("extra.json");
+        std::fs::write(&file, object.to_string()).unwrap();
+        let said = call(&["kubectl", "apply", "-f", &file.to_string_lossy()]);
+        assert!(said.good, "{}", said.text);
+    }
+    assert!(!mended(lab, node, daemon, number), "nothing is broken");
+}
+
+fn mended(lab: &Standing, node: &str, daemon: &str, number: usize) -> bool {
+    if daemon == "node-agent" {
+        let rule = lab.exec(node, &["ip", "rule", "show", "pref", "31"]);
+        !rule.trim().is_empty()
+    } else {
+        running(lab, node).contains(&format!("neighbor {} remote-as", neighbor(number)))
+    }
+}
+
+fn neighbor(number: usize) -> String {
+    format!("203.0.113.{}", number + 1)
+}
+
+fn running(lab: &Standing, node: &str) -> String {
+    let sockets = lab.dir(node).join("frr").to_string_lossy().into_owned();
+    let words = [
+        "vtysh",
+        "--vty_socket",
+        &sockets,
+        "-c",
+        "show running-config",
+    ];
+    lab.exec(node, &words)
+}
