@@ -18,12 +18,15 @@ for option in "$@"; do
   esac
 done
 
+# The same for lints and documentation, so that what they use is checked once.
+features=noverlay/cluster-tests,lab/shared-build
+
 step "format"
 cargo fmt --all --check
 step "lints (clippy, warnings are errors)"
-CLIPPY_CONF_DIR="$PWD/hack" cargo clippy --quiet --locked --workspace --all-targets --features noverlay/cluster-tests -- -D warnings
+CLIPPY_CONF_DIR="$PWD/hack" cargo clippy --quiet --locked --workspace --all-targets --features "$features" -- -D warnings
 step "documentation (warnings are errors)"
-RUSTDOCFLAGS="-D warnings" cargo doc --quiet --locked --workspace --no-deps --document-private-items
+RUSTDOCFLAGS="-D warnings" cargo doc --quiet --locked --workspace --features "$features" --no-deps --document-private-items
 if [ -n "$alone" ]; then
   step "each package by itself"
   for manifest in crates/*/Cargo.toml cmd/*/Cargo.toml; do
