@@ -202,14 +202,16 @@ impl Agent {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// A metric without labels.
+    /// A metric without labels; of a histogram, the sum of what it saw.
     #[must_use]
     pub fn metric(&self, name: &str) -> f64 {
         let families = self.registry.gather();
         let family = families.iter().find(|f| f.name() == name);
         let metric = family.and_then(|f| f.get_metric().first());
         let metric = metric.unwrap_or_else(|| panic!("there is no metric {name}"));
-        metric.get_gauge().get_value() + metric.get_counter().get_value()
+        metric.get_gauge().get_value()
+            + metric.get_counter().get_value()
+            + metric.get_histogram().get_sample_sum()
     }
 }
 

@@ -84,3 +84,24 @@ fn a_database_killed_under_load_and_started_again_keeps_what_stands_and_gets_the
         }
     });
 }
+
+#[test]
+fn what_an_outage_of_the_database_cost_is_in_the_histogram() {
+    if absent() {
+        return;
+    }
+    in_namespace(|| async {
+        let mut site = Site::build().await;
+        let agent = site.agent();
+        site.until_settled(Duration::from_millis(300)).await;
+        let before = agent.metric("noverlay_import_seconds");
+        let away = Duration::from_millis(1500);
+        site.server.crash();
+        ip_batch("route add 30.1.1.0/24 via 172.30.9.1 proto bgp metric 25\n");
+        tokio::time::sleep(away).await;
+        site.server.up();
+        site.until_settled(Duration::from_millis(300)).await;
+        let cost = agent.metric("noverlay_import_seconds") - before;
+        assert!(cost >= away.as_secs_f64(), "{cost} s of at least {away:?}");
+    });
+}
