@@ -1,7 +1,7 @@
 //! What is left when a lab is gone: nothing.
 //!
 //! The lab comes up in a mount namespace with a /run and a /tmp of its own, so that files of other programs are none of
-//! its traces; processes are those that the lab had.
+//! its traces; what it needs and lies below those (a checkout, a cache) is still there. Processes are those that it had.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -13,12 +13,25 @@ use crate::harness::{able, command, name, wait};
 /// Lists of what is there before, meanwhile and afterwards.
 const SCRIPT: &str = r#"
 set -eu
+fd=3
+for folder in $KEEP; do
+    eval "exec $fd<\"\$folder\""
+    fd=$((fd + 1))
+done
 mount -t tmpfs tmpfs /run
 mount -t tmpfs tmpfs /tmp
+fd=3
+for folder in $KEEP; do
+    mkdir -p "$folder"
+    # Not by its name, which leads to the new one.
+    mount --no-canonicalize --bind "/proc/$$/fd/$fd" "$folder"
+    eval "exec $fd<&-"
+    fd=$((fd + 1))
+done
 # Every machine with FRR's package has it from its boot on; its daemons make it otherwise.
 mkdir /run/frr
 seen() {
-    find /run /tmp | sort
+    find /run /tmp -xdev | sort
     cut -d ' ' -f 5 /proc/self/mountinfo | sed 's/^/mount /' | sort
     for level in 1 2 3; do
         file=/proc/sys/net/ipv4/neigh/default/gc_thresh$level
@@ -56,6 +69,10 @@ fn down_leaves_no_process_namespace_mount_or_file() {
         .arg(lab.get_program())
         .args(["--name", name()])
         .env("OUT", &out.0)
+        .env(
+            "KEEP",
+            hidden(&[out.0.as_ref(), lab.get_program().as_ref()]).join(" "),
+        )
         .stdin(Stdio::null())
         .status()
         .expect("unshare");
@@ -94,7 +111,29 @@ fn living(processes: &BTreeSet<String>) -> Vec<String> {
     processes.iter().filter(is).cloned().collect()
 }
 
-/// A folder outside of /run and /tmp that goes with the test.
+/// Folders of what the lab needs, and of these files, that a new /run and /tmp would hide.
+fn hidden(files: &[&Path]) -> Vec<String> {
+    let checkout = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let tools = std::env::var("NOVERLAY_TOOLS_DIR").unwrap_or_default();
+    let target = concat!(env!("CARGO_TARGET_TMPDIR"), "/..");
+    let cache =
+        ["NOVERLAY_CACHE", "XDG_CACHE_HOME"].map(|name| std::env::var(name).unwrap_or_default());
+    let folders = files.iter().filter_map(|file| file.parent());
+    let folders = folders.chain([checkout, tools.as_str(), target].map(Path::new));
+    let folders = folders.chain(cache.iter().map(Path::new));
+    let real = folders.filter_map(|folder| folder.canonicalize().ok());
+    let below = real.filter(|path| path.starts_with("/tmp/") || path.starts_with("/run/"));
+    let text = below.map(|path| path.to_str().expect("a path of text").to_owned());
+    let all: BTreeSet<String> = text.collect();
+    assert!(
+        all.iter().all(|path| !path.contains(char::is_whitespace)),
+        "{all:?}"
+    );
+    // What holds others comes before them.
+    all.into_iter().collect()
+}
+
+/// A folder that goes with the test.
 struct Folder(String);
 
 impl Drop for Folder {
