@@ -110,7 +110,7 @@ impl ApiSubjects {
             return Ok(Verdict::Retry);
         };
         let network = &self.known.network;
-        let expected = expected(&self.known.node, self.known.claims().owners);
+        let expected = expected(&self.known.node, &self.known.claims().owners);
         let Some(imported) = self.known.imported() else {
             // The first import pokes. Until then what was reported before stands: nothing is known to be missing.
             return Ok(Verdict::Settled);
@@ -288,15 +288,17 @@ impl ApiSubjects {
 }
 
 /// The subnets of other nodes, of those that are believed: what one Node's annotation claims beyond them must not make every
-/// node's report incomplete.
-fn expected(
-    own: &NodeName,
-    owners: impl IntoIterator<Item = (Prefix, NodeName)>,
-) -> BTreeMap<NodeName, Vec<Prefix>> {
+/// node's report incomplete. Nor must a claim on this node's own subnet, to which there is never a route.
+fn expected(own: &NodeName, owners: &[(Prefix, NodeName)]) -> BTreeMap<NodeName, Vec<Prefix>> {
+    let ours: Vec<Prefix> = owners
+        .iter()
+        .filter(|(_, node)| node == own)
+        .map(|(subnet, _)| *subnet)
+        .collect();
     let mut expected: BTreeMap<NodeName, Vec<Prefix>> = BTreeMap::new();
     for (subnet, node) in owners {
-        if node != *own {
-            expected.entry(node).or_default().push(subnet);
+        if node != own && !ours.iter().any(|own| own.overlaps(subnet)) {
+            expected.entry(node.clone()).or_default().push(*subnet);
         }
     }
     expected

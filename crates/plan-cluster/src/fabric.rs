@@ -12,7 +12,7 @@ use model::frr::{
 };
 use model::hash;
 use model::intent::{NetworkSelector, RouteAdvertisements, TargetVrf};
-use model::node::HOSTNAME_LABEL;
+use model::node::{HOSTNAME_LABEL, Node};
 use model::selector::{LabelSelector, Labels, Operator, Requirement};
 use model::{NetworkName, ObjectKey, Problem};
 
@@ -111,17 +111,18 @@ fn base(world: &World, settings: &FabricSettings) -> FrrConfiguration {
     let ranges = Ranges::of(world);
     let families = ranges.families();
     let fit = world.fit_nodes();
-    // A node that is left out keeps the objects it has, and so its sessions: its peers keep theirs with it.
-    let with_objects: BTreeSet<&str> = generated::all(world).filter_map(|o| o.node()).collect();
-    let mut addresses: Vec<IpAddr> = world
-        .nodes
-        .values()
-        .filter(|node| fit.contains(&node.name) || with_objects.contains(node.name.as_str()))
-        .flat_map(|node| node.internal_ips.iter().copied())
+    let sessions = Sessions::of(world);
+    let addresses = world.nodes.values().flat_map(|node| {
+        if fit.contains(&node.name) {
+            node.internal_ips.iter().copied().collect()
+        } else {
+            sessions.standing(world, node)
+        }
+    });
+    // Once each, and always in the same order.
+    let addresses: BTreeSet<IpAddr> = addresses
         .filter(|ip| families.contains(&Family::of(*ip)))
         .collect();
-    addresses.sort_unstable();
-    addresses.dedup();
     FrrConfiguration {
         key: ObjectKey::new(&settings.namespace, base_name()),
         labels: labels(),
@@ -150,6 +151,50 @@ fn base(world: &World, settings: &FabricSettings) -> FrrConfiguration {
         }],
         bfd_profiles: bfd_profiles(settings),
         raw: None,
+    }
+}
+
+/// The neighbors in what was generated for the fabric, by node.
+struct Sessions<'a>(BTreeMap<&'a str, BTreeSet<IpAddr>>);
+
+impl<'a> Sessions<'a> {
+    fn of(world: &'a World) -> Self {
+        let ra = advertisement_name(&NetworkName::default_network());
+        let mut all: BTreeMap<&str, BTreeSet<IpAddr>> = BTreeMap::new();
+        for object in generated::owned(world, &ra) {
+            let Some((node, object)) = object.node().zip(object.object()) else {
+                continue;
+            };
+            let neighbors = object.routers.iter().flat_map(|r| &r.neighbors);
+            let addresses = neighbors.filter_map(|n| match &n.peer {
+                Peer::Address(text) => text.parse::<IpAddr>().ok(),
+                Peer::Interface(_) => None,
+            });
+            all.entry(node).or_default().extend(addresses);
+        }
+        Self(all)
+    }
+
+    /// Addresses by which the peers of a node that is left out have sessions with it. It keeps the objects it has, and so
+    /// its ends of the sessions: its peers keep theirs, also where its Node has lost the address or names another's.
+    fn standing(&self, world: &World, node: &Node) -> Vec<IpAddr> {
+        let Some(own) = self.0.get(node.name.as_str()) else {
+            return Vec::new();
+        };
+        let peers = self
+            .0
+            .iter()
+            .filter(|(name, _)| **name != node.name.as_str());
+        let others = world.nodes.values().filter(|other| other.name != node.name);
+        let others: BTreeSet<IpAddr> = others.flat_map(Node::own_addresses).collect();
+        let named = peers.flat_map(|(_, named)| named).copied();
+        let named: BTreeSet<IpAddr> = named.filter(|ip| !others.contains(ip)).collect();
+        let known: Vec<IpAddr> = named.intersection(&node.own_addresses()).copied().collect();
+        if !known.is_empty() {
+            return known;
+        }
+        // The Node says nothing of it: what its peers name, but neither itself nor any other node.
+        named.difference(own).copied().collect()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Node ids and node subnets of the default network.
 //! In: the world. Out: for each node that lacks one, its id and subnets; problems.
-//! Invariant: what a node has it keeps; what any annotation says, readable or not, or any generated object announces is
-//! nobody else's; the same world gives the same answer, whatever the order nodes came in.
+//! Invariant: what a node has it keeps; what any annotation says, readable or not, or any object announces that we
+//! generated, is nobody else's; the same world gives the same answer, whatever the order nodes came in.
 //! Not here: writing annotations.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +10,7 @@ use model::address::{ClusterSubnet, Family};
 use model::node::{Fact, Node};
 use model::{NetworkName, NodeName, Prefix, Problem};
 
-use crate::generated;
+use crate::generated::{self, Generated};
 use crate::prefixes::PrefixMap;
 use crate::ranges::Ranges;
 use crate::world::World;
@@ -153,7 +153,7 @@ impl<'a> Room<'a> {
                 }
             }
         }
-        for object in generated::all(world) {
+        for object in generated::all(world).filter(Generated::is_ours) {
             let node = object.node().unwrap_or_default();
             for prefix in object.prefixes() {
                 room.claim(node, prefix);

@@ -10,7 +10,7 @@ use model::address::{ClusterSubnet, Family};
 use model::frr::PrefixRange;
 use model::{Prefix, Problem};
 
-use crate::generated;
+use crate::generated::{self, Generated};
 use crate::world::World;
 
 /// Cluster subnets with the host lengths in force.
@@ -135,7 +135,7 @@ fn held(world: &World) -> BTreeMap<&str, Held> {
         let node = held.entry(node.name.as_str()).or_default();
         node.annotated.extend(subnets);
     }
-    for object in generated::all(world) {
+    for object in generated::all(world).filter(Generated::is_ours) {
         let node = held.entry(object.node().unwrap_or_default()).or_default();
         node.announced.extend(object.prefixes());
     }

@@ -4,6 +4,7 @@
 //! and a claim that is not believed costs nothing but itself.
 //! Not here: what follows for routes (`imports`, `importing`), which MTU rules (`mtu`).
 
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
 use model::Problem;
@@ -20,7 +21,10 @@ pub const SUBNET_OVERLAPS: &str = "NodeSubnetOverlaps";
 /// Reason of a problem: a subnet of another network that is too large for one node's pods.
 pub const SUBNET_TOO_SHORT: &str = "NodeSubnetTooShort";
 
-/// Reason of a problem: more subnets of one network than a node can have.
+/// Reason of a problem: a pod subnet in which those of several other nodes lie.
+pub const SUBNET_COVERS: &str = "NodeSubnetCovers";
+
+/// Reason of a problem: more subnets than a node can have.
 pub const SUBNETS_TOO_MANY: &str = "NodeSubnetsTooMany";
 
 /// Reason of a problem: an MTU that no host's uplink has.
@@ -32,6 +36,22 @@ pub const MTU: RangeInclusive<u32> = 1280..=65_535;
 
 /// So many subnets of one network are believed of a node: one or two of each family are usual.
 pub const MOST: usize = 16;
+
+/// So many subnets of other networks are believed of a node in all, and so many of them that are [`is_wide`]: networks
+/// cost nothing but a name, and a node must not hide whole address ranges by inventing them.
+pub const MOST_OF_OTHERS: usize = 512;
+/// See [`MOST_OF_OTHERS`].
+pub const MOST_WIDE: usize = 16;
+
+/// Whether a subnet is larger than what a node usually has of a network.
+#[must_use]
+pub fn is_wide(subnet: &Prefix) -> bool {
+    subnet.bits()
+        < match subnet.family() {
+            Family::V4 => 22,
+            Family::V6 => 60,
+        }
+}
 
 /// The shortest prefix, in bits, that a node's share of another network may have: what is shorter is a mistake, and would
 /// hide routes that have nothing to do with pods.
@@ -46,7 +66,7 @@ pub fn shortest(family: Family) -> u8 {
 /// What is believed, and what is not.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Claims {
-    /// Pod subnets of the network, and whose they are.
+    /// Pod subnets of the network, and whose they are; one that two nodes claim is both's.
     pub owners: Vec<(Prefix, NodeName)>,
     /// Subnets of other networks, on whatever node.
     pub other_networks: Subnets<()>,
@@ -71,6 +91,7 @@ pub fn judge(network: &NetworkName, pods: &[Prefix], join: &[Prefix], nodes: &[N
                 ),
             ));
         }
+        let (mut others_of_node, mut wide, mut too_many) = (0_usize, 0_usize, 0_usize);
         for (of, subnets) in node.subnets.known().into_iter().flatten() {
             if subnets.len() > MOST {
                 claims.problems.push(Problem::new(
@@ -97,13 +118,60 @@ pub fn judge(network: &NetworkName, pods: &[Prefix], join: &[Prefix], nodes: &[N
                         ),
                     )),
                     None if of == network => claims.owners.push((*subnet, node.name.clone())),
-                    None => others.push((*subnet, ())),
+                    None => {
+                        let room = MOST_OF_OTHERS > others_of_node;
+                        if room && (!is_wide(subnet) || wide < MOST_WIDE) {
+                            others_of_node += 1;
+                            wide += usize::from(is_wide(subnet));
+                            others.push((*subnet, ()));
+                        } else {
+                            too_many += 1;
+                        }
+                    }
                 }
             }
         }
+        if too_many > 0 {
+            claims.problems.push(Problem::new(
+                format!("Node/{}", node.name),
+                SUBNETS_TOO_MANY,
+                format!(
+                    "annotation k8s.ovn.org/node-subnets: {too_many} subnets of other networks are too many; allowed: {MOST_OF_OTHERS} in all, {MOST_WIDE} of them shorter than /22 (IPv4) or /60 (IPv6); they are ignored"
+                ),
+            ));
+        }
     }
     claims.other_networks = others.into_iter().collect();
+    claims.refuse_those_that_cover_others();
     claims
+}
+
+impl Claims {
+    /// A subnet in which those of two other nodes lie is no node's share. With one it is not known which of the two is wrong.
+    fn refuse_those_that_cover_others(&mut self) {
+        let all: BTreeSet<(Prefix, NodeName)> = self.owners.iter().cloned().collect();
+        let mut problems = Vec::new();
+        self.owners.retain(|(subnet, node)| {
+            let behind = all.range((*subnet, NodeName::from(""))..);
+            let inside = behind.take_while(|(other, _)| subnet.contains(other));
+            let mut covered = inside.filter(|(other, of)| other != subnet && of != node);
+            let Some((first, of_first)) = covered.next() else {
+                return true;
+            };
+            let Some((second, of_second)) = covered.find(|(_, of)| of != of_first) else {
+                return true;
+            };
+            problems.push(Problem::new(
+                format!("Node/{node}"),
+                SUBNET_COVERS,
+                format!(
+                    "annotation k8s.ovn.org/node-subnets: subnet {subnet} covers {first} of node {of_first} and {second} of node {of_second}; allowed: one node's share of the network; it is ignored"
+                ),
+            ));
+            false
+        });
+        self.problems.extend(problems);
+    }
 }
 
 type Refused = Option<(&'static str, String)>;

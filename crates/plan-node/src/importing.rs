@@ -49,7 +49,7 @@ pub struct Importer<R> {
     table: Option<TableId>,
     rib: Rib,
     world: Option<ImportWorld>,
-    owners: Subnets<NodeName>,
+    owners: Subnets<BTreeSet<NodeName>>,
     places: BTreeMap<Prefix, Place<R>>,
     odd: BTreeSet<R>,
     /// Rows of others by destination.
@@ -131,9 +131,13 @@ impl<R: Copy + Ord> Importer<R> {
         self.decide_all();
     }
 
-    /// Takes who owns which subnet of the network now.
+    /// Takes who owns which subnet of the network now; one subnet may have several owners, of whom all but one are wrong.
     pub fn set_owners(&mut self, owners: impl IntoIterator<Item = (Prefix, NodeName)>) {
-        let owners: Subnets<NodeName> = owners.into_iter().collect();
+        let mut by_subnet: BTreeMap<Prefix, BTreeSet<NodeName>> = BTreeMap::new();
+        for (subnet, node) in owners {
+            by_subnet.entry(subnet).or_default().insert(node);
+        }
+        let owners: Subnets<BTreeSet<NodeName>> = by_subnet.into_iter().collect();
         if owners == self.owners {
             return;
         }
@@ -147,7 +151,7 @@ impl<R: Copy + Ord> Importer<R> {
             }
             // What the kernel has lost keeps the owner of its time: another one now is why it is not held.
             if place.wanted {
-                place.owner = owner.cloned();
+                place.owners = owner.cloned().unwrap_or_default();
             }
         }
         for (prefix, was_owned) in ranked {
@@ -390,7 +394,11 @@ impl<R: Copy + Ord> Importer<R> {
         place.wanted = !hops.is_empty();
         if place.wanted {
             place.hops = hops;
-            place.owner = self.owners.longest_match(&prefix).cloned();
+            place.owners = self
+                .owners
+                .longest_match(&prefix)
+                .cloned()
+                .unwrap_or_default();
             place.held = None;
         }
         self.touch(prefix);

@@ -125,10 +125,11 @@ fn a_claim_that_is_not_believed_is_not_expected() {
         &[
             mk_node("n1", &["10.128.0.0/23"]),
             mk_node("n2", &["10.128.2.0/23", "0.0.0.0/0"]),
-            mk_node("n3", &["::/0"]),
+            // The own subnet, to which there is never a route.
+            mk_node("n3", &["::/0", "10.128.0.0/23"]),
         ],
     );
-    let expected = expected(&NodeName::from("n1"), claims.owners);
+    let expected = expected(&NodeName::from("n1"), &claims.owners);
     let wanted = [(NodeName::from("n2"), vec![prefix("10.128.2.0/23")])];
     assert_eq!(expected, wanted.into());
 }

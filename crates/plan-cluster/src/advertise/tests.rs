@@ -325,6 +325,47 @@ fn a_node_that_becomes_unreadable_stays_its_peers_neighbor_and_one_that_never_wa
     );
 }
 
+#[test]
+fn a_node_whose_address_is_lost_or_wrong_stays_its_peers_neighbor() {
+    let none: fn(&mut Node) = |n| n.internal_ips.clear();
+    let of_n1: fn(&mut Node) = |n| n.internal_ips = vec!["172.30.0.1".parse().unwrap()];
+    let unreadable: fn(&mut Node) = |n| {
+        n.internal_ips.clear();
+        n.bad_addresses = vec!["172.30.0.2x".to_owned()];
+    };
+    let annotated: fn(&mut Node) = |n| {
+        n.internal_ips.clear();
+        n.host_cidrs = Fact::Known(vec!["172.30.0.2/24".parse().unwrap()]);
+    };
+    for (number, change) in [none, of_n1, unreadable, annotated].iter().enumerate() {
+        let mut world = mk_managed();
+        let ra = managed_ra(&world);
+        let first = plan(&world, &ra);
+        apply(&mut world, &ra, &first);
+        change(world.nodes.get_mut(&NodeName::from("n2")).unwrap());
+        let mut world = crate::fabric::complete(world);
+        // Also in the second pass, and when another node joins meanwhile.
+        for expected in [
+            vec!["172.30.0.2", "172.30.0.3"],
+            vec!["172.30.0.2", "172.30.0.3", "172.30.0.4"],
+        ] {
+            let next = plan(&world, &ra);
+            assert_eq!(peers(&next, "n1"), expected, "case {number}");
+            apply(&mut world, &ra, &next);
+            let n4 = mk_node("n4", "172.30.0.4", Some(5), Some("10.128.4.0/24"));
+            world.nodes.insert(n4.name.clone(), n4);
+            world = crate::fabric::complete(world);
+        }
+        world.nodes.remove(&NodeName::from("n2"));
+        let world = crate::fabric::complete(world);
+        assert_eq!(
+            peers(&plan(&world, &ra), "n1"),
+            ["172.30.0.3", "172.30.0.4"],
+            "case {number}"
+        );
+    }
+}
+
 fn relabelled(world: &mut World, node: &str, hostname: Option<&str>) {
     let node = world.nodes.get_mut(&NodeName::from(node)).unwrap();
     node.labels.remove("kubernetes.io/hostname");

@@ -151,6 +151,29 @@ fn what_is_still_announced_for_a_node_that_is_gone_is_not_given_to_another() {
 }
 
 #[test]
+fn what_somebody_elses_objects_announce_neither_takes_subnets_nor_changes_the_host_length() {
+    let mut world = mk_managed();
+    let n4 = mk_node("n4", "172.30.0.4", None, None);
+    world.nodes.insert(n4.name.clone(), n4);
+    let foreign = |name: &str, prefix: &str| {
+        let mut object = generated_for(name, prefix);
+        object.key = ObjectKey::new("tenant", format!("ovnk-generated-{name}"));
+        object.labels.remove(MANAGED_BY.0);
+        object
+    };
+    add(&mut world, foreign("x", "10.128.0.0/14"));
+    for number in 1..=5 {
+        add(
+            &mut world,
+            foreign(&format!("fake{number}"), &format!("10.128.{number}.0/25")),
+        );
+    }
+    assert_eq!(subnet_of(&plan(&world), "n4"), "10.128.0.0/24");
+    assert_eq!(Ranges::of(&world).list[0].host_len, 24);
+    assert_eq!(world.excluded_nodes(), BTreeMap::new());
+}
+
+#[test]
 fn a_node_whose_annotation_was_deleted_gets_back_what_its_objects_announce() {
     let mut world = world_of(vec![
         mk_node("a", "1.0.0.1", Some(2), None),

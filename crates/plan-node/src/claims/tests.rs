@@ -137,6 +137,95 @@ fn one_node_hides_no_outside_route_by_sixteen_twelves() {
 }
 
 #[test]
+fn nor_by_networks_that_it_invents() {
+    let sixteens: Vec<String> = (0..320)
+        .map(|n| format!("{}.{}.0.0/16", 11 + n / 256, n % 256))
+        .collect();
+    let names: Vec<String> = (0..20).map(|n| format!("x{n:02}")).collect();
+    let lists: Vec<Vec<&str>> = sixteens
+        .chunks(16)
+        .map(|list| list.iter().map(String::as_str).collect())
+        .collect();
+    let networks: Vec<(&str, &[&str])> = names
+        .iter()
+        .zip(&lists)
+        .map(|(name, list)| (name.as_str(), list.as_slice()))
+        .collect();
+    let claims = judged(&[
+        node("n2", &networks),
+        node("n3", &[("blue", &["10.200.7.0/24"])]),
+    ]);
+    assert_eq!(told(&claims), [("Node/n2", SUBNETS_TOO_MANY)]);
+    let message = &claims.problems[0].message;
+    assert!(
+        message.contains("304 subnets") && message.contains("16 of them"),
+        "{message}"
+    );
+    let routes = [
+        "10.200.7.0/24",
+        "11.5.0.0/24",
+        "11.16.0.0/24",
+        "11.200.0.0/24",
+        "12.3.0.0/24",
+    ];
+    assert_eq!(imported(claims, &routes), &routes[2..]);
+    // Small ones: so many that all networks of a large cluster fit.
+    let small: Vec<String> = (0..1024)
+        .map(|n| format!("11.{}.{}.0/24", n / 256, n % 256))
+        .collect();
+    let names: Vec<String> = (0..64).map(|n| format!("x{n:02}")).collect();
+    let lists: Vec<Vec<&str>> = small
+        .chunks(16)
+        .map(|list| list.iter().map(String::as_str).collect())
+        .collect();
+    let networks: Vec<(&str, &[&str])> = names
+        .iter()
+        .zip(&lists)
+        .map(|(name, list)| (name.as_str(), list.as_slice()))
+        .collect();
+    let claims = judged(&[node("n2", &networks)]);
+    assert_eq!(told(&claims), [("Node/n2", SUBNETS_TOO_MANY)]);
+    let routes = ["11.1.255.0/24", "11.2.0.0/24"];
+    assert_eq!(imported(claims, &routes), &routes[1..]);
+}
+
+#[test]
+fn a_claim_over_the_subnets_of_other_nodes_is_nobodys() {
+    let of = |name: &str, subnets: &[&str]| node(name, &[("default", subnets)]);
+    let claims = judged(&[
+        of("n1", &["10.128.1.0/24"]),
+        of("n2", &["10.128.2.0/24"]),
+        // Both claims of the same subnet count: which of them is wrong is not known here.
+        of("y", &["10.128.2.0/24"]),
+        // Nor who is right where one lies in the other.
+        of("n4", &["10.128.4.0/24"]),
+        of("x", &["10.128.4.0/25"]),
+        of("z", &["10.128.0.0/16", "10.128.9.0/24"]),
+    ]);
+    assert_eq!(told(&claims), [("Node/z", SUBNET_COVERS)]);
+    let message = &claims.problems[0].message;
+    for part in ["10.128.0.0/16", "10.128.1.0/24 of node n1", "of node n2"] {
+        assert!(message.contains(part), "{message}");
+    }
+    let owners: Vec<String> = claims
+        .owners
+        .iter()
+        .map(|(subnet, node)| format!("{subnet} {node}"))
+        .collect();
+    assert_eq!(
+        owners,
+        [
+            "10.128.1.0/24 n1",
+            "10.128.2.0/24 n2",
+            "10.128.2.0/24 y",
+            "10.128.4.0/24 n4",
+            "10.128.4.0/25 x",
+            "10.128.9.0/24 z"
+        ]
+    );
+}
+
+#[test]
 fn a_pod_subnet_outside_of_the_network_is_nobodys_and_costs_its_own_node_nothing_else() {
     let claims = judged(&[
         node(

@@ -581,6 +581,17 @@ fn a_subnet_that_another_node_owns_now_or_whose_node_is_gone_is_not_held() {
             vec![row(2)],
         ),
         (owners(&[1, 2, 3]), vec![row(2), row(3)]),
+        (
+            [
+                owners(&[1, 2, 3]),
+                vec![
+                    (row(3).prefix, NodeName::from("n4")),
+                    (row(2).prefix, NodeName::from("a")),
+                ],
+            ]
+            .concat(),
+            vec![row(2), row(3)],
+        ),
     ] {
         let mut holding = well();
         holding.look(at(10), &Look::Gone);

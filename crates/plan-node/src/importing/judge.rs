@@ -155,7 +155,11 @@ impl<R: Copy + Ord> Importer<R> {
         for prefix in &self.withdrawn {
             if let Some(place) = self.places.get_mut(prefix) {
                 place.hops = place.rows.iter().map(|(hop, _)| *hop).collect();
-                place.owner = self.owners.longest_match(prefix).cloned();
+                place.owners = self
+                    .owners
+                    .longest_match(prefix)
+                    .cloned()
+                    .unwrap_or_default();
             }
         }
     }
@@ -167,14 +171,19 @@ impl<R: Copy + Ord> Importer<R> {
         let Some(world) = &self.world else {
             return Vec::new();
         };
-        let owner = self.owners.longest_match(&prefix);
+        let owners = self.owners.longest_match(&prefix);
+        // Another node that claims the subnet too takes nothing away from the one that had it.
+        let same = match owners {
+            Some(now) => !now.is_disjoint(&place.owners),
+            None => place.owners.is_empty(),
+        };
         let in_cluster = world.cluster_subnets.iter().any(|s| s.contains(&prefix));
-        let somebodys = !in_cluster || owner.is_some() || self.owners.any_within(&prefix);
+        let somebodys = !in_cluster || owners.is_some() || self.owners.any_within(&prefix);
         let link = world.gateway_link.filter(|link| self.rib.is_up(*link));
         let (Some(link), Some(table), true) = (
             link,
             self.table,
-            place.kernel.is_none() && owner == place.owner.as_ref() && somebodys,
+            place.kernel.is_none() && same && somebodys,
         ) else {
             return Vec::new();
         };

@@ -2,6 +2,7 @@
 //! In: fields. Out: which next hops it should have rows for. Invariant: what the kernel last asked for is kept while rows stand.
 //! Not here: changing it.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ pub(super) struct Place<R> {
     /// What the kernel does with it, imported or not: forwards (true) or drops it; `None`: it has no route.
     pub(super) kernel: Option<bool>,
     /// The node that had the subnet when the kernel last asked for it.
-    pub(super) owner: Option<NodeName>,
+    pub(super) owners: BTreeSet<NodeName>,
     pub(super) rows: Vec<(IpAddr, R)>,
     /// Why it is held, and over which next hops.
     pub(super) held: Option<(Held, Vec<IpAddr>)>,
@@ -36,7 +37,7 @@ impl<R> Default for Place<R> {
             wanted: false,
             reasons: Vec::new(),
             kernel: None,
-            owner: None,
+            owners: BTreeSet::new(),
             rows: Vec::new(),
             held: None,
             lost: None,
