@@ -34,6 +34,9 @@ use crate::transact::TransactionFailed;
 
 /// In a pass with much to write, the kernel is heard again after this time, so that what is written last is not long past.
 const SLICE: Duration = Duration::from_millis(100);
+/// A pass ends after this time though there is more to write, so that other inputs, reports and the pace get their turn: while
+/// the database is slower than the kernel's changes come, there always is.
+const LONGEST: Duration = Duration::from_secs(5);
 /// Routes that events told are dumped after this time at the earliest, and so seldom that dumps take a hundredth of one core.
 const VERIFY: Duration = Duration::from_secs(5);
 const VERIFY_SHARE: u32 = 100;
@@ -104,6 +107,8 @@ pub enum ImportError {
 pub enum Passed {
     /// The replica or the router is not there yet.
     NotReady,
+    /// The pass took too long, the next one goes on; so many rows were added and removed.
+    Unfinished(usize, usize),
     /// Rows and routes agree.
     Agreed {
         /// Rows added and removed.
@@ -168,6 +173,8 @@ pub struct Import {
     dump_cost: Duration,
     /// When the first event was heard that no pass has come to the end of.
     since: Option<Instant>,
+    /// The last pass was [`Passed::Unfinished`].
+    unfinished: bool,
 }
 
 impl Import {
@@ -203,6 +210,7 @@ impl Import {
             dumped: None,
             dump_cost: Duration::ZERO,
             since: None,
+            unfinished: false,
         }
     }
 
@@ -212,9 +220,13 @@ impl Import {
         self.state.clone()
     }
 
-    /// How soon a pass has to follow although nobody pokes: while something is held, and to check what events told.
+    /// How soon a pass has to follow although nobody pokes: while something is held, to check what events told, and where the
+    /// last one was not finished.
     #[must_use]
     pub fn again(&self) -> Option<Duration> {
+        if self.unfinished {
+            return Some(Duration::ZERO);
+        }
         let held = self.holding.is_waiting(self.start.elapsed())
             || self.breaker.is_open()
             || self.state.lock().unexplained().is_some();
@@ -258,6 +270,10 @@ impl Import {
         let Some(wrote) = self.write(router, inputs).await? else {
             return Ok(Passed::NotReady);
         };
+        if self.unfinished {
+            self.measure();
+            return Ok(Passed::Unfinished(wrote.0, wrote.1));
+        }
         // Passes that failed in between, and what was heard while it was written, are part of the time that it took.
         if let Some(since) = self.since.take().filter(|_| wrote != (0, 0)) {
             self.metrics.seconds.observe(since.elapsed().as_secs_f64());

@@ -209,6 +209,11 @@ impl ImportSubjects {
         self.note(missing.is_none() && matches!(passed, Ok(Passed::Agreed { .. })));
         match passed {
             Ok(Passed::NotReady) => Verdict::Blocked,
+            Ok(Passed::Unfinished(add, remove)) => {
+                tracing::info!(add, remove, "imported routes, more to come");
+                self.report();
+                Verdict::Settled
+            }
             Ok(Passed::Agreed {
                 wrote: (add, remove),
                 looked,

@@ -82,14 +82,14 @@ impl OvnSubjects {
         }
     }
 
-    /// A subject that fails for a while is not ready any more.
+    /// A subject that fails for a while, or that only somebody else can help, is not ready any more.
     fn note(&mut self, key: Key, verdict: Verdict) {
-        if verdict != Verdict::Retry {
+        if !matches!(verdict, Verdict::Retry | Verdict::Blocked) {
             self.failing.remove(&key);
             return;
         }
         let since = self.failing.entry(key).or_insert_with(Instant::now);
-        if since.elapsed() >= UNREADY {
+        if verdict == Verdict::Blocked || since.elapsed() >= UNREADY {
             let condition = match key {
                 Key::Topology => "topology",
                 Key::Port => "port",
@@ -173,6 +173,7 @@ impl OvnSubjects {
         };
         let rows = plan_node::plan(&view);
         if !self.is_sound(Key::Topology, &check::rows(&rows)) {
+            self.known.metrics.problems.inc();
             return Ok(Verdict::Blocked);
         }
         let network = self.known.network.clone();
@@ -199,6 +200,8 @@ impl OvnSubjects {
         let (north, foreign, quiet, rows) = lifted?;
         if let Some(problem) = foreign.first() {
             self.tell(Key::Topology, problem.to_string());
+            let more = i64::try_from(foreign.len()).unwrap_or(i64::MAX);
+            self.known.metrics.problems.add(more);
             return Ok(Verdict::Blocked);
         }
         let diff = Diff::between(&north.owned, &rows, nb::satisfies);

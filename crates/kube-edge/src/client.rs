@@ -105,10 +105,12 @@ struct Followed {
 
 /// A client that is made anew when its kubeconfig changes; watches under way end by themselves within a minute.
 async fn following(path: &Path, every: Duration) -> Result<kube::Client, ClientError> {
+    // Before the client: what changes in between is read again, and not taken for what the client has.
+    let files = read(path);
     let client = from_file(path).await?;
     let namespace = client.default_namespace().to_owned();
     let followed = Arc::new(Mutex::new(Followed {
-        files: read(path),
+        files,
         client,
         looked: Instant::now(),
     }));

@@ -89,6 +89,7 @@ impl Subjects for OneNetwork {
         }
         match passed {
             Ok(Passed::NotReady) => Verdict::Blocked,
+            Ok(Passed::Unfinished(..)) => Verdict::Settled,
             Ok(Passed::Agreed { looked, .. }) => {
                 self.agreed.send_replace(true);
                 if looked {

@@ -14,7 +14,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use nix::sys::signal::Signal;
 
-use crate::look::{bfd_not_up, kernel_routes, sessions};
+use crate::look::{Session, bfd_not_up, kernel_routes, sessions};
 use crate::node::frr::boot;
 use crate::node::link::{attach_port, detach_port};
 use crate::process;
@@ -98,26 +98,43 @@ pub(crate) fn demonstrate(
     Ok(good)
 }
 
-/// Waits until BFD watches every session that has it: what is broken before that costs a hold time.
+/// A session that has been up for less is one that comes and goes while FRR starts.
+const YOUNG: Duration = Duration::from_secs(8);
+
+/// Waits until BFD watches every session that has it, and every session has been up for a while: what is broken before
+/// costs a hold time, or the time in which a node-agent does not believe that a young session has ended.
 fn watched(lab: &Lab) -> Result<()> {
     let mut down = Vec::new();
     let up = until(BFD_PATIENCE, Duration::from_millis(200), || {
         down.clear();
         for node in &lab.nodes {
-            let of_node =
-                bfd_not_up(lab, &node.name).unwrap_or_else(|why| vec![format!("{why:#}")]);
+            let of_node = bfd_not_up(lab, &node.name).and_then(|mut not_up| {
+                not_up.extend(young(lab, &node.name)?);
+                Ok(not_up)
+            });
+            let of_node = of_node.unwrap_or_else(|why| vec![format!("{why:#}")]);
             down.extend(of_node.iter().map(|peer| format!("{}: {peer}", node.name)));
         }
         down.is_empty().then_some(())
     });
     if up.is_none() {
         bail!(
-            "BFD is not up after {} s: {}",
+            "BFD or sessions are not up after {} s: {}",
             BFD_PATIENCE.as_secs(),
             down.join(", ")
         );
     }
     Ok(())
+}
+
+/// Peers whose sessions are not up, or not for long.
+fn young(lab: &Lab, node: &str) -> Result<Vec<String>> {
+    let all = sessions(lab, node)?;
+    let old = |s: &Session| s.state == "Established" && Duration::from_millis(s.uptime) >= YOUNG;
+    let young = all.iter().filter(|(_, session)| !old(session));
+    Ok(young
+        .map(|(peer, s)| format!("{peer} {}", s.state))
+        .collect())
 }
 
 /// Mean number of running processes in the last minute, as the kernel counts it.

@@ -20,6 +20,8 @@ pub enum Relay {
     Bytewise,
     /// Gathered for this long, then all at once.
     Gathered(Duration),
+    /// So many at a time, with this pause after each, as over a slow path.
+    Slowly(usize, Duration),
     /// The first connection gets these bytes and no server; later ones are relayed as they are.
     GarbageFirst(&'static [u8]),
 }
@@ -83,16 +85,17 @@ async fn serve(mut client: UnixStream, server: PathBuf, relay: Relay, number: us
     };
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
-    let piece = if relay == Relay::Bytewise { 1 } else { 1 << 20 };
-    let hold = if let Relay::Gathered(hold) = relay {
-        hold
-    } else {
-        Duration::ZERO
+    let none = Duration::ZERO;
+    let (piece, hold, pause) = match relay {
+        Relay::Bytewise => (1, none, none),
+        Relay::Slowly(piece, pause) => (piece, none, pause),
+        Relay::Gathered(hold) => (1 << 20, hold, none),
+        Relay::GarbageFirst(_) => (1 << 20, none, none),
     };
     // Whichever side closes first ends both directions.
     tokio::select! {
-        () = pump(from_client, to_server, piece, Duration::ZERO) => {}
-        () = pump(from_server, to_client, piece, hold) => {}
+        () = pump(from_client, to_server, piece, none, none) => {}
+        () = pump(from_server, to_client, piece, hold, pause) => {}
     }
 }
 
@@ -101,8 +104,9 @@ async fn pump(
     mut to: impl AsyncWrite + Unpin,
     piece: usize,
     hold: Duration,
+    pause: Duration,
 ) {
-    let mut held = Vec::new();
+    let mut held = Vec::with_capacity(1 << 16);
     while matches!(from.read_buf(&mut held).await, Ok(1..)) {
         if !hold.is_zero() {
             let gathering = async { while matches!(from.read_buf(&mut held).await, Ok(1..)) {} };
@@ -112,7 +116,9 @@ async fn pump(
             if to.write_all(part).await.is_err() {
                 return;
             }
-            if piece == 1 {
+            if !pause.is_zero() {
+                tokio::time::sleep(pause).await;
+            } else if piece == 1 {
                 // Lets the reader see this byte alone.
                 tokio::task::yield_now().await;
             }

@@ -75,6 +75,32 @@ async fn many_messages_in_one_read_are_taken_apart() {
 }
 
 #[tokio::test]
+async fn a_first_dump_over_a_slow_path_may_take_longer_than_a_call() {
+    if absent(TOOLS) {
+        return;
+    }
+    let server = Server::start();
+    let client = mk_client(&server.socket());
+    until_synced(&client).await;
+    client.transact(&mk_router("gr")).await.unwrap();
+    client.transact(&mk_route("gr", 0, 2000)).await.unwrap();
+    // A segment of TCP at a time: less than what a single read must bring to be progress.
+    let slow = Relay::Slowly(1400, Duration::from_millis(10));
+    let proxy = Proxy::start(server.path("proxy"), server.socket(), slow);
+    let mut config = mk_config(proxy.socket());
+    config.call_timeout = Duration::from_secs(1);
+    let start = std::time::Instant::now();
+    let client = Client::connect(config);
+    until_synced(&client).await;
+    assert!(
+        start.elapsed() > Duration::from_secs(2),
+        "it was meant to be slow"
+    );
+    assert_eq!(proxy.connections(), 1);
+    assert_eq!(client.with_replica(routes_of), Some(2000));
+}
+
+#[tokio::test]
 async fn writing_much_before_reading_does_not_lock_up() {
     if absent(TOOLS) {
         return;

@@ -2,10 +2,12 @@
 //! In: the set of nodes. Out: deletes, each with the uid that was listed. Invariant: only objects of ours, and only of nodes that do not exist.
 //! Not here: what the reports say.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use api::frr_state::{BGPSessionState, FRRNodeState, LABEL_NODE};
 use api::node_routes::NodeRoutes;
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
 use kube::api::ListParams;
 use kube::core::DynamicObject;
 use kube_edge::client::CALL_DEADLINE;
@@ -57,9 +59,22 @@ impl ClusterSubjects {
             return false;
         };
         let mut jobs = Vec::new();
+        let mut asked: BTreeMap<NodeName, bool> = BTreeMap::new();
         for object in list.items {
             let node = node_of(&object).map(NodeName::from);
-            let gone = node.as_ref().is_some_and(|node| !nodes.contains(node));
+            let gone = match node.as_ref().filter(|node| !nodes.contains(*node)) {
+                None => false,
+                Some(node) => match asked.get(node) {
+                    Some(gone) => *gone,
+                    None => {
+                        let Some(gone) = self.is_gone(node).await else {
+                            return false;
+                        };
+                        asked.insert(node.clone(), gone);
+                        gone
+                    }
+                },
+            };
             if let (Some(name), Some(uid), true) = (object.metadata.name, object.metadata.uid, gone)
             {
                 jobs.push(Job {
@@ -71,5 +86,19 @@ impl ClusterSubjects {
         }
         let done = self.write_all::<K>(&Key::Leftovers, jobs).await;
         done.verdict() == Verdict::Settled
+    }
+
+    /// Whether the API server has no such Node: the watch may be behind, and not know one that has just joined. `None` where
+    /// it does not answer.
+    async fn is_gone(&self, node: &NodeName) -> Option<bool> {
+        let api: Api<Node> = Api::all(self.doors.client.clone());
+        let asked = tokio::time::timeout(CALL_DEADLINE, api.get_metadata_opt(node.as_str())).await;
+        match asked {
+            Ok(Ok(found)) => Some(found.is_none()),
+            Ok(Err(_)) | Err(_) => {
+                tracing::warn!(%node, "cannot ask whether the Node is gone");
+                None
+            }
+        }
     }
 }

@@ -8,7 +8,7 @@ use futures::stream::FuturesOrdered;
 use ovsdb::Uuid;
 use plan_node::check;
 
-use super::{Import, ImportError, Inputs, SLICE, now};
+use super::{Import, ImportError, Inputs, LONGEST, SLICE, now};
 use crate::transact::{TransactionFailed, transact};
 
 /// Rows of one transaction.
@@ -17,8 +17,8 @@ const BATCH: usize = ovn::lower::BATCH;
 const IN_FLIGHT: usize = 3;
 
 impl Import {
-    /// Writes until rows and routes agree, a few transactions on their way at a time. Returns how many rows were added and
-    /// removed; `None` where the replica went away.
+    /// Writes until rows and routes agree or the pass has lasted too long, a few transactions on their way at a time. Returns
+    /// how many rows were added and removed; `None` where the replica went away.
     pub(super) async fn write(
         &mut self,
         router: Uuid,
@@ -28,7 +28,9 @@ impl Import {
         let target = self.config.target.clone();
         // After a pass that failed nobody knows what arrived; the replica has told by now.
         self.state.lock().resume();
-        let (mut wrote, mut slice) = ((0, 0), now());
+        let (mut wrote, began) = ((0, 0), now());
+        let mut slice = began;
+        self.unfinished = false;
         let mut flying = FuturesOrdered::new();
         let mut adding = 0_usize;
         let mut failed: Option<ImportError> = None;
@@ -67,6 +69,10 @@ impl Import {
                 match failed {
                     Some(error) => return Err(error),
                     None if !late => return Ok(Some(wrote)),
+                    None if began.elapsed() > LONGEST => {
+                        self.unfinished = true;
+                        return Ok(Some(wrote));
+                    }
                     None => {}
                 }
                 let mut heard = self.hearing.take();

@@ -33,7 +33,7 @@ const WRITE_QUEUE: usize = 64;
 /// How much is read at once, bytes.
 const READ_SIZE: usize = 256 << 10;
 
-/// What is read at once and is less than this may be echoes: until the replica follows, they are no progress.
+/// Bytes in all, since the last progress. Less than this may be echoes: until the replica follows, they are no progress.
 const PROGRESS: usize = 2048;
 
 /// How long a connection that takes no more writes is listened to.
@@ -130,7 +130,7 @@ async fn converse(
     let (frames, queue) = mpsc::channel(WRITE_QUEUE);
     let _writer = Writer(tokio::spawn(write(writer, queue)));
     let mut buffer = Vec::with_capacity(READ_SIZE);
-    let mut silent_since = clock();
+    let (mut silent_since, mut quiet) = (clock(), 0_usize);
     loop {
         if let Some(error) = follower.take_failure() {
             return Ok(error);
@@ -150,8 +150,9 @@ async fn converse(
                 (Err(_), _) => return Ok(last_words(&mut reader, &mut buffer, session, follower).await),
             },
             read = read_some(&mut reader, &mut buffer) => {
-                if matches!(read, Ok(count) if count >= PROGRESS) {
-                    silent_since = clock();
+                quiet += read.as_ref().map_or(0, |count| *count);
+                if quiet >= PROGRESS {
+                    (silent_since, quiet) = (clock(), 0);
                 }
                 take_in(read, &mut buffer, session, follower)
             }

@@ -3,10 +3,14 @@
 //! In: bursts, and kills. Out: the right rows. Invariant: steady rows stay, in the database's file too.
 //! Not here: dumps that fail (`tests/dump.rs`).
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use import_tests::{Agent, AgentConfig, Dice, Site, absent, until};
 use netns_tests::{in_namespace, ip_batch};
+use ovsdb_tests::{Proxy, Relay};
+use plan_node::subnets::Subnets;
 
 fn lines(verb: &str, count: u32, hop: u32) -> String {
     let line = |number: u32| {
@@ -103,5 +107,46 @@ fn what_an_outage_of_the_database_cost_is_in_the_histogram() {
         site.until_settled(Duration::from_millis(300)).await;
         let cost = agent.metric("noverlay_import_seconds") - before;
         assert!(cost >= away.as_secs_f64(), "{cost} s of at least {away:?}");
+    });
+}
+
+#[test]
+fn other_inputs_are_followed_while_routes_change_faster_than_the_database_answers() {
+    if absent() {
+        return;
+    }
+    in_namespace(|| async {
+        let site = Site::build().await;
+        let slow = Relay::Gathered(Duration::from_millis(150));
+        let proxy = Proxy::start(site.server.path("slow.sock"), site.server.socket(), slow);
+        let agent = Agent::start(AgentConfig {
+            socket: proxy.socket().to_path_buf(),
+            ..site.config()
+        });
+        agent.until_agreed().await;
+        let over = Arc::new(AtomicBool::new(false));
+        let churn = tokio::task::spawn_blocking({
+            let over = Arc::clone(&over);
+            move || {
+                for round in (0..2).cycle() {
+                    if over.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    ip_batch(&lines("replace", 10, 1 + round));
+                    std::thread::sleep(Duration::from_millis(40));
+                }
+            }
+        });
+        tokio::time::sleep(Duration::from_millis(1500)).await;
+        let hidden = site.steady.iter().next().unwrap().clone();
+        let subnet = hidden.parse().unwrap();
+        agent.change(|inputs| inputs.world.other_networks = Subnets::from_iter([(subnet, ())]));
+        let rows = || site.observer.look().imported();
+        until("the row of what is another network's now goes", || {
+            rows().iter().all(|(prefix, _)| *prefix != hidden)
+        })
+        .await;
+        over.store(true, Ordering::Relaxed);
+        churn.await.unwrap();
     });
 }

@@ -41,6 +41,7 @@ fn what_others_break_is_repaired_and_what_nobody_broke_stays() {
     part("kernel broken by hand", kernel_broken_by_hand);
     part("other rows stay", rows::of_others_never_leave);
     part("events of the kernel lost", rows::overrun);
+    part("a router of nobody", daemons::a_router_of_nobody);
     part("Northbound DB restarted", rows::database_restarted);
     part(
         "agent starts before the Northbound DB",

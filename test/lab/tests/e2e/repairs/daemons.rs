@@ -62,6 +62,41 @@ pub(super) fn agent_starts_first(lab: &Standing) {
     pods_ping(lab, PINGS);
 }
 
+/// A router that bears no owner any more is nobody's to change: it stays, pods reach each other, and the agent is not ready.
+pub(super) fn a_router_of_nobody(lab: &Standing) {
+    let seat = Seat::of(lab, 0);
+    let (router, before) = (seat.router(), seat.rows().unwrap());
+    let ids = seat.nbctl(&[
+        "get",
+        "Logical_Router",
+        &router,
+        "external_ids:noverlay.io/owner",
+    ]);
+    let owner = ids.trim().trim_matches('"');
+    assert!(!owner.is_empty(), "{router} has no owner to begin with");
+    seat.nbctl(&[
+        "remove",
+        "Logical_Router",
+        &router,
+        "external_ids",
+        "noverlay.io/owner",
+    ]);
+    let mut last = (0, String::new());
+    let told = wait(READY, || {
+        last = readyz(&seat.node, AGENT);
+        last.0 == 503 && last.1.contains("topology")
+    });
+    pods_ping(lab, PINGS);
+    let back = format!("external_ids:noverlay.io/owner={owner}");
+    seat.nbctl(&["set", "Logical_Router", &router, &back]);
+    assert!(
+        told,
+        "/readyz of an agent whose router is another's: {last:?}"
+    );
+    ready(&seat.node, AGENT, READY);
+    assert_eq!(seat.rows().unwrap(), before);
+}
+
 /// A restarted agent that finds all as it should be sends no transaction at all.
 pub(super) fn restart_writes_nothing(lab: &Standing) {
     let seat = Seat::of(lab, 0);
