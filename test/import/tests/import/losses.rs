@@ -110,6 +110,16 @@ fn what_an_outage_of_the_database_cost_is_in_the_histogram() {
     });
 }
 
+/// Ends a thread of changes with the test, also where it fails.
+#[derive(Default)]
+struct Over(Arc<AtomicBool>);
+
+impl Drop for Over {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn other_inputs_are_followed_while_routes_change_faster_than_the_database_answers() {
     if absent() {
@@ -124,15 +134,15 @@ fn other_inputs_are_followed_while_routes_change_faster_than_the_database_answer
             ..site.config()
         });
         agent.until_agreed().await;
-        let over = Arc::new(AtomicBool::new(false));
+        let over = Over::default();
         let churn = tokio::task::spawn_blocking({
-            let over = Arc::clone(&over);
+            let over = Arc::clone(&over.0);
             move || {
-                for round in (0..2).cycle() {
+                for hop in (1..200).cycle() {
                     if over.load(Ordering::Relaxed) {
                         break;
                     }
-                    ip_batch(&lines("replace", 10, 1 + round));
+                    ip_batch(&lines("replace", 10, hop));
                     std::thread::sleep(Duration::from_millis(40));
                 }
             }
@@ -146,7 +156,7 @@ fn other_inputs_are_followed_while_routes_change_faster_than_the_database_answer
             rows().iter().all(|(prefix, _)| *prefix != hidden)
         })
         .await;
-        over.store(true, Ordering::Relaxed);
+        drop(over);
         churn.await.unwrap();
     });
 }
