@@ -1,12 +1,16 @@
 //! Brings a text into FRR, and knows whether FRR holds it.
 //! In: the text of frr.conf and what it was made from. Out: FRR runs it, or why not and when to try again.
 //! Invariant: what FRR holds already is not loaded again, also after a restart of the agent; a text that failed is tried again
-//! after a growing time, a changed one at once; the last good file stays on any failure, and FRR runs it meanwhile, also one
-//! that has started anew.
+//! after a growing time, a changed one at once; the last good text stays on any failure, and FRR runs it meanwhile, also one
+//! that has started anew; what others write into frr.conf is never loaded.
 //! Not here: what the text says (`frr`), the tool (`frr-edge`).
 //!
 //! The note beside frr.conf says what was loaded: digest of the text, of what FRR ran afterwards, identity of its daemons.
 //! A daemon that starts anew, or is reconfigured by hand, no longer matches its note.
+//! A copy beside it holds the text that FRR took last, whole or but for lines that it refused.
+
+mod failure;
+mod note;
 
 use std::time::Duration;
 
@@ -14,12 +18,10 @@ use frr::config::NodeConfig;
 use frr_edge::{CheckError, Frr, Refusal, ReloadError, refusal};
 use model::{NodeName, hash};
 use telemetry::Chain;
-use tokio::time::Instant;
 
 use crate::metrics::Metrics;
-
-const RETRY_FIRST: Duration = Duration::from_millis(500);
-const RETRY_MOST: Duration = Duration::from_secs(300);
+use failure::{Failure, remember};
+use note::{Note, fresh};
 
 /// What came of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,61 +35,6 @@ pub(crate) enum Outcome {
     },
 }
 
-/// What FRR holds.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Note {
-    text: String,
-    running: String,
-    daemons: String,
-}
-
-impl Note {
-    fn lift(line: &str) -> Option<Self> {
-        let mut words = line.trim_end().splitn(3, ' ').map(str::to_owned);
-        Some(Self {
-            text: words.next()?,
-            running: words.next()?,
-            daemons: words.next()?,
-        })
-    }
-
-    fn lower(&self) -> String {
-        format!("{} {} {}\n", self.text, self.running, self.daemons)
-    }
-}
-
-/// A text that FRR did not take.
-#[derive(Debug)]
-struct Failure {
-    text: String,
-    daemons: String,
-    why: String,
-    delay: Duration,
-    /// Not to be tried again before; `None`: not at all.
-    until: Option<Instant>,
-}
-
-impl Failure {
-    fn is(&self, text: &str, daemons: &str) -> bool {
-        self.text == text && self.daemons == daemons
-    }
-
-    /// What is to be said as long as it is not to be tried again.
-    fn stands(&self) -> Option<Outcome> {
-        let again = match self.until {
-            None => None,
-            Some(until) => {
-                let left = until.saturating_duration_since(Instant::now());
-                Some((!left.is_zero()).then_some(left)?)
-            }
-        };
-        Some(Outcome::Failed {
-            why: self.why.clone(),
-            again,
-        })
-    }
-}
-
 /// Applies texts to one FRR.
 pub(crate) struct Applier {
     frr: Frr,
@@ -95,7 +42,7 @@ pub(crate) struct Applier {
     node: NodeName,
     /// A text that did not take frr.conf's place.
     unplaced: Option<Failure>,
-    /// frr.conf, which did not load whole.
+    /// A text in frr.conf that did not load whole.
     unloaded: Option<Failure>,
 }
 
@@ -128,6 +75,7 @@ impl Applier {
             }
         } else if self.holds(&digest, &daemons).await {
             (self.unplaced, self.unloaded) = (None, None);
+            self.keep(text).await;
             return Outcome::Holds;
         }
         if let Err(error) = self.frr.prepare(text).await {
@@ -145,13 +93,18 @@ impl Applier {
             return self.and_restore(outcome).await;
         }
         self.unplaced = None;
-        self.load(digest, daemons, config).await
+        self.load(text, digest, daemons, config).await
     }
 
-    /// Without a text to go by: FRR gets, and keeps, the last good file. `None` where nothing was ever loaded.
+    /// Without a text to go by: FRR gets, and keeps, the last good one. `None` where nothing was ever loaded.
     pub(crate) async fn restore(&mut self) -> Option<Outcome> {
-        let text = self.frr.config()?;
-        self.note()?;
+        let Some(text) = self.last_good() else {
+            self.note()?;
+            return Some(Outcome::Failed {
+                why: "frr.conf is not what was loaded last, and no copy of it is left: nothing is loaded until the objects can be".to_owned(),
+                again: None,
+            });
+        };
         if let Some(outcome) = self.away().await {
             return Some(outcome);
         }
@@ -164,11 +117,32 @@ impl Applier {
             }
         } else if self.holds(&digest, &daemons).await {
             self.unloaded = None;
+            self.keep(&text).await;
             return Some(Outcome::Holds);
         }
         tracing::warn!("FRR does not run the last good configuration: loading it");
+        if let Err(error) = self.frr.prepare(&text).await {
+            let why = Chain(&error).to_string();
+            return Some(remember(&mut self.unloaded, digest, daemons, why, false));
+        }
         let nothing = NodeConfig::empty(self.node.clone(), String::new());
-        Some(self.load(digest, daemons, &nothing).await)
+        Some(self.load(&text, digest, daemons, &nothing).await)
+    }
+
+    /// frr.conf where it is what the note tells of, else our copy of the text that FRR took last.
+    fn last_good(&self) -> Option<String> {
+        let note = self.note();
+        let loaded = |text: &String| note.is_some_and(|n| n.text == hash::short(text));
+        self.frr
+            .config()
+            .filter(loaded)
+            .or_else(|| self.frr.kept())
+    }
+
+    async fn keep(&self, text: &str) {
+        if let Err(error) = self.frr.keep(text).await {
+            tracing::warn!(error = %Chain(&error), "cannot keep a copy of what was loaded");
+        }
     }
 
     /// A failure of the wanted text, while the last good one is looked after.
@@ -203,7 +177,13 @@ impl Applier {
         })
     }
 
-    async fn load(&mut self, digest: String, daemons: String, config: &NodeConfig) -> Outcome {
+    async fn load(
+        &mut self,
+        text: &str,
+        digest: String,
+        daemons: String,
+        config: &NodeConfig,
+    ) -> Outcome {
         let timer = self.metrics.reload_seconds.start_timer();
         let fresh = self.note().map(|note| fresh(&note.daemons, &daemons));
         let filled = self.frr.fill(&fresh.unwrap_or_default()).await;
@@ -212,27 +192,29 @@ impl Applier {
             Err(error) => Err(ReloadError::Program(error)),
         };
         let seconds = timer.stop_and_record();
-        match outcome {
-            Ok(()) => {
+        // What FRR took may be another's text.
+        let ours = self.frr.config().is_some_and(|t| t == text);
+        if ours && matches!(outcome, Ok(()) | Err(ReloadError::Refused(_))) {
+            self.keep(text).await;
+        }
+        let why = match outcome {
+            Ok(()) if ours => {
                 tracing::info!(seconds, "FRR loaded its configuration");
                 self.metrics.reloads.with_label_values(&["success"]).inc();
                 self.unloaded = None;
                 self.write_note(digest, daemons).await;
                 self.metrics.held_since(self.frr.loaded_at());
-                Outcome::Holds
+                return Outcome::Holds;
             }
-            Err(error) => {
-                self.metrics.reloads.with_label_values(&["failure"]).inc();
-                let why = match &error {
-                    ReloadError::Refused(lines) => format!(
-                        "FRR refused {}; everything else is applied",
-                        blamed(config, lines)
-                    ),
-                    ReloadError::Program(_) => Chain(&error).to_string(),
-                };
-                remember(&mut self.unloaded, digest, daemons, why, false)
-            }
-        }
+            Ok(()) => "somebody else wrote frr.conf while it was loaded".to_owned(),
+            Err(ReloadError::Refused(lines)) => format!(
+                "FRR refused {}; everything else is applied",
+                blamed(config, &lines)
+            ),
+            Err(error) => Chain(&error).to_string(),
+        };
+        self.metrics.reloads.with_label_values(&["failure"]).inc();
+        remember(&mut self.unloaded, digest, daemons, why, false)
     }
 
     async fn write_note(&self, text: String, daemons: String) {
@@ -295,40 +277,6 @@ impl Applier {
     }
 }
 
-/// Names of the daemons that are not those that were noted: they have started since.
-fn fresh<'a>(noted: &str, now: &'a str) -> Vec<&'a str> {
-    let noted: Vec<&str> = noted.split(' ').collect();
-    let started = now.split(' ').filter(|daemon| !noted.contains(daemon));
-    started
-        .filter_map(|daemon| daemon.split('=').next())
-        .filter(|name| !name.is_empty())
-        .collect()
-}
-
-/// Remembers a failure; told once for each reason.
-fn remember(
-    slot: &mut Option<Failure>,
-    text: String,
-    daemons: String,
-    why: String,
-    hopeless: bool,
-) -> Outcome {
-    let before = slot.take().filter(|f| f.is(&text, &daemons));
-    if before.as_ref().is_none_or(|f| f.why != why) {
-        tracing::error!("FRR did not take its configuration: {why}");
-    }
-    let delay = before.map_or(RETRY_FIRST, |f| (f.delay * 2).min(RETRY_MOST));
-    let again = (!hopeless).then_some(delay);
-    *slot = Some(Failure {
-        text,
-        daemons,
-        why: why.clone(),
-        delay,
-        until: again.map(|delay| Instant::now() + delay),
-    });
-    Outcome::Failed { why, again }
-}
-
 /// Refused lines with the objects that brought them.
 fn blamed(config: &NodeConfig, lines: &[Refusal]) -> String {
     let mut text = refusal::list(lines);
@@ -342,36 +290,4 @@ fn blamed(config: &NodeConfig, lines: &[Refusal]) -> String {
         text.push_str(&format!(" (from FRRConfiguration {})", names.join(", ")));
     }
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_note_is_read_as_it_was_written() {
-        let note = Note {
-            text: "a".to_owned(),
-            running: "b".to_owned(),
-            daemons: "zebra=1.2.3 bgpd=4.5.6 ".to_owned(),
-        };
-        assert_eq!(
-            Note::lift(&note.lower()).map(|n| n.text),
-            Some("a".to_owned())
-        );
-        assert_eq!(Note::lift("only two"), None);
-        assert_eq!(Note::lift(""), None);
-    }
-
-    #[test]
-    fn daemons_that_started_since_the_note_are_told_by_name() {
-        let noted = "zebra=1.5.0 bgpd=2.5.0 staticd=3.5.0";
-        assert_eq!(fresh(noted, noted), [""; 0]);
-        assert_eq!(
-            fresh(noted, "zebra=1.5.0 bgpd=2.6.0 bfdd=4.6.0"),
-            ["bgpd", "bfdd"]
-        );
-        assert_eq!(fresh("", "zebra=1.5.0"), ["zebra"]);
-        assert_eq!(fresh(noted, ""), [""; 0]);
-    }
 }
