@@ -19,6 +19,7 @@ use frr_edge::{CheckError, Frr, Refusal, ReloadError, refusal};
 use model::{NodeName, hash};
 use telemetry::Chain;
 
+use crate::LOOK;
 use crate::metrics::Metrics;
 use failure::{Failure, remember};
 use note::{Note, fresh};
@@ -35,6 +36,14 @@ pub(crate) enum Outcome {
     },
 }
 
+/// Whether FRR holds a text.
+enum Held {
+    Yes,
+    No,
+    /// A daemon cannot be asked; what is to be said of it.
+    Unclear(Outcome),
+}
+
 /// Applies texts to one FRR.
 pub(crate) struct Applier {
     frr: Frr,
@@ -44,6 +53,8 @@ pub(crate) struct Applier {
     unplaced: Option<Failure>,
     /// A text in frr.conf that did not load whole.
     unloaded: Option<Failure>,
+    /// Why it was not clear last whether FRR holds a text.
+    unclear: Option<String>,
 }
 
 impl Applier {
@@ -54,6 +65,7 @@ impl Applier {
             node,
             unplaced: None,
             unloaded: None,
+            unclear: None,
         }
     }
 
@@ -73,10 +85,16 @@ impl Applier {
             if let Some(outcome) = failed.stands() {
                 return outcome;
             }
-        } else if self.holds(&digest, &daemons).await {
-            (self.unplaced, self.unloaded) = (None, None);
-            self.keep(text).await;
-            return Outcome::Holds;
+        } else {
+            match self.holds(&digest, &daemons).await {
+                Held::Yes => {
+                    (self.unplaced, self.unloaded) = (None, None);
+                    self.keep(text).await;
+                    return Outcome::Holds;
+                }
+                Held::Unclear(outcome) => return outcome,
+                Held::No => {}
+            }
         }
         if let Err(error) = self.frr.prepare(text).await {
             let (why, hopeless) = match error {
@@ -115,10 +133,16 @@ impl Applier {
             if let Some(outcome) = failed.stands() {
                 return Some(outcome);
             }
-        } else if self.holds(&digest, &daemons).await {
-            self.unloaded = None;
-            self.keep(&text).await;
-            return Some(Outcome::Holds);
+        } else {
+            match self.holds(&digest, &daemons).await {
+                Held::Yes => {
+                    self.unloaded = None;
+                    self.keep(&text).await;
+                    return Some(Outcome::Holds);
+                }
+                Held::Unclear(outcome) => return Some(outcome),
+                Held::No => {}
+            }
         }
         tracing::warn!("FRR does not run the last good configuration: loading it");
         if let Err(error) = self.frr.prepare(&text).await {
@@ -133,10 +157,7 @@ impl Applier {
     fn last_good(&self) -> Option<String> {
         let note = self.note();
         let loaded = |text: &String| note.is_some_and(|n| n.text == hash::short(text));
-        self.frr
-            .config()
-            .filter(loaded)
-            .or_else(|| self.frr.kept())
+        self.frr.config().filter(loaded).or_else(|| self.frr.kept())
     }
 
     async fn keep(&self, text: &str) {
@@ -155,7 +176,7 @@ impl Applier {
                     again: sooner,
                 }),
             ) => Outcome::Failed {
-                why: format!("{why}; nor does the last good one load: {more}"),
+                why: format!("{why}; as to the last good one: {more}"),
                 again: match (again, sooner) {
                     (Some(a), Some(b)) => Some(a.min(b)),
                     (a, b) => a.or(b),
@@ -165,16 +186,21 @@ impl Applier {
         }
     }
 
-    /// What is to be said of an FRR that does not run.
+    /// What is to be said of an FRR that does not run, or of which that cannot be found out.
     async fn away(&self) -> Option<Outcome> {
-        if self.frr.runs("bgpd").await && self.frr.runs("zebra").await {
-            return None;
+        for daemon in ["bgpd", "zebra"] {
+            let (why, again) = match self.frr.runs(daemon).await {
+                Ok(true) => continue,
+                // Whoever follows the sockets tells when it runs again.
+                Ok(false) => (
+                    "FRR does not run: zebra or bgpd does not listen on its vty socket".to_owned(),
+                    None,
+                ),
+                Err(error) => (Chain(&error).to_string(), Some(LOOK)),
+            };
+            return Some(Outcome::Failed { why, again });
         }
-        // Whoever follows the sockets tells when it runs again.
-        Some(Outcome::Failed {
-            why: "FRR does not run: zebra or bgpd does not listen on its vty socket".to_owned(),
-            again: None,
-        })
+        None
     }
 
     async fn load(
@@ -218,19 +244,18 @@ impl Applier {
     }
 
     async fn write_note(&self, text: String, daemons: String) {
-        let noted = match self.frr.running_digest().await {
-            Ok(running) => {
-                let note = Note {
-                    text,
-                    running,
-                    daemons,
-                };
-                self.frr
-                    .note_loaded(note.lower())
-                    .await
-                    .map_err(|e| Chain(&e).to_string())
-            }
-            Err(error) => Err(Chain(&error).to_string()),
+        let running = self.frr.running().await;
+        let noted = if let Some(error) = running.silent.values().next() {
+            Err(Chain(error).to_string())
+        } else {
+            let running = note::lower_running(&running.digests);
+            let note = Note {
+                text,
+                running,
+                daemons,
+            };
+            let noted = self.frr.note_loaded(note.lower()).await;
+            noted.map_err(|e| Chain(&e).to_string())
         };
         if let Err(error) = noted {
             tracing::warn!(
@@ -245,35 +270,54 @@ impl Applier {
     }
 
     /// Whether these daemons run the text, as frr.conf and the note say.
-    async fn holds(&self, text: &str, daemons: &str) -> bool {
+    async fn holds(&mut self, text: &str, daemons: &str) -> Held {
         let Some(note) = self.note() else {
-            return false;
+            return Held::No;
         };
         if note.text != text || note.daemons != daemons {
-            return false;
+            return Held::No;
         }
-        // A text that failed after it may lie there.
+        // A text that failed after it may lie there, or another's.
         if self.frr.config().is_none_or(|t| hash::short(&t) != text) {
-            return false;
+            return Held::No;
         }
-        match self.frr.running_digest().await {
-            Ok(running) if running != note.running => {
-                tracing::warn!(
-                    "FRR runs something else than was loaded: somebody reconfigured it, putting it back"
-                );
-                self.metrics.mended.inc();
-                false
-            }
-            Ok(_) => {
+        let running = self.frr.running().await;
+        let Some(others) = note.others(&running) else {
+            return Held::No;
+        };
+        let silent = running.silent.values();
+        let silent: Vec<String> = silent.map(|e| Chain(e).to_string()).collect();
+        if silent.is_empty() {
+            self.unclear = None;
+            if others.is_empty() {
                 self.metrics.held_since(self.frr.loaded_at());
-                true
+                return Held::Yes;
             }
-            Err(error) => {
-                // A daemon that does not answer would not take a configuration either.
-                tracing::warn!(error = %Chain(&error), "cannot read what FRR runs");
-                true
-            }
+            tracing::warn!(
+                daemons = others.join(", "),
+                "FRR runs something else than was loaded: somebody reconfigured it, putting it back"
+            );
+            self.metrics.mended.inc();
+            return Held::No;
         }
+        let silent = silent.join("; ");
+        let why = if others.is_empty() {
+            format!("{silent}; the other daemons run what was loaded")
+        } else {
+            // The tool would wait for it, too.
+            format!(
+                "{silent}; {} runs something else than was loaded, and is put back when every daemon answers",
+                others.join(", ")
+            )
+        };
+        if self.unclear.as_ref() != Some(&why) {
+            tracing::warn!("cannot tell whether FRR runs what was loaded: {why}");
+            self.unclear = Some(why.clone());
+        }
+        Held::Unclear(Outcome::Failed {
+            why,
+            again: Some(LOOK),
+        })
     }
 }
 

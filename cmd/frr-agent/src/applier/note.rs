@@ -1,10 +1,16 @@
 //! The note beside frr.conf: what was loaded, and into which daemons.
-//! In: a line. Out: a value. Invariant: a line of another form is no note. Not here: where it lies (`frr-edge`).
+//! In: a line. Out: a value, and how what runs compares with it. Invariant: a line of another form is no note; a daemon that
+//! cannot be asked is neither the same nor another. Not here: where it lies (`frr-edge`).
+
+use std::collections::BTreeMap;
+
+use frr_edge::show::Running;
 
 /// What FRR holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Note {
     pub(super) text: String,
+    /// As written by [`lower_running`].
     pub(super) running: String,
     pub(super) daemons: String,
 }
@@ -22,6 +28,28 @@ impl Note {
     pub(super) fn lower(&self) -> String {
         format!("{} {} {}\n", self.text, self.running, self.daemons)
     }
+
+    /// Names of the daemons that answer, or are gone, and do not run what was loaded. `None`: the note is an older agent's,
+    /// which had one digest for all.
+    pub(super) fn others<'a>(&'a self, running: &'a Running) -> Option<Vec<&'a str>> {
+        let noted: Option<BTreeMap<&str, &str>> =
+            self.running.split(',').map(|d| d.split_once('=')).collect();
+        let noted = noted?;
+        let now = running.digests.iter();
+        let changed = now
+            .filter(|(daemon, digest)| noted.get(daemon.as_str()) != Some(&digest.as_str()))
+            .map(|(daemon, _)| daemon.as_str());
+        let gone = noted.keys().copied().filter(|daemon| {
+            !running.digests.contains_key(*daemon) && !running.silent.contains_key(*daemon)
+        });
+        Some(changed.chain(gone).collect())
+    }
+}
+
+/// Daemons with their digests, as one word.
+pub(super) fn lower_running(digests: &BTreeMap<String, String>) -> String {
+    let words: Vec<String> = digests.iter().map(|(d, h)| format!("{d}={h}")).collect();
+    words.join(",")
 }
 
 /// Names of the daemons that are not those that were noted: they have started since.
@@ -36,6 +64,8 @@ pub(super) fn fresh<'a>(noted: &str, now: &'a str) -> Vec<&'a str> {
 
 #[cfg(test)]
 mod tests {
+    use frr_edge::vty::VtyError;
+
     use super::*;
 
     #[test]
@@ -51,6 +81,53 @@ mod tests {
         );
         assert_eq!(Note::lift("only two"), None);
         assert_eq!(Note::lift(""), None);
+    }
+
+    #[test]
+    fn daemons_are_judged_each_by_itself_and_those_that_cannot_be_asked_not_at_all() {
+        type Digests = [(&'static str, &'static str)];
+        type Names = [&'static str];
+        let digests = |all: &Digests| -> BTreeMap<String, String> {
+            let owned = |(d, h): &(&str, &str)| ((*d).to_owned(), (*h).to_owned());
+            all.iter().map(owned).collect()
+        };
+        let note = |running: String| Note {
+            text: "a".to_owned(),
+            running,
+            daemons: String::new(),
+        };
+        let noted = note(lower_running(&digests(&[("bgpd", "b"), ("zebra", "z")])));
+        let rows: [(&Digests, &Names, &Names); 6] = [
+            (&[("bgpd", "b"), ("zebra", "z")], &[], &[]),
+            (&[("bgpd", "x"), ("zebra", "z")], &[], &["bgpd"]),
+            (&[("zebra", "z")], &["bgpd"], &[]),
+            (&[("zebra", "x")], &["bgpd"], &["zebra"]),
+            (&[("zebra", "z")], &[], &["bgpd"]),
+            (
+                &[("bfdd", "f"), ("bgpd", "b"), ("zebra", "z")],
+                &[],
+                &["bfdd"],
+            ),
+        ];
+        for (answers, silent, wanted) in rows {
+            let silent = silent.iter().map(|daemon| {
+                let daemon = (*daemon).to_owned();
+                (daemon.clone(), VtyError::Deadline { daemon })
+            });
+            let running = Running {
+                digests: digests(answers),
+                silent: silent.collect(),
+            };
+            assert_eq!(
+                noted.others(&running).as_deref(),
+                Some(wanted),
+                "{running:?}"
+            );
+        }
+        assert_eq!(
+            note("olddigest".to_owned()).others(&Running::default()),
+            None
+        );
     }
 
     #[test]
