@@ -1,12 +1,16 @@
 //! Brings a text into FRR, and knows whether FRR holds it.
 //! In: the text of frr.conf and what it was made from. Out: FRR runs it, or why not and when to try again.
 //! Invariant: what FRR holds already is not loaded again, also after a restart of the agent; a text that failed is tried again
-//! after a growing time, a changed one at once; the last good file stays on any failure, and FRR runs it meanwhile, also one
-//! that has started anew.
+//! after a growing time, a changed one at once; the last good text stays on any failure, and FRR runs it meanwhile, also one
+//! that has started anew; what others write into frr.conf is never loaded.
 //! Not here: what the text says (`frr`), the tool (`frr-edge`).
 //!
 //! The note beside frr.conf says what was loaded: digest of the text, of what FRR ran afterwards, identity of its daemons.
 //! A daemon that starts anew, or is reconfigured by hand, no longer matches its note.
+//! A copy beside it holds the text that FRR took last, whole or but for lines that it refused.
+
+mod failure;
+mod note;
 
 use std::time::Duration;
 
@@ -14,12 +18,11 @@ use frr::config::NodeConfig;
 use frr_edge::{CheckError, Frr, Refusal, ReloadError, refusal};
 use model::{NodeName, hash};
 use telemetry::Chain;
-use tokio::time::Instant;
 
+use crate::LOOK;
 use crate::metrics::Metrics;
-
-const RETRY_FIRST: Duration = Duration::from_millis(500);
-const RETRY_MOST: Duration = Duration::from_secs(300);
+use failure::{Failure, remember};
+use note::{Note, fresh};
 
 /// What came of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,59 +36,12 @@ pub(crate) enum Outcome {
     },
 }
 
-/// What FRR holds.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Note {
-    text: String,
-    running: String,
-    daemons: String,
-}
-
-impl Note {
-    fn lift(line: &str) -> Option<Self> {
-        let mut words = line.trim_end().splitn(3, ' ').map(str::to_owned);
-        Some(Self {
-            text: words.next()?,
-            running: words.next()?,
-            daemons: words.next()?,
-        })
-    }
-
-    fn lower(&self) -> String {
-        format!("{} {} {}\n", self.text, self.running, self.daemons)
-    }
-}
-
-/// A text that FRR did not take.
-#[derive(Debug)]
-struct Failure {
-    text: String,
-    daemons: String,
-    why: String,
-    delay: Duration,
-    /// Not to be tried again before; `None`: not at all.
-    until: Option<Instant>,
-}
-
-impl Failure {
-    fn is(&self, text: &str, daemons: &str) -> bool {
-        self.text == text && self.daemons == daemons
-    }
-
-    /// What is to be said as long as it is not to be tried again.
-    fn stands(&self) -> Option<Outcome> {
-        let again = match self.until {
-            None => None,
-            Some(until) => {
-                let left = until.saturating_duration_since(Instant::now());
-                Some((!left.is_zero()).then_some(left)?)
-            }
-        };
-        Some(Outcome::Failed {
-            why: self.why.clone(),
-            again,
-        })
-    }
+/// Whether FRR holds a text.
+enum Held {
+    Yes,
+    No,
+    /// A daemon cannot be asked; what is to be said of it.
+    Unclear(Outcome),
 }
 
 /// Applies texts to one FRR.
@@ -95,8 +51,10 @@ pub(crate) struct Applier {
     node: NodeName,
     /// A text that did not take frr.conf's place.
     unplaced: Option<Failure>,
-    /// frr.conf, which did not load whole.
+    /// A text in frr.conf that did not load whole.
     unloaded: Option<Failure>,
+    /// Why it was not clear last whether FRR holds a text.
+    unclear: Option<String>,
 }
 
 impl Applier {
@@ -107,6 +65,7 @@ impl Applier {
             node,
             unplaced: None,
             unloaded: None,
+            unclear: None,
         }
     }
 
@@ -126,9 +85,16 @@ impl Applier {
             if let Some(outcome) = failed.stands() {
                 return outcome;
             }
-        } else if self.holds(&digest, &daemons).await {
-            (self.unplaced, self.unloaded) = (None, None);
-            return Outcome::Holds;
+        } else {
+            match self.holds(&digest, &daemons).await {
+                Held::Yes => {
+                    (self.unplaced, self.unloaded) = (None, None);
+                    self.keep(text).await;
+                    return Outcome::Holds;
+                }
+                Held::Unclear(outcome) => return outcome,
+                Held::No => {}
+            }
         }
         if let Err(error) = self.frr.prepare(text).await {
             let (why, hopeless) = match error {
@@ -145,13 +111,18 @@ impl Applier {
             return self.and_restore(outcome).await;
         }
         self.unplaced = None;
-        self.load(digest, daemons, config).await
+        self.load(text, digest, daemons, config).await
     }
 
-    /// Without a text to go by: FRR gets, and keeps, the last good file. `None` where nothing was ever loaded.
+    /// Without a text to go by: FRR gets, and keeps, the last good one. `None` where nothing was ever loaded.
     pub(crate) async fn restore(&mut self) -> Option<Outcome> {
-        let text = self.frr.config()?;
-        self.note()?;
+        let Some(text) = self.last_good() else {
+            self.note()?;
+            return Some(Outcome::Failed {
+                why: "frr.conf is not what was loaded last, and no copy of it is left: nothing is loaded until the objects can be".to_owned(),
+                again: None,
+            });
+        };
         if let Some(outcome) = self.away().await {
             return Some(outcome);
         }
@@ -162,13 +133,37 @@ impl Applier {
             if let Some(outcome) = failed.stands() {
                 return Some(outcome);
             }
-        } else if self.holds(&digest, &daemons).await {
-            self.unloaded = None;
-            return Some(Outcome::Holds);
+        } else {
+            match self.holds(&digest, &daemons).await {
+                Held::Yes => {
+                    self.unloaded = None;
+                    self.keep(&text).await;
+                    return Some(Outcome::Holds);
+                }
+                Held::Unclear(outcome) => return Some(outcome),
+                Held::No => {}
+            }
         }
         tracing::warn!("FRR does not run the last good configuration: loading it");
+        if let Err(error) = self.frr.prepare(&text).await {
+            let why = Chain(&error).to_string();
+            return Some(remember(&mut self.unloaded, digest, daemons, why, false));
+        }
         let nothing = NodeConfig::empty(self.node.clone(), String::new());
-        Some(self.load(digest, daemons, &nothing).await)
+        Some(self.load(&text, digest, daemons, &nothing).await)
+    }
+
+    /// frr.conf where it is what the note tells of, else our copy of the text that FRR took last.
+    fn last_good(&self) -> Option<String> {
+        let note = self.note();
+        let loaded = |text: &String| note.is_some_and(|n| n.text == hash::short(text));
+        self.frr.config().filter(loaded).or_else(|| self.frr.kept())
+    }
+
+    async fn keep(&self, text: &str) {
+        if let Err(error) = self.frr.keep(text).await {
+            tracing::warn!(error = %Chain(&error), "cannot keep a copy of what was loaded");
+        }
     }
 
     /// A failure of the wanted text, while the last good one is looked after.
@@ -181,7 +176,7 @@ impl Applier {
                     again: sooner,
                 }),
             ) => Outcome::Failed {
-                why: format!("{why}; nor does the last good one load: {more}"),
+                why: format!("{why}; as to the last good one: {more}"),
                 again: match (again, sooner) {
                     (Some(a), Some(b)) => Some(a.min(b)),
                     (a, b) => a.or(b),
@@ -191,19 +186,30 @@ impl Applier {
         }
     }
 
-    /// What is to be said of an FRR that does not run.
+    /// What is to be said of an FRR that does not run, or of which that cannot be found out.
     async fn away(&self) -> Option<Outcome> {
-        if self.frr.runs("bgpd").await && self.frr.runs("zebra").await {
-            return None;
+        for daemon in ["bgpd", "zebra"] {
+            let (why, again) = match self.frr.runs(daemon).await {
+                Ok(true) => continue,
+                // Whoever follows the sockets tells when it runs again.
+                Ok(false) => (
+                    "FRR does not run: zebra or bgpd does not listen on its vty socket".to_owned(),
+                    None,
+                ),
+                Err(error) => (Chain(&error).to_string(), Some(LOOK)),
+            };
+            return Some(Outcome::Failed { why, again });
         }
-        // Whoever follows the sockets tells when it runs again.
-        Some(Outcome::Failed {
-            why: "FRR does not run: zebra or bgpd does not listen on its vty socket".to_owned(),
-            again: None,
-        })
+        None
     }
 
-    async fn load(&mut self, digest: String, daemons: String, config: &NodeConfig) -> Outcome {
+    async fn load(
+        &mut self,
+        text: &str,
+        digest: String,
+        daemons: String,
+        config: &NodeConfig,
+    ) -> Outcome {
         let timer = self.metrics.reload_seconds.start_timer();
         let fresh = self.note().map(|note| fresh(&note.daemons, &daemons));
         let filled = self.frr.fill(&fresh.unwrap_or_default()).await;
@@ -212,43 +218,44 @@ impl Applier {
             Err(error) => Err(ReloadError::Program(error)),
         };
         let seconds = timer.stop_and_record();
-        match outcome {
-            Ok(()) => {
+        // What FRR took may be another's text.
+        let ours = self.frr.config().is_some_and(|t| t == text);
+        if ours && matches!(outcome, Ok(()) | Err(ReloadError::Refused(_))) {
+            self.keep(text).await;
+        }
+        let why = match outcome {
+            Ok(()) if ours => {
                 tracing::info!(seconds, "FRR loaded its configuration");
                 self.metrics.reloads.with_label_values(&["success"]).inc();
                 self.unloaded = None;
                 self.write_note(digest, daemons).await;
                 self.metrics.held_since(self.frr.loaded_at());
-                Outcome::Holds
+                return Outcome::Holds;
             }
-            Err(error) => {
-                self.metrics.reloads.with_label_values(&["failure"]).inc();
-                let why = match &error {
-                    ReloadError::Refused(lines) => format!(
-                        "FRR refused {}; everything else is applied",
-                        blamed(config, lines)
-                    ),
-                    ReloadError::Program(_) => Chain(&error).to_string(),
-                };
-                remember(&mut self.unloaded, digest, daemons, why, false)
-            }
-        }
+            Ok(()) => "somebody else wrote frr.conf while it was loaded".to_owned(),
+            Err(ReloadError::Refused(lines)) => format!(
+                "FRR refused {}; everything else is applied",
+                blamed(config, &lines)
+            ),
+            Err(error) => Chain(&error).to_string(),
+        };
+        self.metrics.reloads.with_label_values(&["failure"]).inc();
+        remember(&mut self.unloaded, digest, daemons, why, false)
     }
 
     async fn write_note(&self, text: String, daemons: String) {
-        let noted = match self.frr.running_digest().await {
-            Ok(running) => {
-                let note = Note {
-                    text,
-                    running,
-                    daemons,
-                };
-                self.frr
-                    .note_loaded(note.lower())
-                    .await
-                    .map_err(|e| Chain(&e).to_string())
-            }
-            Err(error) => Err(Chain(&error).to_string()),
+        let running = self.frr.running().await;
+        let noted = if let Some(error) = running.silent.values().next() {
+            Err(Chain(error).to_string())
+        } else {
+            let running = note::lower_running(&running.digests);
+            let note = Note {
+                text,
+                running,
+                daemons,
+            };
+            let noted = self.frr.note_loaded(note.lower()).await;
+            noted.map_err(|e| Chain(&e).to_string())
         };
         if let Err(error) = noted {
             tracing::warn!(
@@ -263,70 +270,55 @@ impl Applier {
     }
 
     /// Whether these daemons run the text, as frr.conf and the note say.
-    async fn holds(&self, text: &str, daemons: &str) -> bool {
+    async fn holds(&mut self, text: &str, daemons: &str) -> Held {
         let Some(note) = self.note() else {
-            return false;
+            return Held::No;
         };
         if note.text != text || note.daemons != daemons {
-            return false;
+            return Held::No;
         }
-        // A text that failed after it may lie there.
+        // A text that failed after it may lie there, or another's.
         if self.frr.config().is_none_or(|t| hash::short(&t) != text) {
-            return false;
+            return Held::No;
         }
-        match self.frr.running_digest().await {
-            Ok(running) if running != note.running => {
-                tracing::warn!(
-                    "FRR runs something else than was loaded: somebody reconfigured it, putting it back"
-                );
-                self.metrics.mended.inc();
-                false
-            }
-            Ok(_) => {
+        let running = self.frr.running().await;
+        let Some(others) = note.others(&running) else {
+            return Held::No;
+        };
+        let silent = running.silent.values();
+        let silent: Vec<String> = silent.map(|e| Chain(e).to_string()).collect();
+        if silent.is_empty() {
+            self.unclear = None;
+            if others.is_empty() {
                 self.metrics.held_since(self.frr.loaded_at());
-                true
+                return Held::Yes;
             }
-            Err(error) => {
-                // A daemon that does not answer would not take a configuration either.
-                tracing::warn!(error = %Chain(&error), "cannot read what FRR runs");
-                true
-            }
+            tracing::warn!(
+                daemons = others.join(", "),
+                "FRR runs something else than was loaded: somebody reconfigured it, putting it back"
+            );
+            self.metrics.mended.inc();
+            return Held::No;
         }
+        let silent = silent.join("; ");
+        let why = if others.is_empty() {
+            format!("{silent}; the other daemons run what was loaded")
+        } else {
+            // The tool would wait for it, too.
+            format!(
+                "{silent}; {} runs something else than was loaded, and is put back when every daemon answers",
+                others.join(", ")
+            )
+        };
+        if self.unclear.as_ref() != Some(&why) {
+            tracing::warn!("cannot tell whether FRR runs what was loaded: {why}");
+            self.unclear = Some(why.clone());
+        }
+        Held::Unclear(Outcome::Failed {
+            why,
+            again: Some(LOOK),
+        })
     }
-}
-
-/// Names of the daemons that are not those that were noted: they have started since.
-fn fresh<'a>(noted: &str, now: &'a str) -> Vec<&'a str> {
-    let noted: Vec<&str> = noted.split(' ').collect();
-    let started = now.split(' ').filter(|daemon| !noted.contains(daemon));
-    started
-        .filter_map(|daemon| daemon.split('=').next())
-        .filter(|name| !name.is_empty())
-        .collect()
-}
-
-/// Remembers a failure; told once for each reason.
-fn remember(
-    slot: &mut Option<Failure>,
-    text: String,
-    daemons: String,
-    why: String,
-    hopeless: bool,
-) -> Outcome {
-    let before = slot.take().filter(|f| f.is(&text, &daemons));
-    if before.as_ref().is_none_or(|f| f.why != why) {
-        tracing::error!("FRR did not take its configuration: {why}");
-    }
-    let delay = before.map_or(RETRY_FIRST, |f| (f.delay * 2).min(RETRY_MOST));
-    let again = (!hopeless).then_some(delay);
-    *slot = Some(Failure {
-        text,
-        daemons,
-        why: why.clone(),
-        delay,
-        until: again.map(|delay| Instant::now() + delay),
-    });
-    Outcome::Failed { why, again }
 }
 
 /// Refused lines with the objects that brought them.
@@ -342,36 +334,4 @@ fn blamed(config: &NodeConfig, lines: &[Refusal]) -> String {
         text.push_str(&format!(" (from FRRConfiguration {})", names.join(", ")));
     }
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_note_is_read_as_it_was_written() {
-        let note = Note {
-            text: "a".to_owned(),
-            running: "b".to_owned(),
-            daemons: "zebra=1.2.3 bgpd=4.5.6 ".to_owned(),
-        };
-        assert_eq!(
-            Note::lift(&note.lower()).map(|n| n.text),
-            Some("a".to_owned())
-        );
-        assert_eq!(Note::lift("only two"), None);
-        assert_eq!(Note::lift(""), None);
-    }
-
-    #[test]
-    fn daemons_that_started_since_the_note_are_told_by_name() {
-        let noted = "zebra=1.5.0 bgpd=2.5.0 staticd=3.5.0";
-        assert_eq!(fresh(noted, noted), [""; 0]);
-        assert_eq!(
-            fresh(noted, "zebra=1.5.0 bgpd=2.6.0 bfdd=4.6.0"),
-            ["bgpd", "bfdd"]
-        );
-        assert_eq!(fresh("", "zebra=1.5.0"), ["zebra"]);
-        assert_eq!(fresh(noted, ""), [""; 0]);
-    }
 }

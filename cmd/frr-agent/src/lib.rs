@@ -189,7 +189,7 @@ pub async fn serve(
 
 /// How often the daemons' sockets are looked at, and their sessions (each second time).
 const PACE: Duration = Duration::from_millis(500);
-/// How often is looked whether FRR runs what was loaded; more seldom where reading it costs more than a 200th of that.
+/// How often is looked whether FRR runs what was loaded, and whether a daemon that cannot be asked can be again; more seldom where reading it costs more than a 200th of that.
 const LOOK: Duration = Duration::from_secs(5);
 
 /// Looks whether FRR's daemons are new or gone, and has their sessions looked at.
@@ -200,7 +200,7 @@ async fn follow_daemons(
     sessions: Poker<Sessions>,
 ) {
     let mut daemons = frr.daemons();
-    let mut alive = true;
+    let mut alive = Some(true);
     let mut tick = tokio::time::interval(PACE);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     for count in 0_u64.. {
@@ -218,7 +218,7 @@ async fn follow_daemons(
         }
         if count % 2 == 0 {
             sessions.poke(Sessions);
-            let now = frr.runs("bgpd").await && frr.runs("zebra").await;
+            let now = runs(&frr).await;
             if now != alive {
                 tracing::info!(runs = now, "FRR went away or came back");
                 alive = now;
@@ -228,23 +228,39 @@ async fn follow_daemons(
     }
 }
 
-/// Looks whether somebody reconfigures FRR. A daemon that is slow to answer holds up nothing else.
+/// Whether bgpd and zebra run; `None` where that cannot be found out.
+async fn runs(frr: &Frr) -> Option<bool> {
+    let mut all = Some(true);
+    for daemon in ["bgpd", "zebra"] {
+        match frr.runs(daemon).await {
+            Ok(true) => {}
+            Ok(false) => return Some(false),
+            Err(_) => all = None,
+        }
+    }
+    all
+}
+
+/// Looks whether somebody reconfigures FRR, and whether a daemon answers no more, or again. One that is slow to answer holds
+/// up nothing else.
 async fn follow_running(frr: Frr, configuration: Poker<Configuration>) {
-    let mut running = None;
+    let mut before = None;
     let mut pause = LOOK;
     loop {
         tokio::time::sleep(pause).await;
         let begun = Instant::now();
         // A change of ours looks like any other: the pass compares with what it loaded, and does nothing.
-        pause = LOOK;
-        if let Ok(digest) = frr.running_digest().await {
-            pause = LOOK.max(begun.elapsed() * 200);
-            if running
-                .replace(digest.clone())
-                .is_some_and(|before| before != digest)
-            {
-                configuration.poke(Configuration);
-            }
+        let running = frr.running().await;
+        pause = if running.silent.is_empty() {
+            LOOK.max(begun.elapsed() * 200)
+        } else {
+            LOOK
+        };
+        let silent: Vec<String> = running.silent.into_keys().collect();
+        let now = (running.digests, silent);
+        let told = before.replace(now.clone());
+        if told.is_some_and(|before| before != now) {
+            configuration.poke(Configuration);
         }
     }
 }

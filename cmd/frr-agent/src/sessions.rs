@@ -1,7 +1,7 @@
 //! The session loop's subject: BGPSessionState objects, one a session of this node, written when its state changes.
 //! In: FRR's sessions, each second, and the objects as they stand. Out: objects and metrics. Invariant: names are derived from
 //! node, VRF and peer; a session that is gone takes its object along, a FRR that is gone or cannot be understood does not: its
-//! sessions are Idle; an object that somebody deletes is written again; a Node that is gone takes all along.
+//! sessions are Idle; where we may not or cannot ask, what was told last stays; an object that somebody deletes is written again; a Node that is gone takes all along.
 //! Not here: FRR's configuration.
 
 mod memory;
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use api::frr_state::BGPSessionStateStatus;
 use frr_edge::Frr;
 use frr_edge::show::ShowError;
-use frr_edge::vty::VtyError;
+use frr_edge::vty::{VtyError, says_gone};
 use kube_edge::{Cache, Writer};
 use model::frr::SessionState;
 use model::node::Node;
@@ -63,27 +63,36 @@ impl SessionSubject {
                 }
                 Seen::Unreadable
             }
-            Err(error) => {
-                tracing::debug!(error = %Chain(&error), "bgpd does not tell its sessions");
-                if matches!(error, ShowError::Vty(VtyError::Io { .. })) {
+            Err(ShowError::Vty(ref error @ VtyError::Io { ref source, .. })) => {
+                if says_gone(source) {
+                    tracing::debug!(error = %Chain(error), "bgpd does not tell its sessions");
                     Seen::Gone
                 } else {
-                    Seen::Silent(asked)
+                    if !self.memory.is_puzzled() {
+                        tracing::warn!(error = %Chain(error), "cannot ask for bgpd's sessions; what is told of them is old");
+                    }
+                    Seen::Unasked
                 }
             }
+            Err(error) => {
+                tracing::debug!(error = %Chain(&error), "bgpd does not tell its sessions");
+                Seen::Silent(asked)
+            }
         };
+        let unasked = seen == Seen::Unasked;
         let sessions = self.memory.believed(seen, Instant::now());
         self.metrics
             .show_sessions(sessions.as_deref().unwrap_or_default());
         if !(self.standing.ready() && self.nodes.ready()) {
             return Verdict::Settled;
         }
-        let wanted = self.wanted(sessions);
+        let wanted = self.wanted(sessions, unasked);
         self.write(&wanted).await
     }
 
-    /// The objects that are to stand there. Where nothing is known of FRR, those of before, as Idle.
-    fn wanted(&self, sessions: Option<Vec<SessionState>>) -> Wanted {
+    /// The objects that are to stand there. Where nothing is known of FRR, those of before, as Idle; as they are where it is
+    /// we who cannot ask.
+    fn wanted(&self, sessions: Option<Vec<SessionState>>, unasked: bool) -> Wanted {
         let node = ObjectKey::new("", self.node.as_str());
         if self.nodes.get(&node).is_none() || self.beside.frr_k8s() {
             return Wanted::new();
@@ -94,8 +103,11 @@ impl SessionSubject {
                 .map(|s| (self.name(s), self.status(s)))
                 .collect(),
             None => self.standing.with(|map| {
+                let as_told = |status: BGPSessionStateStatus| {
+                    if unasked { status } else { idle(status) }
+                };
                 map.iter()
-                    .map(|(key, entry)| (key.name.clone(), idle(entry.value.clone())))
+                    .map(|(key, entry)| (key.name.clone(), as_told(entry.value.clone())))
                     .collect()
             }),
         }

@@ -1,4 +1,4 @@
-//! frr.conf on disk, and the note of what was loaded last.
+//! frr.conf on disk, a copy of the text that FRR took last, and the note of what was loaded.
 //! In: text. Out: files. Invariant: a reader sees the old file or the new one; mode 0600, because passwords stand in it.
 //! Not here: loading it.
 
@@ -97,8 +97,34 @@ impl Frr {
         off_the_runtime(&file, move || write_beside(&target, &note)?.place()).await
     }
 
+    /// The text that FRR took last, as kept by [`Frr::keep`]; `None` where none was.
+    #[must_use]
+    pub fn kept(&self) -> Option<String> {
+        read(&self.copy()).ok()
+    }
+
+    /// Keeps a copy of a text that FRR took: others may write into frr.conf.
+    ///
+    /// # Errors
+    /// When the folder or the disk refuses.
+    pub async fn keep(&self, text: &str) -> Result<(), FileError> {
+        let (file, text) = (self.copy(), text.to_owned());
+        let target = file.clone();
+        off_the_runtime(&file, move || {
+            if read(&target).is_ok_and(|old| old == text) {
+                return Ok(());
+            }
+            write_beside(&target, &text)?.place()
+        })
+        .await
+    }
+
     fn note(&self) -> PathBuf {
         self.config_file.with_extension("conf.loaded")
+    }
+
+    fn copy(&self) -> PathBuf {
+        self.config_file.with_extension("conf.last-good")
     }
 
     /// Identity of FRR: changes when zebra or bgpd starts anew, and with none of its other daemons. One that never ran is
@@ -275,12 +301,14 @@ mod tests {
             "frr.conf.conf.next",
             "frr.conf.loaded",
             "frr.conf.loaded.next",
+            "frr.conf.last-good",
         ] {
             std::os::unix::fs::symlink(&secret, own.join(name)).unwrap();
         }
         let frr = frr(&own);
         assert_eq!(frr.config(), None, "what a link points to is not frr.conf");
         assert_eq!(frr.loaded(), None);
+        assert_eq!(frr.kept(), None);
         replace(&frr, "ours").unwrap();
         write_beside(&frr.note(), "note").unwrap().place().unwrap();
         let after = std::fs::metadata(&secret).unwrap();
@@ -292,6 +320,30 @@ mod tests {
         assert!(conf.is_file());
         assert_eq!(conf.mode() & 0o777, 0o600);
         assert_eq!(conf.uid() == 12_345, foreign, "it is the folder's owner's");
+    }
+
+    #[tokio::test]
+    async fn the_copy_is_written_as_carefully_as_the_file_and_left_alone_when_equal() {
+        let folder = tempfile::tempdir().unwrap();
+        let secret = folder.path().join("shadow");
+        std::fs::write(&secret, "theirs").unwrap();
+        let own = folder.path().join("frr");
+        std::fs::create_dir(&own).unwrap();
+        let frr = frr(&own);
+        std::os::unix::fs::symlink(&secret, frr.copy()).unwrap();
+        frr.keep("ours").await.unwrap();
+        assert_eq!(frr.kept().as_deref(), Some("ours"));
+        assert_eq!(std::fs::read_to_string(&secret).unwrap(), "theirs");
+        let first = std::fs::symlink_metadata(frr.copy()).unwrap();
+        assert!(first.is_file());
+        assert_eq!(first.mode() & 0o777, 0o600);
+        frr.keep("ours").await.unwrap();
+        let same = std::fs::symlink_metadata(frr.copy()).unwrap();
+        assert_eq!(first.ino(), same.ino());
+        frr.keep("newer").await.unwrap();
+        assert_eq!(frr.kept().as_deref(), Some("newer"));
+        assert_eq!(frr.config(), None, "frr.conf is another file");
+        assert_eq!(std::fs::read_dir(&own).unwrap().count(), 1);
     }
 
     #[test]

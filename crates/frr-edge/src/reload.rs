@@ -1,6 +1,7 @@
 //! FRR's own reload tool, and its judge of a file.
 //! In: text, or frr.conf as it stands on disk. Out: loaded, or the lines that FRR refused.
-//! Invariant: a text that FRR cannot read never takes the place of frr.conf; a refusal of a line that stands nevertheless is none.
+//! Invariant: a text that FRR cannot read never takes the place of frr.conf; a refusal of a line that stands nevertheless is none;
+//! nothing is taken away where the tool cannot run.
 //! Not here: retries (the frr-agent).
 
 use std::path::Path;
@@ -16,6 +17,13 @@ use crate::surplus;
 
 /// A check reads one file and starts nothing.
 const CHECK_DEADLINE: Duration = Duration::from_secs(20);
+
+/// The tool's modes: to load, and to find out what it would load.
+const RELOAD: &str = "--reload";
+const TRY: &str = "--test";
+
+/// With this Python tells that a program ended where it should not.
+const PYTHON_BROKE_OFF: &str = "Traceback (most recent call last)";
 
 /// Why a text was not put in the place of frr.conf.
 #[derive(Debug, thiserror::Error)]
@@ -34,7 +42,7 @@ pub enum CheckError {
 /// Why a reload failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
-    /// The tool cannot run or does not end.
+    /// The tool cannot run, does not end, or fails without naming a line.
     #[error(transparent)]
     Program(#[from] ProgramError),
     /// FRR refused these lines; the rest has been applied.
@@ -93,13 +101,13 @@ impl Frr {
     /// When the tool cannot run, does not end, or FRR refuses a line and does not run it either.
     pub async fn reload(&self) -> Result<(), ReloadError> {
         self.clear_surplus().await?;
-        let output = self.tool().await?;
+        let output = self.tool(RELOAD).await?;
         if output.status.success() {
             return Ok(());
         }
         let refused = refusal::lift(&output.text);
-        if refused.is_empty() {
-            return Err(ReloadError::Refused(refusal::last_words(&output.text)));
+        if refused.is_empty() || output.text.contains(PYTHON_BROKE_OFF) {
+            return Err(self.tool_failed(&output).into());
         }
         let mut running = String::new();
         for daemon in DAEMONS {
@@ -123,6 +131,11 @@ impl Frr {
         if commands.is_empty() {
             return Ok(());
         }
+        // What takes the place of this is the tool's to give: one that cannot run, or hangs, shows it here.
+        let tried = self.tool(TRY).await?;
+        if !tried.status.success() {
+            return Err(self.tool_failed(&tried));
+        }
         // Passwords stand in it: it goes neither into a file nor into arguments, which everybody on the host can read.
         let mut vtysh = self.vtysh();
         vtysh.args(["-f", "/dev/stdin"]);
@@ -132,13 +145,20 @@ impl Frr {
             .map(drop)
     }
 
-    async fn tool(&self) -> Result<Output, ProgramError> {
+    fn tool_failed(&self, output: &Output) -> ProgramError {
+        ProgramError::Failed {
+            program: self.reload_tool.display().to_string(),
+            words: refusal::list(&refusal::last_words(&output.text)),
+        }
+    }
+
+    async fn tool(&self, mode: &str) -> Result<Output, ProgramError> {
         let folder = self.config_file.parent().unwrap_or(&self.vty_socket);
         let mut command = Command::new("python3");
         // Without --overwrite and with frr.conf in its own folder the tool does not write the file itself.
         command
             .arg(&self.reload_tool)
-            .args(["--reload", "--stdout", "--vty_socket"])
+            .args([mode, "--stdout", "--vty_socket"])
             .arg(&self.vty_socket)
             .arg("--confdir")
             .arg(folder)
@@ -190,7 +210,15 @@ mod tests {
         let fails = "import sys\nprint('vtysh configure is locked')\nsys.exit(1)\n";
         let error = with_tool(folder.path(), fails).reload().await.unwrap_err();
         assert!(
-            error.to_string().contains("vtysh configure is locked"),
+            error.to_string().contains("vtysh configure is locked")
+                && matches!(error, ReloadError::Program(ProgramError::Failed { .. })),
+            "{error}"
+        );
+        let breaks = "print('line 1: Failure to communicate[13] to bgpd, line:  foo')\nraise OSError('disk')\n";
+        let error = with_tool(folder.path(), breaks).reload().await.unwrap_err();
+        assert!(
+            error.to_string().contains("OSError: disk")
+                && matches!(error, ReloadError::Program(ProgramError::Failed { .. })),
             "{error}"
         );
         with_tool(folder.path(), "pass\n").reload().await.unwrap();

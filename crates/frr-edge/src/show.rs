@@ -34,6 +34,15 @@ pub enum ShowError {
     Json(#[source] serde_json::Error),
 }
 
+/// What the daemons run, each by its name.
+#[derive(Debug, Default)]
+pub struct Running {
+    /// Digests: one changes when somebody reconfigures its daemon.
+    pub digests: BTreeMap<String, String>,
+    /// Daemons that may run, and cannot be asked; why.
+    pub silent: BTreeMap<String, VtyError>,
+}
+
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Neighbor {
@@ -84,19 +93,26 @@ impl Frr {
         }
     }
 
-    /// A digest of what the daemons run, passwords included: it changes when somebody reconfigures one of them.
-    ///
-    /// # Errors
-    /// When a daemon that has a socket does not answer.
-    pub async fn running_digest(&self) -> Result<String, VtyError> {
-        let mut all = String::new();
+    /// What each daemon runs, passwords included. Daemons that do not run are absent.
+    pub async fn running(&self) -> Running {
+        let mut running = Running::default();
         for daemon in DAEMONS {
-            if self.runs(daemon).await {
-                all.push_str(&self.ask(daemon, "show running-config").await?);
-                all.push('\0');
+            let shown = match self.runs(daemon).await {
+                Ok(false) => continue,
+                Ok(true) => self.ask(daemon, "show running-config").await,
+                Err(error) => Err(error),
+            };
+            match shown {
+                Ok(text) => {
+                    let digest = model::hash::short(&text);
+                    running.digests.insert(daemon.to_owned(), digest);
+                }
+                Err(error) => {
+                    running.silent.insert(daemon.to_owned(), error);
+                }
             }
         }
-        Ok(model::hash::short(&all))
+        running
     }
 }
 
@@ -146,7 +162,34 @@ pub fn read_sessions(text: &str) -> Result<Vec<SessionState>, serde_json::Error>
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_daemon_that_cannot_be_asked_hides_no_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let frr = Frr::new(folder.path().to_owned(), folder.path().join("frr.conf"));
+        let socket = |daemon: &str| folder.path().join(format!("{daemon}.vty"));
+        std::os::unix::fs::symlink(socket("bgpd"), socket("bgpd")).unwrap();
+        let zebra = tokio::net::UnixListener::bind(socket("zebra")).unwrap();
+        tokio::spawn(async move {
+            loop {
+                let (mut stream, _) = zebra.accept().await.unwrap();
+                let mut buffer = [0_u8; 64];
+                while stream.read(&mut buffer).await.is_ok_and(|n| n > 0) {
+                    if stream.write_all(b"text\0\0\0\0").await.is_err() {
+                        break;
+                    }
+                }
+            }
+        });
+        let running = frr.running().await;
+        let told: Vec<&String> = running.digests.keys().collect();
+        assert_eq!(told, ["zebra"]);
+        let silent: Vec<&String> = running.silent.keys().collect();
+        assert_eq!(silent, ["bgpd"], "bfdd does not run");
+    }
 
     #[test]
     fn sessions_of_all_vrfs_are_lifted_and_other_members_are_passed_over() {

@@ -4,6 +4,7 @@
 //!
 //! The daemon reads a command that ends with a zero byte, and answers with text, three zero bytes and a status byte.
 
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -15,10 +16,28 @@ const DEADLINE: Duration = Duration::from_secs(5);
 /// An answer larger than this is an error: a node's configuration is far smaller.
 const LARGEST: usize = 256 << 20;
 
+/// What asking for a daemon that is not there ends with.
+const GONE: [ErrorKind; 7] = [
+    ErrorKind::NotFound,
+    ErrorKind::ConnectionRefused,
+    ErrorKind::ConnectionReset,
+    ErrorKind::ConnectionAborted,
+    ErrorKind::BrokenPipe,
+    ErrorKind::NotConnected,
+    ErrorKind::UnexpectedEof,
+];
+
+/// Whether this is what asking for a daemon that is not there ends with. All else is no word of FRR's: we may not ask, its
+/// queue is full, or we have no descriptor left.
+#[must_use]
+pub fn says_gone(error: &std::io::Error) -> bool {
+    GONE.contains(&error.kind())
+}
+
 /// Why a daemon did not answer.
 #[derive(Debug, thiserror::Error)]
 pub enum VtyError {
-    /// It does not run, or the socket cannot be used.
+    /// It does not run ([`says_gone`]), or the socket cannot be used.
     #[error("cannot ask {daemon}")]
     Io {
         /// zebra, bgpd, ...
@@ -47,10 +66,18 @@ pub enum VtyError {
 impl Frr {
     /// Whether a daemon runs: somebody listens on its vty socket. One that is frozen runs, and so does one before whose
     /// door others queue.
-    pub async fn runs(&self, daemon: &str) -> bool {
+    ///
+    /// # Errors
+    /// When that cannot be found out: the socket may not be used, or we have no descriptor left.
+    pub async fn runs(&self, daemon: &str) -> Result<bool, VtyError> {
         match tokio::time::timeout(DEADLINE, self.knock(daemon)).await {
-            Ok(Err(error)) => error.kind() == std::io::ErrorKind::WouldBlock,
-            Ok(Ok(_)) | Err(_) => true,
+            Ok(Ok(_)) | Err(_) => Ok(true),
+            Ok(Err(error)) if error.kind() == ErrorKind::WouldBlock => Ok(true),
+            Ok(Err(error)) if says_gone(&error) => Ok(false),
+            Ok(Err(source)) => Err(VtyError::Io {
+                daemon: daemon.to_owned(),
+                source,
+            }),
         }
     }
 
@@ -77,7 +104,7 @@ impl Frr {
             .map_err(|source| {
                 let daemon = daemon.to_owned();
                 // It is there, and does not answer those who asked before either.
-                if source.kind() == std::io::ErrorKind::WouldBlock {
+                if source.kind() == ErrorKind::WouldBlock {
                     VtyError::Deadline { daemon }
                 } else {
                     VtyError::Io { daemon, source }
@@ -100,7 +127,7 @@ async fn exchange(stream: &mut UnixStream, command: &str) -> std::io::Result<(St
     let mut answer = Vec::new();
     loop {
         if stream.read_buf(&mut answer).await? == 0 {
-            return Err(std::io::ErrorKind::UnexpectedEof.into());
+            return Err(ErrorKind::UnexpectedEof.into());
         }
         if let Some((text, [0, 0, 0, status])) = answer.split_last_chunk::<4>() {
             return Ok((String::from_utf8_lossy(text).into_owned(), *status));
@@ -140,11 +167,11 @@ mod tests {
     async fn a_daemon_before_whose_door_others_queue_runs_and_does_not_answer() {
         let folder = tempfile::tempdir().unwrap();
         let frr = Frr::new(folder.path().to_owned(), folder.path().join("frr.conf"));
-        assert!(!frr.runs("bgpd").await);
+        assert!(!frr.runs("bgpd").await.unwrap());
         let door = frozen(&folder.path().join("bgpd.vty"));
         let looks = async {
             for _ in 0..10 {
-                assert!(frr.runs("bgpd").await);
+                assert!(frr.runs("bgpd").await.unwrap());
             }
             assert!(matches!(
                 frr.ask("bgpd", "show x").await,
@@ -154,7 +181,33 @@ mod tests {
         let time = std::time::Duration::from_secs(30);
         tokio::time::timeout(time, looks).await.unwrap();
         drop(door);
-        assert!(!frr.runs("bgpd").await, "its socket stays behind");
+        assert!(!frr.runs("bgpd").await.unwrap(), "its socket stays behind");
+    }
+
+    #[test]
+    fn what_we_lack_ourselves_is_no_word_of_frrs() {
+        for kind in GONE {
+            assert!(says_gone(&kind.into()), "{kind}");
+        }
+        // EACCES, EPERM, EMFILE, ENFILE, ENOBUFS, ENOMEM, EAGAIN of a full queue.
+        for number in [13, 1, 24, 23, 105, 12, 11] {
+            let error = std::io::Error::from_raw_os_error(number);
+            assert!(!says_gone(&error), "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_socket_that_cannot_be_used_says_nothing_about_its_daemon() {
+        let folder = tempfile::tempdir().unwrap();
+        let frr = Frr::new(folder.path().to_owned(), folder.path().join("frr.conf"));
+        let socket = folder.path().join("bgpd.vty");
+        std::os::unix::fs::symlink(&socket, &socket).unwrap();
+        let error = frr.runs("bgpd").await.unwrap_err();
+        assert_eq!(error.to_string(), "cannot ask bgpd");
+        assert!(matches!(
+            frr.ask("bgpd", "x").await,
+            Err(VtyError::Io { source, .. }) if !says_gone(&source)
+        ));
     }
 
     #[tokio::test]

@@ -30,6 +30,9 @@ pub struct FrrConfiguration {
     pub raw: Option<Raw>,
 }
 
+/// Bytes of the longest password of a session that FRR takes (`PEER_PASSWORD_MAXLEN`, the kernel's limit for TCP MD5).
+pub const LONGEST_PASSWORD: usize = 80;
+
 /// `spec.raw`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Raw {

@@ -17,6 +17,7 @@
 )]
 
 mod agent;
+mod hand;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -232,6 +233,11 @@ impl Bench {
 
     /// The object that makes both sessions. `near` and `far` are more fields of the neighbors.
     pub fn peer_with(&self, near: &str, far: &str) {
+        self.peer_at(NEAR, near, far);
+    }
+
+    /// The same with the near neighbor at this address.
+    pub fn peer_at(&self, address: &str, near: &str, far: &str) {
         let neighbor = |address: &str, more: &str| {
             format!(
                 "    - {{address: {address}, asn: 64512, connectTime: 1s, toReceive: {{allowed: {{mode: all}}}}, toAdvertise: {{allowed: {{prefixes: [10.128.1.0/24]}}}}{more}}}\n"
@@ -241,7 +247,7 @@ impl Bench {
             "base",
             &format!(
                 "  bgp:\n    routers:\n    - asn: 64512\n      id: 172.31.10.1\n      prefixes: [10.128.1.0/24]\n      neighbors:\n{}{}",
-                neighbor(NEAR, near).replacen("    -", "      -", 1),
+                neighbor(address, near).replacen("    -", "      -", 1),
                 neighbor(FAR, far).replacen("    -", "      -", 1)
             ),
         );
@@ -293,12 +299,17 @@ impl Bench {
 
     /// Fails where the far session is not the one of then any more.
     pub fn far_is_undisturbed(&self, since: Since) {
-        let now = Since::of(&self.neighbor(FAR));
+        self.is_undisturbed(FAR, since);
+    }
+
+    fn is_undisturbed(&self, address: &str, since: Since) {
+        let neighbor = self.neighbor(address);
+        let now = Since::of(&neighbor);
         // FRR takes the time from an uptime in whole seconds, so that it moves by one.
         let same = now.epoch.abs_diff(since.epoch) <= 1 && now.drops == since.drops;
         assert!(
-            same,
-            "the far session was disturbed: {since:?}, now {now:?}"
+            same && neighbor["bgpState"] == "Established",
+            "the session with {address} was disturbed: {since:?}, now {now:?}"
         );
     }
 

@@ -1,7 +1,7 @@
 //! What is believed of FRR's sessions from one look to the next.
 //! In: what bgpd showed, or that it did not. Out: sessions to tell.
-//! Invariant: a session is taken for gone only by a bgpd that answers; one of which nothing is known is never told as
-//! established for longer than [`BELIEVED`].
+//! Invariant: a session is taken for gone only by a bgpd that answers; one of which bgpd tells nothing is never told as
+//! established for longer than [`BELIEVED`]; that we cannot ask changes nothing, and is told in FRRNodeState.
 //! Not here: asking.
 
 use std::time::Duration;
@@ -28,6 +28,8 @@ pub(super) enum Seen {
     Silent(Instant),
     /// It answers, and the answer cannot be read.
     Unreadable,
+    /// We may not ask it, or lack a descriptor to do so: that is no word of bgpd's.
+    Unasked,
 }
 
 /// The sessions that were shown last.
@@ -37,21 +39,21 @@ pub(crate) struct Memory {
     last: Option<Vec<SessionState>>,
     /// Since when it shows none.
     empty_since: Option<Instant>,
-    /// The last answer could not be read.
+    /// The last answer could not be read, or not be asked for.
     puzzled: bool,
     /// Since when nothing can be known of it.
     dark_since: Option<Instant>,
 }
 
 impl Memory {
-    /// Whether the last answer could not be read.
+    /// Whether the last answer could not be read, or not be asked for.
     pub(super) fn is_puzzled(&self) -> bool {
         self.puzzled
     }
 
     /// The sessions to tell; `None` where nothing is known of any.
     pub(super) fn believed(&mut self, seen: Seen, now: Instant) -> Option<Vec<SessionState>> {
-        self.puzzled = seen == Seen::Unreadable;
+        self.puzzled = matches!(seen, Seen::Unreadable | Seen::Unasked);
         if matches!(seen, Seen::Sessions(_) | Seen::Gone) {
             self.dark_since = None;
         }
@@ -73,6 +75,7 @@ impl Memory {
             }
             Seen::Silent(asked) => self.dark(asked, now),
             Seen::Unreadable => self.dark(now, now),
+            Seen::Unasked => self.empty_since = None,
         }
         self.last.clone()
     }
@@ -195,6 +198,23 @@ mod tests {
         ] {
             assert_eq!(told(&mut memory, seen, at(seconds)), wanted, "{seconds}");
             assert_eq!(memory.is_puzzled(), seconds == 1012);
+        }
+    }
+
+    #[test]
+    fn sessions_stay_as_they_were_while_bgpd_cannot_be_asked() {
+        let (mut memory, start) = (Memory::default(), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        for (seen, seconds, wanted) in [
+            (Seen::Unasked, 0, "unknown"),
+            (up(), 1, "Established"),
+            (Seen::Unasked, 2, "Established"),
+            (Seen::Unasked, 1000, "Established"),
+            (Seen::Gone, 1001, "Idle"),
+            (Seen::Unasked, 1002, "Idle"),
+            (up(), 1003, "Established"),
+        ] {
+            assert_eq!(told(&mut memory, seen, at(seconds)), wanted, "{seconds}");
         }
     }
 

@@ -9,22 +9,11 @@ use std::time::{Duration, SystemTime};
 use frr_edge::Frr;
 use frr_edge::pulse::PeerSummary;
 use frr_edge::show::ShowError;
-use frr_edge::vty::VtyError;
+use frr_edge::vty::{VtyError, says_gone};
 use plan_node::holding::{Look, Peer, Running, Session, Sessions};
 
 /// For so long an answer is waited for: then the daemon is busy.
 const PATIENCE: Duration = Duration::from_secs(1);
-
-/// What asking for a daemon that is not there ends with.
-const GONE: [ErrorKind; 7] = [
-    ErrorKind::NotFound,
-    ErrorKind::ConnectionRefused,
-    ErrorKind::ConnectionReset,
-    ErrorKind::ConnectionAborted,
-    ErrorKind::BrokenPipe,
-    ErrorKind::NotConnected,
-    ErrorKind::UnexpectedEof,
-];
 
 /// What became of a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -133,7 +122,7 @@ async fn said<T: Mute>(question: impl Future<Output = Result<T, ShowError>>) -> 
 fn refused<T>(error: &std::io::Error) -> Said<T> {
     if error.kind() == ErrorKind::PermissionDenied {
         Said::Denied
-    } else if GONE.contains(&error.kind()) {
+    } else if says_gone(error) {
         Said::Gone
     } else {
         Said::Nothing

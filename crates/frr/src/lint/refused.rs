@@ -1,4 +1,5 @@
-//! What makes FRR refuse the whole file, though neither the schema nor frr-k8s notices.
+//! What makes FRR refuse the whole file, or a line without which there is no session, though neither the schema nor frr-k8s
+//! notices.
 //! In: a merged configuration. Out: problems with object and field.
 //! Invariant: with one of these the node keeps its last good configuration, and frr-k8s tries again every 30 s for ever.
 //! Not here: the syntax of raw text; only FRR knows it.
@@ -7,12 +8,13 @@ use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
 use model::address::Family;
+use model::frr::LONGEST_PASSWORD;
 use model::problem::Problem;
 
 use super::problem;
 use crate::config::{NeighborConfig, NodeConfig, RouterConfig, subject, vrf_name};
 
-/// Everything for which FRR will refuse the whole file, sorted.
+/// Everything for which FRR will refuse the whole file, or a line without which there is no session, sorted.
 #[must_use]
 pub fn refused(config: &NodeConfig) -> Vec<Problem> {
     let mut problems = Vec::new();
@@ -118,6 +120,13 @@ fn lint_password(router: &RouterConfig, neighbor: &NeighborConfig, problems: &mu
     if password.contains(char::is_whitespace) {
         let text = "the password contains white space; FRR refuses the whole file";
         problems.push(problem(router, neighbor, "PasswordWhitespace", text));
+    }
+    if password.len() > LONGEST_PASSWORD {
+        let text = format!(
+            "the password has {} bytes; FRR takes at most {LONGEST_PASSWORD}, and the session is lost",
+            password.len()
+        );
+        problems.push(problem(router, neighbor, "PasswordLength", &text));
     }
 }
 

@@ -254,6 +254,12 @@ fn each_value_that_frr_refuses_or_that_never_works_is_told_with_object_and_field
             true,
         ),
         (
+            neighbor(|n| n.session.password = Some("x".repeat(81))),
+            "PasswordLength",
+            "neighbors[172.31.9.2] of frr-k8s-system/c1: the password has 81 bytes; FRR takes at most 80",
+            true,
+        ),
+        (
             neighbor(|n| {
                 n.receive.prefixes = vec![PrefixRange {
                     prefix: mk_prefix("10.0.0.0/8"),
