@@ -21,7 +21,7 @@ use kube_edge::events::Publisher;
 use kube_edge::lease::Elector;
 use kube_edge::{Leadership, Writer, connect};
 use reconcile::{Poker, Timing};
-use settings::{OvnNetworks, OvnTopology, Settings};
+use settings::{OvnTopology, Settings};
 use telemetry::{Readiness, Tasks};
 use tokio::sync::watch;
 
@@ -78,11 +78,6 @@ fn refuse_what_is_not_built(settings: &Settings) -> anyhow::Result<()> {
     if settings.ovn_topology == OvnTopology::Adopt {
         bail!(
             "[ovn] topology = adopt (also the default): OVN-Kubernetes' cluster manager would write the same objects as this one; allowed: build, in clusters without OVN-Kubernetes"
-        );
-    }
-    if settings.ovn_networks == OvnNetworks::Observe {
-        bail!(
-            "[ovn] networks = observe: this cluster-manager allocates node ids and subnets itself; allowed: own"
         );
     }
     Ok(())

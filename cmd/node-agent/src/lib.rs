@@ -32,7 +32,7 @@ use kube_edge::connect;
 use model::NodeName;
 use ovsdb::Client;
 use reconcile::{Poker, Timing};
-use settings::{GatewayMode, OvnNetworks, OvnTopology, Settings};
+use settings::{GatewayMode, OvnTopology, Settings};
 use telemetry::{Readiness, Tasks};
 use tokio::sync::watch;
 
@@ -79,11 +79,6 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
 fn refuse_what_is_not_built(settings: &Settings) -> anyhow::Result<()> {
     if settings.ovn_topology == OvnTopology::Adopt {
         bail!("[ovn] topology = adopt: this node-agent builds the topology itself; allowed: build");
-    }
-    if settings.ovn_networks == OvnNetworks::Observe {
-        bail!(
-            "[ovn] networks = observe: this node-agent works only where the cluster-manager allocates node ids and subnets; allowed: own"
-        );
     }
     if settings.gateway.mode == GatewayMode::Local {
         bail!(

@@ -91,7 +91,7 @@ impl Tasks {
         self.names.insert(handle.id(), "metrics server");
     }
 
-    /// Waits until `ended` resolves, then tells the loops through `stop` and gives them 1.8 s for the pass under way.
+    /// Waits until `ended` resolves, then tells the loops through `stop` and gives them 1.5 s for the pass under way.
     ///
     /// # Errors
     /// When a task panicked, or ended before `ended` resolved.

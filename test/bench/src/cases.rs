@@ -9,7 +9,7 @@ use netns_tests::ip_batch;
 use crate::floor::Raw;
 use crate::kernel::{lines, prefix, router};
 use crate::process::Watched;
-use crate::report::{Report, percentile};
+use crate::report::{Report, Runs, percentile};
 use crate::site::{Agent, Site, now};
 use crate::storm::storm;
 use crate::{ImportArguments, WholeArguments};
@@ -30,7 +30,7 @@ const QUICK: [(u32, u32); 2] = [(1000, 1), (10_000, 1)];
 const LONE: u32 = 40;
 /// Between two of them: each finds the process quiet.
 const PAUSE: Duration = Duration::from_millis(300);
-/// Cold starts and installs of each size, beside as many floors; the table has medians.
+/// Cold starts and installs of each size, each beside a floor of its own; the table has medians.
 const RUNS: usize = 5;
 /// `[limits] max-imported-routes` as shipped.
 const LIMIT: u32 = 20_000;
@@ -106,41 +106,6 @@ fn limit(count: u32) -> usize {
     usize::try_from(limit).expect("a number of destinations")
 }
 
-/// The middle one of some numbers, and what lies between them and as many floors.
-struct Runs {
-    values: Vec<f64>,
-    floors: Vec<f64>,
-}
-
-impl Runs {
-    fn new() -> Self {
-        Self {
-            values: Vec::new(),
-            floors: Vec::new(),
-        }
-    }
-
-    fn add(&mut self, value: Duration, floor: Duration) {
-        self.values.push(value.as_secs_f64());
-        self.floors.push(floor.as_secs_f64());
-    }
-
-    fn put(mut self, report: &mut Report, case: &str, metric: &str) {
-        let pairs = self.values.iter().zip(&self.floors);
-        let mut times: Vec<f64> = pairs.map(|(value, floor)| value / floor).collect();
-        let count = self.values.len();
-        report.put_with_floor(
-            case,
-            &format!("{metric} (median of {count})"),
-            "s",
-            percentile(&mut self.values, 50),
-            percentile(&mut self.floors, 50),
-        );
-        let name = format!("{metric}, times the floor");
-        report.put(case, &name, "", percentile(&mut times, 50));
-    }
-}
-
 fn rows(count: u32, hops: u32) -> usize {
     usize::try_from(count * hops).expect("a number of rows")
 }
@@ -158,7 +123,6 @@ async fn size(
     report.put(case, "[limits] max-imported-routes", "", allowed);
     let runs = if quick { 3 } else { RUNS };
     let mut cold = Runs::new();
-    let mut floors = Vec::new();
     let mut last = None;
     for _ in 0..runs {
         // The floor of the same moment: the machine's own speed differs between two runs.
@@ -167,16 +131,15 @@ async fn size(
         let mut lone: Vec<f64> = (0..LONE / 4)
             .map(|at| raw.add(BEYOND + at, 1, hops).wall.as_secs_f64() * 1000.0)
             .collect();
-        floors.push((floor, percentile(&mut lone, 50), raw.clear()));
+        let (lone, clear) = (percentile(&mut lone, 50), raw.clear());
         drop(raw);
         drop(last.take());
         let (agent, server) = fresh(site, count, hops).await;
         cold.add(agent.started.elapsed(), floor.wall);
-        last = Some((agent, server));
+        last = Some((agent, server, floor, lone, clear));
     }
     cold.put(report, case, "cold start: wall");
-    let (agent, server) = last.expect("at least one run");
-    let (floor, lone_floor, clear_floor) = floors.pop().expect("at least one run");
+    let (agent, server, floor, lone_floor, clear_floor) = last.expect("at least one run");
     report.put(
         case,
         "cold start: agent CPU",
@@ -274,8 +237,9 @@ async fn size(
 
     let mut install = Runs::new();
     let mut last = None;
-    for (floor, ..) in floors.iter().chain([&(floor, lone_floor, clear_floor)]) {
+    for _ in 0..runs {
         drop(last.take());
+        let floor = Raw::start().add(0, count, hops);
         site.flush();
         site.empty().await;
         let mut agent = Agent::start(site, limit(count));
@@ -297,10 +261,10 @@ async fn size(
         let done = now();
         let told = batch.await.expect("ip ends");
         install.add(done - start, floor.wall);
-        last = Some((agent, cpu, server, before, done, told));
+        last = Some((agent, cpu, server, before, done, told, floor));
     }
     install.put(report, case, "install while running: wall");
-    let (agent, cpu, server, before, done, last) = last.expect("at least one run");
+    let (agent, cpu, server, before, done, last, floor) = last.expect("at least one run");
     report.put(
         case,
         "install while running: after the last",

@@ -5,6 +5,7 @@
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
+use std::time::Duration;
 
 use serde_json::json;
 
@@ -68,4 +69,39 @@ pub(crate) fn percentile(values: &mut [f64], percent: usize) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     let at = (values.len() * percent).div_ceil(100).saturating_sub(1);
     values.get(at).copied().unwrap_or(f64::NAN)
+}
+
+/// Some times, each with its floor; told as medians, also of their quotients.
+pub(crate) struct Runs {
+    values: Vec<f64>,
+    floors: Vec<f64>,
+}
+
+impl Runs {
+    pub(crate) fn new() -> Self {
+        Self {
+            values: Vec::new(),
+            floors: Vec::new(),
+        }
+    }
+
+    pub(crate) fn add(&mut self, value: Duration, floor: Duration) {
+        self.values.push(value.as_secs_f64());
+        self.floors.push(floor.as_secs_f64());
+    }
+
+    pub(crate) fn put(mut self, report: &mut Report, case: &str, metric: &str) {
+        let pairs = self.values.iter().zip(&self.floors);
+        let mut times: Vec<f64> = pairs.map(|(value, floor)| value / floor).collect();
+        let count = self.values.len();
+        report.put_with_floor(
+            case,
+            &format!("{metric} (median of {count})"),
+            "s",
+            percentile(&mut self.values, 50),
+            percentile(&mut self.floors, 50),
+        );
+        let name = format!("{metric}, times the floor");
+        report.put(case, &name, "", percentile(&mut times, 50));
+    }
 }

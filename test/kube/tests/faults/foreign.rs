@@ -9,19 +9,28 @@ fn adopt_and_observe_are_refused_in_words_and_nothing_is_written() {
     let Some(tools) = tools() else { return };
     let api = ApiServer::start(tools);
     let build = "[ovn]\ntopology = \"build\"\n";
+    let adopt = ["[ovn] topology = adopt", "allowed: build"];
     for (ovn, words) in [
-        ("[ovn]\ntopology = \"adopt\"\n", "[ovn] topology = adopt"),
+        ("[ovn]\ntopology = \"adopt\"\n", adopt),
+        ("[ovn]\ntopology = \"adopt\"\nnetworks = \"own\"\n", adopt),
         (
-            "[ovn]\ntopology = \"adopt\"\nnetworks = \"own\"\n",
-            "[ovn] topology = adopt",
+            "[ovn]\ntopology = \"adopt\"\nnetworks = \"observe\"\n",
+            adopt,
         ),
-        ("", "[ovn] topology = adopt"),
+        // The settings have no such pair.
+        (
+            "[ovn]\ntopology = \"build\"\nnetworks = \"observe\"\n",
+            [
+                "[ovn] networks = \"observe\"",
+                "must be \"own\" when topology=build",
+            ],
+        ),
+        ("", adopt),
     ] {
         let settings = MANAGED.replace(build, ovn);
         let kubeconfig = api.kubeconfig("cluster-manager");
         let (ok, said) = Daemon::start(&api, "a", &kubeconfig, &settings).ended();
-        assert!(!ok && said.contains(words), "{said}");
-        assert!(said.contains("allowed: build"), "{said}");
+        assert!(!ok && words.iter().all(|w| said.contains(w)), "{said}");
     }
     assert_eq!(writes_of(&api, "cluster-manager"), []);
 }

@@ -1,9 +1,11 @@
 //! `noverlay status` as an admin calls it, with the read-only account and nothing else.
 
+use std::process::Stdio;
 use std::time::Duration;
 
 use serde_json::Value;
 
+use super::kubectl;
 use crate::harness::{Standing, call, command, wait};
 
 /// How soon reports are there.
@@ -32,7 +34,6 @@ fn becomes(wanted: i32) -> String {
 
 /// 0, 1 and 2, each for its reason; the table, JSON and YAML.
 pub(super) fn every_exit_status(lab: &Standing) {
-    may_only_look();
     let table = becomes(0);
     print!("{table}");
     for number in 0..3 {
@@ -78,13 +79,18 @@ pub(super) fn every_exit_status(lab: &Standing) {
         "{status:?} {error}"
     );
     lab.daemon("freeze", "underlay", "kube-apiserver");
-    let (status, _, error) = noverlay(&["status"]);
+    let mut asking = command(&["noverlay", "status"]);
+    let asking = asking.stderr(Stdio::piped()).spawn().unwrap();
+    let kubeconfig = kubeconfig_of(asking.id());
+    let asked = asking.wait_with_output().unwrap();
     lab.daemon("thaw", "underlay", "kube-apiserver");
+    let error = String::from_utf8_lossy(&asked.stderr).into_owned();
     assert!(
-        status == Some(2) && error.contains("cannot list nodes"),
-        "{status:?} {error}"
+        asked.status.code() == Some(2) && error.contains("cannot list nodes"),
+        "{asked:?}"
     );
     becomes(0);
+    may_only_look(&kubeconfig);
 }
 
 /// A node's row of the table.
@@ -93,9 +99,39 @@ fn row<'a>(table: &'a str, node: &str) -> &'a str {
     table.lines().find(first).unwrap_or_default()
 }
 
-/// The account of the kubeconfig that `hack/lab noverlay` uses.
-fn may_only_look() {
-    let who = "--as=system:serviceaccount:noverlay-system:noverlay-view";
+/// The kubeconfig file that `hack/lab noverlay` gives the command: this process becomes it.
+fn kubeconfig_of(process: u32) -> String {
+    let mut words = Vec::new();
+    let of = |file: &str| std::fs::read_to_string(format!("/proc/{process}/{file}"));
+    let runs = wait(SOON, || {
+        let line = of("cmdline").unwrap_or_default();
+        words = line.split('\0').map(str::to_owned).collect();
+        words
+            .first()
+            .is_some_and(|word| word.ends_with("/noverlay"))
+    });
+    assert!(runs, "{words:?}");
+    // Nothing else says where the cluster is.
+    assert_eq!(
+        words.get(1..),
+        Some(&["status".to_owned(), String::new()][..])
+    );
+    let environment = of("environ").unwrap();
+    let mut variables = environment.split('\0');
+    let file = variables.find_map(|word| word.strip_prefix("KUBECONFIG="));
+    file.expect("KUBECONFIG").to_owned()
+}
+
+/// Whose file it is, and what that one may do.
+fn may_only_look(kubeconfig: &str) {
+    let with = ["--kubeconfig", kubeconfig];
+    let review = kubectl(&[&["auth", "whoami", "-o", "json"], &with[..]].concat());
+    let who = review.pointer("/status/userInfo/username");
+    assert_eq!(
+        who.and_then(Value::as_str),
+        Some("system:serviceaccount:noverlay-system:noverlay-view"),
+        "{kubeconfig}: {review}"
+    );
     for (verb, resource, may) in [
         ("list", "nodes", true),
         ("list", "noderoutes.noverlay.io", true),
@@ -103,7 +139,8 @@ fn may_only_look() {
         ("create", "frrconfigurations.frrk8s.metallb.io", false),
         ("get", "secrets", false),
     ] {
-        let said = call(&["kubectl", "auth", "can-i", verb, resource, who, "-A"]);
+        let ask = ["kubectl", "auth", "can-i", verb, resource, "-A"];
+        let said = call(&[&ask[..], &with[..]].concat());
         assert_eq!(said.good, may, "{verb} {resource}: {}", said.text);
     }
 }
