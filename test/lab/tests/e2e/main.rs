@@ -14,6 +14,7 @@
 
 mod failover;
 mod failures;
+mod follow;
 mod frr_k8s;
 mod harness;
 mod one_lab;
