@@ -109,26 +109,41 @@ impl Drop for Follow {
 }
 
 impl Seen {
-    /// A line of the monitor: what happened to rows at once.
+    /// A line of the monitor. The server may tell of two transactions in one: what is deleted and inserted in it counts as
+    /// having been away.
     fn read(&mut self, line: &str, port: &str) -> Option<()> {
         let table: Value = serde_json::from_str(line).ok()?;
+        let rows = table.get("data")?.as_array()?;
+        let word = |row: &Value, column: usize| Some(row.get(column)?.as_str()?.to_owned());
+        for row in rows {
+            if word(row, 1)? == "delete" {
+                self.rows.remove(&word(row, 0)?);
+            }
+        }
+        self.settle();
         let mut changed = String::new();
-        for row in table.get("data")?.as_array()? {
-            let word = |column: usize| row.get(column).and_then(Value::as_str);
-            let action = word(1)?;
+        for row in rows {
+            let action = word(row, 1)?;
             // What a row has become follows what it was, without its id.
             if action != "new" {
-                word(0)?.clone_into(&mut changed);
+                changed = word(row, 0)?;
             }
-            match action {
-                "old" | "delete" => drop(self.rows.remove(&changed)),
-                "initial" | "insert" | "new" if word(3) == Some(port) => {
-                    self.rows.insert(changed.clone(), word(2)?.to_owned());
+            match action.as_str() {
+                "delete" => {}
+                "old" => drop(self.rows.remove(&changed)),
+                "initial" | "insert" | "new" => {
+                    if word(row, 3).as_deref() == Some(port) {
+                        self.rows.insert(changed.clone(), word(row, 2)?);
+                    }
                 }
-                "initial" | "insert" | "new" => {}
                 _ => return None,
             }
         }
+        self.settle();
+        Some(())
+    }
+
+    fn settle(&mut self) {
         let there: BTreeSet<String> = self.rows.values().cloned().collect();
         let missing: BTreeSet<String> = self.wanted.difference(&there).cloned().collect();
         if missing != self.missing {
@@ -136,6 +151,5 @@ impl Seen {
             self.told.push(format!("{at:.3} s: {missing:?}"));
             self.missing = missing;
         }
-        Some(())
     }
 }
