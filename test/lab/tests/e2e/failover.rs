@@ -85,3 +85,19 @@ fn an_frr_that_is_ended_in_good_order_and_started_again_costs_no_row() {
     }
     lab.recovers("1,5");
 }
+
+#[test]
+fn an_frr_with_a_thousand_routes_that_is_ended_in_good_order_costs_no_row() {
+    if !able() {
+        return;
+    }
+    let lab = Standing::up(&[]);
+    let words = ["--only", "frr-stop", "--rounds", "2", "--routes", "1000"];
+    let said = call(&[&["failover"], &words[..]].concat());
+    assert!(said.good, "{}", said.text);
+    let whole = format!("OVN of {} was never short of routes", lab.node(0));
+    for line in [whole.as_str(), "with 1002 routes"] {
+        assert_eq!(said.text.matches(line).count(), 4, "{}", said.text);
+    }
+    lab.recovers("1,5");
+}
