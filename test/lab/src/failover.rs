@@ -164,8 +164,12 @@ fn restart(lab: &Lab, node: &Node) -> Result<bool> {
         (up == peers && routes >= peers).then(|| start.elapsed().as_secs_f64())
     });
     std::thread::sleep(AFTER);
-    let gaps = watch.stop();
     let lost = pinger.stop()?;
+    // Where all is back: what is not is told below.
+    if back.is_some() {
+        watch.control(lab, &node.name)?;
+    }
+    let gaps = watch.stop()?;
     let Some(back) = back else {
         bail!(
             "bgpd of {}: not all of its {peers} sessions and routes were back after {} s",
@@ -202,7 +206,7 @@ fn cut(lab: &Lab, node: &Node) -> Result<()> {
         // A route that is held or comes back would show here.
         std::thread::sleep(Duration::from_secs(1));
     }
-    let gaps = watch.stop();
+    let gaps = watch.stop()?;
     let mended = now();
     attach_port(lab, node)?;
     let pods = attached(lab);

@@ -92,9 +92,10 @@ fn rounds_of(lab: &Lab, node: &Node, stop: &Stop, rounds: u32, more: &[String]) 
         }
         std::thread::sleep(REST);
     }
-    let gaps = watch.stop();
     let lost = pinger.stop()?;
     back?;
+    watch.control(lab, &node.name)?;
+    let gaps = watch.stop()?;
     let short = |side: Side| {
         let of_side = gaps.iter().find(|gaps| gaps.side == side);
         of_side.map_or(0, |gaps| gaps.times())

@@ -2,18 +2,24 @@
 //!
 //! In: nodes, and the pod subnets that each should have a route to. Out: for each node
 //! and side the spans of time in which one was missing. `ip monitor` and `ovsdb-client
-//! monitor` tell each change as it happens, so looking costs nothing.
+//! monitor` tell each change as it happens, so looking costs nothing. A monitor that ends
+//! or tells what cannot be read is an error, and a row that is deleted by hand shows that
+//! its deletion is seen.
 
-use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::io::{BufRead, BufReader, Read};
+use std::net::Ipv4Addr;
 use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use ipnet::Ipv4Net;
 use serde_json::Value;
 
 use crate::look::{gateway_router, kernel_routes};
+use crate::node::ovs::nbctl;
 use crate::run::{Tool, now, tool, until};
 use crate::state::{Lab, text};
 
@@ -26,6 +32,18 @@ pub(super) enum Side {
     Ovn,
 }
 
+impl fmt::Display for Side {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Kernel => "kernel",
+            Self::Ovn => "OVN",
+        })
+    }
+}
+
+/// How soon the agent puts a row back that was deleted by hand.
+const CONTROL: Duration = Duration::from_secs(10);
+
 /// What one node has on one side, and when it had less than it should.
 #[derive(Debug, Clone)]
 pub(super) struct Gaps {
@@ -35,9 +53,14 @@ pub(super) struct Gaps {
     pub(super) side: Side,
     begun: Instant,
     wanted: BTreeSet<String>,
-    has: BTreeSet<String>,
+    /// Prefix by row of the database; by itself in the kernel.
+    has: BTreeMap<String, String>,
+    /// How many rows have a prefix.
+    count: BTreeMap<String, usize>,
     /// How many of those that are wanted are not there.
     missing: usize,
+    /// What could not be read.
+    unread: Option<String>,
     /// Each begins with the first route that is missing, and ends with the last that is back.
     spans: Vec<(Instant, Option<Instant>)>,
 }
@@ -65,10 +88,7 @@ impl Gaps {
             Some(to) => format!("from {:.2} s to {:.2} s", at(*from), at(*to)),
             None => format!("from {:.2} s on", at(*from)),
         };
-        let side = match self.side {
-            Side::Kernel => "kernel",
-            Side::Ovn => "OVN",
-        };
+        let side = self.side;
         if self.spans.is_empty() {
             return format!("{side} of {} was never short of routes", self.node);
         }
@@ -94,34 +114,73 @@ impl Gaps {
     }
 
     /// A line of `ip monitor`: a route, or one that is deleted.
-    fn kernel(&mut self, line: &str) {
+    fn kernel(&mut self, line: &str) -> Option<()> {
+        // Of another protocol: the node's own.
+        if !line.contains(" proto bgp") {
+            return Some(());
+        }
         let mut words = line.split_whitespace();
         let deleted = words.clone().next() == Some("Deleted");
-        let prefix = words.nth(usize::from(deleted)).unwrap_or_default();
-        // Of another protocol: the node's own.
-        if line.contains(" proto bgp") {
-            self.change(prefix, !deleted);
+        let prefix = words.nth(usize::from(deleted))?;
+        let address = prefix.parse::<Ipv4Addr>().map(Ipv4Net::from);
+        prefix.parse::<Ipv4Net>().ok().or(address.ok())?;
+        self.gone(prefix);
+        if !deleted {
+            self.there(prefix, prefix);
         }
+        Some(())
     }
 
-    /// A line of `ovsdb-client monitor`: rows with what happened to them.
-    fn database(&mut self, line: &str, port: &str) {
-        let table: Value = serde_json::from_str(line).unwrap_or(Value::Null);
-        let rows = table.get("data").and_then(Value::as_array);
-        for row in rows.into_iter().flatten() {
-            let word = |column: usize| row.get(column).and_then(Value::as_str).unwrap_or("");
-            if word(3) == port {
-                self.change(word(2), matches!(word(1), "initial" | "insert" | "new"));
+    /// A line of `ovsdb-client monitor`: rows with what happened to them. The server may tell of two transactions in one
+    /// line: what is deleted and inserted in it counts as having been away.
+    fn database(&mut self, line: &str, port: &str) -> Option<()> {
+        let table: Value = serde_json::from_str(line).ok()?;
+        let rows = table.get("data")?.as_array()?;
+        let word = |row: &Value, column: usize| Some(row.get(column)?.as_str()?.to_owned());
+        for row in rows {
+            if word(row, 1)? == "delete" {
+                self.gone(&word(row, 0)?);
             }
         }
+        self.settle();
+        let mut changed = String::new();
+        for row in rows {
+            let action = word(row, 1)?;
+            // What a row was, and then without its id what it is.
+            if action != "new" {
+                changed = word(row, 0)?;
+            }
+            match action.as_str() {
+                "delete" => {}
+                "old" => self.gone(&changed),
+                "initial" | "insert" | "new" => {
+                    if word(row, 3).as_deref() == Some(port) {
+                        self.there(&changed, &word(row, 2)?);
+                    }
+                }
+                _ => return None,
+            }
+        }
+        Some(())
     }
 
-    fn change(&mut self, prefix: &str, there: bool) {
-        let wanted = usize::from(self.wanted.contains(prefix));
-        if there && self.has.insert(prefix.to_owned()) {
-            self.missing -= wanted;
-        } else if !there && self.has.remove(prefix) {
-            self.missing += wanted;
+    fn there(&mut self, id: &str, prefix: &str) {
+        self.has.insert(id.to_owned(), prefix.to_owned());
+        let count = self.count.entry(prefix.to_owned()).or_default();
+        *count += 1;
+        if *count == 1 && self.wanted.contains(prefix) {
+            self.missing -= 1;
+        }
+    }
+
+    fn gone(&mut self, id: &str) {
+        let Some(prefix) = self.has.remove(id) else {
+            return;
+        };
+        let count = self.count.entry(prefix.clone()).or_default();
+        *count = count.saturating_sub(1);
+        if *count == 0 && self.wanted.contains(&prefix) {
+            self.missing += 1;
         }
     }
 }
@@ -160,12 +219,57 @@ impl Watch {
         self.0.iter().all(|(_, gaps)| locked(gaps).short())
     }
 
-    /// What they told. The monitors end.
-    pub(super) fn stop(self) -> Vec<Gaps> {
-        self.0
-            .iter()
-            .map(|(_, gaps)| locked(gaps).clone())
-            .collect()
+    /// Deletes a row that every gap would show in, and wants to see it go and come back, once. It is not told later.
+    pub(super) fn control(&self, lab: &Lab, node: &str) -> Result<()> {
+        let of_rows = |(_, gaps): &&(Child, Arc<Mutex<Gaps>>)| {
+            let gaps = locked(gaps);
+            gaps.node == node && gaps.side == Side::Ovn
+        };
+        let (_, gaps) = self.0.iter().find(of_rows).context("rows are followed")?;
+        let (before, short, prefix) = {
+            let gaps = locked(gaps);
+            let first = gaps.wanted.first().cloned();
+            (gaps.times(), gaps.short(), first.context("no route")?)
+        };
+        if short {
+            // It has been seen by itself.
+            return Ok(());
+        }
+        nbctl(lab, node)
+            .args(["lr-route-del", &gateway_router(node), &prefix])
+            .run()?;
+        let seen = until(CONTROL, Duration::from_millis(10), || {
+            let gaps = locked(gaps);
+            (gaps.times() > before && !gaps.short()).then_some(())
+        });
+        let mut gaps = locked(gaps);
+        if seen.is_none() || gaps.times() != before + 1 {
+            let spans = gaps.times() - before;
+            let now = if gaps.short() { "away" } else { "there" };
+            bail!(
+                "{prefix} was deleted from the OVN of {node}: seen to go {spans} times, and it is {now} {} s later",
+                CONTROL.as_secs()
+            );
+        }
+        gaps.spans.truncate(before);
+        Ok(())
+    }
+
+    /// What they told. The monitors end, which they have not done before.
+    pub(super) fn stop(mut self) -> Result<Vec<Gaps>> {
+        let mut told = Vec::new();
+        for (child, gaps) in &mut self.0 {
+            let gaps = locked(gaps).clone();
+            let what = format!("whoever follows {} of {}", gaps.side, gaps.node);
+            if let Some(status) = child.try_wait()? {
+                bail!("{what} has ended: {status}");
+            }
+            if let Some(line) = &gaps.unread {
+                bail!("{what} says what cannot be read: {line}");
+            }
+            told.push(gaps);
+        }
+        Ok(told)
     }
 }
 
@@ -199,7 +303,9 @@ fn follow(lab: &Lab, node: &str, side: Side, more: &[String]) -> Result<(Child, 
             .map(|pod| pod.subnet.to_string())
             .chain(more.iter().cloned())
             .collect(),
-        has: BTreeSet::new(),
+        has: BTreeMap::new(),
+        count: BTreeMap::new(),
+        unread: None,
         spans: Vec::new(),
     };
     gaps.missing = gaps.wanted.len();
@@ -208,18 +314,25 @@ fn follow(lab: &Lab, node: &str, side: Side, more: &[String]) -> Result<(Child, 
         .with(|c| {
             c.stdin(Stdio::null())
                 .stdout(Stdio::piped())
-                .stderr(Stdio::null());
+                .stderr(Stdio::piped());
         })
         .spawn()?;
     let lines = BufReader::new(child.stdout.take().context("a monitor's output")?).lines();
+    let stderr = child.stderr.take().context("a monitor's messages")?;
+    complaints(stderr, Arc::clone(&gaps));
     let port = format!("rtoe-{}", gateway_router(node));
     let told = Arc::clone(&gaps);
     std::thread::spawn(move || {
-        for line in lines.map_while(std::result::Result::ok) {
+        for line in lines {
             let mut gaps = locked(&told);
-            match side {
-                Side::Kernel => gaps.kernel(&line),
-                Side::Ovn => gaps.database(&line, &port),
+            let read = match (&line, side) {
+                (Ok(line), Side::Kernel) => gaps.kernel(line),
+                (Ok(line), Side::Ovn) => gaps.database(line, &port),
+                (Err(_), _) => None,
+            };
+            if read.is_none() {
+                let line = line.unwrap_or_else(|error| error.to_string());
+                gaps.unread.get_or_insert(line);
             }
             gaps.settle();
         }
@@ -230,11 +343,23 @@ fn follow(lab: &Lab, node: &str, side: Side, more: &[String]) -> Result<(Child, 
         let routes = kernel_routes(lab, node)?;
         let mut gaps = locked(&gaps);
         for (prefix, _) in routes {
-            gaps.change(&prefix.to_string(), true);
+            let prefix = prefix.to_string();
+            gaps.gone(&prefix);
+            gaps.there(&prefix, &prefix);
         }
         gaps.settle();
     }
     Ok((child, gaps))
+}
+
+/// What a monitor complains of (events that were lost) is as bad as a line that cannot be read.
+fn complaints(stderr: impl Read + Send + 'static, gaps: Arc<Mutex<Gaps>>) {
+    std::thread::spawn(move || {
+        let lines = BufReader::new(stderr).lines();
+        for line in lines.map_while(std::result::Result::ok) {
+            locked(&gaps).unread.get_or_insert(line);
+        }
+    });
 }
 
 fn monitor(lab: &Lab, node: &str, side: Side) -> Tool {
@@ -255,68 +380,4 @@ fn monitor(lab: &Lab, node: &str, side: Side) -> Tool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn gaps() -> Gaps {
-        Gaps {
-            node: "n1".to_owned(),
-            side: Side::Kernel,
-            begun: now(),
-            wanted: BTreeSet::from(["10.128.1.0/24".to_owned()]),
-            has: BTreeSet::from(["10.128.1.0/24".to_owned()]),
-            missing: 0,
-            spans: Vec::new(),
-        }
-    }
-
-    #[test]
-    fn a_deleted_bgp_route_opens_a_span_and_its_return_closes_it() {
-        let mut gaps = gaps();
-        let lines = [
-            (
-                "Deleted 10.9.0.0/24 dev eth0 proto kernel scope link",
-                false,
-            ),
-            (
-                "10.128.1.0/24 nhid 9 via 172.30.0.2 dev br-ex proto bgp metric 20",
-                false,
-            ),
-            (
-                "Deleted 10.128.1.0/24 nhid 9 via 172.30.0.2 dev br-ex proto bgp metric 20",
-                true,
-            ),
-            (
-                "10.128.1.0/24 nhid 10 via 172.30.0.2 dev br-ex proto bgp metric 20",
-                false,
-            ),
-        ];
-        for (line, short) in lines {
-            gaps.kernel(line);
-            gaps.settle();
-            assert_eq!(gaps.short(), short, "{line}");
-        }
-        assert_eq!(gaps.spans.len(), 1);
-    }
-
-    #[test]
-    fn rows_of_the_routers_outer_port_count_and_others_do_not() {
-        let mut gaps = gaps();
-        let row = |action: &str, port: &str| {
-            format!(
-                r#"{{"data":[[["uuid","1"],"{action}","10.128.1.0/24","{port}"]],"headings":[]}}"#
-            )
-        };
-        for (action, port, short) in [
-            ("delete", "rtos-n1", false),
-            ("delete", "rtoe-GR_n1", true),
-            ("insert", "rtoe-GR_n1", false),
-            ("old", "rtoe-GR_n1", true),
-            ("new", "rtoe-GR_n1", false),
-        ] {
-            gaps.database(&row(action, port), "rtoe-GR_n1");
-            gaps.settle();
-            assert_eq!(gaps.short(), short, "{action} {port}");
-        }
-    }
-}
+mod tests;

@@ -70,23 +70,24 @@ fn daemon(lab: &Lab, node: &Node, name: &str) -> Start {
     }
 }
 
-/// Gives a daemon that was started anew its part of frr.conf, as watchfrr does.
+/// What bgpd says to neighbors that have graceful restart already.
+const TWICE: &str = "The Graceful Restart command used is not valid at this moment";
+
+/// Gives a daemon that was started anew its part of frr.conf, as watchfrr does. The agent may have done so already.
 pub(crate) fn boot(lab: &Lab, node: &str, daemon: &str) -> Result<()> {
     let dir = text(&lab.frr_dir(node));
-    tool("vtysh")
-        .args([
-            "--vty_socket",
-            &dir,
-            "--config_dir",
-            &dir,
-            "-b",
-            "-d",
-            daemon,
-        ])
+    let words = ["--vty_socket", &dir, "--config_dir", &dir];
+    let loaded = tool("vtysh")
+        .args(words)
+        .args(["-b", "-d", daemon])
         .inside(&lab.namespace(node))
-        .run()
-        .with_context(|| format!("loading frr.conf into {daemon} of {node}"))
-        .map(drop)
+        .run();
+    match loaded {
+        Err(error) if !format!("{error:#}").contains(TWICE) => {
+            Err(error).with_context(|| format!("loading frr.conf into {daemon} of {node}"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// `vtysh` of a node, with commands.

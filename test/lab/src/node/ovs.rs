@@ -130,7 +130,7 @@ fn database(lab: &Lab, node: &Node, db: &Database<'_>) -> Result<()> {
     start.argv.push(format!("--log-file={}", text(&start.log)));
     start.argv.push(format!("--unixctl={}", text(&control)));
     if db.name == "ovnnb" {
-        start.argv.extend(pki::server_arguments(lab, &node.name)?);
+        start.argv.extend(pki::server_arguments(lab, node)?);
     }
     start.pidfile = Some(pidfile);
     process::start(lab, start, 0).map(drop)

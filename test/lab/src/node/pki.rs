@@ -9,18 +9,18 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 use crate::run::tool;
-use crate::state::{Lab, text};
+use crate::state::{Lab, Node, text};
 
-/// The node.
-const NODE: &str = "n3";
+/// Index of the node, whatever its name.
+const INDEX: u32 = 3;
 const PORT: u16 = 6641;
 
 /// Makes an authority and both certificates; returns what its ovsdb-server is told. Nothing for other nodes.
-pub(super) fn server_arguments(lab: &Lab, node: &str) -> Result<Vec<String>> {
-    if node != NODE {
+pub(super) fn server_arguments(lab: &Lab, node: &Node) -> Result<Vec<String>> {
+    if node.index != INDEX {
         return Ok(Vec::new());
     }
-    let dir = lab.node_dir(node);
+    let dir = lab.node_dir(&node.name);
     let key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 30 -x509";
     let file = |name: &str| text(&dir.join(name));
     let (ca_key, ca) = (file("nb-ca.key"), file("nb-ca.pem"));
@@ -51,7 +51,7 @@ pub(super) fn server_arguments(lab: &Lab, node: &str) -> Result<Vec<String>> {
 /// Puts the client's files into the folder of a node-agent's configuration, which it has as /etc/noverlay; returns the
 /// section that names them. Nothing for other nodes.
 pub(crate) fn north_section(lab: &Lab, node: &str, folder: &Path) -> Result<String> {
-    if node != NODE {
+    if lab.node(node)?.index != INDEX {
         return Ok(String::new());
     }
     for name in ["nb-client.key", "nb-client.pem", "nb-ca.pem"] {

@@ -7,13 +7,14 @@
 
 mod watch;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
 
 use super::{Failure, Layer, Verdict, World, listed};
-use crate::look::sessions;
+use crate::look::{Session, sessions};
 use crate::netns;
 use crate::node::frr::{RELOAD_TOOL, vtysh};
 use crate::process::records;
@@ -181,18 +182,38 @@ fn reloading(lab: &Lab) -> bool {
 fn young_sessions(lab: &Lab, quiet: u64) -> Result<Vec<Complaint>> {
     let mut found = Vec::new();
     for node in &lab.nodes {
-        for (neighbor, session) in sessions(lab, &node.name)? {
-            if session.state != "Established" || session.uptime < quiet * 1000 {
-                let age = session.uptime / 1000;
-                let text = format!(
-                    "{} with {neighbor}: {} for {age} s",
-                    node.name, session.state
-                );
-                found.push((Layer::Frr, text));
-            }
-        }
+        let others = lab.nodes.iter().filter(|other| *other != node);
+        let others: Vec<String> = others.map(|o| lab.address(o).to_string()).collect();
+        found.extend(unsteady(
+            &node.name,
+            &others,
+            &sessions(lab, &node.name)?,
+            quiet,
+        ));
     }
     Ok(found)
+}
+
+/// Of a node that has a session with each of the others: what is missing, down or younger than the quiet time.
+fn unsteady(
+    node: &str,
+    others: &[String],
+    sessions: &BTreeMap<String, Session>,
+    quiet: u64,
+) -> Vec<Complaint> {
+    let missing = others.iter().filter(|other| !sessions.contains_key(*other));
+    let missing = missing.map(|other| format!("{node} has no session with {other}"));
+    let young = sessions
+        .iter()
+        .filter(|(_, s)| s.state != "Established" || s.uptime < quiet * 1000)
+        .map(|(neighbor, s)| {
+            let age = s.uptime / 1000;
+            format!("{node} with {neighbor}: {} for {age} s", s.state)
+        });
+    missing
+        .chain(young)
+        .map(|text| (Layer::Frr, text))
+        .collect()
 }
 
 fn panics(lab: &Lab) -> Vec<Complaint> {
@@ -208,4 +229,44 @@ fn panics(lab: &Lab) -> Vec<Complaint> {
         (Layer::Lab, text)
     })
     .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_that_is_missing_down_or_young_is_told_and_no_other() {
+        let session = |state: &str, seconds: u64| Session {
+            state: state.to_owned(),
+            uptime: seconds * 1000,
+        };
+        let others = ["10.0.0.2", "10.0.0.3"].map(str::to_owned);
+        let told = |all: &[(&str, Session)]| {
+            let all = all.iter().map(|(n, s)| ((*n).to_owned(), s.clone()));
+            let complaints = unsteady("n1", &others, &all.collect(), 60);
+            let texts = complaints.into_iter().map(|(_, text)| text);
+            texts.collect::<Vec<_>>()
+        };
+        let old = session("Established", 61);
+        assert_eq!(
+            told(&[("10.0.0.2", old.clone()), ("10.0.0.3", old.clone())]),
+            [""; 0]
+        );
+        assert_eq!(told(&[]).len(), 2);
+        assert_eq!(
+            told(&[("10.0.0.2", old)]),
+            ["n1 has no session with 10.0.0.3"]
+        );
+        assert_eq!(
+            told(&[
+                ("10.0.0.2", session("Established", 59)),
+                ("10.0.0.3", session("Active", 61))
+            ]),
+            [
+                "n1 with 10.0.0.2: Established for 59 s",
+                "n1 with 10.0.0.3: Active for 61 s"
+            ]
+        );
+    }
 }

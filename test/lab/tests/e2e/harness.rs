@@ -7,6 +7,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime};
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 
 /// Name of the lab of these tests; short, like the demonstration's. NOVERLAY_E2E_NAME
@@ -146,16 +148,39 @@ impl Standing {
 
     /// Proves line 7 and does something in its quiet time.
     pub(crate) fn disturb(&self, seconds: u64, job: impl FnOnce()) -> Said {
-        let words = ["prove", "--only", "7", "--quiet", &seconds.to_string()];
+        let quiet = seconds.to_string();
+        self.meanwhile(
+            &["--only", "7", "--quiet", &quiet],
+            "a quiet time of",
+            || {
+                let start = Instant::now();
+                job();
+                let took = start.elapsed();
+                assert!(
+                    took < Duration::from_secs(seconds),
+                    "a quiet time of {seconds} s was over before this was done, after {took:?}"
+                );
+            },
+        )
+    }
+
+    /// Proves some lines and does something as soon as it has said this; at once, where that is nothing.
+    pub(crate) fn meanwhile(&self, more: &[&str], mark: &str, job: impl FnOnce()) -> Said {
+        let words = [&["prove"], more].concat();
         println!("$ hack/lab {} ...", words.join(" "));
         let mut command = command(&words);
         let mut child = command.stdout(Stdio::piped()).spawn().expect("hack/lab");
         let mut job = Some(job);
         let mut text = String::new();
+        if mark.is_empty()
+            && let Some(job) = job.take()
+        {
+            job();
+        }
         for line in BufReader::new(child.stdout.take().unwrap()).lines() {
             let line = line.unwrap();
             println!("{line}");
-            if line.contains("a quiet time of")
+            if line.contains(mark)
                 && let Some(job) = job.take()
             {
                 job();
@@ -164,7 +189,7 @@ impl Standing {
             text.push('\n');
         }
         let good = child.wait().unwrap().success();
-        assert!(job.is_none(), "no quiet time began:\n{text}");
+        assert!(job.is_none(), "never said {mark:?}:\n{text}");
         Said { good, text }
     }
 
@@ -207,6 +232,16 @@ impl Standing {
     pub(crate) fn daemon(&self, action: &str, node: &str, daemon: &str) {
         let said = call(&["daemon", action, node, daemon]);
         assert!(said.good, "{}", said.text);
+    }
+
+    /// Freezes a daemon, with no process start in between.
+    pub(crate) fn freeze_at_once(&self, node: &str, daemon: &str) {
+        let pid = self
+            .daemon_record(node, daemon)
+            .get("pid")
+            .and_then(Value::as_i64);
+        let pid = i32::try_from(pid.expect("a process number")).unwrap();
+        kill(Pid::from_raw(pid), Signal::SIGSTOP).expect("a daemon that runs");
     }
 
     /// Folder of a node, or of `underlay`.
@@ -278,8 +313,13 @@ impl Standing {
 
     /// Underlay address of the node with this number.
     pub(crate) fn address(&self, number: usize) -> String {
-        let underlay = self.record("/values/underlay");
         let index = self.record(&format!("/nodes/{number}/index"));
+        self.host(index.parse().expect("an index"))
+    }
+
+    /// Underlay address of the node with this index; 100 is the outside host.
+    pub(crate) fn host(&self, index: u32) -> String {
+        let underlay = self.record("/values/underlay");
         let (network, _) = underlay.rsplit_once('.').unwrap();
         format!("{network}.{index}")
     }

@@ -14,6 +14,7 @@
 
 mod failover;
 mod failures;
+mod follow;
 mod frr_k8s;
 mod harness;
 mod one_lab;
@@ -29,7 +30,22 @@ fn a_lab_with_drawn_values_proves_all_its_lines() {
         return;
     }
     let lab = Standing::up(&["--seed", &seed().to_string()]);
+    northbound_over_tls(&lab);
     lab.prove(&[]).assert_all_hold();
+}
+
+/// The third node's Northbound database listens for TLS only at this port; its node-agent is there, under whatever name
+/// the node has.
+fn northbound_over_tls(lab: &Standing) {
+    let node = lab.node(2);
+    let words = ["ss", "-Htnp", "state", "established", "dport = :6641"];
+    let shown = lab.exec(&node, &words);
+    let pid = lab.daemon_record(&node, "node-agent").get("pid").cloned();
+    let agent = format!("\"node-agent\",pid={},", pid.unwrap_or_default());
+    assert!(
+        shown.contains(&agent),
+        "no connection of node-agent of {node} to port 6641: {shown:?}"
+    );
 }
 
 #[test]

@@ -27,8 +27,10 @@ fn with_the_rights_of_the_manifests_and_through_what_stands_still_all_work_is_do
         println!("--- {what}: {:.1} s", start.elapsed().as_secs_f64());
     };
     part("daemons as the manifests say", rights::as_the_manifests_say);
+    part("what the lab adds", rights::one_group_is_added);
     part("each capability is needed", rights::no_capability_is_idle);
     part("noverlay status", status::every_exit_status);
+    part("a row is deleted", frr::a_row_that_goes_is_seen);
     part("zebra hangs", frr::zebra_hangs);
     part("zebra is killed", frr::zebra_is_killed);
     part("zebra is stopped", frr::zebra_is_stopped);

@@ -10,7 +10,7 @@ mod quiet;
 use std::io::Write;
 use std::process::Stdio;
 
-use crate::harness::{Standing, able, command, seed};
+use crate::harness::{Said, Standing, able, command, seed};
 
 #[test]
 fn each_line_of_the_proof_fails_at_the_layer_that_was_broken() {
@@ -25,6 +25,7 @@ fn each_line_of_the_proof_fails_at_the_layer_that_was_broken() {
     quiet::written_below_the_api(&lab);
     quiet::reload_of_the_same(&lab);
     quiet::a_daemon_tells_of_a_panic(&lab);
+    quiet::sessions_cleared(&lab);
     // Lines 1 to 5.
     exemption_set_emptied(&lab);
     flow_104_removed(&lab);
@@ -37,9 +38,12 @@ fn each_line_of_the_proof_fails_at_the_layer_that_was_broken() {
     // Lines 6 and 8.
     life::node_gets_no_subnet(&lab);
     life::a_neighbor_is_not_taken_up(&lab);
+    life::a_node_that_left_stays_a_neighbor(&lab);
     life::a_withdrawn_route_is_kept(&lab);
     life::a_withdrawn_pod_is_reached_another_way(&lab);
     life::a_pod_sends_nothing(&lab);
+    life::nothing_reaches_the_outside_host(&lab);
+    life::a_withdrawn_route_comes_back_by_another_hand(&lab);
     lab.recovers("1,2,3,5");
 }
 
@@ -234,24 +238,25 @@ fn host_rule_removed(lab: &Standing) {
 
 /// What is small arrives, what is large does not.
 fn large_packets_dropped(lab: &Standing) {
-    let port = format!("up{}", lab.record("/nodes/0/index"));
-    let chain = format!(
-        "add chain netdev sabotage large {{ type filter hook ingress device \"{port}\" priority 0; }}"
-    );
-    lab.exec("underlay", &["nft", "add table netdev sabotage"]);
-    lab.exec("underlay", &["nft", &chain]);
-    lab.exec(
-        "underlay",
-        &[
-            "nft",
-            "add rule netdev sabotage large ip length > 1000 drop",
-        ],
-    );
-    let said = lab.prove(&["--only", "1,4"]);
-    lab.exec("underlay", &["nft", "delete table netdev sabotage"]);
+    let said = dropped(lab, 0, "ip length > 1000", "1,4");
     said.assert_fails(4, "packets");
     assert!(said.text.contains("line 1  ok"), "{}", said.text);
     lab.recovers("4");
+}
+
+/// Proves lines while packets of one node are dropped where they enter the underlay.
+fn dropped(lab: &Standing, number: usize, what: &str, lines: &str) -> Said {
+    let port = format!("up{}", lab.record(&format!("/nodes/{number}/index")));
+    let chain = format!(
+        "add chain netdev sabotage some {{ type filter hook ingress device \"{port}\" priority 0; }}"
+    );
+    lab.exec("underlay", &["nft", "add table netdev sabotage"]);
+    lab.exec("underlay", &["nft", &chain]);
+    let rule = format!("add rule netdev sabotage some {what} drop");
+    lab.exec("underlay", &["nft", &rule]);
+    let said = lab.prove(&["--only", lines]);
+    lab.exec("underlay", &["nft", "delete table netdev sabotage"]);
+    said
 }
 
 /// A network of tunnels beside the routed one.

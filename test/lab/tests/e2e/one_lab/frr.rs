@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::{kubectl, sessions};
+use crate::follow::Follow;
 use crate::harness::{Standing, call, wait};
 
 /// How long zebra is away.
@@ -24,37 +25,29 @@ pub(super) fn zebra_is_stopped(lab: &Standing) {
     without_zebra(lab, "end", "start", false);
 }
 
-/// Rows of the node stay all the time. Its pod reaches the next one's all the time too where the other nodes notice
-/// nothing: the end of zebra ends its BFD sessions, and then they take their routes to this node away.
+/// Rows of the node stay all the time, from before zebra goes until FRR is whole again. Its pod reaches the next one's all
+/// the time too where the other nodes notice nothing: the end of zebra ends its BFD sessions, and then they take their
+/// routes to this node away.
 fn without_zebra(lab: &Standing, away: &str, back: &str, unnoticed: bool) {
     let (node, target) = (lab.node(0), lab.pod(1).to_string());
-    let subnets = [lab.subnet(1), lab.subnet(2)];
-    let router = format!("GR_{node}");
-    let rows = || {
-        let shown = lab.exec(&node, &["ovn-nbctl", "lr-route-list", &router]);
-        let has = |subnet: &String| {
-            let mut words = shown
-                .lines()
-                .filter_map(|line| line.split_whitespace().next());
-            words.any(|first| first == subnet)
-        };
-        subnets.iter().all(has)
-    };
-    assert!(rows(), "no rows to begin with");
+    let rows = Follow::rows(lab, &node, &[lab.subnet(1), lab.subnet(2)]);
     let pod = format!("{node}-pod");
     let ping = [
         "ping", "-n", "-q", "-i", "0.1", "-c", "100", "-W", "1", &target,
     ];
     let ping = lab.start(&pod, &ping);
     lab.daemon(away, &node, "zebra");
-    let lost = wait(AWAY, || !rows());
+    std::thread::sleep(AWAY);
     lab.daemon(back, &node, "zebra");
     let whole = wait(BACK, || call(&["status"]).good);
     let pinged = ping.wait_with_output().unwrap();
     let summary = String::from_utf8_lossy(&pinged.stdout).into_owned();
-    assert!(!lost, "rows left while zebra was away ({away})");
     assert!(whole, "not whole again after zebra's {back}");
-    assert!(rows(), "rows are not as before");
+    let missing = rows.stop();
+    assert!(
+        missing.is_empty(),
+        "{away}, {back}: rows were missing from {missing:?}"
+    );
     let all = summary.contains(" 0% packet loss");
     assert!(all || !unnoticed, "{away}: {summary}");
     let answers = wait(BACK, || {
@@ -62,6 +55,20 @@ fn without_zebra(lab: &Standing, away: &str, back: &str, unnoticed: bool) {
         lab.try_exec(&pod, &once).good
     });
     assert!(answers, "{target} does not answer after zebra's {back}");
+}
+
+/// What is deleted by hand and put back by the agent is seen to have been missing, however soon it is back.
+pub(super) fn a_row_that_goes_is_seen(lab: &Standing) {
+    let (node, subnet) = (lab.node(0), lab.subnet(1));
+    let rows = Follow::rows(lab, &node, std::slice::from_ref(&subnet));
+    lab.exec(
+        &node,
+        &["ovn-nbctl", "lr-route-del", &format!("GR_{node}"), &subnet],
+    );
+    let back = wait(BACK, || rows.changes() >= 2 && !rows.lacks());
+    let missing = rows.stop();
+    assert!(back, "{subnet} is not back: {missing:?}");
+    assert_eq!(missing.len(), 2, "gone and back: {missing:?}");
 }
 
 /// Two bgpd as frr-k8s starts them: neither listens, so neither reaches the other; the third reaches both.

@@ -4,10 +4,11 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use nix::unistd::Group;
 use serde_json::{Value, json};
 
 use super::kubectl;
-use crate::harness::{Standing, call, wait};
+use crate::harness::{Standing, call, command, wait};
 
 /// Numbers of capabilities (linux/capability.h).
 const CAPABILITIES: [(&str, u32); 4] = [
@@ -100,6 +101,53 @@ fn capabilities(names: Option<&Value>) -> u64 {
         known.map_or(0, |(_, number)| *number)
     });
     numbers.fold(0, |mask, number| mask | 1 << number)
+}
+
+/// The number of FRR's group, which differs from machine to machine, is all that the installed pod templates have and the
+/// manifests have not.
+pub(super) fn one_group_is_added(lab: &Standing) {
+    let text = |words: &[&str]| {
+        let output = command(words).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{words:?}: {error}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let file = lab.dir("underlay").join("kustomized");
+    let path = file.to_string_lossy().into_owned();
+    let manifests = lab.record("/places/manifests");
+    std::fs::write(&file, text(&["kubectl", "kustomize", &manifests])).unwrap();
+    let create = ["kubectl", "create", "-o", "json", "-f", &path];
+    let all = text(&[&create[..], &["--dry-run=client"]].concat());
+    let all = serde_json::Deserializer::from_str(&all).into_iter::<Value>();
+    let all: Vec<Value> = all.map(Result::unwrap).collect();
+    let group = Group::from_name("frrvty").unwrap().expect("Debian's group");
+    let added = json!([group.gid.as_raw()]);
+    let mut compared = 0;
+    for (kind, name) in DAEMONS.map(|(_, _, kind, object)| (kind, object)) {
+        let installed = kubectl(&["get", kind, name, "-n", "noverlay-system", "-o", "json"]);
+        let is = |object: &&Value| {
+            let word = |path: &str| object.pointer(path).and_then(Value::as_str);
+            let same = word("/kind").is_some_and(|k| k.eq_ignore_ascii_case(kind));
+            same && word("/metadata/name") == Some(name)
+        };
+        let mut object = all.iter().find(is).expect("in the manifests").clone();
+        // The API server fills in what the manifests leave to it, as if the object were another one.
+        *object.pointer_mut("/metadata/name").unwrap() = json!("kustomized");
+        std::fs::write(&file, object.to_string()).unwrap();
+        let filled = text(&[&create[..], &["--dry-run=server"]].concat());
+        let filled: Value = serde_json::from_str(&filled).unwrap();
+        let template = |object: &Value| object.pointer("/spec/template").cloned().unwrap();
+        let mut wanted = template(&filled);
+        if name == "node-agent" {
+            let security = wanted.pointer_mut("/spec/securityContext");
+            let security = security.and_then(Value::as_object_mut).unwrap();
+            let before = security.insert("supplementalGroups".to_owned(), added.clone());
+            assert_eq!(before, None, "the manifests name groups themselves");
+        }
+        assert_eq!(template(&installed), wanted, "{kind} {name}");
+        compared += 1;
+    }
+    println!("{compared} pod templates compared, {added} added to one");
 }
 
 /// Takes each capability of each daemon away, and sees that something is not done.

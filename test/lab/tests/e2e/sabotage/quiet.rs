@@ -3,6 +3,9 @@
 use super::bgp;
 use crate::harness::{Standing, call};
 
+/// Seconds of quiet in which something is done: far more than a few commands take, also on a machine with other jobs.
+const QUIET: u64 = 20;
+
 /// FRR refuses a neighbor that is itself, but not one that becomes itself.
 pub(super) fn self_neighbor(lab: &Standing) {
     let node = lab.node(0);
@@ -15,19 +18,22 @@ pub(super) fn self_neighbor(lab: &Standing) {
     }
     bgp(lab, &[&format!("neighbor {itself} remote-as {as_number}")]);
     lab.exec(&node, &["ip", "address", "add", &address, "dev", "lo"]);
-    lab.prove(&["--only", "7", "--quiet", "1"])
-        .assert_fails(7, "FRR");
+    let said = lab.prove(&["--only", "7", "--quiet", "1"]);
     lab.exec(&node, &["ip", "address", "del", &address, "dev", "lo"]);
     bgp(lab, &[&format!("no neighbor {itself}")]);
     for agent in ["node-agent", "frr-agent"] {
         lab.daemon("thaw", &node, agent);
     }
+    said.assert_fails(7, "FRR");
+    // frr.conf has no such neighbor either, which is another complaint of the same layer.
+    let own = format!("bgpd of {node} has the neighbor {itself}, its own address");
+    assert!(said.text.contains(&own), "no {own:?} in\n{}", said.text);
 }
 
 /// Not one of our accounts, and nothing that anybody of ours looks at.
 pub(super) fn object_written_by_somebody(lab: &Standing) {
     let node = lab.node(1);
-    let said = lab.disturb(2, || {
+    let said = lab.disturb(QUIET, || {
         let said = call(&["kubectl", "annotate", "node", &node, "example.com/x=y"]);
         assert!(said.good, "{}", said.text);
     });
@@ -48,7 +54,7 @@ pub(super) fn written_below_the_api(lab: &Standing) {
     }
     let flow = "table=9,priority=1,in_port=77";
     let add = format!("{flow} actions=drop");
-    let said = lab.disturb(5, || {
+    let said = lab.disturb(QUIET, || {
         lab.exec(
             &node,
             &["ip", "route", "add", "198.51.100.0/24", "dev", "lo"],
@@ -144,6 +150,31 @@ pub(super) fn written_below_the_api(lab: &Standing) {
     }
 }
 
+/// Sessions that are ended, and up again when somebody looks.
+pub(super) fn sessions_cleared(lab: &Standing) {
+    // What they write when a session goes is of other layers.
+    let agents = || {
+        let nodes = (0..3).map(|number| lab.node(number));
+        nodes.flat_map(|node| ["node-agent", "frr-agent"].map(|agent| (node.clone(), agent)))
+    };
+    for (node, agent) in agents() {
+        lab.daemon("freeze", &node, agent);
+    }
+    let node = lab.node(0);
+    let folder = lab.dir(&node).join("frr").to_string_lossy().into_owned();
+    let clear = ["vtysh", "--vty_socket", &folder, "-c", "clear bgp *"];
+    let said = lab.disturb(QUIET, || drop(lab.exec(&node, &clear)));
+    for (node, agent) in agents() {
+        lab.daemon("thaw", &node, agent);
+    }
+    said.assert_fails(7, "FRR");
+    for number in [1, 2] {
+        let young = format!("FRR: {node} with {}: Established for ", lab.address(number));
+        assert!(said.text.contains(&young), "no {young:?} in\n{}", said.text);
+    }
+    lab.recovers("1,5");
+}
+
 /// FRR is given what it runs already: nothing changes, but it was written.
 pub(super) fn reload_of_the_same(lab: &Standing) {
     let node = lab.node(0);
@@ -155,7 +186,7 @@ pub(super) fn reload_of_the_same(lab: &Standing) {
         .to_string_lossy()
         .into_owned();
     std::fs::write(&again, "ip nht resolve-via-default\n").unwrap();
-    let said = lab.disturb(3, || {
+    let said = lab.disturb(QUIET, || {
         lab.exec(&node, &["vtysh", "--vty_socket", &folder, "-f", &again]);
         lab.exec(&node, &["touch", &file]);
     });
