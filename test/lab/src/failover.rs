@@ -99,7 +99,7 @@ pub(crate) fn demonstrate(
 }
 
 /// A session that has been up for less is one that comes and goes while FRR starts.
-const YOUNG: Duration = Duration::from_secs(8);
+const YOUNG: Duration = Duration::from_secs(10);
 
 /// Waits until BFD watches every session that has it, and every session has been up for a while: what is broken before
 /// costs a hold time, or the time in which a node-agent does not believe that a young session has ended.
