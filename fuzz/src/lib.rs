@@ -1,7 +1,8 @@
 //! What must hold for every input that a server, the kernel or a user may send, however broken.
 //!
 //! In: bytes. Out: nothing; a check panics where a property does not hold.
-//! Invariant: a check looks at nothing but its bytes, so an input that failed fails again.
+//! Invariant: what a check says follows from its bytes, so an input that failed fails again. One has more to say where
+//! NOVERLAY_FUZZ_VTYSH is set: `objects` has FRR's shell read what it makes.
 //! Not here: how inputs are made up; libFuzzer does (`hack/fuzz`), and the stored ones are in `corpus`.
 #![allow(
     clippy::unwrap_used,

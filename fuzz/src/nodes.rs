@@ -1,7 +1,7 @@
 //! Annotations of a Node, which its own kubelet and every agent may write.
 //!
 //! In: lines `key=value` of annotations. Out: nothing.
-//! Invariant: reading ends; what is malformed says so with key and value, and no annotation changes what another means.
+//! Invariant: reading ends; what is malformed says so with its key and its value, of a long one with the beginning; no annotation changes what another means.
 //! Not here: what follows for the node.
 
 use std::collections::BTreeMap;
@@ -44,8 +44,24 @@ pub fn check(bytes: &[u8]) {
         assert_eq!(all[at], alone[at], "{key}");
         if let Some(Err(why)) = &all[at] {
             assert!(why.contains(key), "{why:?} does not name {key}");
+            assert!(
+                quotes(why, value),
+                "{why:?} does not say what {key} has: {value:?}"
+            );
         }
     }
+}
+
+/// Whether a message has the value, or of one of more than a hundred characters these, and that there is more.
+fn quotes(message: &str, value: &str) -> bool {
+    if message.contains(&format!("{value:?}")) {
+        return true;
+    }
+    let beginning: String = value.chars().take(100).collect();
+    let quoted = format!("{beginning:?}");
+    let long = beginning.len() < value.len();
+    // A long value is cut somewhere behind its hundredth character.
+    long && message.contains(quoted.trim_end_matches('"')) && message.contains("and so on")
 }
 
 /// What each annotation says: absent, a value, or why it cannot be read.

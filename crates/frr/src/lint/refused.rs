@@ -93,6 +93,10 @@ fn lint_router(router: &RouterConfig, problems: &mut Vec<Problem>) {
         let text = format!("imports names VRF {import:?}, which contains white space");
         say("WhiteSpace", text);
     }
+    if router.imports.contains("") {
+        let text = "imports has an entry without a VRF (the default one is called default)";
+        say("ImportEmpty", text.to_owned());
+    }
 }
 
 fn lint_ranges(router: &RouterConfig, neighbor: &NeighborConfig, problems: &mut Vec<Problem>) {

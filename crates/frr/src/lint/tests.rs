@@ -227,6 +227,12 @@ fn each_value_that_frr_refuses_or_that_never_works_is_told_with_object_and_field
             true,
         ),
         (
+            Box::new(|o| o.routers[0].imports = vec![String::new()]),
+            "ImportEmpty",
+            "routers[vrf default] of frr-k8s-system/c1: imports has an entry without a VRF",
+            true,
+        ),
+        (
             neighbor(|n| n.session.source = Some("eth 0".to_owned())),
             "WhiteSpace",
             "neighbors[172.31.9.2] of frr-k8s-system/c1: sourceaddress \"eth 0\" contains",

@@ -293,6 +293,16 @@ fn rows(site: &Site) -> BTreeMap<String, Vec<String>> {
     rows
 }
 
+/// `_uuid` of every row: a row that was deleted and added again has another one.
+fn identities(site: &Site) -> BTreeSet<String> {
+    let words = ["--bare", "--columns=_uuid", "list"];
+    let all = nbctl(
+        site,
+        &[&words[..], &["Logical_Router_Static_Route"]].concat(),
+    );
+    all.split_whitespace().map(str::to_owned).collect()
+}
+
 /// Destinations that some table of the kernel has, as `ip -j route` shows them.
 fn kernel() -> BTreeSet<String> {
     let mut all = BTreeSet::new();
@@ -407,7 +417,8 @@ fn every_kind_of_route_becomes_the_rows_that_the_table_says() {
         act(&site, |case| case.then).await;
         // A fresh one finds nothing to do.
         drop(agent);
-        let before = rows(&site);
+        let before = (rows(&site), identities(&site));
+        assert!(before.1.len() > 10, "{before:?}");
         let mut config = site.config();
         config.inputs.world.fallbacks = [drops("10.128.0.0/14")].into();
         config.inputs.world.other_networks = [("10.200.7.0/24".parse().unwrap(), ())]
@@ -415,7 +426,7 @@ fn every_kind_of_route_becomes_the_rows_that_the_table_says() {
             .collect();
         let agent = Agent::start(config);
         agent.until_agreed().await;
-        assert_eq!(rows(&site), before);
+        assert_eq!((rows(&site), identities(&site)), before);
         assert!(agent.errors().is_empty(), "{:?}", agent.errors());
     });
 }
