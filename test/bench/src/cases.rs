@@ -72,6 +72,7 @@ pub(crate) async fn import(arguments: ImportArguments) {
         if wanted(&case) {
             let (mut agent, _) = fresh(&site, *count, 1).await;
             agent.until_agreed().await;
+            site.until_judged().await;
             storm(&site, agent.watched, &mut report, &case, seconds).await;
         }
     }
@@ -189,6 +190,7 @@ async fn size(
         updates(site, before),
     );
 
+    site.until_judged().await;
     lone(
         site,
         report,

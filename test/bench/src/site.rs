@@ -11,6 +11,7 @@ use frr_tests::Frr;
 use netns_tests::ip;
 use ovsdb::Transaction;
 use ovsdb_tests::{NB, Server, mk_client, mk_router, until_synced};
+use plan_node::holding::SETTLE;
 
 use crate::kernel::Kernel;
 use crate::observe::Observer;
@@ -19,14 +20,31 @@ use crate::process::Watched;
 pub(crate) const LINK: &str = "br-ex";
 const ROUTER: &str = "GR_n1";
 
+/// Configuration of an FRR whose end of the link is `.<own>`, with more words on its neighbor.
+fn session(own: u8, peer: u8, more: &str) -> String {
+    let neighbor = format!(" neighbor 172.31.20.{peer}");
+    format!(
+        "router bgp 64512\n bgp router-id 172.31.20.{own}\n{neighbor} remote-as 64512\n{neighbor} timers connect 1\n{more}"
+    )
+}
+
+/// Two FRR on a link of their own; the second one waits for the first.
+fn peers() -> (Frr, Frr) {
+    let start = || Frr::start().expect("FRR starts");
+    let (near, far) = (start(), start());
+    near.connect(&far, 20).expect("a link between them");
+    far.load(&session(2, 1, "")).expect("the reload tool");
+    (near, far)
+}
+
 /// Everything but the process under test.
 pub(crate) struct Site {
     pub(crate) observer: Observer,
     pub(crate) kernel: Kernel,
     pub(crate) database: Watched,
     socket: PathBuf,
-    /// A real zebra and bgpd, without peers, that the process under test asks; nothing where the whole agent runs.
-    frr: Option<Frr>,
+    /// A real FRR that the process under test asks, and its peer; nothing where the whole agent runs.
+    frr: Option<(Frr, Frr)>,
     /// Nothing where the database is somebody else's.
     _server: Option<Server>,
 }
@@ -45,7 +63,7 @@ impl Site {
             kernel: Kernel::open(LINK).expect("a socket to the kernel"),
             database: Watched::new(server.id()),
             socket,
-            frr: Some(Frr::start().expect("FRR starts")),
+            frr: Some(peers()),
             _server: Some(server),
         };
         site.empty().await;
@@ -75,6 +93,32 @@ impl Site {
         self.observer.until_rows(0).await;
     }
 
+    /// Waits until a process that has just been started believes the kernel that routes are gone: FRR's session was up for a
+    /// while. Then the session ends, so that no withdrawal, however large, is taken for a peer's mistake.
+    pub(crate) async fn until_judged(&self) {
+        let (frr, _) = self.frr.as_ref().expect("a site of its own has an FRR");
+        let load = |more: &str| {
+            let loaded = frr.load(&session(1, 2, more)).expect("the reload tool");
+            assert!(loaded.clean, "FRR refuses: {}", loaded.output);
+        };
+        load("");
+        let up = || {
+            let shown = frr.ask("bgpd", "show bgp neighbors 172.31.20.2 json");
+            shown.is_ok_and(|text| text.contains("\"Established\""))
+        };
+        let start = now();
+        while !up() {
+            let waited = start.elapsed();
+            assert!(
+                waited < Duration::from_secs(60),
+                "no session after {waited:?}"
+            );
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+        tokio::time::sleep(SETTLE + Duration::from_secs(2)).await;
+        load(" neighbor 172.31.20.2 shutdown\n");
+    }
+
     /// Takes the benchmark's routes out of the kernel.
     pub(crate) fn flush(&self) {
         ip("route flush proto bgp root 16.0.0.0/4");
@@ -92,7 +136,7 @@ pub(crate) struct Agent {
 impl Agent {
     /// `limit`: `[limits] max-imported-routes`.
     pub(crate) fn start(site: &Site, limit: usize) -> Self {
-        let frr = site.frr.as_ref().expect("a site of its own has an FRR");
+        let (frr, _) = site.frr.as_ref().expect("a site of its own has an FRR");
         let itself = std::env::current_exe().expect("its own path");
         let started = now();
         let mut child = Command::new("setpriv")
