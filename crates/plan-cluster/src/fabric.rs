@@ -114,7 +114,7 @@ fn base(world: &World, settings: &FabricSettings) -> FrrConfiguration {
     let sessions = Sessions::of(world);
     let addresses = world.nodes.values().flat_map(|node| {
         if fit.contains(&node.name) {
-            node.internal_ips.iter().copied().collect()
+            node.internal_ips.clone()
         } else {
             sessions.standing(world, node)
         }
