@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use crate::cluster::sessions;
 use crate::harness::{Standing, able, call, command, name, wait};
 
 /// How soon the host stage of the outer bridge must be back after it was lost. The switch tells the agent of it, and then
@@ -140,21 +141,6 @@ fn as_before(lab: &Standing, node: &str, before: &[String]) {
         "flows of br-ex on {node}: {:#?}\nbefore: {before:#?}",
         flows(lab, node)
     );
-}
-
-fn sessions(lab: &Standing, node: &str) -> usize {
-    let sockets = lab.dir(node).join("frr").to_string_lossy().into_owned();
-    let shown = lab.exec(
-        node,
-        &[
-            "vtysh",
-            "--vty_socket",
-            &sockets,
-            "-c",
-            "show bgp ipv4 unicast summary json",
-        ],
-    );
-    shown.matches("\"state\":\"Established\"").count()
 }
 
 #[test]

@@ -10,9 +10,7 @@ mod status;
 
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
-
-use crate::harness::{Standing, able, call, command, wait};
+use crate::harness::{Standing, able, call, wait};
 
 #[test]
 fn with_the_rights_of_the_manifests_and_through_what_stands_still_all_work_is_done() {
@@ -39,25 +37,4 @@ fn with_the_rights_of_the_manifests_and_through_what_stands_still_all_work_is_do
     let whole = wait(Duration::from_secs(20), || call(&["status"]).good);
     assert!(whole, "status is not good in the end, or a daemon has died");
     lab.recovers("1,5");
-}
-
-/// What kubectl prints as JSON.
-fn kubectl(words: &[&str]) -> Value {
-    let output = command(&[&["kubectl"], words].concat()).output().unwrap();
-    serde_json::from_slice(&output.stdout).unwrap_or_default()
-}
-
-/// BGP sessions of the first node that are established.
-fn sessions(lab: &Standing) -> usize {
-    let node = lab.node(0);
-    let sockets = lab.dir(&node).join("frr").to_string_lossy().into_owned();
-    let words = [
-        "vtysh",
-        "--vty_socket",
-        &sockets,
-        "-c",
-        "show bgp ipv4 unicast summary json",
-    ];
-    let said = lab.try_exec(&node, &words);
-    said.text.matches("\"state\":\"Established\"").count()
 }

@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::harness::{Standing, able, call, command, wait};
+use crate::cluster::{condition, kubectl};
+use crate::harness::{Standing, able, call, wait};
 use look::{Routes, Seat, pods_ping};
 
 /// How soon what somebody broke by hand is back.
@@ -138,13 +139,14 @@ fn malformed_annotation(lab: &Standing) {
     let before = holds();
     annotate("{\"default\":");
     let named = wait(Duration::from_secs(10), || {
-        complete().is_some_and(|(status, message)| status == "False" && message.contains(&bad.node))
+        condition("Complete")
+            .is_some_and(|(status, message)| status == "False" && message.contains(&bad.node))
     });
     assert!(
         named,
         "Complete does not name {}: {:?}",
         bad.node,
-        complete()
+        condition("Complete")
     );
     // Longer than any of our loops waits before it acts.
     std::thread::sleep(Duration::from_secs(4));
@@ -154,9 +156,13 @@ fn malformed_annotation(lab: &Standing) {
         unaffected(seat, bad, was, is);
     }
     let whole = wait(Duration::from_secs(10), || {
-        complete().is_some_and(|(status, _)| status == "True")
+        condition("Complete").is_some_and(|(status, _)| status == "True")
     });
-    assert!(whole, "Complete is not True again: {:?}", complete());
+    assert!(
+        whole,
+        "Complete is not True again: {:?}",
+        condition("Complete")
+    );
     let same = wait(Duration::from_secs(20), || holds() == before);
     assert!(same, "not as before: {:#?}\nbefore: {before:#?}", holds());
     pods_ping(lab, PINGS);
@@ -172,21 +178,4 @@ fn unaffected(seat: &Seat<'_>, bad: &Seat<'_>, was: &Held, is: &Held) {
         seat.node,
         bad.node
     );
-}
-
-/// Status and message of the only RouteAdvertisements' condition Complete.
-fn complete() -> Option<(String, String)> {
-    let list = kubectl(&["get", "routeadvertisements", "-o", "json"]);
-    let conditions = list.pointer("/items/0/status/conditions")?.as_array()?;
-    let word = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
-    let found = conditions
-        .iter()
-        .find(|c| word(c, "type").as_deref() == Some("Complete"))?;
-    Some((word(found, "status")?, word(found, "message")?))
-}
-
-/// What kubectl prints as JSON.
-fn kubectl(words: &[&str]) -> Value {
-    let output = command(&[&["kubectl"], words].concat()).output().unwrap();
-    serde_json::from_slice(&output.stdout).unwrap_or_default()
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::sessions;
+use crate::cluster::sessions;
 use crate::harness::{Standing, wait};
 
 /// How soon a bgpd that was restarted meanwhile has its configuration and its sessions.
@@ -23,7 +23,7 @@ pub(super) fn api_server(lab: &Standing) {
     let frozen = all_the_time.wait_with_output().unwrap();
     lab.daemon("stop", &node, "bgpd");
     lab.daemon("start", &node, "bgpd");
-    let up = wait(BACK, || sessions(lab) == 2);
+    let up = wait(BACK, || sessions(lab, &node) == 2);
     let healthy: Vec<(u16, bool)> = [9101, 9102]
         .map(|port| {
             let ask = format!(
@@ -40,7 +40,7 @@ pub(super) fn api_server(lab: &Standing) {
         frozen.contains("150 received, 0% packet loss"),
         "while the API server froze: {frozen}"
     );
-    assert!(up, "{} of 2 sessions after {BACK:?}", sessions(lab));
+    assert!(up, "{} of 2 sessions after {BACK:?}", sessions(lab, &node));
     assert!(
         healthy.iter().all(|(_, good)| *good),
         "/healthz by port: {healthy:?}"

@@ -7,7 +7,7 @@ use std::time::Duration;
 use nix::unistd::Group;
 use serde_json::{Value, json};
 
-use super::kubectl;
+use crate::cluster::kubectl;
 use crate::harness::{Standing, call, command, wait};
 
 /// Numbers of capabilities (linux/capability.h).

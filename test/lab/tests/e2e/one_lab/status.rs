@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::kubectl;
+use crate::cluster::kubectl;
 use crate::harness::{Standing, call, command, wait};
 
 /// How soon reports are there.

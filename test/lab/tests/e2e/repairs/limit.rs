@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::PINGS;
 use super::look::{Seat, readyz};
-use super::{PINGS, kubectl};
+use crate::cluster::kubectl;
 use crate::harness::{Standing, wait};
 
 const SOON: Duration = Duration::from_secs(15);

@@ -12,8 +12,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
+use super::REPAIR;
 use super::look::{Seat, http, tool_in};
-use super::{REPAIR, kubectl};
+use crate::cluster::kubectl;
 use crate::harness::{Standing, able, call, wait};
 
 /// Routes that come from outside.
