@@ -7,10 +7,11 @@
     clippy::unwrap_used,
     clippy::panic,
     clippy::print_stdout,
+    clippy::disallowed_methods,
     reason = "a test"
 )]
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ovsdb::{Client, ClientConfig, MonitorTable, TransactError, Transaction};
 use ovsdb_tests::{
@@ -89,7 +90,7 @@ async fn a_first_dump_over_a_slow_path_may_take_longer_than_a_call() {
     let proxy = Proxy::start(server.path("proxy"), server.socket(), slow);
     let mut config = mk_config(proxy.socket());
     config.call_timeout = Duration::from_secs(1);
-    let start = std::time::Instant::now();
+    let start = Instant::now();
     let client = Client::connect(config);
     until_synced(&client).await;
     assert!(
