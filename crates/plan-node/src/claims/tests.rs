@@ -136,23 +136,32 @@ fn one_node_hides_no_outside_route_by_sixteen_twelves() {
     assert_eq!(imported(claims, &routes), &routes[1..]);
 }
 
+/// A node that claims sixteen of these for each of as many networks as it needs.
+fn inventor(subnets: &[String]) -> Node {
+    let lists: Vec<(String, Vec<&str>)> = subnets
+        .chunks(16)
+        .enumerate()
+        .map(|(at, list)| {
+            (
+                format!("x{at:02}"),
+                list.iter().map(String::as_str).collect(),
+            )
+        })
+        .collect();
+    let networks: Vec<(&str, &[&str])> = lists
+        .iter()
+        .map(|(name, list)| (name.as_str(), list.as_slice()))
+        .collect();
+    node("n2", &networks)
+}
+
 #[test]
 fn nor_by_networks_that_it_invents() {
     let sixteens: Vec<String> = (0..320)
         .map(|n| format!("{}.{}.0.0/16", 11 + n / 256, n % 256))
         .collect();
-    let names: Vec<String> = (0..20).map(|n| format!("x{n:02}")).collect();
-    let lists: Vec<Vec<&str>> = sixteens
-        .chunks(16)
-        .map(|list| list.iter().map(String::as_str).collect())
-        .collect();
-    let networks: Vec<(&str, &[&str])> = names
-        .iter()
-        .zip(&lists)
-        .map(|(name, list)| (name.as_str(), list.as_slice()))
-        .collect();
     let claims = judged(&[
-        node("n2", &networks),
+        inventor(&sixteens),
         node("n3", &[("blue", &["10.200.7.0/24"])]),
     ]);
     assert_eq!(told(&claims), [("Node/n2", SUBNETS_TOO_MANY)]);
@@ -173,17 +182,7 @@ fn nor_by_networks_that_it_invents() {
     let small: Vec<String> = (0..1024)
         .map(|n| format!("11.{}.{}.0/24", n / 256, n % 256))
         .collect();
-    let names: Vec<String> = (0..64).map(|n| format!("x{n:02}")).collect();
-    let lists: Vec<Vec<&str>> = small
-        .chunks(16)
-        .map(|list| list.iter().map(String::as_str).collect())
-        .collect();
-    let networks: Vec<(&str, &[&str])> = names
-        .iter()
-        .zip(&lists)
-        .map(|(name, list)| (name.as_str(), list.as_slice()))
-        .collect();
-    let claims = judged(&[node("n2", &networks)]);
+    let claims = judged(&[inventor(&small)]);
     assert_eq!(told(&claims), [("Node/n2", SUBNETS_TOO_MANY)]);
     let routes = ["11.1.255.0/24", "11.2.0.0/24"];
     assert_eq!(imported(claims, &routes), &routes[1..]);
