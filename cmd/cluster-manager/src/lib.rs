@@ -20,7 +20,7 @@ use anyhow::{Context, bail};
 use kube_edge::events::Publisher;
 use kube_edge::lease::Elector;
 use kube_edge::{Leadership, Writer, connect};
-use reconcile::{Poker, Timing};
+use reconcile::{Pace, Poker, Timing};
 use settings::{OvnTopology, Settings};
 use telemetry::{Readiness, Tasks};
 use tokio::sync::watch;
@@ -131,7 +131,7 @@ pub async fn serve(
     };
     let subjects = ClusterSubjects::new(caches, settings, doors);
     let timing = Timing {
-        settle: Duration::from_millis(100),
+        pace: Pace::Fixed(Duration::from_millis(100)),
         ..Timing::default()
     };
     // No write begins once the daemon is told to end.

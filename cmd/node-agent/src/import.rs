@@ -23,7 +23,7 @@ use plan_node::check;
 use plan_node::holding::{self, Holding, Look, PAUSE, Peer};
 use plan_node::importing::{Importer, Sessions};
 use plan_node::imports::ImportWorld;
-use reconcile::Timing;
+use reconcile::{Pace, Timing};
 
 use self::hearing::Heard;
 pub use self::hearing::Hearing;
@@ -43,10 +43,13 @@ const VERIFY_SHARE: u32 = 100;
 /// A pass after this time dumps though nothing was heard; the loop's sweep brings one.
 const UNREAD: Duration = Duration::from_secs(270);
 
-/// The loop's times: lone changes go at once; a storm becomes four passes a second, because northd pays for every one.
+/// The loop's times: changes that come one by one go at once; a storm becomes some twenty passes a second, because the database,
+/// northd and every ovn-controller pay for each one.
 pub const TIMING: Timing = Timing {
-    settle: Duration::from_millis(250),
-    burst: 5,
+    pace: Pace::ByCost {
+        share: 30,
+        gather: Duration::from_millis(40),
+    },
     gather: Duration::ZERO,
     gather_most: Duration::ZERO,
     sweep: Duration::from_secs(300),

@@ -31,7 +31,7 @@ use anyhow::{Context, bail};
 use kube_edge::connect;
 use model::NodeName;
 use ovsdb::Client;
-use reconcile::{Poker, Timing};
+use reconcile::{Pace, Poker, Timing};
 use settings::{GatewayMode, OvnTopology, Settings};
 use telemetry::{Readiness, Tasks};
 use tokio::sync::watch;
@@ -157,9 +157,9 @@ pub async fn serve(
 }
 
 /// Milliseconds: between two passes of a key, first retry, longest retry.
-fn timing(settle: u64, first: u64, most: u64) -> Timing {
+fn timing(rest: u64, first: u64, most: u64) -> Timing {
     Timing {
-        settle: Duration::from_millis(settle),
+        pace: Pace::Fixed(Duration::from_millis(rest)),
         retry_first: Duration::from_millis(first),
         retry_most: Duration::from_millis(most),
         ..Timing::default()

@@ -168,7 +168,7 @@ fn documented(line: &str) -> Ran {
         .unwrap()
         .split_whitespace()
         .map(|word| match word.strip_prefix("docs/examples/") {
-            Some(rest) => format!("{}/../../docs/examples/{rest}", env!("CARGO_MANIFEST_DIR")),
+            Some(rest) => format!("../../docs/examples/{rest}"),
             None => word.to_owned(),
         })
         .collect();

@@ -19,8 +19,7 @@ use crate::{check, host, samples};
 const BRIDGE_LINK: u32 = 3;
 
 fn compare(case: &str, number: u8, actual: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/golden")
+    let path = Path::new("tests/golden")
         .join(case)
         .join(format!("{number:02}-plan.txt"));
     if std::env::var_os("UPDATE_GOLDEN").is_some_and(|value| value == "1") {

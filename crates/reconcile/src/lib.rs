@@ -1,6 +1,6 @@
 //! The one level-triggered loop: pokes in, passes out, for every daemon and every kind of subject.
 //! In: a [`Poker`] that any source may call, and [`Subjects`] that know how to bring one key to where it should be.
-//! Invariant: a key never passes twice at once; no poke is lost; churn on one key cannot starve another or delay itself beyond the settle time.
+//! Invariant: a key never passes twice at once; no poke is lost; churn on one key cannot starve another or delay itself beyond its rest.
 //! Not here: what is right (planners), how it is written (edges).
 //!
 //! ```text
@@ -10,6 +10,7 @@
 //! ```
 
 mod backoff;
+mod pace;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -20,13 +21,15 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 pub use backoff::Backoff;
+pub use pace::Pace;
+use pace::Paced;
 
 /// What came of a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// The sink holds what is wanted.
     Settled,
-    /// The same, and nothing was there to do: such a pass does not count to the pace.
+    /// The same, and nothing was there to do: no rest follows.
     Idle,
     /// The world failed us; the key stays due with a growing delay.
     Retry,
@@ -49,11 +52,8 @@ pub trait Subjects {
 /// The loop's times.
 #[derive(Debug, Clone, Copy)]
 pub struct Timing {
-    /// A key regains one pass in this time: of `burst` 1, at least this long from one pass to the next. A quiet key passes
-    /// at once.
-    pub settle: Duration,
-    /// So many passes of a key may follow each other at once, after it was quiet for that many times `settle`; at least 1.
-    pub burst: u32,
+    /// How soon a key passes again.
+    pub pace: Pace,
     /// A poked key waits this long for further pokes, each of which puts the pass off; zero: it does not wait.
     /// For sinks where one more write costs far more than a short delay.
     pub gather: Duration,
@@ -70,8 +70,7 @@ pub struct Timing {
 impl Default for Timing {
     fn default() -> Self {
         Self {
-            settle: Duration::from_millis(100),
-            burst: 1,
+            pace: Pace::Fixed(Duration::from_millis(100)),
             gather: Duration::ZERO,
             gather_most: Duration::ZERO,
             sweep: Duration::from_secs(300),
@@ -83,7 +82,8 @@ impl Default for Timing {
 
 #[derive(Debug)]
 struct Dirty<K> {
-    keys: BTreeSet<K>,
+    /// How often each was poked.
+    keys: BTreeMap<K, u32>,
     everything: bool,
 }
 
@@ -107,7 +107,7 @@ impl<K: Ord> Default for Poker<K> {
     fn default() -> Self {
         Self(Arc::new(Shared {
             dirty: Mutex::new(Dirty {
-                keys: BTreeSet::new(),
+                keys: BTreeMap::new(),
                 everything: false,
             }),
             wake: Notify::new(),
@@ -124,7 +124,10 @@ impl<K: Ord> Poker<K> {
 
     /// Look at this key.
     pub fn poke(&self, key: K) {
-        self.with(|dirty| dirty.keys.insert(key));
+        self.with(|dirty| {
+            let pokes = dirty.keys.entry(key).or_default();
+            *pokes = pokes.saturating_add(1);
+        });
         self.0.wake.notify_one();
     }
 
@@ -134,7 +137,7 @@ impl<K: Ord> Poker<K> {
         self.0.wake.notify_one();
     }
 
-    fn take(&self) -> (BTreeSet<K>, bool) {
+    fn take(&self) -> (BTreeMap<K, u32>, bool) {
         self.with(|dirty| {
             (
                 std::mem::take(&mut dirty.keys),
@@ -153,6 +156,8 @@ impl<K: Ord> Poker<K> {
 struct Due {
     /// The first poke since the last pass, and when the pass is due for it and those after it.
     poked: Option<(Instant, Instant)>,
+    /// How often it was poked since the last pass.
+    pokes: u32,
     retry: Option<Instant>,
 }
 
@@ -169,24 +174,20 @@ impl Due {
 struct Agenda<K> {
     due: BTreeMap<K, Due>,
     delays: BTreeMap<K, Backoff>,
-    /// When all passes of a key are regained.
-    regained: BTreeMap<K, Instant>,
+    paces: BTreeMap<K, Paced>,
     sweep_at: Instant,
     sweep_delay: Backoff,
 }
 
 impl<K: Ord + Clone> Agenda<K> {
-    fn poked(&mut self, key: K, now: Instant, timing: &Timing) {
-        let early = timing.settle * timing.burst.saturating_sub(1);
-        let settled = self
-            .regained
-            .get(&key)
-            .and_then(|all| all.checked_sub(early));
+    fn poked(&mut self, key: K, pokes: u32, now: Instant, timing: &Timing) {
+        let rested = self.paces.get(&key).map(Paced::rested);
         let due = self.due.entry(key).or_default();
         let first = due.poked.map_or(now, |(first, _)| first);
         let gathered = (now + timing.gather).min(first + timing.gather_most.max(timing.gather));
-        let at = settled.map_or(gathered, |settled| gathered.max(settled));
+        let at = rested.map_or(gathered, |rested| gathered.max(rested));
         due.poked = Some((first, at));
+        due.pokes = due.pokes.saturating_add(pokes);
     }
 
     fn next(&self) -> Instant {
@@ -205,10 +206,19 @@ impl<K: Ord + Clone> Agenda<K> {
             .map(|(key, _)| key.clone())
     }
 
-    fn judged(&mut self, key: K, verdict: Verdict, now: Instant, timing: &Timing) {
+    /// What came of a pass that began at `began`, after so many pokes.
+    fn judged(
+        &mut self,
+        key: K,
+        verdict: Verdict,
+        (began, pokes): (Instant, u32),
+        timing: &Timing,
+    ) {
+        let now = Instant::now();
         if verdict != Verdict::Idle {
-            let regained = self.regained.entry(key.clone()).or_insert(now);
-            *regained = (*regained).max(now) + timing.settle;
+            let paced = self.paces.entry(key.clone());
+            let paced = paced.or_insert_with(|| Paced::new(began));
+            paced.passed(timing.pace, began, now, pokes);
         }
         if verdict == Verdict::Retry {
             let delays = self.delays.entry(key.clone());
@@ -235,7 +245,7 @@ pub async fn run<S: Subjects>(
     let mut agenda = Agenda {
         due: BTreeMap::new(),
         delays: BTreeMap::new(),
-        regained: BTreeMap::new(),
+        paces: BTreeMap::new(),
         sweep_at: Instant::now(),
         sweep_delay: Backoff::new(timing.retry_first, timing.retry_most),
     };
@@ -245,8 +255,8 @@ pub async fn run<S: Subjects>(
         }
         let (keys, everything) = poker.take();
         let now = Instant::now();
-        for key in keys {
-            agenda.poked(key, now, &timing);
+        for (key, pokes) in keys {
+            agenda.poked(key, pokes, now, &timing);
         }
         if everything || agenda.sweep_at <= now {
             sweep(&mut subjects, &mut agenda, &timing).await;
@@ -254,9 +264,9 @@ pub async fn run<S: Subjects>(
         let now = Instant::now();
         let ready = agenda.ready(now);
         if let Some(key) = ready {
-            agenda.due.remove(&key);
+            let pokes = agenda.due.remove(&key).map_or(0, |due| due.pokes);
             let verdict = subjects.pass(&key).await;
-            agenda.judged(key, verdict, Instant::now(), &timing);
+            agenda.judged(key, verdict, (now, pokes), &timing);
             continue;
         }
         tokio::select! {
@@ -277,10 +287,10 @@ async fn sweep<S: Subjects>(subjects: &mut S, agenda: &mut Agenda<S::Key>, timin
     agenda.sweep_at = now + timing.sweep;
     agenda.sweep_delay.reset();
     let known: BTreeSet<S::Key> = keys.into_iter().collect();
-    agenda.regained.retain(|key, _| known.contains(key));
+    agenda.paces.retain(|key, _| known.contains(key));
     agenda.delays.retain(|key, _| known.contains(key));
     for key in known {
-        agenda.poked(key, now, timing);
+        agenda.poked(key, 1, now, timing);
     }
 }
 

@@ -35,7 +35,7 @@ impl Subjects for Recorder {
 
 fn timing() -> Timing {
     Timing {
-        settle: Duration::from_millis(100),
+        pace: Pace::Fixed(Duration::from_millis(100)),
         sweep: Duration::from_secs(1000),
         retry_first: Duration::from_millis(200),
         retry_most: Duration::from_secs(1),
@@ -73,7 +73,7 @@ async fn ms(n: u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_poke_on_a_quiet_key_passes_at_once_and_a_storm_is_coalesced_to_the_settle_time() {
+async fn a_poke_on_a_quiet_key_passes_at_once_and_a_storm_is_coalesced_to_the_pace() {
     let b = start(Log::default(), Duration::ZERO);
     ms(10).await;
     for _ in 0..1000 {
@@ -89,37 +89,77 @@ async fn a_poke_on_a_quiet_key_passes_at_once_and_a_storm_is_coalesced_to_the_se
     );
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_burst_passes_at_once_and_what_goes_on_is_coalesced() {
-    let timing = Timing {
-        settle: Duration::from_millis(250),
-        burst: 4,
+fn by_cost() -> Timing {
+    Timing {
+        pace: Pace::ByCost {
+            share: 30,
+            gather: Duration::from_millis(40),
+        },
         ..timing()
-    };
+    }
+}
+
+/// When passes of a key ended that was poked so many times, so often.
+async fn passes_of(b: &Bench, pokes: u32, each: u64) -> Vec<u128> {
+    b.log.lock().unwrap().passes.clear();
+    for _ in 0..pokes {
+        b.poker.poke("a");
+        ms(each).await;
+    }
+    ms(100).await;
+    let passes = b.log.lock().unwrap().passes.clone();
+    passes.iter().map(|(_, at)| *at).collect()
+}
+
+fn gaps(passes: &[u128]) -> Vec<u128> {
+    passes.windows(2).map(|pair| pair[1] - pair[0]).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_a_pace_by_cost_single_pokes_pass_at_once_and_storms_are_gathered() {
+    let b = start_with(Log::default(), Duration::from_millis(2), by_cost());
+    ms(10).await;
+    // A fifth of the time.
+    let single = gaps(&passes_of(&b, 200, 10).await);
+    assert!(single.iter().all(|gap| *gap == 10), "{single:?}");
+    assert_eq!(single.len(), 199);
+
+    let storm = gaps(&passes_of(&b, 2000, 1).await);
+    let (first, later) = storm.split_at(40);
+    assert_eq!(first[..10], [2; 10], "at once, until it costs too much");
+    assert!(first.contains(&42), "{first:?}");
+    assert!(later.iter().all(|gap| *gap == 42), "{later:?}");
+
+    // What is gathered ends with the storm, also where pokes go on to come.
+    let after = gaps(&passes_of(&b, 200, 10).await);
+    assert!(after[1..].iter().all(|gap| *gap == 10), "{after:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_pass_that_takes_long_delays_few_others() {
+    let b = start_with(Log::default(), Duration::from_secs(5), by_cost());
+    b.poker.poke("a");
+    ms(10).await;
+    b.poker.poke("a");
+    ms(20_000).await;
+    let passes = b.log.lock().unwrap().passes.clone();
+    assert_eq!(passes, [("a", 5000), ("a", 10_040)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_rest_follows_a_pass_that_found_nothing_to_do() {
     let log = Log {
-        answers: BTreeMap::from([("a", VecDeque::from([Verdict::Settled, Verdict::Idle]))]),
+        answers: BTreeMap::from([("a", VecDeque::from([Verdict::Idle]))]),
         ..Log::default()
     };
-    let b = start_with(log, Duration::ZERO, timing);
-    ms(10).await;
-    for _ in 0..2000 {
-        b.poker.poke("a");
-        ms(1).await;
-    }
-    let passes = b.log.lock().unwrap().passes.clone();
-    let times: Vec<u128> = passes.iter().map(|(_, at)| *at).collect();
-    // The idle pass took nothing of the burst.
-    assert_eq!(times.get(..5), Some([10, 11, 12, 13, 14].as_slice()));
-    assert!(times.len() <= 5 + 8, "{times:?}");
-    let gaps: Vec<u128> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
-    assert!(gaps.iter().all(|gap| *gap <= 251), "{times:?}");
-    ms(1500).await;
-    b.log.lock().unwrap().passes.clear();
+    let b = start(log, Duration::from_millis(10));
     for _ in 0..3 {
         b.poker.poke("a");
-        ms(1).await;
+        ms(11).await;
     }
-    assert_eq!(b.log.lock().unwrap().passes.len(), 3, "it was quiet");
+    ms(100).await;
+    let passes = b.log.lock().unwrap().passes.clone();
+    assert_eq!(passes, [("a", 10), ("a", 21), ("a", 131)]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -10,9 +10,12 @@ use anyhow::{Context, bail};
 #[cfg(test)]
 mod tidy;
 
-/// The checkout's top folder.
+/// The checkout's top folder; asked when it runs, for a program of a shared build may have been built for another checkout.
 fn top() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+    let package = std::env::var_os("CARGO_MANIFEST_DIR");
+    package
+        .map_or_else(PathBuf::new, PathBuf::from)
+        .join("../..")
 }
 
 fn main() -> anyhow::Result<()> {

@@ -259,3 +259,21 @@ fn the_checked_in_crds_are_the_generated_ones() {
         }
     }
 }
+
+/// A shared build folder serves checkouts one after the other: a program that remembers where it was built looks into another one.
+#[test]
+fn no_program_remembers_the_checkout_it_was_built_from() {
+    let word = concat!("env!(\"CARGO_MANIFEST", "_DIR\")");
+    let mut files = Vec::new();
+    for folder in ["crates", "cmd", "fuzz", "hack/xtask", "test"] {
+        sources(&top().join(folder), &mut files);
+    }
+    for path in files {
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(
+            !text.contains(word),
+            "{}: tests run in the folder of their package, relative paths are enough",
+            path.display()
+        );
+    }
+}

@@ -9,6 +9,7 @@ use netns_tests::ip_batch;
 use crate::floor::Raw;
 use crate::kernel::{lines, prefix, router};
 use crate::process::Watched;
+use crate::rate::rate;
 use crate::report::{Report, Runs, percentile};
 use crate::site::{Agent, Site, now};
 use crate::storm::storm;
@@ -74,6 +75,20 @@ pub(crate) async fn import(arguments: ImportArguments) {
             agent.until_agreed().await;
             site.until_judged().await;
             storm(&site, agent.watched, &mut report, &case, seconds).await;
+        }
+    }
+    let rates: &[u32] = if arguments.quick {
+        &[20, 100]
+    } else {
+        &[1, 5, 20, 100]
+    };
+    for each in rates {
+        let case = format!("rate {each} a second over 10000");
+        if wanted(&case) {
+            let (mut agent, _) = fresh(&site, 10_000, 1).await;
+            agent.until_agreed().await;
+            site.until_judged().await;
+            rate(&site, agent.watched, &mut report, &case, *each).await;
         }
     }
     let case = "idle with 10000";

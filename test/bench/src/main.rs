@@ -16,6 +16,7 @@ mod floor;
 mod kernel;
 mod observe;
 mod process;
+mod rate;
 mod report;
 mod site;
 mod storm;

@@ -59,18 +59,29 @@ impl Observer {
         assert!(waited.is_ok(), "{} rows instead of {count}", self.rows());
     }
 
-    /// The next hop of a row of this prefix (a /24) that changed after generation `from`.
-    pub(crate) fn next_hop(&self, prefix: Ipv4Addr, from: u64) -> Option<Ipv4Addr> {
-        let text = format!("{prefix}/24");
+    /// Waits until something changed after generation `from`.
+    pub(crate) async fn until_after(&self, from: u64) {
+        let mut status = self.client.watch();
+        let waiting = status.wait_for(|_| self.generation() > from);
+        let waited = tokio::time::timeout(PATIENCE, waiting).await;
+        assert!(waited.is_ok(), "nothing changed any more");
+    }
+
+    /// Prefix (a /24) and next hop of each row that changed after generation `from` and is there.
+    pub(crate) fn changed(&self, from: u64) -> Vec<(Ipv4Addr, Ipv4Addr)> {
         let look = |replica: &ovsdb::Replica| {
             let Changes::Rows(tables) = replica.changes_since(from) else {
-                return None;
+                panic!("the replica no longer knows what changed after {from}");
             };
             let table = replica.table(ROUTES).ok()?;
-            let mut rows = tables.values().flatten().filter_map(|id| table.get(id));
-            let row = rows.find(|row| row.get("ip_prefix") == Ok(text.as_str()))?;
-            row.get::<&str>("nexthop").ok()?.parse().ok()
+            let rows = tables.values().flatten().filter_map(|id| table.get(id));
+            let pair = |row: &ovsdb::Record| {
+                let (to, length) = row.get::<&str>("ip_prefix").ok()?.split_once('/')?;
+                let hop = row.get::<&str>("nexthop").ok()?.parse().ok()?;
+                Some((to.parse().ok().filter(|_| length == "24")?, hop))
+            };
+            Some(rows.filter_map(pair).collect())
         };
-        self.client.with_replica(look).flatten()
+        self.client.with_replica(look).flatten().unwrap_or_default()
     }
 }

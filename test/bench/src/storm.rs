@@ -64,9 +64,9 @@ pub(crate) async fn storm(
     while !wind.is_finished() {
         tokio::time::sleep(Duration::from_millis(2)).await;
         let generation = site.observer.generation();
-        let found = site.observer.next_hop(prefix(PROBE), from);
+        let changed = site.observer.changed(from);
         from = generation;
-        if let Some(hop) = found {
+        if let Some((_, hop)) = changed.into_iter().find(|(to, _)| *to == prefix(PROBE)) {
             seen.push((now(), hop.to_bits() - router(0).to_bits()));
         }
     }

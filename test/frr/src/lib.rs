@@ -374,7 +374,7 @@ fn run(command: &mut Command) -> io::Result<String> {
 /// # Errors
 /// When the folder cannot be read.
 pub fn cases() -> io::Result<Vec<PathBuf>> {
-    let all = Path::new(env!("CARGO_MANIFEST_DIR")).join("cases");
+    let all = Path::new("cases");
     let mut folders = Vec::new();
     for entry in fs::read_dir(all)? {
         let path = entry?.path();

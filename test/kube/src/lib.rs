@@ -20,10 +20,7 @@ use serde_json::Value;
 /// The checkout's top folder.
 #[must_use]
 pub fn top() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../..")
-        .canonicalize()
-        .unwrap()
+    Path::new("../..").canonicalize().unwrap()
 }
 
 /// The folder with kube-apiserver, etcd and kubectl, or `None` (said, or a failure where REQUIRE_TOOLS=1).

@@ -88,11 +88,11 @@ async fn a_next_hop_is_replaced_in_one_step() {
     let Some((bench, target, _)) = mk_bench().await else {
         return;
     };
-    bench.import(&target, &mk_set(mk_routes(0, 200, HOP))).await;
+    bench.import(&target, &mk_set(mk_routes(0, 100, HOP))).await;
     let before = generation(&bench.hand);
     assert_eq!(
         bench
-            .import(&target, &mk_set(mk_routes(0, 200, OTHER_HOP)))
+            .import(&target, &mk_set(mk_routes(0, 100, OTHER_HOP)))
             .await,
         1
     );
@@ -116,7 +116,7 @@ async fn many_routes_come_in_batches_and_no_prefix_is_ever_without_one() {
             .collect()
     };
     let since = generation(&bench.hand);
-    assert_eq!(bench.import(&target, &all(HOP)).await, 3);
+    assert_eq!(bench.import(&target, &all(HOP)).await, 5);
 
     let wanted: BTreeSet<String> = all(HOP).iter().map(|r| r.prefix.to_string()).collect();
     let onlooker = bench.hand.clone();
@@ -134,7 +134,7 @@ async fn many_routes_come_in_batches_and_no_prefix_is_ever_without_one() {
         }
     });
     let transactions = bench.lower_imports(&target, &all(OTHER_HOP));
-    assert_eq!(transactions.len(), 5);
+    assert_eq!(transactions.len(), 10);
     assert!(
         transactions
             .iter()

@@ -70,17 +70,18 @@ fn output_and_exit_status_come_back_and_files_cannot_be_written() {
         return;
     }
     let folder = Folder::new("run");
-    let probe = Path::new(env!("CARGO_MANIFEST_DIR")).join("written-by-a-test");
+    let here = std::env::current_dir().unwrap();
+    let probe = here.join("written-by-a-test");
     let script = r#"echo "$GREETING|$1|$(pwd)"; echo wrong >&2; touch written-by-a-test; ip link add d type dummy; exit 7"#;
     let done = vm()
         .env("TMPDIR", &folder.0)
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .current_dir(&here)
         .args(["GREETING=good day", "bash", "-c", script, "bash", "a  b"])
         .output()
         .unwrap();
     let (out, err) = text(&done);
     assert_eq!(done.status.code(), Some(7), "{err}");
-    let here = env!("CARGO_MANIFEST_DIR");
+    let here = here.to_str().unwrap();
     // A checkout in a folder that the machine has anew is found below the machine's own files.
     let anew = ["/run/", "/tmp/", "/var/tmp/", "/var/log/"];
     let above = if anew.iter().any(|folder| here.starts_with(folder)) {

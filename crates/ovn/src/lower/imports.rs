@@ -10,7 +10,7 @@ use crate::columns;
 use crate::north::DATABASE;
 
 /// Rows of one import transaction: large ones cost the server more than several small ones.
-pub const BATCH: usize = 500;
+pub const BATCH: usize = 250;
 
 /// Transactions of at most [`BATCH`] rows each, none where there is nothing to do. `restore` are rows of the topology whose
 /// prefixes lose their imported rows: they are in the last transaction, with the last removals.

@@ -278,7 +278,10 @@ fn mk_batches(add: u8, remove: usize) -> Vec<(usize, usize)> {
 fn batches_add_before_they_remove_and_are_bounded() {
     assert_eq!(mk_batches(0, 0), []);
     assert_eq!(mk_batches(1, 1), [(100, 1)]);
-    assert_eq!(mk_batches(12, 0), [(500, 0), (500, 0), (200, 0)]);
-    assert_eq!(mk_batches(5, 1), [(500, 0), (0, 1)]);
-    assert_eq!(mk_batches(6, 700), [(500, 0), (100, 1), (0, 1)]);
+    assert_eq!(
+        mk_batches(12, 0),
+        [(250, 0), (250, 0), (250, 0), (250, 0), (200, 0)]
+    );
+    assert_eq!(mk_batches(5, 1), [(250, 0), (250, 0), (0, 1)]);
+    assert_eq!(mk_batches(6, 700), [(250, 0), (250, 0), (100, 1), (0, 1), (0, 1), (0, 1)]);
 }

@@ -113,7 +113,7 @@ fn living(processes: &BTreeSet<String>) -> Vec<String> {
 
 /// Folders of what the lab needs, and of these files, that a new /run and /tmp would hide.
 fn hidden(files: &[&Path]) -> Vec<String> {
-    let checkout = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let checkout = "../..";
     let tools = std::env::var("NOVERLAY_TOOLS_DIR").unwrap_or_default();
     let target = concat!(env!("CARGO_TARGET_TMPDIR"), "/..");
     let cache =

@@ -1,0 +1,82 @@
+//! How soon a key passes again.
+//! In: when passes began and ended, how often the key was poked between them. Out: the earliest time of the next.
+//! Invariant: a key that was quiet passes at once. Not here: retries.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// How long a key rests after a pass.
+#[derive(Debug, Clone, Copy)]
+pub enum Pace {
+    /// This long.
+    Fixed(Duration),
+    /// Not at all while a pass for every poke takes less than a share of the time; else pokes are gathered.
+    ByCost {
+        /// The share, in percent of the time; 1 to 100.
+        share: u32,
+        /// The rest while pokes are gathered. Passes may take this much more than their share before they are.
+        gather: Duration,
+    },
+}
+
+/// One key's pace.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Paced {
+    rested: Instant,
+    /// When the last pass began.
+    began: Instant,
+    /// What passes took beyond their share of the time.
+    debt: Duration,
+    /// What a pass takes when nothing is gathered, smoothed.
+    single: Duration,
+    gathers: bool,
+}
+
+impl Paced {
+    /// The pace of a key whose first pass began then.
+    pub(crate) fn new(began: Instant) -> Self {
+        Self {
+            rested: began,
+            began,
+            debt: Duration::ZERO,
+            single: Duration::ZERO,
+            gathers: false,
+        }
+    }
+
+    /// No pass for pokes before.
+    pub(crate) fn rested(&self) -> Instant {
+        self.rested
+    }
+
+    /// A pass came to its end, after so many pokes since the one before.
+    pub(crate) fn passed(&mut self, pace: Pace, began: Instant, ended: Instant, pokes: u32) {
+        let (share, gather) = match pace {
+            Pace::Fixed(rest) => {
+                self.rested = ended + rest;
+                return;
+            }
+            Pace::ByCost { share, gather } => (share.clamp(1, 100), gather),
+        };
+        let took = ended.saturating_duration_since(began);
+        let allowed = began.saturating_duration_since(self.began) * share / 100;
+        self.began = began;
+        if self.gathers && self.single.saturating_mul(pokes) <= allowed {
+            // Each of these pokes could have had a pass of its own.
+            (self.gathers, self.debt) = (false, Duration::ZERO);
+        } else {
+            self.debt = self.debt.saturating_sub(allowed) + took;
+            if !self.gathers {
+                self.single = if self.single.is_zero() {
+                    took
+                } else {
+                    (self.single * 7 + took) / 8
+                };
+                self.gathers = self.debt > gather;
+            }
+        }
+        let rest = if self.gathers { gather } else { Duration::ZERO };
+        self.rested = ended + rest;
+    }
+}
