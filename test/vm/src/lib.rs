@@ -14,7 +14,6 @@
     reason = "what serves tests fails by panicking"
 )]
 
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Set in the virtual machine, so that a test does not start another one there.
@@ -25,8 +24,8 @@ const LIMIT: &str = "240";
 /// `hack/vm`, with arguments to be added.
 #[must_use]
 pub fn vm() -> Command {
-    let path = std::path::absolute("../../hack/vm").expect("tests run in a folder");
-    let mut vm = Command::new(path);
+    // Tests run in the folder of their package.
+    let mut vm = Command::new("../../hack/vm");
     vm.stdin(Stdio::null());
     vm
 }
