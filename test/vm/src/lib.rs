@@ -14,6 +14,7 @@
     reason = "what serves tests fails by panicking"
 )]
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Set in the virtual machine, so that a test does not start another one there.

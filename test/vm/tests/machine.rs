@@ -5,7 +5,6 @@
 //! Not here: what the machine is for (`vrf.rs`).
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test")]
 
-use std::path::Path;
 use std::process::{Output, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
