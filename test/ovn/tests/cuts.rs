@@ -22,7 +22,7 @@ use ovsdb_tests::{Cutter, PATIENCE, Server, Way, absent, until, until_status, un
 const ROUTE: &str = "Logical_Router_Static_Route";
 const HOPS: [&str; 2] = ["172.30.0.2", "172.30.0.3"];
 /// Routes that change their hop in each round: five transactions.
-const CHANGING: u32 = 1200;
+const CHANGING: u32 = 600;
 const STAYING: u32 = 100;
 /// Cuts at random places, each way.
 const RANDOM: usize = 12;

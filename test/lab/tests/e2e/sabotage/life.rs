@@ -44,8 +44,13 @@ pub(super) fn a_node_that_left_stays_a_neighbor(lab: &Standing) {
     said.assert_fails(6, "FRR");
     // It had the first index that was free.
     let left = lab.host(4);
-    let kept = format!("bgpd of {node} still has the neighbor {left}");
-    assert!(said.text.contains(&kept), "no {kept:?} in\n{}", said.text);
+    // A session that ends in its first seconds is not watched by BFD yet: then graceful restart keeps its routes, too.
+    let kept = [
+        format!("bgpd of {node} still has the neighbor {left}"),
+        format!("{node} still has a route to "),
+    ];
+    let named = kept.iter().any(|kept| said.text.contains(kept));
+    assert!(named, "none of {kept:?} in\n{}", said.text);
     let folder = lab.dir(&node).join("frr").to_string_lossy().into_owned();
     let show = [
         "vtysh",
