@@ -48,6 +48,7 @@ const UNREAD: Duration = Duration::from_secs(270);
 pub const TIMING: Timing = Timing {
     pace: Pace::ByCost {
         share: 30,
+        least: Duration::from_millis(2),
         gather: Duration::from_millis(40),
     },
     gather: Duration::ZERO,

@@ -15,6 +15,8 @@ pub enum Pace {
     ByCost {
         /// The share, in percent of the time; 1 to 100.
         share: u32,
+        /// A pass counts as this long at least: others work on what it wrote, too.
+        least: Duration,
         /// The rest while pokes are gathered. Passes may take this much more than their share before they are.
         gather: Duration,
     },
@@ -52,14 +54,18 @@ impl Paced {
 
     /// A pass came to its end, after so many pokes since the one before.
     pub(crate) fn passed(&mut self, pace: Pace, began: Instant, ended: Instant, pokes: u32) {
-        let (share, gather) = match pace {
+        let (share, least, gather) = match pace {
             Pace::Fixed(rest) => {
                 self.rested = ended + rest;
                 return;
             }
-            Pace::ByCost { share, gather } => (share.clamp(1, 100), gather),
+            Pace::ByCost {
+                share,
+                least,
+                gather,
+            } => (share.clamp(1, 100), least, gather),
         };
-        let took = ended.saturating_duration_since(began);
+        let took = ended.saturating_duration_since(began).max(least);
         let allowed = began.saturating_duration_since(self.began) * share / 100;
         self.began = began;
         if self.gathers && self.single.saturating_mul(pokes) <= allowed {

@@ -93,6 +93,7 @@ fn by_cost() -> Timing {
     Timing {
         pace: Pace::ByCost {
             share: 30,
+            least: Duration::from_millis(2),
             gather: Duration::from_millis(40),
         },
         ..timing()
@@ -133,6 +134,16 @@ async fn with_a_pace_by_cost_single_pokes_pass_at_once_and_storms_are_gathered()
     // What is gathered ends with the storm, also where pokes go on to come.
     let after = gaps(&passes_of(&b, 200, 10).await);
     assert!(after[1..].iter().all(|gap| *gap == 10), "{after:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn passes_that_take_next_to_nothing_are_gathered_in_a_storm_too() {
+    let b = start_with(Log::default(), Duration::ZERO, by_cost());
+    ms(10).await;
+    let storm = passes_of(&b, 2000, 1).await;
+    assert!(storm.len() < 100, "{storm:?}");
+    let single = gaps(&passes_of(&b, 200, 10).await);
+    assert!(single[1..].iter().all(|gap| *gap == 10), "{single:?}");
 }
 
 #[tokio::test(start_paused = true)]
