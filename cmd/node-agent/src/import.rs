@@ -249,17 +249,18 @@ impl Import {
             self.state.lock().set_table(inputs.table);
             (self.table, self.unread) = (Some(inputs.table), true);
         }
-        // Routes before owners: what the kernel has lost must keep the owner that it had.
+        // Routes before owners: what the kernel has lost must keep the owner that it had. Nothing is lost the first time, and
+        // routes are decided once.
+        if self.inputs.is_none() {
+            self.take_inputs(inputs);
+        }
         let kernel = self.read_kernel(&mut heard).await?;
         if !self
             .inputs
             .as_ref()
             .is_some_and(|last| Arc::ptr_eq(last, inputs))
         {
-            let mut state = self.state.lock();
-            state.set_world(inputs.world.clone());
-            state.set_owners(inputs.owners.iter().cloned());
-            self.inputs = Some(Arc::clone(inputs));
+            self.take_inputs(inputs);
         }
         let Some(rows) = self.read_rows()? else {
             return Ok(Passed::NotReady);
@@ -288,6 +289,14 @@ impl Import {
             looked: kernel || rows > 0 || wrote != (0, 0),
             repaired: rows > 0 && !kernel && wrote != (0, 0),
         })
+    }
+
+    fn take_inputs(&mut self, inputs: &Arc<Inputs>) {
+        let mut state = self.state.lock();
+        state.set_world(inputs.world.clone());
+        state.set_owners(inputs.owners.iter().cloned());
+        drop(state);
+        self.inputs = Some(Arc::clone(inputs));
     }
 
     fn note_since(&mut self, heard: &Heard) {

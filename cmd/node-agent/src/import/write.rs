@@ -35,8 +35,18 @@ impl Import {
         let mut adding = 0_usize;
         let mut failed: Option<ImportError> = None;
         loop {
-            let late = slice.elapsed() > SLICE;
-            while failed.is_none() && !late && flying.len() < IN_FLIGHT {
+            // What is on its way goes on while the kernel is heard.
+            if failed.is_none() && slice.elapsed() > SLICE {
+                let mut heard = self.hearing.take();
+                self.note_since(&heard);
+                match self.read_kernel(&mut heard).await {
+                    Ok(_) => self.judge(inputs),
+                    Err(error) => failed = Some(error),
+                }
+                slice = now();
+            }
+            let ends = began.elapsed() > LONGEST;
+            while failed.is_none() && !ends && flying.len() < IN_FLIGHT {
                 let step = self.state.lock().step(BATCH, adding == 0);
                 if step.is_empty() {
                     break;
@@ -66,21 +76,11 @@ impl Import {
                 });
             }
             let Some(outcome) = flying.next().await else {
-                match failed {
-                    Some(error) => return Err(error),
-                    None if !late => return Ok(Some(wrote)),
-                    None if began.elapsed() > LONGEST => {
-                        self.unfinished = true;
-                        return Ok(Some(wrote));
-                    }
-                    None => {}
+                if let Some(error) = failed {
+                    return Err(error);
                 }
-                let mut heard = self.hearing.take();
-                self.note_since(&heard);
-                self.read_kernel(&mut heard).await?;
-                self.judge(inputs);
-                slice = now();
-                continue;
+                self.unfinished = ends && self.state.lock().due() > 0;
+                return Ok(Some(wrote));
             };
             match outcome {
                 Ok((add, remove)) => {
