@@ -31,7 +31,7 @@ pub fn check(bytes: &[u8]) {
             assert_eq!(sessions, sorted);
         }
         1 => {
-            for refusal in frr_edge::refusal::lift(&text) {
+            for refusal in frr_edge::refusal::decode(&text) {
                 assert!(!refusal.to_string().is_empty());
             }
         }

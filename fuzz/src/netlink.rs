@@ -1,7 +1,7 @@
 //! Netlink buffers: read to their end, or refused.
 //!
 //! In: where to cut, then the bytes of a datagram. Out: nothing.
-//! Invariant: reading ends; a buffer cut off inside a message is told as such, never as a shorter list, and the watcher
+//! Invariant: reading ends; a buffer cut off inside a message is reported as such, never as a shorter list, and the watcher
 //! says that something was lost.
 //! Not here: sockets.
 

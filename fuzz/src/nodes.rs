@@ -76,7 +76,7 @@ fn states(annotations: &BTreeMap<String, String>) -> [Option<Result<String, Stri
         host_cidrs,
         host_mtu,
         ..
-    } = api::lift_node(&object);
+    } = api::decode_node(&object);
     [
         state(node_id),
         state(subnets),

@@ -1,4 +1,4 @@
-//! FRRConfigurations: whatever their text, what they become is what FRR is told, or a problem that names them.
+//! FRRConfigurations: whatever their text, what they become is what FRR is configured with, or a problem that names them.
 //!
 //! In: a JSON array of FRRConfigurations. Out: nothing.
 //! Invariant: the order of the objects changes nothing; what is not refused says nothing to FRR but what the typed
@@ -66,7 +66,7 @@ pub fn check(bytes: &[u8]) {
     for (at, value) in objects.iter().take(8).enumerate() {
         let key = ObjectKey::new("frr-k8s-system", format!("c{at}"));
         let object = serde_json::from_value::<FRRConfiguration>(value.clone());
-        let source = api::lift_source(key, object.map_err(|error| error.to_string()));
+        let source = api::decode_source(key, object.map_err(|error| error.to_string()));
         match source.object {
             Ok(mut object) => {
                 object.raw = None;

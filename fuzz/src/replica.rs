@@ -2,7 +2,7 @@
 //!
 //! In: `<table-updates2>` texts, one a line. Out: nothing.
 //! Invariant: the replica is what a plain model of the protocol makes of the lines, and refuses what the model refuses;
-//! what changed is told; every value fits its column; a fresh dump of the same rows is no change.
+//! what changed is reported; every value fits its column; a fresh dump of the same rows is no change.
 //! Not here: the conversation that brings the updates.
 
 mod model;

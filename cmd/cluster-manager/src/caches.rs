@@ -1,6 +1,6 @@
-//! What the cluster-manager knows of the API server, and whom a change pokes.
+//! What the cluster-manager knows of the API server, and which keys a change enqueues.
 //! In: watches. Out: the [`World`], and for writes the uids and the conditions that stand there now.
-//! Invariant: an object that cannot be lifted is in the world as a problem, never absent.
+//! Invariant: an object that cannot be decoded is in the world as a problem, never absent.
 //! Not here: writes.
 
 use std::collections::BTreeMap;
@@ -15,12 +15,13 @@ use kube_edge::{Cache, untyped, watch};
 use model::ObjectKey;
 use model::frr::Source;
 use model::intent;
+use model::network::Routing;
 use model::node::Node;
 use plan_cluster::World;
 use plan_cluster::sessions::End;
 use plan_cluster::world::FabricSettings;
-use reconcile::Poker;
-use settings::{Profile, Routing, Settings};
+use reconcile::WorkQueue;
+use settings::{Profile, Settings};
 
 use crate::key::Key;
 
@@ -65,45 +66,49 @@ pub(crate) struct Caches {
 }
 
 impl Caches {
-    pub(crate) fn start(client: &kube::Client, settings: &Settings, poker: &Poker<Key>) -> Self {
-        let poke = |keys: &'static [fn(&ObjectKey) -> Key]| {
-            let poker = poker.clone();
+    pub(crate) fn start(
+        client: &kube::Client,
+        settings: &Settings,
+        queue: &WorkQueue<Key>,
+    ) -> Self {
+        let enqueue = |keys: &'static [fn(&ObjectKey) -> Key]| {
+            let queue = queue.clone();
             move |key: Option<&ObjectKey>| match key {
-                None => poker.poke_everything(),
-                Some(key) => keys.iter().for_each(|to| poker.poke(to(key))),
+                None => queue.resync(),
+                Some(key) => keys.iter().for_each(|to| queue.enqueue(to(key))),
             }
         };
-        let everything = |poker: &Poker<Key>| {
-            let poker = poker.clone();
-            move |_: Option<&ObjectKey>| poker.poke_everything()
+        let everything = |queue: &WorkQueue<Key>| {
+            let queue = queue.clone();
+            move |_: Option<&ObjectKey>| queue.resync()
         };
         let nodes: kube::Api<KubeNode> = kube::Api::all(client.clone());
         let nad = &settings.default_nad;
         let name = format!("metadata.name={}", nad.name);
         let sessions = is_managed(settings).then(|| {
             let namespace = Some(settings.managed.frr_namespace.as_str());
-            let poker = poker.clone();
+            let queue = queue.clone();
             watch(
                 untyped::<BGPSessionState>(client.clone(), namespace),
                 None,
-                lift_session,
-                move |_| poker.poke(Key::Sessions),
+                decode_session,
+                move |_| queue.enqueue(Key::Sessions),
             )
         });
         Self {
             sessions,
-            nodes: watch(nodes, None, api::lift_node, everything(poker)),
+            nodes: watch(nodes, None, api::decode_node, everything(queue)),
             frr: watch(
                 untyped::<FRRConfiguration>(client.clone(), None),
                 None,
-                lift_frr,
-                everything(poker),
+                decode_frr,
+                everything(queue),
             ),
             advertisements: watch(
                 untyped::<RouteAdvertisements>(client.clone(), None),
                 None,
-                lift_advertisement,
-                poke(&[
+                decode_advertisement,
+                enqueue(&[
                     |key| Key::Advertisement(key.name.clone()),
                     |_| Key::Fabric,
                     |_| Key::Attachment,
@@ -112,8 +117,8 @@ impl Caches {
             attachments: watch(
                 untyped::<NetworkAttachmentDefinition>(client.clone(), Some(&nad.namespace)),
                 Some(&name),
-                lift_attachment,
-                poke(&[|_| Key::Attachment]),
+                decode_attachment,
+                enqueue(&[|_| Key::Attachment]),
             ),
         }
     }
@@ -160,7 +165,7 @@ impl Caches {
             }),
             cluster_subnets: settings.cluster_subnets.clone(),
             join_subnets: join_subnets(settings),
-            no_overlay: settings.no_overlay.is_some(),
+            no_overlay: settings.transport.no_overlay().is_some(),
             fabric: managed.then(|| FabricSettings {
                 asn: settings.managed.asn,
                 namespace: settings.managed.frr_namespace.clone(),
@@ -173,12 +178,13 @@ impl Caches {
 
 fn is_managed(settings: &Settings) -> bool {
     settings
-        .no_overlay
+        .transport
+        .no_overlay()
         .is_some_and(|n| n.routing == Routing::Managed)
 }
 
 /// A session of the default VRF; frr-k8s writes IPv6 addresses whole, with dashes for colons.
-fn lift_session(object: &DynamicObject) -> Option<End> {
+fn decode_session(object: &DynamicObject) -> Option<End> {
     let typed: BGPSessionState = object.clone().try_parse().ok()?;
     let status = typed.status?;
     if !matches!(status.vrf.as_deref(), None | Some("" | "default")) {
@@ -212,9 +218,9 @@ fn join_subnets(settings: &Settings) -> Vec<model::Prefix> {
         .collect()
 }
 
-pub(crate) fn lift_frr(object: &DynamicObject) -> Source {
+pub(crate) fn decode_frr(object: &DynamicObject) -> Source {
     let typed = object.clone().try_parse::<FRRConfiguration>();
-    let mut source = api::lift_source(key_of(object), typed.map_err(|err| err.to_string()));
+    let mut source = api::decode_source(key_of(object), typed.map_err(|err| err.to_string()));
     if source.object.is_err() {
         source.remains = api::remains(object);
     }
@@ -228,7 +234,7 @@ fn key_of(object: &DynamicObject) -> ObjectKey {
     )
 }
 
-fn lift_advertisement(object: &DynamicObject) -> Advertisement {
+fn decode_advertisement(object: &DynamicObject) -> Advertisement {
     let typed = object.clone().try_parse::<RouteAdvertisements>();
     let status = typed
         .as_ref()
@@ -258,7 +264,7 @@ fn lift_advertisement(object: &DynamicObject) -> Advertisement {
     }
 }
 
-fn lift_attachment(object: &DynamicObject) -> Attachment {
+fn decode_attachment(object: &DynamicObject) -> Attachment {
     let typed = object.clone().try_parse::<NetworkAttachmentDefinition>();
     Attachment {
         config: typed.ok().and_then(|t| t.spec.config).unwrap_or_default(),

@@ -1,4 +1,4 @@
-//! What the cluster-manager's loop can be poked to look at.
+//! What the cluster-manager's loop reconciles.
 //! In and out: keys. Invariant: their order is the order in which due passes of one moment make sense.
 //! Not here: state.
 
@@ -21,7 +21,7 @@ pub(crate) enum Key {
 
 impl Key {
     /// The word for logs and metrics.
-    pub(crate) fn subject(&self) -> &'static str {
+    pub(crate) fn reconciler(&self) -> &'static str {
         match self {
             Self::Networks => "networks",
             Self::Fabric => "fabric",

@@ -5,34 +5,81 @@
 //!
 //! ```text
 //!  Node, RA, FRRConfiguration, NAD --caches--> World --plan--> diff --(leader?)--> apply
-//!        '-- changed value --> poke(subject) --> reconcile --^
+//!        '-- changed value --> enqueue(subject) --> reconcile --^
 //! ```
 
 mod caches;
 mod key;
 mod metrics;
-mod subjects;
+mod reconcilers;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use daemon::Daemon;
+use daemon::crds::{self, Need};
 use kube_edge::events::Publisher;
 use kube_edge::lease::Elector;
 use kube_edge::{Leadership, Writer, connect};
-use reconcile::{Pace, Poker, Timing};
+use reconcile::{Pace, Timing, WorkQueue};
 use settings::{OvnTopology, Settings};
-use telemetry::{Readiness, Tasks};
 use tokio::sync::watch;
 
 use crate::caches::Caches;
 use crate::metrics::Metrics;
-use crate::subjects::{ClusterSubjects, Doors};
+use crate::reconcilers::{Clients, ClusterReconciler};
 
 /// Field manager of everything the cluster-manager writes.
 pub const FIELD_MANAGER: &str = "noverlay-cluster-manager";
 /// Namespace and name of the leader's Lease.
 pub const LEASE: (&str, &str) = ("noverlay-system", "noverlay-cluster-manager");
+
+/// What this daemon reads and writes of custom resources; what a cluster lacks of it is logged at the start.
+pub const NEEDS: &[Need] = &[
+    Need {
+        version: "k8s.ovn.org/v1",
+        kind: "RouteAdvertisements",
+        fields: &[
+            "spec.advertisements",
+            "spec.frrConfigurationSelector",
+            "spec.networkSelectors",
+            "spec.nodeSelector",
+            "spec.targetVRF",
+            "status.conditions",
+        ],
+    },
+    Need {
+        version: "frrk8s.metallb.io/v1beta1",
+        kind: "FRRConfiguration",
+        fields: &[
+            "spec.nodeSelector",
+            "spec.bgp.bfdProfiles",
+            "spec.bgp.routers.neighbors.bfdProfile",
+            "spec.bgp.routers.neighbors.connectTime",
+            "spec.bgp.routers.neighbors.enableGracefulRestart",
+            "spec.bgp.routers.neighbors.holdTime",
+            "spec.bgp.routers.neighbors.keepaliveTime",
+            "spec.bgp.routers.neighbors.toReceive",
+            "spec.bgp.routers.prefixes",
+        ],
+    },
+    Need {
+        version: "frrk8s.metallb.io/v1beta1",
+        kind: "BGPSessionState",
+        fields: &["status.bgpStatus"],
+    },
+    Need {
+        version: "k8s.cni.cncf.io/v1",
+        kind: "NetworkAttachmentDefinition",
+        fields: &["spec.config"],
+    },
+    Need {
+        version: "noverlay.io/v1alpha1",
+        kind: "NodeRoutes",
+        fields: &["status.conditions", "status.networks"],
+    },
+];
 
 /// Command line.
 #[derive(Debug, clap::Parser)]
@@ -42,7 +89,7 @@ pub const LEASE: (&str, &str) = ("noverlay-system", "noverlay-cluster-manager");
     version
 )]
 pub struct Arguments {
-    /// Configuration file; TOML where its name ends in .toml, bare words otherwise.
+    /// Configuration file; TOML where its name ends in .toml, ovnkube.conf (gcfg) syntax otherwise.
     #[arg(long)]
     pub config: PathBuf,
     /// Who this replica is in the leader's Lease.
@@ -50,26 +97,17 @@ pub struct Arguments {
     pub identity: String,
 }
 
-/// Runs the daemon until it is told to end.
+/// Runs the daemon until it is asked to stop.
 ///
 /// # Errors
 /// At start only: configuration, client, metrics address.
 pub fn run(arguments: Arguments) -> anyhow::Result<()> {
-    let settings = settings::load(&arguments.config, settings::Daemon::ClusterManager)?;
-    telemetry::init_logging(&settings.log_level, settings.log_text);
-    telemetry::end_on_panic();
-    for warning in &settings.warnings {
-        tracing::warn!("{warning}");
-    }
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .context("cannot start the runtime")?;
-    let ended = runtime.block_on(serve(&arguments.identity, settings, telemetry::ended()));
-    // A plan under way is of no use any more.
-    runtime.shutdown_background();
-    ended
+    let Arguments { config, identity } = arguments;
+    daemon::run(
+        &config,
+        settings::Daemon::ClusterManager,
+        |settings| async move { serve(&identity, settings, telemetry::ended()).await },
+    )
 }
 
 /// What this manager cannot do is refused before anything is read or written: beside OVN-Kubernetes there would be two
@@ -94,71 +132,67 @@ pub async fn serve(
 ) -> anyhow::Result<()> {
     refuse_what_is_not_built(&settings)?;
     let client = connect(settings.kubeconfig.as_deref()).await?;
-    let (stop, stopped) = watch::channel(false);
-    let readiness = Readiness::default();
-    readiness.set("caches", false);
-    readiness.set("first pass", false);
+    tokio::spawn(crds::probe(client.clone(), NEEDS));
+    let mut daemon = Daemon::new(settings.metrics_address, &["caches", "first pass"]);
+    let (readiness, stopped) = (daemon.readiness.clone(), daemon.stopped());
     readiness.set("route advertisements", true);
-    let registry = prometheus::Registry::new();
-    let metrics = Metrics::new(&registry).context("cannot register metrics")?;
-    let mut tasks = Tasks::default();
-    tasks.spawn_server(settings.metrics_address, registry, readiness.clone());
+    let metrics = Metrics::new(&daemon.registry).context("cannot register metrics")?;
 
-    let poker = Poker::new();
-    let caches = Caches::start(&client, &settings, &poker);
+    let queue = WorkQueue::new();
+    let caches = Caches::start(&client, &settings, &queue);
     let leadership = Leadership::new();
     let (give_back, given_back) = watch::channel(false);
     let elector = Elector::new(client.clone(), LEASE.0, LEASE.1, identity);
-    tasks.spawn_loop(
+    daemon.spawn_loop(
         "leader election",
         elector.run(leadership.clone(), given_back),
     );
-    tasks.spawn_source(
+    daemon.spawn_source(
         "leadership",
-        follow(leadership.clone(), poker.clone(), metrics.clone()),
+        follow(leadership.clone(), queue.clone(), metrics.clone()),
     );
     let publisher = Publisher::new(client.clone(), "noverlay-cluster-manager", identity);
     let (events, published) = publisher.queued(leadership.clone());
 
-    let doors = Doors {
+    let clients = Clients {
         client: client.clone(),
         writer: Writer::new(client, FIELD_MANAGER).gated(leadership.clone()),
         events,
         leadership: leadership.clone(),
-        poker: poker.clone(),
+        queue: queue.clone(),
         readiness,
         metrics,
     };
-    let subjects = ClusterSubjects::new(caches, settings, doors);
+    let reconcilers = ClusterReconciler::new(caches, settings, clients);
     let timing = Timing {
         pace: Pace::Fixed(Duration::from_millis(100)),
         ..Timing::default()
     };
-    // No write begins once the daemon is told to end.
+    // No write begins once the daemon is asked to stop.
     let mut told = stopped.clone();
-    tasks.spawn_loop("end of leadership", async move {
+    daemon.spawn_loop("end of leadership", async move {
         drop(told.wait_for(|ending| *ending).await);
         leadership.close();
     });
-    tasks.spawn_loop("objects", async move {
-        reconcile::run(subjects, poker, timing, stopped).await;
-        // What waits to be told is told, unless that takes long; then the lease goes back, or runs out by itself.
+    daemon.spawn_loop("objects", async move {
+        reconcile::run(reconcilers, queue, timing, stopped).await;
+        // What waits to be reported is reported, unless that takes long; then the lease goes back, or runs out by itself.
         drop(tokio::time::timeout(Duration::from_millis(500), published).await);
         give_back.send_replace(true);
     });
-    tasks.run(ended, &stop).await.context("ending")
+    daemon.run(ended).await.context("ending")
 }
 
 /// A new leader looks at everything once; one that no longer leads tells nothing any more. Of an end that was over before this
 /// woke the new term tells: passes came to nothing meanwhile.
-async fn follow(leadership: Leadership, poker: Poker<key::Key>, metrics: Metrics) {
+async fn follow(leadership: Leadership, queue: WorkQueue<key::Key>, metrics: Metrics) {
     let mut term = None;
     loop {
         term = leadership.changed(term).await;
         tracing::info!(leads = term.is_some(), term, "leadership changed");
         if term.is_some() {
             metrics.leader.set(1);
-            poker.poke_everything();
+            queue.resync();
         } else {
             metrics.follows();
         }
@@ -168,41 +202,41 @@ async fn follow(leadership: Leadership, poker: Poker<key::Key>, metrics: Metrics
 #[cfg(test)]
 mod tests {
     use super::*;
-    use reconcile::{Subjects, Verdict};
+    use reconcile::{Action, Reconciler};
     use std::sync::{Arc, Mutex};
     use tokio::time::Instant;
 
     /// Counts sweeps.
     struct Sweeps(Arc<Mutex<usize>>);
 
-    impl Subjects for Sweeps {
+    impl Reconciler for Sweeps {
         type Key = key::Key;
 
-        async fn universe(&mut self) -> Option<Vec<key::Key>> {
+        async fn keys(&mut self) -> Option<Vec<key::Key>> {
             *self.0.lock().unwrap() += 1;
             Some(Vec::new())
         }
 
-        async fn pass(&mut self, _: &key::Key) -> Verdict {
-            Verdict::Settled
+        async fn reconcile(&mut self, _: &key::Key) -> Action {
+            Action::Done
         }
     }
 
     #[tokio::test]
     async fn an_end_of_leading_that_was_over_at_once_has_everything_looked_at_again() {
-        let (leadership, poker) = (Leadership::new(), Poker::new());
+        let (leadership, queue) = (Leadership::new(), WorkQueue::new());
         let metrics = Metrics::new(&prometheus::Registry::new()).unwrap();
         let sweeps = Arc::new(Mutex::new(0));
-        let subjects = Sweeps(Arc::clone(&sweeps));
+        let reconcilers = Sweeps(Arc::clone(&sweeps));
         let (_stop, stopped) = watch::channel(false);
         // One thread: nothing else runs until this test waits.
         let _loop = tokio::spawn(reconcile::run(
-            subjects,
-            poker.clone(),
+            reconcilers,
+            queue.clone(),
             Timing::default(),
             stopped,
         ));
-        let _follow = tokio::spawn(follow(leadership.clone(), poker, metrics));
+        let _follow = tokio::spawn(follow(leadership.clone(), queue, metrics));
         let idle = async || {
             for _ in 0..50 {
                 tokio::task::yield_now().await;

@@ -1,5 +1,5 @@
 //! The cluster-manager's own metrics.
-//! In: what the passes did. Out: Prometheus series, documented in docs/operations.md.
+//! In: what the reconciles did. Out: Prometheus series, documented in docs/operations.md.
 //! Invariant: label values are from closed sets, but for names of RouteAdvertisements.
 //! Not here: process metrics (the registry's own).
 
@@ -9,7 +9,7 @@ use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registr
 #[derive(Debug, Clone)]
 pub(crate) struct Metrics {
     pub(crate) leader: IntGauge,
-    pub(crate) passes: IntCounterVec,
+    pub(crate) reconciles: IntCounterVec,
     pub(crate) writes: IntCounter,
     pub(crate) condition: IntGaugeVec,
     pub(crate) nodes_left_out: IntGauge,
@@ -23,12 +23,12 @@ impl Metrics {
                 "noverlay_cluster_manager_leader",
                 "1 while this replica leads",
             )?,
-            passes: IntCounterVec::new(
+            reconciles: IntCounterVec::new(
                 Opts::new(
-                    "noverlay_cluster_manager_passes_total",
-                    "Passes by subject and verdict",
+                    "noverlay_cluster_manager_reconciles_total",
+                    "Reconciles by reconciler and result (done, requeue, await_change)",
                 ),
-                &["subject", "verdict"],
+                &["reconciler", "result"],
             )?,
             writes: IntCounter::new(
                 "noverlay_cluster_manager_api_writes_total",
@@ -42,16 +42,16 @@ impl Metrics {
                 &["name", "condition"],
             )?,
             nodes_left_out: IntGauge::new(
-                "noverlay_nodes_left_out",
+                "noverlay_excluded_nodes",
                 "Nodes that cannot take part in the managed fabric",
             )?,
             objects_refused: IntGauge::new(
-                "noverlay_cluster_manager_objects_refused",
+                "noverlay_cluster_manager_refused_objects",
                 "Objects whose last write the API server refused or did not answer",
             )?,
         };
         registry.register(Box::new(metrics.leader.clone()))?;
-        registry.register(Box::new(metrics.passes.clone()))?;
+        registry.register(Box::new(metrics.reconciles.clone()))?;
         registry.register(Box::new(metrics.writes.clone()))?;
         registry.register(Box::new(metrics.condition.clone()))?;
         registry.register(Box::new(metrics.nodes_left_out.clone()))?;
@@ -62,10 +62,10 @@ impl Metrics {
         Ok(metrics)
     }
 
-    /// Nothing is told any more of a RouteAdvertisements that is gone.
+    /// Nothing is reported any more of a RouteAdvertisements that is gone.
     pub(crate) fn forget(&self, name: &str) {
         for kind in ["Accepted", "Complete", plan_cluster::sessions::CONDITION] {
-            // It may never have been told.
+            // It may never have been reported.
             drop(self.condition.remove_label_values(&[name, kind]));
         }
     }

@@ -2,11 +2,11 @@
 //! In: the text of frr.conf and what it was made from. Out: FRR runs it, or why not and when to try again.
 //! Invariant: what FRR holds already is not loaded again, also after a restart of the agent; a text that failed is tried again
 //! after a growing time, a changed one at once; the last good text stays on any failure, and FRR runs it meanwhile, also one
-//! that has started anew; what others write into frr.conf is never loaded.
+//! that has started again; what others write into frr.conf is never loaded.
 //! Not here: what the text says (`frr`), the tool (`frr-edge`).
 //!
 //! The note beside frr.conf says what was loaded: digest of the text, of what FRR ran afterwards, identity of its daemons.
-//! A daemon that starts anew, or is reconfigured by hand, no longer matches its note.
+//! A daemon that starts again, or is reconfigured by hand, no longer matches its note.
 //! A copy beside it holds the text that FRR took last, whole or but for lines that it refused.
 
 mod failure;
@@ -19,7 +19,7 @@ use frr_edge::{CheckError, Frr, Refusal, ReloadError, refusal};
 use model::{NodeName, hash};
 use telemetry::Chain;
 
-use crate::LOOK;
+use crate::PROBE;
 use crate::metrics::Metrics;
 use failure::{Failure, remember};
 use note::{Note, fresh};
@@ -101,7 +101,7 @@ impl Applier {
                 CheckError::Unknown(lines) => (
                     format!(
                         "FRR does not know {}; the last good configuration stays",
-                        blamed(config, &lines)
+                        attributed(config, &lines)
                     ),
                     true,
                 ),
@@ -196,7 +196,7 @@ impl Applier {
                     "FRR does not run: zebra or bgpd does not listen on its vty socket".to_owned(),
                     None,
                 ),
-                Err(error) => (Chain(&error).to_string(), Some(LOOK)),
+                Err(error) => (Chain(&error).to_string(), Some(PROBE)),
             };
             return Some(Outcome::Failed { why, again });
         }
@@ -235,7 +235,7 @@ impl Applier {
             Ok(()) => "somebody else wrote frr.conf while it was loaded".to_owned(),
             Err(ReloadError::Refused(lines)) => format!(
                 "FRR refused {}; everything else is applied",
-                blamed(config, &lines)
+                attributed(config, &lines)
             ),
             Err(error) => Chain(&error).to_string(),
         };
@@ -248,13 +248,13 @@ impl Applier {
         let noted = if let Some(error) = running.silent.values().next() {
             Err(Chain(error).to_string())
         } else {
-            let running = note::lower_running(&running.digests);
+            let running = note::encode_running(&running.digests);
             let note = Note {
                 text,
                 running,
                 daemons,
             };
-            let noted = self.frr.note_loaded(note.lower()).await;
+            let noted = self.frr.note_loaded(note.encode()).await;
             noted.map_err(|e| Chain(&e).to_string())
         };
         if let Err(error) = noted {
@@ -266,7 +266,7 @@ impl Applier {
     }
 
     fn note(&self) -> Option<Note> {
-        Note::lift(&self.frr.loaded()?)
+        Note::decode(&self.frr.loaded()?)
     }
 
     /// Whether these daemons run the text, as frr.conf and the note say.
@@ -297,7 +297,7 @@ impl Applier {
                 daemons = others.join(", "),
                 "FRR runs something else than was loaded: somebody reconfigured it, putting it back"
             );
-            self.metrics.mended.inc();
+            self.metrics.corrected.inc();
             return Held::No;
         }
         let silent = silent.join("; ");
@@ -316,17 +316,17 @@ impl Applier {
         }
         Held::Unclear(Outcome::Failed {
             why,
-            again: Some(LOOK),
+            again: Some(PROBE),
         })
     }
 }
 
 /// Refused lines with the objects that brought them.
-fn blamed(config: &NodeConfig, lines: &[Refusal]) -> String {
+fn attributed(config: &NodeConfig, lines: &[Refusal]) -> String {
     let mut text = refusal::list(lines);
     let objects: std::collections::BTreeSet<String> = lines
         .iter()
-        .flat_map(|refusal| frr::blame(config, &refusal.line))
+        .flat_map(|refusal| frr::attribute(config, &refusal.line))
         .map(|key| key.to_string())
         .collect();
     if !objects.is_empty() {

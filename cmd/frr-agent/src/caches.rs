@@ -1,5 +1,5 @@
 //! What the frr-agent knows of the API server: FRRConfigurations of one namespace, its own Node, and its own reports.
-//! In: watches. Out: lifted objects. Invariant: an object that cannot be lifted still says which nodes it selects.
+//! In: watches. Out: decoded objects. Invariant: an object that cannot be decoded still says which nodes it selects.
 //! Not here: Secrets (`secrets`).
 
 use api::frr_configuration::FRRConfiguration;
@@ -12,7 +12,7 @@ use kube_edge::{Cache, untyped, watch};
 use model::ObjectKey;
 use model::frr::Source;
 use model::node::Node;
-use reconcile::Poker;
+use reconcile::WorkQueue;
 use serde_json::Value;
 
 use crate::beside::is_of_frr_k8s;
@@ -31,25 +31,25 @@ impl Caches {
         client: &kube::Client,
         namespace: &str,
         node: &str,
-        poker: &Poker<Configuration>,
+        queue: &WorkQueue<Configuration>,
     ) -> Self {
-        let poke = || {
-            let poker = poker.clone();
-            move |_: Option<&ObjectKey>| poker.poke(Configuration)
+        let enqueue = || {
+            let queue = queue.clone();
+            move |_: Option<&ObjectKey>| queue.enqueue(Configuration)
         };
         let nodes: kube::Api<KubeNode> = kube::Api::all(client.clone());
         Self {
             sources: watch(
                 untyped::<FRRConfiguration>(client.clone(), Some(namespace)),
                 None,
-                lift,
-                poke(),
+                decode,
+                enqueue(),
             ),
             node: watch(
                 nodes,
                 Some(&format!("metadata.name={node}")),
-                api::lift_node,
-                poke(),
+                api::decode_node,
+                enqueue(),
             ),
         }
     }
@@ -59,13 +59,13 @@ impl Caches {
     }
 }
 
-fn lift(object: &DynamicObject) -> Source {
+fn decode(object: &DynamicObject) -> Source {
     let key = ObjectKey::new(
         object.metadata.namespace.clone().unwrap_or_default(),
         object.metadata.name.clone().unwrap_or_default(),
     );
     let typed = object.clone().try_parse::<FRRConfiguration>();
-    api::lift_source(key, typed.map_err(|error| error.to_string()))
+    api::decode_source(key, typed.map_err(|error| error.to_string()))
 }
 
 /// FRRNodeState as it stands.
@@ -79,16 +79,20 @@ pub(crate) struct State {
 }
 
 /// Watches the node's FRRNodeState.
-pub(crate) fn watch_state(client: &kube::Client, node: &str, poker: Poker<Report>) -> Cache<State> {
+pub(crate) fn watch_state(
+    client: &kube::Client,
+    node: &str,
+    queue: WorkQueue<Report>,
+) -> Cache<State> {
     watch(
         untyped::<FRRNodeState>(client.clone(), None),
         Some(&format!("metadata.name={node}")),
-        lift_state,
-        move |_| poker.poke(Report),
+        decode_state,
+        move |_| queue.enqueue(Report),
     )
 }
 
-fn lift_state(object: &DynamicObject) -> State {
+fn decode_state(object: &DynamicObject) -> State {
     let text = |field: &str| {
         let value = object.data.pointer(&format!("/status/{field}"));
         value.and_then(Value::as_str).map(str::to_owned)
@@ -118,10 +122,10 @@ pub(crate) fn watch_sessions(
     let labels = format!("{LABEL_NODE}={node},{}={}", MANAGED_BY.0, MANAGED_BY.1);
     // Whoever wants to know looks each second.
     let api = untyped::<BGPSessionState>(client.clone(), Some(namespace));
-    watch_labelled(api, &labels, lift_session, |_| {})
+    watch_labelled(api, &labels, decode_session, |_| {})
 }
 
-fn lift_session(object: &DynamicObject) -> BGPSessionStateStatus {
+fn decode_session(object: &DynamicObject) -> BGPSessionStateStatus {
     let status = object.data.get("status").cloned().unwrap_or_default();
     serde_json::from_value(status).unwrap_or_default()
 }

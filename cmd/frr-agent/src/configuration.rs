@@ -1,5 +1,5 @@
 //! The configuration loop's subject: from the node's objects to what FRR runs.
-//! In: pokes. Out: FRR loaded, and what is to be said of it. Invariant: anything that cannot be read or merged, or that FRR
+//! In: requests. Out: FRR loaded, and what is to be said of it. Invariant: anything that cannot be read or merged, or that FRR
 //! would refuse as a whole, leaves the last good configuration, which is looked after; an object that uses EVPN costs itself
 //! only; the API server is not waited for.
 //! Not here: merge and text (`frr`), when a text is loaded (`applier`), FRRNodeState (`report`).
@@ -7,7 +7,7 @@
 use frr::config::{NodeConfig, NodeInput};
 use model::node::Node;
 use model::{NodeName, ObjectKey, Problem};
-use reconcile::{Poker, Subjects, Verdict};
+use reconcile::{Action, Reconciler, WorkQueue};
 use telemetry::Readiness;
 use tokio::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ use crate::metrics::Metrics;
 use crate::report::{Board, FAILED, SUCCESS, Said};
 use crate::secrets::Secrets;
 
-/// A Secret that cannot be read for longer than this is told.
+/// A Secret that cannot be read for longer than this is reported.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The loop's subject.
@@ -29,11 +29,11 @@ pub(crate) struct ConfigurationSubject {
     pub(crate) secrets: Secrets,
     pub(crate) applier: Applier,
     pub(crate) board: Board,
-    pub(crate) reports: Poker<Report>,
+    pub(crate) reports: WorkQueue<Report>,
     pub(crate) beside: Beside,
     pub(crate) metrics: Metrics,
     pub(crate) readiness: Readiness,
-    pub(crate) poker: Poker<Configuration>,
+    pub(crate) queue: WorkQueue<Configuration>,
     pub(crate) linted: Vec<Problem>,
     pub(crate) waiting_since: Option<Instant>,
     /// frr-k8s manages FRR on the node: nothing is done.
@@ -51,10 +51,10 @@ enum Wanted {
 }
 
 impl ConfigurationSubject {
-    async fn configuration(&mut self) -> Verdict {
+    async fn configuration(&mut self) -> Action {
         if self.stands_aside() {
             // The watch of FRRNodeState tells when that is over.
-            return Verdict::Blocked;
+            return Action::AwaitChange;
         }
         if !self.caches.ready() {
             // The caches tell when they are filled.
@@ -65,13 +65,13 @@ impl ConfigurationSubject {
         let Some(node) = self.caches.node.get(&key).map(|e| e.value) else {
             tracing::warn!(node = %self.node, "there is no Node object of this name; the last good configuration stays");
             self.metrics.behind(true);
-            self.reports.poke(Report);
+            self.reports.enqueue(Report);
             return self.last_good().await;
         };
         let (conversion, outcome) = match self.wanted(&node) {
             Wanted::NotYet => {
                 self.last_good().await;
-                return Verdict::Retry;
+                return Action::Requeue;
             }
             Wanted::Refused(problems) => {
                 self.metrics.conflicts(problems.len());
@@ -96,16 +96,16 @@ impl ConfigurationSubject {
             reload: outcome.map(|outcome| self.judge(outcome)),
             running: None,
         });
-        self.reports.poke(Report);
-        Verdict::Settled
+        self.reports.enqueue(Report);
+        Action::Done
     }
 
     /// Nothing is known that could be applied: FRR is to run what it ran last.
-    async fn last_good(&mut self) -> Verdict {
+    async fn last_good(&mut self) -> Action {
         if let Some(outcome) = self.applier.restore().await {
             self.judge(outcome);
         }
-        Verdict::Blocked
+        Action::AwaitChange
     }
 
     /// Two writers of one FRR would undo each other for ever.
@@ -133,10 +133,10 @@ impl ConfigurationSubject {
             Outcome::Holds => SUCCESS.to_owned(),
             Outcome::Failed { why, again } => {
                 if let Some(delay) = again {
-                    let poker = self.poker.clone();
+                    let queue = self.queue.clone();
                     tokio::spawn(async move {
                         tokio::time::sleep(delay).await;
-                        poker.poke(Configuration);
+                        queue.enqueue(Configuration);
                     });
                 }
                 format!("{FAILED}{why}")
@@ -198,15 +198,15 @@ fn failed(problems: &[Problem], rest: &str) -> String {
     format!("{FAILED}{}; {rest}", why.join("; "))
 }
 
-impl Subjects for ConfigurationSubject {
+impl Reconciler for ConfigurationSubject {
     type Key = Configuration;
 
-    async fn universe(&mut self) -> Option<Vec<Configuration>> {
+    async fn keys(&mut self) -> Option<Vec<Configuration>> {
         Some(vec![Configuration])
     }
 
     /// Never cancelled by the loop; the process may end during a reload, which FRR then finishes or not: the note tells.
-    async fn pass(&mut self, _: &Configuration) -> Verdict {
+    async fn reconcile(&mut self, _: &Configuration) -> Action {
         self.configuration().await
     }
 }

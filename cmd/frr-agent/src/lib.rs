@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!  FRRConfiguration, Node, Secret --caches--> merge -> without self -> render --does FRR hold it?--> check, file, reload
-//!  FRR's sockets, running config  --poke------^                                                         | what came of it
+//!  FRR's sockets, running config  --enqueue------^                                                         | what came of it
 //!                                                     FRRNodeState <--report--<running config>----------'
 //!  sessions (JSON) -> BGPSessionState
 //! ```
@@ -25,13 +25,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
+use daemon::Daemon;
+use daemon::crds::{self, Need};
 use frr_edge::Frr;
 use kube_edge::{Writer, connect};
 use model::NodeName;
-use reconcile::{Poker, Timing};
+use reconcile::{Timing, WorkQueue};
 use settings::Settings;
-use telemetry::{Readiness, Tasks};
-use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::applier::Applier;
@@ -47,6 +47,39 @@ use crate::sessions::{Memory, Refusals, SessionSubject};
 /// Field manager of everything the frr-agent writes.
 pub const FIELD_MANAGER: &str = "noverlay-frr-agent";
 
+/// What this daemon reads and writes of custom resources; what a cluster lacks of it is logged at the start.
+pub const NEEDS: &[Need] = &[
+    Need {
+        version: "frrk8s.metallb.io/v1beta1",
+        kind: "FRRConfiguration",
+        fields: &[
+            "spec.nodeSelector",
+            "spec.bgp.bfdProfiles",
+            "spec.bgp.routers.neighbors.bfdProfile",
+            "spec.bgp.routers.neighbors.connectTime",
+            "spec.bgp.routers.neighbors.enableGracefulRestart",
+            "spec.bgp.routers.neighbors.holdTime",
+            "spec.bgp.routers.neighbors.keepaliveTime",
+            "spec.bgp.routers.neighbors.toReceive",
+            "spec.bgp.routers.prefixes",
+        ],
+    },
+    Need {
+        version: "frrk8s.metallb.io/v1beta1",
+        kind: "FRRNodeState",
+        fields: &[
+            "status.lastConversionResult",
+            "status.lastReloadResult",
+            "status.runningConfig",
+        ],
+    },
+    Need {
+        version: "frrk8s.metallb.io/v1beta1",
+        kind: "BGPSessionState",
+        fields: &["status.bgpStatus"],
+    },
+];
+
 /// Command line.
 #[derive(Debug, clap::Parser)]
 #[command(
@@ -55,7 +88,7 @@ pub const FIELD_MANAGER: &str = "noverlay-frr-agent";
     version
 )]
 pub struct Arguments {
-    /// Configuration file; TOML where its name ends in .toml, bare words otherwise.
+    /// Configuration file; TOML where its name ends in .toml, ovnkube.conf (gcfg) syntax otherwise.
     #[arg(long)]
     pub config: PathBuf,
     /// Name of this node's Node object.
@@ -63,26 +96,15 @@ pub struct Arguments {
     pub node: String,
 }
 
-/// Runs the daemon until it is told to end.
+/// Runs the daemon until it is asked to stop.
 ///
 /// # Errors
 /// At start only: configuration, client, metrics address, frr-k8s on the same node.
 pub fn run(arguments: Arguments) -> anyhow::Result<()> {
-    let settings = settings::load(&arguments.config, settings::Daemon::FrrAgent)?;
-    telemetry::init_logging(&settings.log_level, settings.log_text);
-    telemetry::end_on_panic();
-    for warning in &settings.warnings {
-        tracing::warn!("{warning}");
-    }
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .context("cannot start the runtime")?;
-    let ended = runtime.block_on(serve(&arguments.node, settings, telemetry::ended()));
-    // A disk that does not answer is not waited for.
-    runtime.shutdown_background();
-    ended
+    let Arguments { config, node } = arguments;
+    daemon::run(&config, settings::Daemon::FrrAgent, |settings| async move {
+        serve(&node, settings, telemetry::ended()).await
+    })
 }
 
 /// Serves one node until `ended`.
@@ -96,14 +118,10 @@ pub async fn serve(
 ) -> anyhow::Result<()> {
     let client = connect(settings.kubeconfig.as_deref()).await?;
     beside::refuse(&client, node).await?;
-    let (stop, stopped) = watch::channel(false);
-    let readiness = Readiness::default();
-    readiness.set("caches", false);
-    readiness.set("first pass", false);
-    let registry = prometheus::Registry::new();
-    let metrics = Metrics::new(&registry).context("cannot register metrics")?;
-    let mut tasks = Tasks::default();
-    tasks.spawn_server(settings.metrics_address, registry, readiness.clone());
+    tokio::spawn(crds::probe(client.clone(), NEEDS));
+    let mut daemon = Daemon::new(settings.metrics_address, &["caches", "first pass"]);
+    let (readiness, stopped) = (daemon.readiness.clone(), daemon.stopped());
+    let metrics = Metrics::new(&daemon.registry).context("cannot register metrics")?;
     let frr = Frr {
         reload_tool: settings.frr_reload_tool.clone(),
         reload_timeout: settings.frr_reload_timeout,
@@ -115,23 +133,24 @@ pub async fn serve(
     let node = NodeName::from(node);
     let namespace = settings.managed.frr_namespace;
     let writer = Writer::new(client.clone(), FIELD_MANAGER);
-    let (poker, report_poker, session_poker) = (Poker::new(), Poker::new(), Poker::new());
-    let caches = Caches::start(&client, &namespace, node.as_str(), &poker);
+    let (queue, report_queue, session_queue) =
+        (WorkQueue::new(), WorkQueue::new(), WorkQueue::new());
+    let caches = Caches::start(&client, &namespace, node.as_str(), &queue);
     let nodes = caches.node.clone();
-    let state = watch_state(&client, node.as_str(), report_poker.clone());
+    let state = watch_state(&client, node.as_str(), report_queue.clone());
     let beside = Beside::new(node.clone(), state.clone());
     let board = Board::default();
     let configuration = ConfigurationSubject {
         caches,
-        secrets: Secrets::new(client.clone(), &namespace, poker.clone()),
+        secrets: Secrets::new(client.clone(), &namespace, queue.clone()),
         applier: Applier::new(frr.clone(), metrics.clone(), node.clone()),
         board: board.clone(),
-        reports: report_poker.clone(),
+        reports: report_queue.clone(),
         beside: beside.clone(),
         node: node.clone(),
         metrics: metrics.clone(),
         readiness: readiness.clone(),
-        poker: poker.clone(),
+        queue: queue.clone(),
         linted: Vec::new(),
         waiting_since: None,
         aside: false,
@@ -144,8 +163,8 @@ pub async fn serve(
         nodes: nodes.clone(),
         board,
         readiness,
-        poker: report_poker.clone(),
-        configuration: poker.clone(),
+        queue: report_queue.clone(),
+        configuration: queue.clone(),
         written: None,
         of_frr_k8s: false,
     };
@@ -162,42 +181,42 @@ pub async fn serve(
         refusals: Refusals::default(),
         memory: Memory::default(),
     };
-    tasks.spawn_source(
+    daemon.spawn_source(
         "FRR's daemons",
-        follow_daemons(frr.clone(), metrics, poker.clone(), session_poker.clone()),
+        follow_daemons(frr.clone(), metrics, queue.clone(), session_queue.clone()),
     );
-    tasks.spawn_source("FRR's configuration", follow_running(frr, poker.clone()));
+    daemon.spawn_source("FRR's configuration", follow_running(frr, queue.clone()));
     let timing = Timing {
         gather: Duration::from_millis(300),
         gather_most: Duration::from_secs(3),
         retry_first: Duration::from_millis(500),
         ..Timing::default()
     };
-    let work = reconcile::run(configuration, poker, timing, stopped.clone());
-    tasks.spawn_loop("configuration", work);
+    let work = reconcile::run(configuration, queue, timing, stopped.clone());
+    daemon.spawn_loop("configuration", work);
     let timing = Timing {
         retry_first: Duration::from_millis(500),
         ..Timing::default()
     };
-    let work = reconcile::run(report, report_poker, timing, stopped.clone());
-    tasks.spawn_loop("reports", work);
-    let work = reconcile::run(sessions, session_poker, Timing::default(), stopped);
-    tasks.spawn_loop("sessions", work);
+    let work = reconcile::run(report, report_queue, timing, stopped.clone());
+    daemon.spawn_loop("reports", work);
+    let work = reconcile::run(sessions, session_queue, Timing::default(), stopped);
+    daemon.spawn_loop("sessions", work);
     // Neither a reload under way nor an API server is waited for longer than the loops are.
-    tasks.run(ended, &stop).await.context("ending")
+    daemon.run(ended).await.context("ending")
 }
 
 /// How often the daemons' sockets are looked at, and their sessions (each second time).
 const PACE: Duration = Duration::from_millis(500);
 /// How often is looked whether FRR runs what was loaded, and whether a daemon that cannot be asked can be again; more seldom where reading it costs more than a 200th of that.
-const LOOK: Duration = Duration::from_secs(5);
+const PROBE: Duration = Duration::from_secs(5);
 
 /// Looks whether FRR's daemons are new or gone, and has their sessions looked at.
 async fn follow_daemons(
     frr: Frr,
     metrics: Metrics,
-    configuration: Poker<Configuration>,
-    sessions: Poker<Sessions>,
+    configuration: WorkQueue<Configuration>,
+    sessions: WorkQueue<Sessions>,
 ) {
     let mut daemons = frr.daemons();
     let mut alive = Some(true);
@@ -214,15 +233,15 @@ async fn follow_daemons(
                 "FRR's daemons are not the same as before"
             );
             daemons = now;
-            configuration.poke(Configuration);
+            configuration.enqueue(Configuration);
         }
         if count % 2 == 0 {
-            sessions.poke(Sessions);
+            sessions.enqueue(Sessions);
             let now = runs(&frr).await;
             if now != alive {
                 tracing::info!(runs = now, "FRR went away or came back");
                 alive = now;
-                configuration.poke(Configuration);
+                configuration.enqueue(Configuration);
             }
         }
     }
@@ -243,24 +262,24 @@ async fn runs(frr: &Frr) -> Option<bool> {
 
 /// Looks whether somebody reconfigures FRR, and whether a daemon answers no more, or again. One that is slow to answer holds
 /// up nothing else.
-async fn follow_running(frr: Frr, configuration: Poker<Configuration>) {
+async fn follow_running(frr: Frr, configuration: WorkQueue<Configuration>) {
     let mut before = None;
-    let mut pause = LOOK;
+    let mut pause = PROBE;
     loop {
         tokio::time::sleep(pause).await;
         let begun = Instant::now();
         // A change of ours looks like any other: the pass compares with what it loaded, and does nothing.
         let running = frr.running().await;
         pause = if running.silent.is_empty() {
-            LOOK.max(begun.elapsed() * 200)
+            PROBE.max(begun.elapsed() * 200)
         } else {
-            LOOK
+            PROBE
         };
         let silent: Vec<String> = running.silent.into_keys().collect();
         let now = (running.digests, silent);
         let told = before.replace(now.clone());
         if told.is_some_and(|before| before != now) {
-            configuration.poke(Configuration);
+            configuration.enqueue(Configuration);
         }
     }
 }

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 pub(crate) struct Metrics {
     pub(crate) reloads: IntCounterVec,
     pub(crate) reload_seconds: Histogram,
-    pub(crate) mended: IntCounter,
+    pub(crate) corrected: IntCounter,
     last_good: IntGauge,
     behind_seconds: IntGauge,
     conflicts: IntGauge,
@@ -48,8 +48,11 @@ fn register<C: Collector + Clone + 'static>(
 
 impl Metrics {
     pub(crate) fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
-        let seconds = HistogramOpts::new("noverlay_frr_reload_seconds", "How long reloads took")
-            .buckets(vec![0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0]);
+        let seconds = HistogramOpts::new(
+            "noverlay_frr_reload_duration_seconds",
+            "How long reloads took",
+        )
+        .buckets(vec![0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0]);
         let gauge = |name: &str, help: &str| register(registry, IntGauge::new(name, help));
         let gauges = |name: &str, help: &str, labels: &[&str]| {
             register(registry, IntGaugeVec::new(Opts::new(name, help), labels))
@@ -62,23 +65,23 @@ impl Metrics {
         Ok(Self {
             reloads: register(registry, IntCounterVec::new(reloads, &["result"]))?,
             reload_seconds: register(registry, Histogram::with_opts(seconds))?,
-            mended: register(
+            corrected: register(
                 registry,
                 IntCounter::new(
-                    "noverlay_frr_mended_total",
+                    "noverlay_frr_drift_corrections_total",
                     "Times that FRR ran something else than was loaded and was put back",
                 ),
             )?,
             last_good: gauge(
-                "noverlay_frr_last_good_timestamp_seconds",
+                "noverlay_frr_last_applied_timestamp_seconds",
                 "When FRR last took a configuration whole, in seconds since 1970",
             )?,
             behind_seconds: gauge(
-                "noverlay_frr_behind_seconds",
+                "noverlay_frr_out_of_sync_seconds",
                 "For how long FRR has not held what the objects say; 0 is good",
             )?,
             conflicts: gauge(
-                "noverlay_frr_conflicts",
+                "noverlay_frr_merge_conflicts",
                 "Reasons why the node's objects do not merge, and objects left out; 0 is good",
             )?,
             aside: gauge(

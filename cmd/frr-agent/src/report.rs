@@ -12,7 +12,7 @@ use frr_edge::Frr;
 use kube_edge::{Cache, Entry, WriteError, Writer};
 use model::node::Node;
 use model::{NodeName, ObjectKey};
-use reconcile::{Poker, Subjects, Verdict};
+use reconcile::{Action, Reconciler, WorkQueue};
 use serde_json::json;
 use telemetry::{Chain, Readiness};
 use tokio::time::Instant;
@@ -70,38 +70,38 @@ pub(crate) struct ReportSubject {
     pub(crate) nodes: Cache<Node>,
     pub(crate) board: Board,
     pub(crate) readiness: Readiness,
-    pub(crate) poker: Poker<Report>,
-    pub(crate) configuration: Poker<Configuration>,
+    pub(crate) queue: WorkQueue<Report>,
+    pub(crate) configuration: WorkQueue<Configuration>,
     /// What was written last, and when.
     pub(crate) written: Option<(Said, Instant)>,
     pub(crate) of_frr_k8s: bool,
 }
 
 impl ReportSubject {
-    async fn report(&mut self) -> Verdict {
+    async fn report(&mut self) -> Action {
         let key = ObjectKey::new("", self.node.as_str());
         let standing = self.state.get(&key);
         let of_frr_k8s = standing.as_ref().is_some_and(|e| e.value.of_frr_k8s);
         if of_frr_k8s != self.of_frr_k8s {
             self.of_frr_k8s = of_frr_k8s;
-            self.configuration.poke(Configuration);
+            self.configuration.enqueue(Configuration);
         }
         if of_frr_k8s || !self.state.ready() || !self.nodes.ready() {
             // The watches tell when that changes.
-            return Verdict::Blocked;
+            return Action::AwaitChange;
         }
         let done = if self.nodes.get(&key).is_none() {
             self.withdraw(&key, standing).await
         } else if let Some(said) = self.board.get() {
             self.write(&key, standing, said).await
         } else {
-            return Verdict::Blocked;
+            return Action::AwaitChange;
         };
         match done {
-            Ok(()) => Verdict::Settled,
+            Ok(()) => Action::Done,
             Err(error) => {
                 tracing::warn!(error = %Chain(&error), "cannot write FRRNodeState");
-                Verdict::Retry
+                Action::Requeue
             }
         }
     }
@@ -127,7 +127,7 @@ impl ReportSubject {
     ) -> Result<(), WriteError> {
         let running = match self.frr.running_config().await {
             Ok(text) => Some(text),
-            // What was shown last stays: FRR that is away is told by the reload's result.
+            // What was shown last stays: FRR that is away is reported by the reload's result.
             Err(error) => {
                 tracing::debug!(error = %Chain(&error), "cannot show what FRR runs");
                 None
@@ -150,10 +150,10 @@ impl ReportSubject {
             && *written == wanted
             && at.elapsed() < ECHO
         {
-            let (poker, at) = (self.poker.clone(), *at + ECHO);
+            let (queue, at) = (self.queue.clone(), *at + ECHO);
             tokio::spawn(async move {
                 tokio::time::sleep_until(at).await;
-                poker.poke(Report);
+                queue.enqueue(Report);
             });
             return Ok(());
         }
@@ -175,15 +175,15 @@ impl ReportSubject {
     }
 }
 
-impl Subjects for ReportSubject {
+impl Reconciler for ReportSubject {
     type Key = Report;
 
-    async fn universe(&mut self) -> Option<Vec<Report>> {
+    async fn keys(&mut self) -> Option<Vec<Report>> {
         Some(vec![Report])
     }
 
     /// May be cancelled anywhere: the next one compares with what stands there.
-    async fn pass(&mut self, _: &Report) -> Verdict {
+    async fn reconcile(&mut self, _: &Report) -> Action {
         self.report().await
     }
 }

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube_edge::{Cache, watch};
 use model::ObjectKey;
 use model::frr::FrrConfiguration;
-use reconcile::Poker;
+use reconcile::WorkQueue;
 
 use crate::key::Configuration;
 
@@ -17,16 +17,20 @@ use crate::key::Configuration;
 pub(crate) struct Secrets {
     client: kube::Client,
     namespace: String,
-    poker: Poker<Configuration>,
+    queue: WorkQueue<Configuration>,
     watches: BTreeMap<String, Cache<Result<String, String>>>,
 }
 
 impl Secrets {
-    pub(crate) fn new(client: kube::Client, namespace: &str, poker: Poker<Configuration>) -> Self {
+    pub(crate) fn new(
+        client: kube::Client,
+        namespace: &str,
+        queue: WorkQueue<Configuration>,
+    ) -> Self {
         Self {
             client,
             namespace: namespace.to_owned(),
-            poker,
+            queue,
             watches: BTreeMap::new(),
         }
     }
@@ -46,10 +50,10 @@ impl Secrets {
             }
             let api: kube::Api<Secret> =
                 kube::Api::namespaced(self.client.clone(), &self.namespace);
-            let poker = self.poker.clone();
+            let queue = self.queue.clone();
             let fields = format!("metadata.name={name}");
-            let cache = watch(api, Some(&fields), api::lift_secret, move |_| {
-                poker.poke(Configuration);
+            let cache = watch(api, Some(&fields), api::decode_secret, move |_| {
+                queue.enqueue(Configuration);
             });
             self.watches.insert(name.clone(), cache);
         }

@@ -1,7 +1,7 @@
 //! The session loop's subject: BGPSessionState objects, one a session of this node, written when its state changes.
 //! In: FRR's sessions, each second, and the objects as they stand. Out: objects and metrics. Invariant: names are derived from
 //! node, VRF and peer; a session that is gone takes its object along, a FRR that is gone or cannot be understood does not: its
-//! sessions are Idle; where we may not or cannot ask, what was told last stays; an object that somebody deletes is written again; a Node that is gone takes all along.
+//! sessions are Idle; where we may not or cannot ask, what was reported last stays; an object that somebody deletes is written again; a Node that is gone takes all along.
 //! Not here: FRR's configuration.
 
 mod memory;
@@ -17,7 +17,7 @@ use kube_edge::{Cache, Writer};
 use model::frr::SessionState;
 use model::node::Node;
 use model::{NodeName, ObjectKey, hash};
-use reconcile::{Subjects, Verdict};
+use reconcile::{Action, Reconciler};
 use telemetry::Chain;
 use tokio::time::Instant;
 
@@ -53,7 +53,7 @@ pub(crate) struct SessionSubject {
 }
 
 impl SessionSubject {
-    async fn sessions(&mut self) -> Verdict {
+    async fn sessions(&mut self) -> Action {
         let asked = Instant::now();
         let seen = match self.frr.sessions().await {
             Ok(sessions) => Seen::Sessions(sessions),
@@ -65,17 +65,17 @@ impl SessionSubject {
             }
             Err(ShowError::Vty(ref error @ VtyError::Io { ref source, .. })) => {
                 if says_gone(source) {
-                    tracing::debug!(error = %Chain(error), "bgpd does not tell its sessions");
+                    tracing::debug!(error = %Chain(error), "bgpd does not report its sessions");
                     Seen::Gone
                 } else {
                     if !self.memory.is_puzzled() {
-                        tracing::warn!(error = %Chain(error), "cannot ask for bgpd's sessions; what is told of them is old");
+                        tracing::warn!(error = %Chain(error), "cannot ask for bgpd's sessions; what is reported of them is old");
                     }
                     Seen::Unasked
                 }
             }
             Err(error) => {
-                tracing::debug!(error = %Chain(&error), "bgpd does not tell its sessions");
+                tracing::debug!(error = %Chain(&error), "bgpd does not report its sessions");
                 Seen::Silent(asked)
             }
         };
@@ -84,7 +84,7 @@ impl SessionSubject {
         self.metrics
             .show_sessions(sessions.as_deref().unwrap_or_default());
         if !(self.standing.ready() && self.nodes.ready()) {
-            return Verdict::Settled;
+            return Action::Done;
         }
         let wanted = self.wanted(sessions, unasked);
         self.write(&wanted).await
@@ -113,7 +113,7 @@ impl SessionSubject {
         }
     }
 
-    async fn write(&mut self, wanted: &Wanted) -> Verdict {
+    async fn write(&mut self, wanted: &Wanted) -> Action {
         self.written.retain(|_, (_, at)| at.elapsed() < ECHO);
         let jobs = self.differences(wanted);
         let objects = Objects {
@@ -176,15 +176,15 @@ impl SessionSubject {
     }
 }
 
-impl Subjects for SessionSubject {
+impl Reconciler for SessionSubject {
     type Key = Sessions;
 
-    async fn universe(&mut self) -> Option<Vec<Sessions>> {
+    async fn keys(&mut self) -> Option<Vec<Sessions>> {
         Some(vec![Sessions])
     }
 
     /// May be cancelled between two writes: the next one compares with what stands there.
-    async fn pass(&mut self, _: &Sessions) -> Verdict {
+    async fn reconcile(&mut self, _: &Sessions) -> Action {
         self.sessions().await
     }
 }

@@ -1,5 +1,5 @@
 //! The two OVSDB databases of the node.
-//! In: settings. Out: what a client is told at its start. Invariant: an address that cannot be one is refused at the start;
+//! In: settings. Out: what a client is configured with. Invariant: an address that cannot be one is refused at the start;
 //! a server or a file that is not there yet is waited for.
 //! Not here: sessions (`ovsdb`).
 

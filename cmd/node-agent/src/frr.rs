@@ -1,27 +1,27 @@
 //! FRR as the node-agent sees it: are its daemons there, are they new, do they work together, which sessions are up.
-//! In: FRR's vty sockets, what the import wants to know. Out: [`Look`]s with the moment each began, and a call when there is
+//! In: FRR's vty sockets, what the import wants to know. Out: [`FrrStatus`]s with the moment each began, and a call when there is
 //! a new one.
 //! Invariant: FRR is only asked; a daemon that cannot be reached counts as gone, one that is slow does not; who imports
 //! waits for no answer; one question at a time is on its way.
-//! Not here: what follows (`plan_node::holding`).
+//! Not here: what follows (`import::retention`).
 
 mod look;
 
 use std::time::Duration;
 
 use frr_edge::Frr;
-use plan_node::holding::{Look, Running, Sessions};
+use import::retention::{FrrStatus, Running, Sessions};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use self::look::look;
 
-/// Between two looks while something is held, and between two glances at the sockets: new daemons must be noticed before
+/// Between two looks while something is retained, and between two glances at the sockets: new daemons must be noticed before
 /// their sessions are up.
 pub(crate) const PACE: Duration = Duration::from_millis(500);
 
-/// Between two questions for sessions while something is held: the answer is a third of a kilobyte for each peer.
+/// Between two questions for sessions while something is retained: the answer is a third of a kilobyte for each peer.
 const SESSIONS: Duration = Duration::from_secs(1);
 /// They take a twentieth of bgpd's time at most.
 const SESSIONS_SHARE: u32 = 20;
@@ -35,7 +35,7 @@ pub(crate) struct Want {
     pub(crate) at: Option<Instant>,
     /// That look has to ask for sessions.
     pub(crate) sessions: bool,
-    /// Looks again and again: something is held.
+    /// Looks again and again: something is retained.
     pub(crate) steady: bool,
 }
 
@@ -43,19 +43,19 @@ pub(crate) struct Want {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) began: Instant,
-    pub(crate) look: Look,
+    pub(crate) look: FrrStatus,
 }
 
 /// Somebody who looks at FRR in a task of its own, until this value is dropped.
 #[derive(Debug)]
-pub struct Looks {
+pub struct FrrProbe {
     want: watch::Sender<Want>,
     seen: watch::Receiver<Option<Seen>>,
     task: JoinHandle<()>,
 }
 
-impl Looks {
-    /// Begins to look; has to be called in a runtime. `told` is called after each look that tells something new or was
+impl FrrProbe {
+    /// Begins to look; has to be called in a runtime. `reported` is called after each look that tells something new or was
     /// wanted.
     #[must_use]
     pub fn start(frr: Frr, told: impl Fn() + Send + Sync + 'static) -> Self {
@@ -95,7 +95,7 @@ impl Looks {
     }
 }
 
-impl Drop for Looks {
+impl Drop for FrrProbe {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -149,11 +149,12 @@ impl Onlooker {
     fn is_other(&self) -> bool {
         match &*self.tell.borrow() {
             Some(Seen {
-                look: Look::Up(Running { instance, .. }),
+                look: FrrStatus::Up(Running { instance, .. }),
                 ..
             }) => *instance != self.frr.instance(),
             Some(Seen {
-                look: Look::Absent, ..
+                look: FrrStatus::Absent,
+                ..
             }) => !self.frr.instance().is_empty(),
             // Sockets of the dead stay behind; and what may not be asked may be asked one day.
             Some(_) | None => true,
@@ -192,9 +193,9 @@ impl Onlooker {
 }
 
 /// Whether a look tells what the one before it did not, times aside.
-fn tells_more(before: &Look, now: &Look) -> bool {
+fn tells_more(before: &FrrStatus, now: &FrrStatus) -> bool {
     match (before, now) {
-        (Look::Up(before), Look::Up(now)) => {
+        (FrrStatus::Up(before), FrrStatus::Up(now)) => {
             before.instance != now.instance || before.linked != now.linked || {
                 let silent = |seen: &Running| seen.sessions == Sessions::Silent;
                 silent(before) != silent(now)

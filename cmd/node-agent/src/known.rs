@@ -16,10 +16,10 @@ use netlink::dump;
 use ovsdb::Client;
 use plan_node::claims::{self, Claims};
 use plan_node::mtu::HostMtus;
-use plan_node::{GatewayView, MissingRoute, NetworkView};
+use plan_node::{GatewayView, NetworkView};
 use settings::Settings;
 
-use crate::import::{Hearing, ImportState};
+use crate::importing::{EventBuffer, ImportState};
 use crate::metrics::Metrics;
 
 /// So many new problems are logged at a time.
@@ -91,10 +91,10 @@ pub(crate) struct Known {
     pub(crate) metrics: Metrics,
     pub(crate) frr: Frr,
     /// What the import has to hear of the kernel.
-    pub(crate) hearing: Arc<Hearing>,
+    pub(crate) event_buffer: Arc<EventBuffer>,
     nodes: OnceLock<Cache<NodeEntry>>,
     last: Mutex<Option<NetworkView>>,
-    /// Claims that are not believed, as they were last told.
+    /// Claims that are not believed, as they were last reported.
     told: Mutex<BTreeSet<Problem>>,
     /// The other nodes' MTUs that count.
     mtus: Mutex<HostMtus>,
@@ -124,7 +124,7 @@ impl Known {
             switch,
             metrics,
             nodes: OnceLock::new(),
-            hearing: Arc::default(),
+            event_buffer: Arc::default(),
             last: Mutex::new(None),
             told: Mutex::default(),
             mtus: Mutex::default(),
@@ -157,7 +157,7 @@ impl Known {
         )
     }
 
-    /// What the Nodes' annotations say of subnets, as far as it is believed; what is not is told once.
+    /// What the Nodes' annotations say of subnets, as far as it is believed; what is not is reported once.
     pub(crate) fn claims(&self) -> Claims {
         let nodes = self.all_nodes().unwrap_or_default();
         let pods = self.cluster_subnets();
@@ -188,7 +188,7 @@ impl Known {
         self.mtus.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The admin's word on withdrawals that are held.
+    /// The admin's word on withdrawals that are retained.
     pub(crate) fn release(&self) -> Option<String> {
         self.own()?.value.release
     }
@@ -331,7 +331,7 @@ impl Known {
             .collect()
     }
 
-    /// The node's own subnets; one that is outside of the network (told with the claims) costs only itself.
+    /// The node's own subnets; one that is outside of the network (reported with the claims) costs only itself.
     pub(crate) fn host_subnets(&self) -> Result<Vec<Prefix>, NoView> {
         let own = self
             .own()
@@ -383,7 +383,11 @@ impl Known {
             mtus.note(&self.node, &nodes);
             mtus.ruling(local.bridge.mtu)
         };
-        let no_overlay = self.settings.no_overlay.ok_or(NoView::NoNetwork)?;
+        let no_overlay = self
+            .settings
+            .transport
+            .no_overlay()
+            .ok_or(NoView::NoNetwork)?;
         let (first, last) = self.settings.gateway.ephemeral_port_range;
         let nat_has_match = self
             .north
@@ -399,10 +403,7 @@ impl Known {
             join_subnets: self.join_subnets(),
             gateway: local.gateway.clone(),
             outbound_snat: no_overlay.outbound_snat,
-            missing_route: match no_overlay.missing_route {
-                settings::MissingRoute::Forward => MissingRoute::Forward,
-                settings::MissingRoute::Discard => MissingRoute::Discard,
-            },
+            missing_route: no_overlay.missing_route,
             mtu: self.settings.mtu.unwrap_or(ruling),
             ephemeral_port_range: format!("{first}-{last}"),
             host_addresses,

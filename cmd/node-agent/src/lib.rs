@@ -5,21 +5,18 @@
 //!
 //! ```text
 //!  netlink events --.                       .--> bridge loop: flows of br-ex              (local facts, last known view)
-//!  flow monitor  ---+--poke(key)--> loops --+--> OVN loop: topology rows, port            (guarded transactions)
+//!  flow monitor  ---+--enqueue(key)--> loops --+--> OVN loop: topology rows, port            (guarded transactions)
 //!  NB, conf DB  ----+                       +--> import loop: routes of the gateway router (guarded transactions)
 //!  Node objects ----+                       '--> API loop: annotations, NodeRoutes        (server-side apply)
 //!  FRR's sockets ---'
 //! ```
 
-mod api_subjects;
-mod bridge_subjects;
 pub mod databases;
 mod frr;
-pub mod import;
-mod import_subjects;
+pub mod importing;
 mod known;
+mod loops;
 pub mod metrics;
-mod ovn_subjects;
 mod sources;
 pub mod transact;
 
@@ -28,26 +25,34 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use daemon::Daemon;
+use daemon::crds::{self, Need};
 use kube_edge::connect;
-use model::NodeName;
+use model::gateway::GatewayMode;
+use model::{NetworkName, NodeName};
 use ovsdb::Client;
-use reconcile::{Pace, Poker, Timing};
-use settings::{GatewayMode, OvnTopology, Settings};
-use telemetry::{Readiness, Tasks};
-use tokio::sync::watch;
+use reconcile::{Pace, Timing, WorkQueue};
+use settings::{OvnTopology, Settings};
 
 use crate::known::Known;
 use crate::metrics::Metrics;
-use crate::sources::Pokers;
+use crate::sources::Queues;
 
 /// Field manager of everything the node-agent writes.
 pub const FIELD_MANAGER: &str = "noverlay-node-agent";
+
+/// What this daemon reads and writes of custom resources; what a cluster lacks of it is logged at the start.
+pub const NEEDS: &[Need] = &[Need {
+    version: "noverlay.io/v1alpha1",
+    kind: "NodeRoutes",
+    fields: &["status.conditions", "status.networks"],
+}];
 
 /// Command line.
 #[derive(Debug, clap::Parser)]
 #[command(name = "node-agent", about = "noverlay's daemon of each node", version)]
 pub struct Arguments {
-    /// Configuration file; TOML where its name ends in .toml, bare words otherwise.
+    /// Configuration file; TOML where its name ends in .toml, ovnkube.conf (gcfg) syntax otherwise.
     #[arg(long)]
     pub config: PathBuf,
     /// Name of this node's Node object.
@@ -55,23 +60,17 @@ pub struct Arguments {
     pub node: String,
 }
 
-/// Runs the daemon until it is told to end. What it wrote keeps forwarding.
+/// Runs the daemon until it is asked to stop. What it wrote keeps forwarding.
 ///
 /// # Errors
 /// At start only: configuration, client, metrics address.
 pub fn run(arguments: Arguments) -> anyhow::Result<()> {
-    let settings = settings::load(&arguments.config, settings::Daemon::NodeAgent)?;
-    telemetry::init_logging(&settings.log_level, settings.log_text);
-    telemetry::end_on_panic();
-    for warning in &settings.warnings {
-        tracing::warn!("{warning}");
-    }
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .context("cannot start the runtime")?
-        .block_on(serve(&arguments.node, settings, telemetry::ended()))
+    let Arguments { config, node } = arguments;
+    daemon::run(
+        &config,
+        settings::Daemon::NodeAgent,
+        |settings| async move { serve(&node, settings, telemetry::ended()).await },
+    )
 }
 
 /// What this agent cannot do is refused before anything is written: on a bridge that OVN-Kubernetes looks after, its flows
@@ -85,7 +84,7 @@ fn refuse_what_is_not_built(settings: &Settings) -> anyhow::Result<()> {
             "[gateway] mode = local: this node-agent builds the shared gateway only; allowed: shared"
         );
     }
-    if settings.no_overlay.is_none() {
+    if settings.transport.no_overlay().is_none() {
         tracing::warn!("[default] transport = geneve: the node-agent has no network to build");
     }
     Ok(())
@@ -102,17 +101,14 @@ pub async fn serve(
 ) -> anyhow::Result<()> {
     refuse_what_is_not_built(&settings)?;
     let kube = connect(settings.kubeconfig.as_deref()).await?;
-    let (stop, stopped) = watch::channel(false);
-    let readiness = Readiness::default();
-    for condition in ["caches", "ovn", "topology", "port", "import"] {
-        readiness.set(condition, false);
-    }
-    let registry = prometheus::Registry::new();
-    let metrics = Metrics::new(&registry).context("cannot register metrics")?;
-    let mut tasks = Tasks::default();
-    tasks.spawn_server(settings.metrics_address, registry, readiness.clone());
+    tokio::spawn(crds::probe(kube.clone(), NEEDS));
+    let conditions = ["caches", "ovn", "topology", "port", "import"];
+    let mut daemon = Daemon::new(settings.metrics_address, &conditions);
+    let (readiness, stopped) = (daemon.readiness.clone(), daemon.stopped());
+    let metrics = Metrics::new(&daemon.registry, &NetworkName::default_network())
+        .context("cannot register metrics")?;
 
-    let pokers = Pokers::default();
+    let queues = Queues::default();
     let north = Client::connect(databases::north(&settings)?);
     let switch = Client::connect(databases::switch(&settings)?);
     let known = Arc::new(Known::new(
@@ -122,38 +118,38 @@ pub async fn serve(
         switch,
         metrics.clone(),
     ));
-    let caches = sources::start(&kube, &known, &pokers, &readiness, &mut tasks);
+    let caches = sources::start(&kube, &known, &queues, &readiness, &mut daemon);
     known.set_nodes(caches);
 
     let work = reconcile::run(
-        bridge_subjects::BridgeSubjects::new(Arc::clone(&known)),
-        pokers.bridge.clone(),
+        loops::bridge::BridgeReconciler::new(Arc::clone(&known)),
+        queues.bridge.clone(),
         timing(20, 50, 1000),
         stopped.clone(),
     );
-    tasks.spawn_loop("bridge", work);
+    daemon.spawn_loop("bridge", work);
     let work = reconcile::run(
-        ovn_subjects::OvnSubjects::new(Arc::clone(&known), pokers.clone(), readiness.clone()),
-        pokers.ovn.clone(),
+        loops::north::OvnReconciler::new(Arc::clone(&known), queues.clone(), readiness.clone()),
+        queues.ovn.clone(),
         timing(100, 200, 10_000),
         stopped.clone(),
     );
-    tasks.spawn_loop("OVN", work);
+    daemon.spawn_loop("OVN", work);
     let work = reconcile::run(
-        import_subjects::ImportSubjects::new(Arc::clone(&known), pokers.clone(), readiness),
-        pokers.import.clone(),
-        import::TIMING,
+        loops::import::ImportReconciler::new(Arc::clone(&known), queues.clone(), readiness),
+        queues.import.clone(),
+        importing::TIMING,
         stopped.clone(),
     );
-    tasks.spawn_loop("import", work);
+    daemon.spawn_loop("import", work);
     let work = reconcile::run(
-        api_subjects::ApiSubjects::new(Arc::clone(&known), kube),
-        pokers.api.clone(),
+        loops::api::ApiReconciler::new(Arc::clone(&known), kube),
+        queues.api.clone(),
         timing(1000, 500, 30_000),
         stopped,
     );
-    tasks.spawn_loop("API", work);
-    tasks.run(ended, &stop).await.context("ending")
+    daemon.spawn_loop("API", work);
+    daemon.run(ended).await.context("ending")
 }
 
 /// Milliseconds: between two passes of a key, first retry, longest retry.
@@ -167,7 +163,7 @@ fn timing(rest: u64, first: u64, most: u64) -> Timing {
 }
 
 /// A loop's handle and key, for the sources.
-pub(crate) type PokerOf<K> = Poker<K>;
+pub(crate) type QueueOf<K> = WorkQueue<K>;
 
 #[cfg(test)]
 mod tests;

@@ -2,6 +2,7 @@
 //! In: what the passes did. Out: Prometheus series, documented in docs/operations.md.
 //! Invariant: label values are from closed sets. Not here: process metrics (the registry's own).
 
+use model::NetworkName;
 use prometheus::{
     Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
 };
@@ -12,90 +13,117 @@ pub struct ImportMetrics {
     pub(crate) seen: IntGauge,
     pub(crate) eligible: IntGauge,
     pub(crate) programmed: IntGauge,
-    pub(crate) held: IntGauge,
+    pub(crate) retained: IntGauge,
     pub(crate) skipped: IntGaugeVec,
     pub(crate) seconds: Histogram,
     pub(crate) resyncs: IntCounterVec,
     pub(crate) retries: IntCounterVec,
-    pub(crate) breaker_open: IntGauge,
+    pub(crate) suppressed: IntGauge,
     pub(crate) mass_withdrawals: IntCounter,
     pub(crate) transactions: IntCounterVec,
-    pub(crate) strange: IntGauge,
+    pub(crate) foreign: IntGauge,
 }
 
 impl ImportMetrics {
-    /// Makes and registers them.
+    /// Makes and registers those of one network; `transactions` are everybody's ([`transactions`]).
     ///
     /// # Errors
-    /// When a name is registered already.
-    pub fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
-        let m = Self {
-            seen: IntGauge::new("noverlay_routes_seen", "BGP routes in the kernel's table of the network")?,
-            eligible: IntGauge::new(
-                "noverlay_routes_eligible",
-                "Destinations that should be in the gateway router, held ones and those over the limit among them",
+    /// When a name is registered already for this network.
+    pub fn new(
+        registry: &Registry,
+        network: &NetworkName,
+        transactions: IntCounterVec,
+    ) -> Result<Self, prometheus::Error> {
+        let opts = |name: &str, help: &str| {
+            let opts = Opts::new(name, help).const_label("network", network.as_str());
+            (opts, registry.clone())
+        };
+        let gauge = |name, help| {
+            let (opts, registry) = opts(name, help);
+            let made = IntGauge::with_opts(opts)?;
+            registry.register(Box::new(made.clone()))?;
+            Ok::<_, prometheus::Error>(made)
+        };
+        let counters = |name, help, labels: &[&str]| {
+            let (opts, registry) = opts(name, help);
+            let made = IntCounterVec::new(opts, labels)?;
+            registry.register(Box::new(made.clone()))?;
+            Ok::<_, prometheus::Error>(made)
+        };
+        let (skipped, _) = opts(
+            "noverlay_skipped_destinations",
+            "Destinations that are not imported, by reason",
+        );
+        let skipped = IntGaugeVec::new(skipped, &["reason"])?;
+        let (suppressions, _) = opts(
+            "noverlay_mass_withdrawal_suppressions_total",
+            "Times that routes began to be retained because too many would go at once",
+        );
+        let mass_withdrawals = IntCounter::with_opts(suppressions)?;
+        let (seconds, _) = opts(
+            "noverlay_import_duration_seconds",
+            "From the kernel's event to the Northbound database's answer, for passes that wrote",
+        );
+        let buckets = vec![0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0];
+        let seconds = Histogram::with_opts(HistogramOpts::from(seconds).buckets(buckets))?;
+        registry.register(Box::new(skipped.clone()))?;
+        registry.register(Box::new(mass_withdrawals.clone()))?;
+        registry.register(Box::new(seconds.clone()))?;
+        Ok(Self {
+            seen: gauge(
+                "noverlay_kernel_routes",
+                "BGP routes in the kernel's table of the network",
             )?,
-            programmed: IntGauge::new("noverlay_routes_programmed", "Imported routes in the gateway router")?,
-            held: IntGauge::new(
-                "noverlay_routes_held",
-                "Destinations that stay although the kernel has lost them: FRR is gone or starts anew, or too many went at once",
+            eligible: gauge(
+                "noverlay_eligible_destinations",
+                "Destinations that should be in the gateway router, retained ones and those over the limit among them",
             )?,
-            skipped: IntGaugeVec::new(
-                Opts::new("noverlay_routes_skipped", "Destinations that are not imported, by reason"),
-                &["reason"],
+            programmed: gauge(
+                "noverlay_programmed_routes",
+                "Imported routes in the gateway router",
             )?,
-            seconds: Histogram::with_opts(
-                HistogramOpts::new(
-                    "noverlay_import_seconds",
-                    "From the kernel's event to the Northbound database's answer, for passes that wrote",
-                )
-                .buckets(vec![0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0]),
+            retained: gauge(
+                "noverlay_retained_destinations",
+                "Destinations that stay although the kernel has lost them: FRR is gone or restarts, or too many went at once",
             )?,
-            resyncs: IntCounterVec::new(
-                Opts::new(
-                    "noverlay_import_resyncs_total",
-                    "Dumps of the kernel's routes by cause (start, lost, links, events, check, sweep)",
-                ),
+            skipped,
+            seconds,
+            resyncs: counters(
+                "noverlay_import_resyncs_total",
+                "Dumps of the kernel's routes by cause (start, lost, links, events, check, sweep)",
                 &["cause"],
             )?,
-            retries: IntCounterVec::new(
-                Opts::new(
-                    "noverlay_import_retries_total",
-                    "Import passes that failed and are tried again, by cause (database, inputs, kernel, other)",
-                ),
+            retries: counters(
+                "noverlay_import_retries_total",
+                "Import passes that failed and are tried again, by cause (database, inputs, kernel, other)",
                 &["cause"],
             )?,
-            breaker_open: IntGauge::new(
-                "noverlay_withdrawals_held",
-                "1 while routes are held because too many would go at once",
+            suppressed: gauge(
+                "noverlay_mass_withdrawal_suppressed",
+                "1 while routes are retained because too many would go at once",
             )?,
-            mass_withdrawals: IntCounter::new(
-                "noverlay_mass_withdrawals_total",
-                "Times that routes began to be held because too many would go at once",
-            )?,
-            strange: IntGauge::new(
+            mass_withdrawals,
+            foreign: gauge(
                 "noverlay_foreign_imported_routes",
                 "Imported routes of another writer on the gateway router; they stay",
             )?,
-            transactions: IntCounterVec::new(
-                Opts::new("noverlay_ovsdb_transactions_total", "Transactions by database and result"),
-                &["database", "result"],
-            )?,
-        };
-        registry.register(Box::new(m.seen.clone()))?;
-        registry.register(Box::new(m.eligible.clone()))?;
-        registry.register(Box::new(m.programmed.clone()))?;
-        registry.register(Box::new(m.held.clone()))?;
-        registry.register(Box::new(m.skipped.clone()))?;
-        registry.register(Box::new(m.seconds.clone()))?;
-        registry.register(Box::new(m.resyncs.clone()))?;
-        registry.register(Box::new(m.retries.clone()))?;
-        registry.register(Box::new(m.breaker_open.clone()))?;
-        registry.register(Box::new(m.mass_withdrawals.clone()))?;
-        registry.register(Box::new(m.transactions.clone()))?;
-        registry.register(Box::new(m.strange.clone()))?;
-        Ok(m)
+            transactions,
+        })
     }
+}
+
+/// Transactions with OVSDB servers, of all loops.
+///
+/// # Errors
+/// When the name is registered already.
+pub fn transactions(registry: &Registry) -> Result<IntCounterVec, prometheus::Error> {
+    let opts = Opts::new(
+        "noverlay_ovsdb_transactions_total",
+        "Transactions by database and result",
+    );
+    let made = IntCounterVec::new(opts, &["database", "result"])?;
+    registry.register(Box::new(made.clone()))?;
+    Ok(made)
 }
 
 /// All of them; cheap to clone.
@@ -112,11 +140,17 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    pub(crate) fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
+    pub(crate) fn new(
+        registry: &Registry,
+        network: &NetworkName,
+    ) -> Result<Self, prometheus::Error> {
+        let of_network = |name: &str, help: &str| {
+            IntGauge::with_opts(Opts::new(name, help).const_label("network", network.as_str()))
+        };
         let m = Self {
-            import: ImportMetrics::new(registry)?,
-            routes_missing: IntGauge::new(
-                "noverlay_routes_missing",
+            import: ImportMetrics::new(registry, network, transactions(registry)?)?,
+            routes_missing: of_network(
+                "noverlay_missing_node_subnets",
                 "Subnets of other nodes that kernel or gateway router do not cover",
             )?,
             session_up: IntGaugeVec::new(
@@ -128,25 +162,25 @@ impl Metrics {
             )?,
             flow_writes: IntCounterVec::new(
                 Opts::new(
-                    "noverlay_bridge_flow_writes_total",
+                    "noverlay_bridge_flow_replacements_total",
                     "Replacements of the bridge's flows by stage (host, full)",
                 ),
                 &["stage"],
             )?,
             netlink_lost: IntCounter::new(
-                "noverlay_netlink_lost_total",
+                "noverlay_netlink_overruns_total",
                 "Times that events of the kernel were lost",
             )?,
             problems: IntGauge::new(
-                "noverlay_node_problems",
+                "noverlay_plan_problems",
                 "Problems of this node's plan; 0 is good",
             )?,
-            inputs_stale: IntGauge::new(
+            inputs_stale: of_network(
                 "noverlay_import_inputs_stale",
                 "1 while routes are imported with what was last known of the own Node and the bridge, because they cannot be read now",
             )?,
             claims_ignored: IntGauge::new(
-                "noverlay_node_annotations_ignored",
+                "noverlay_ignored_node_annotations",
                 "Values in Nodes' annotations that are ignored because they cannot be right; the log names the Nodes",
             )?,
         };

@@ -1,10 +1,11 @@
-//! Who pokes whom: Nodes, netlink, the flow monitor, the two databases, FRR.
-//! In: subscriptions. Out: pokes, and the cache of Nodes. Invariant: a source that may have lost something pokes everything.
+//! What enqueues what: Nodes, netlink, the flow monitor, the two databases, FRR.
+//! In: subscriptions. Out: requests, and the cache of Nodes. Invariant: a source that may have lost something enqueues everything.
 //! Not here: state; the loops read it themselves.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use daemon::Daemon;
 use host::{BridgeControl, FlowEvent};
 use k8s_openapi::api::core::v1::Node as KubeNode;
 use kube_edge::{Cache, watch};
@@ -12,21 +13,21 @@ use model::node::annotation;
 use model::{NetworkName, ObjectKey};
 use netlink::Watcher;
 use ovsdb::Client;
-use telemetry::{Chain, Readiness, Tasks};
+use telemetry::{Chain, Readiness};
 
-use crate::PokerOf;
-use crate::api_subjects::Key as ApiKey;
-use crate::bridge_subjects::Key as BridgeKey;
+use crate::QueueOf;
 use crate::known::{Known, NodeEntry};
-use crate::ovn_subjects::Key as OvnKey;
+use crate::loops::api::Key as ApiKey;
+use crate::loops::bridge::Key as BridgeKey;
+use crate::loops::north::Key as OvnKey;
 
 /// The handles of the four loops.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Pokers {
-    pub(crate) bridge: PokerOf<BridgeKey>,
-    pub(crate) ovn: PokerOf<OvnKey>,
-    pub(crate) import: PokerOf<NetworkName>,
-    pub(crate) api: PokerOf<ApiKey>,
+pub(crate) struct Queues {
+    pub(crate) bridge: QueueOf<BridgeKey>,
+    pub(crate) ovn: QueueOf<OvnKey>,
+    pub(crate) import: QueueOf<NetworkName>,
+    pub(crate) api: QueueOf<ApiKey>,
 }
 
 const PUBLISHED: [&str; 5] = [
@@ -41,14 +42,14 @@ const PUBLISHED: [&str; 5] = [
 pub(crate) fn start(
     kube: &kube::Client,
     known: &Arc<Known>,
-    pokers: &Pokers,
+    queues: &Queues,
     readiness: &Readiness,
-    tasks: &mut Tasks,
+    daemon: &mut Daemon,
 ) -> Cache<NodeEntry> {
-    tasks.spawn_source("kernel", kernel(Arc::clone(known), pokers.clone()));
-    tasks.spawn_source("bridge's flows", flows(Arc::clone(known), pokers.clone()));
+    daemon.spawn_source("kernel", kernel(Arc::clone(known), queues.clone()));
+    daemon.spawn_source("bridge's flows", flows(Arc::clone(known), queues.clone()));
     let ready = readiness.clone();
-    let to = pokers.clone();
+    let to = queues.clone();
     let followed = follow(known.north.clone(), Arc::clone(known), "north", {
         let known = Arc::clone(known);
         let mut before = None;
@@ -57,42 +58,42 @@ pub(crate) fn start(
                 // The schema may be another one now.
                 known.note_facts();
                 ready.set("ovn", synced);
-                to.ovn.poke_everything();
+                to.ovn.resync();
             }
-            to.ovn.poke(OvnKey::Topology);
-            to.import.poke_everything();
+            to.ovn.enqueue(OvnKey::Topology);
+            to.import.resync();
         }
     });
-    tasks.spawn_source("northbound database", followed);
-    let to = pokers.clone();
+    daemon.spawn_source("northbound database", followed);
+    let to = queues.clone();
     let followed = follow(known.switch.clone(), Arc::clone(known), "switch", {
         let known = Arc::clone(known);
         move |_| {
             known.note_facts();
-            to.bridge.poke(BridgeKey::Flows);
-            to.ovn.poke(OvnKey::Topology);
-            to.ovn.poke(OvnKey::Port);
-            to.import.poke_everything();
-            to.api.poke(ApiKey::Annotations);
+            to.bridge.enqueue(BridgeKey::Flows);
+            to.ovn.enqueue(OvnKey::Topology);
+            to.ovn.enqueue(OvnKey::Port);
+            to.import.resync();
+            to.api.enqueue(ApiKey::Annotations);
         }
     });
-    tasks.spawn_source("switch database", followed);
-    let (to, ready, known) = (pokers.clone(), readiness.clone(), Arc::clone(known));
+    daemon.spawn_source("switch database", followed);
+    let (to, ready, known) = (queues.clone(), readiness.clone(), Arc::clone(known));
     let changed = move |key: Option<&ObjectKey>| {
         known.note_facts();
         ready.set("caches", true);
-        to.ovn.poke(OvnKey::Topology);
-        to.ovn.poke(OvnKey::Port);
-        to.api.poke(ApiKey::Report);
-        // Whose a subnet is matters to what is held, and other networks' subnets to what is imported.
-        to.import.poke_everything();
+        to.ovn.enqueue(OvnKey::Topology);
+        to.ovn.enqueue(OvnKey::Port);
+        to.api.enqueue(ApiKey::Report);
+        // Whose a subnet is matters to what is retained, and other networks' subnets to what is imported.
+        to.import.resync();
         if key.is_none_or(|key| key.name == known.node.as_str()) {
-            to.bridge.poke(BridgeKey::Flows);
-            to.api.poke(ApiKey::Annotations);
+            to.bridge.enqueue(BridgeKey::Flows);
+            to.api.enqueue(ApiKey::Annotations);
         }
     };
-    let lift = |object: &KubeNode| NodeEntry {
-        node: api::lift_node(object),
+    let decode = |object: &KubeNode| NodeEntry {
+        node: api::decode_node(object),
         published: object
             .metadata
             .annotations
@@ -107,11 +108,11 @@ pub(crate) fn start(
             .as_ref()
             .and_then(|all| all.get(annotation::RELEASE_WITHDRAWALS).cloned()),
     };
-    watch(kube::Api::all(kube.clone()), None, lift, changed)
+    watch(kube::Api::all(kube.clone()), None, decode, changed)
 }
 
 /// Netlink: events are hints; each says only which loops have to look.
-async fn kernel(known: Arc<Known>, pokers: Pokers) {
+async fn kernel(known: Arc<Known>, queues: Queues) {
     let mut told = false;
     loop {
         let mut watcher = match Watcher::open() {
@@ -128,16 +129,16 @@ async fn kernel(known: Arc<Known>, pokers: Pokers) {
         tracing::info!(buffer = watcher.granted, "following the kernel");
         // What happened before the subscription is read by the passes that this brings.
         known.note_facts();
-        known.hearing.note_everything();
-        pokers.import.poke_everything();
-        pokers.ovn.poke_everything();
-        pokers.bridge.poke(BridgeKey::Flows);
-        pokers.api.poke(ApiKey::Annotations);
+        known.event_buffer.note_everything();
+        queues.import.resync();
+        queues.ovn.resync();
+        queues.bridge.enqueue(BridgeKey::Flows);
+        queues.api.enqueue(ApiKey::Annotations);
         loop {
             let change = match watcher.changed().await {
                 Ok(change) => change,
                 Err(error) => {
-                    tracing::warn!(error = %Chain(&error), "lost the kernel's events, subscribing anew");
+                    tracing::warn!(error = %Chain(&error), "lost the kernel's events, subscribing again");
                     break;
                 }
             };
@@ -147,34 +148,34 @@ async fn kernel(known: Arc<Known>, pokers: Pokers) {
             }
             // The host's own routes to pods are routes too; those of BGP are not among them.
             if change.other_routes {
-                pokers.ovn.poke(OvnKey::Port);
+                queues.ovn.enqueue(OvnKey::Port);
             }
             let facts = change.links || change.addresses || change.rules || change.lost;
             if facts {
                 known.note_facts();
             }
-            if known.hearing.note(change) || facts {
-                pokers.import.poke_everything();
+            if known.event_buffer.note(change) || facts {
+                queues.import.resync();
             }
             if facts {
-                pokers.ovn.poke(OvnKey::Topology);
-                pokers.ovn.poke(OvnKey::Port);
-                pokers.bridge.poke(BridgeKey::Flows);
-                pokers.api.poke(ApiKey::Annotations);
+                queues.ovn.enqueue(OvnKey::Topology);
+                queues.ovn.enqueue(OvnKey::Port);
+                queues.bridge.enqueue(BridgeKey::Flows);
+                queues.api.enqueue(ApiKey::Annotations);
             }
         }
     }
 }
 
 /// The bridge's flow table: any change, also our own, and the switch going away.
-async fn flows(known: Arc<Known>, pokers: Pokers) {
+async fn flows(known: Arc<Known>, queues: Queues) {
     let control = BridgeControl::new(known.settings.ovs_rundir.clone());
     let mut watch = control.watch(&known.settings.gateway.interface);
     let mut before = FlowEvent::Changed;
     loop {
         let event = watch.changed().await;
         if event == FlowEvent::Changed || before == FlowEvent::Changed {
-            pokers.bridge.poke(BridgeKey::Flows);
+            queues.bridge.enqueue(BridgeKey::Flows);
         }
         if event != before {
             tracing::info!(
@@ -187,7 +188,12 @@ async fn flows(known: Arc<Known>, pokers: Pokers) {
 }
 
 /// A database: every change of its replica, and of the session.
-async fn follow(client: Client, known: Arc<Known>, name: &'static str, mut poke: impl FnMut(bool)) {
+async fn follow(
+    client: Client,
+    known: Arc<Known>,
+    name: &'static str,
+    mut enqueue: impl FnMut(bool),
+) {
     let mut status = client.watch();
     let mut before: Option<(bool, u64, u64)> = None;
     let mut told: Option<String> = None;
@@ -229,7 +235,7 @@ async fn follow(client: Client, known: Arc<Known>, name: &'static str, mut poke:
             .set(i64::from(synced));
         if before != Some((synced, generation, sessions)) {
             before = Some((synced, generation, sessions));
-            poke(synced);
+            enqueue(synced);
         }
         if status.changed().await.is_err() {
             return;

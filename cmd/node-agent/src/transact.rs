@@ -42,7 +42,7 @@ pub async fn transact(
     counter.with_label_values(&[database, result]).inc();
     outcome?;
     let shown = status.wait_for(|now| now.generation > before);
-    // A replica that shows nothing within a second is told by the next pass's diff.
+    // A replica that shows nothing within a second is reported by the next pass's diff.
     drop(tokio::time::timeout(Duration::from_secs(1), shown).await);
     Ok(())
 }

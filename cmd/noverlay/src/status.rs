@@ -45,7 +45,7 @@ pub struct NodeLine {
     pub missing: Vec<String>,
     /// Annotations that cannot be read, and conditions of its NodeRoutes that are False.
     pub problems: Vec<String>,
-    /// What is as it should be and worth knowing: routes that are held, and those that are left out.
+    /// What is as it should be and worth knowing: routes that are retained, and those that are left out.
     pub notes: Vec<String>,
 }
 
@@ -214,7 +214,7 @@ fn node_lines(
     let mut lines: Vec<NodeLine> = nodes
         .iter()
         .map(|object| {
-            let node = api::lift_node(object);
+            let node = api::decode_node(object);
             let name = node.name.to_string();
             let default = NetworkName::default_network();
             let status = routes.get(&name).and_then(|r| r.status.as_ref());
@@ -298,7 +298,7 @@ impl<'a> Agents<'a> {
         Self { app, pods }
     }
 
-    /// Why what the node's agent reported may be older than it: it is ready only once it has looked at everything and told.
+    /// Why what the node's agent reported may be older than it: it is ready only once it has looked at everything and reported.
     fn fault(&self, node: &str) -> Option<String> {
         let here = |p: &&&Pod| p.spec.as_ref().and_then(|s| s.node_name.as_deref()) == Some(node);
         let own: Vec<&&Pod> = self.pods.iter().filter(here).collect();
@@ -325,14 +325,15 @@ impl<'a> Agents<'a> {
 
 /// What a report says beside reachability.
 fn notes(report: &NetworkRoutes) -> Vec<String> {
-    let held = (report.held > 0).then(|| format!("{} imported routes are held", report.held));
+    let retained =
+        (report.retained > 0).then(|| format!("{} imported routes are retained", report.retained));
     let skipped = report.skipped.iter().map(|s| {
         let more = usize::try_from(s.count).unwrap_or(0) > s.examples.len();
         let examples = s.examples.join(", ");
         let more = if more { ", ..." } else { "" };
         format!("{} not imported, {}: {examples}{more}", s.count, s.reason)
     });
-    held.into_iter().chain(skipped).collect()
+    retained.into_iter().chain(skipped).collect()
 }
 
 fn malformed<T>(fact: &Fact<T>) -> Option<String> {

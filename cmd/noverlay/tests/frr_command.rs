@@ -63,7 +63,7 @@ fn a_good_configuration_is_printed_without_passwords_unless_asked_for() {
 }
 
 #[test]
-fn a_lint_is_told_beside_the_text_and_a_conflict_instead_of_it_both_with_status_1() {
+fn a_lint_is_reported_beside_the_text_and_a_conflict_instead_of_it_both_with_status_1() {
     let ran = render(&OBJECT.replace("s3cret", "s3 cret"), &[]);
     assert_eq!(ran.status, Some(1));
     assert!(ran.out.contains("router bgp 64512\n"));

@@ -1,6 +1,6 @@
 //! `frrk8s.metallb.io/v1beta1` FRRConfiguration, every field of it.
 //! In and out: the object. Invariant: the same schema as frr-k8s's, so that an object means the same to both.
-//! Not here: translation (`lift_frr`, `lower_frr`), merging (`frr`).
+//! Not here: translation (`decode_frr`, `encode_frr`), merging (`frr`).
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::{CustomResource, KubeSchema};

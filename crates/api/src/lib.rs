@@ -9,21 +9,21 @@
 )]
 
 pub mod crds;
+mod decode_frr;
+mod decode_node;
+mod decode_ra;
+mod decode_secret;
 pub mod duration;
+mod encode_frr;
 pub mod frr_configuration;
 pub mod frr_state;
-mod lift_frr;
-mod lift_node;
-mod lift_ra;
-mod lift_secret;
-mod lower_frr;
 pub mod nad;
 pub mod node_routes;
-mod oddities;
 pub mod route_advertisements;
 pub mod selector;
+mod warnings;
 
-pub use lift_frr::{lift_source, remains};
-pub use lift_node::lift_node;
-pub use lift_secret::lift_secret;
-pub use oddities::oddities;
+pub use decode_frr::{decode_source, remains};
+pub use decode_node::decode_node;
+pub use decode_secret::decode_secret;
+pub use warnings::warnings;

@@ -30,15 +30,15 @@ pub struct NodeRoutesStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub networks: Vec<NetworkRoutes>,
-    /// `WithinLimits`: False while a network has more routes than it may. `WithdrawalsObeyed`: False while routes are held
+    /// `WithinLimits`: False while a network has more routes than it may. `WithdrawalsProcessed`: False while routes are retained
     /// because too many would go at once. Each absent where it never was False.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
 }
 
-/// A condition's type: False while routes are held because too many would go at once.
-pub const WITHDRAWALS_OBEYED: &str = "WithdrawalsObeyed";
+/// A condition's type: False while routes are retained because too many would go at once.
+pub const WITHDRAWALS_PROCESSED: &str = "WithdrawalsProcessed";
 /// A condition's type: False while a network has more routes than it may.
 pub const WITHIN_LIMITS: &str = "WithinLimits";
 
@@ -56,10 +56,10 @@ pub struct NetworkRoutes {
     pub in_ovn: i32,
     /// Rows of the gateway router that were imported for destinations inside the network. Others are in metrics only.
     pub imported: i32,
-    /// How many destinations inside the network are held: the kernel has lost them because FRR is gone or starts
-    /// anew, or because too many would go at once.
+    /// How many destinations inside the network are retained: the kernel has lost them because FRR is gone or starts
+    /// again, or because too many would go at once.
     #[serde(default, skip_serializing_if = "is_zero")]
-    pub held: i32,
+    pub retained: i32,
     /// Hash of other nodes' subnets and of what kernel and gateway router do with each.
     pub digest: String,
     /// The first ten that are missing: node, subnet, and where it stops.

@@ -11,7 +11,7 @@ use model::selector::{LabelSelector, Operator, Requirement};
 ///
 /// # Errors
 /// A sentence that names the operator or key that is not allowed.
-pub fn lift(selector: &KubeSelector) -> Result<LabelSelector, String> {
+pub fn decode(selector: &KubeSelector) -> Result<LabelSelector, String> {
     let match_expressions = selector
         .match_expressions
         .iter()
@@ -47,7 +47,7 @@ pub fn lift(selector: &KubeSelector) -> Result<LabelSelector, String> {
 
 /// Writes a selector.
 #[must_use]
-pub fn lower(selector: &LabelSelector) -> KubeSelector {
+pub fn encode(selector: &LabelSelector) -> KubeSelector {
     let expressions: Vec<_> = selector
         .match_expressions
         .iter()

@@ -127,14 +127,14 @@ impl Frr {
         self.config_file.with_extension("conf.last-good")
     }
 
-    /// Identity of FRR: changes when zebra or bgpd starts anew, and with none of its other daemons. One that never ran is
+    /// Identity of FRR: changes when zebra or bgpd starts again, and with none of its other daemons. One that never ran is
     /// absent.
     #[must_use]
     pub fn instance(&self) -> String {
         self.identity(&CORE)
     }
 
-    /// Identity of all daemons that are configured: changes when one of them starts anew, with nothing configured.
+    /// Identity of all daemons that are configured: changes when one of them starts again, with nothing configured.
     /// Daemons that never ran are absent.
     #[must_use]
     pub fn daemons(&self) -> String {

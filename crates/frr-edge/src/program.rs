@@ -38,7 +38,7 @@ pub enum ProgramError {
         /// The signal's number.
         signal: i32,
     },
-    /// It failed, and named nothing that would be to blame.
+    /// It failed, and named nothing that would be to attribute.
     #[error("{program} failed: {words}")]
     Failed {
         /// What was started.

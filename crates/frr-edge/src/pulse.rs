@@ -48,7 +48,7 @@ impl Frr {
     /// When zebra does not run or does not answer in five seconds.
     pub async fn bgpd_is_linked(&self) -> Result<Option<bool>, VtyError> {
         match self.ask("zebra", "show zebra client summary").await {
-            Ok(text) => Ok(lift_clients(&text)),
+            Ok(text) => Ok(decode_clients(&text)),
             Err(VtyError::Refused { .. }) => Ok(None),
             Err(error) => Err(error),
         }
@@ -71,7 +71,7 @@ impl Frr {
     /// When bgpd does not answer, or not in the form that we know.
     pub async fn peers(&self) -> Result<Vec<PeerSummary>, ShowError> {
         let text = self.ask("bgpd", "show bgp summary json").await?;
-        lift_peers(&text).map_err(ShowError::Json)
+        decode_peers(&text).map_err(ShowError::Json)
     }
 
     /// How long the younger of zebra and bgpd has run, by the age of its socket; `None` where one has none.
@@ -89,13 +89,13 @@ impl Frr {
 }
 
 /// zebra's table of clients: a line of titles, then one a client, by its name.
-fn lift_clients(text: &str) -> Option<bool> {
+fn decode_clients(text: &str) -> Option<bool> {
     let first = |line: &str| line.split_whitespace().next().map(str::to_owned);
     let names: Vec<String> = text.lines().filter_map(first).collect();
     (names.first()? == "Name").then(|| names.iter().any(|name| name == "bgp"))
 }
 
-fn lift_peers(text: &str) -> Result<Vec<PeerSummary>, serde_json::Error> {
+fn decode_peers(text: &str) -> Result<Vec<PeerSummary>, serde_json::Error> {
     if text.trim().is_empty() {
         return Ok(Vec::new());
     }
@@ -123,25 +123,25 @@ mod tests {
     #[test]
     fn bgpd_is_among_zebras_clients_or_not_and_another_text_says_nothing() {
         let table = "Name      Connect Time    Last Read\n------\nvnc  00:00:04 00:00:04\n";
-        assert_eq!(lift_clients(table), Some(false));
+        assert_eq!(decode_clients(table), Some(false));
         let with = format!("{table}bgp           00:00:04     00:00:00\n");
-        assert_eq!(lift_clients(&with), Some(true));
+        assert_eq!(decode_clients(&with), Some(true));
         let none = "Name      Connect Time    Last Read\n------\nRoutes column shows\n";
-        assert_eq!(lift_clients(none), Some(false));
+        assert_eq!(decode_clients(none), Some(false));
         for other in ["", "% Unknown command", "bgp is there"] {
-            assert_eq!(lift_clients(other), None, "{other:?}");
+            assert_eq!(decode_clients(other), None, "{other:?}");
         }
     }
 
     #[test]
-    fn peers_of_all_families_are_told_once_with_their_time() {
+    fn peers_of_all_families_are_reported_once_with_their_time() {
         let text = r#"{"ipv4Unicast":{"routerId":"1.1.1.1","peers":{
             "172.30.0.2":{"state":"Established","peerUptimeMsec":1500,"connectionsDropped":1},
             "172.30.0.3":{"state":"Active","connectionsDropped":2},
             "br-ex":{"state":"Idle (Admin)"}}},
             "ipv6Unicast":{"peers":{"172.30.0.2":{"state":"Established","peerUptimeMsec":1500}}},
             "l2VpnEvpn":{},"warning":"x"}"#;
-        let peers = lift_peers(text).unwrap();
+        let peers = decode_peers(text).unwrap();
         let told: Vec<_> = peers
             .iter()
             .map(|p| (p.peer.as_str(), p.up.map(|up| up.as_millis()), p.dropped))
@@ -154,9 +154,9 @@ mod tests {
                 ("br-ex", None, 0)
             ]
         );
-        assert!(lift_peers("").unwrap().is_empty());
-        assert!(lift_peers("{}").unwrap().is_empty());
-        assert!(lift_peers("% no").is_err());
+        assert!(decode_peers("").unwrap().is_empty());
+        assert!(decode_peers("{}").unwrap().is_empty());
+        assert!(decode_peers("% no").is_err());
     }
 
     #[test]

@@ -44,7 +44,7 @@ pub fn list(refusals: &[Refusal]) -> String {
 }
 
 /// Every refused line once, in the order of the output.
-pub fn lift(text: &str) -> Vec<Refusal> {
+pub fn decode(text: &str) -> Vec<Refusal> {
     let mut out = Vec::new();
     let mut seen = BTreeSet::new();
     let mut reason = "no reason given";
@@ -134,7 +134,7 @@ mod tests {
             line 11: Failure to communicate[13] to bgpd, line:  neighbor 172.31.9.1 remote-as 64512\n\
             WARNING: \"router bgp 1 --  no foo\" we failed to remove this command\n";
         assert_eq!(
-            lift(text),
+            decode(text),
             [
                 mk(
                     "neighbor 172.31.9.1 remote-as 64512",
@@ -154,7 +154,7 @@ mod tests {
         let text = "line 42: % Unknown command[88]: ip prefix-list x seq 1 permit 10.0.0.0/8 le 64\n\
             line 43: % Unknown command[88]: foo bar\n";
         assert_eq!(
-            lift(text),
+            decode(text),
             [
                 mk(
                     "ip prefix-list x seq 1 permit 10.0.0.0/8 le 64",
@@ -166,8 +166,8 @@ mod tests {
     }
 
     #[test]
-    fn an_output_without_a_refused_line_is_told_by_its_end() {
-        assert!(lift("a\nb\n").is_empty());
+    fn an_output_without_a_refused_line_is_reported_by_its_end() {
+        assert!(decode("a\nb\n").is_empty());
         let words = last_words("x INFO: y\n\na\nb\n");
         assert_eq!(words, [mk("", "a / b")]);
         assert!(last_words("")[0].why.contains("without a word"));

@@ -65,12 +65,12 @@ impl Frr {
         let mut vtysh = self.vtysh();
         vtysh.arg("-C").arg("-f").arg(next.path());
         let output = program::run("vtysh", &mut vtysh, "", CHECK_DEADLINE).await?;
-        let unknown = refusal::lift(&output.text);
+        let unknown = refusal::decode(&output.text);
         if !unknown.is_empty() {
             return Err(CheckError::Unknown(unknown));
         }
         if !output.status.success() {
-            // Without a line that is to blame nothing says that it is the text's fault.
+            // Without a line that is to attribute nothing says that it is the text's fault.
             return Err(CheckError::Program(ProgramError::Failed {
                 program: "vtysh -C".to_owned(),
                 words: refusal::list(&refusal::last_words(&output.text)),
@@ -105,7 +105,7 @@ impl Frr {
         if output.status.success() {
             return Ok(());
         }
-        let refused = refusal::lift(&output.text);
+        let refused = refusal::decode(&output.text);
         if refused.is_empty() || output.text.contains(PYTHON_BROKE_OFF) {
             return Err(self.tool_failed(&output).into());
         }
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_tool_that_fails_otherwise_is_told_in_its_own_words_and_one_that_succeeds_is_believed()
+    async fn a_tool_that_fails_otherwise_is_reported_in_its_own_words_and_one_that_succeeds_is_believed()
      {
         let folder = tempfile::tempdir().unwrap();
         let fails = "import sys\nprint('vtysh configure is locked')\nsys.exit(1)\n";

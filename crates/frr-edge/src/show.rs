@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn sessions_of_all_vrfs_are_lifted_and_other_members_are_passed_over() {
+    fn sessions_of_all_vrfs_are_decoded_and_other_members_are_passed_over() {
         let text = r#"{"default":{"vrfId":0,"vrfName":"default",
             "172.30.0.2":{"remoteAs":1,"bgpState":"Established","addressFamilyInfo":{
                 "ipv4Unicast":{"acceptedPrefixCounter":3,"sentPrefixCounter":1},

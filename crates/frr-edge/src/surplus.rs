@@ -21,7 +21,7 @@ struct Outline {
     routers: BTreeMap<String, Router>,
     /// `route-map NAME`, `ip prefix-list NAME`, `ipv6 prefix-list NAME`.
     named: BTreeSet<String>,
-    /// Words are shortened, as vtysh allows: what is absent cannot be told.
+    /// Words are shortened, as vtysh allows: what is absent cannot be reported.
     unclear: bool,
 }
 
@@ -43,7 +43,7 @@ struct Router {
 
 /// Commands for what is too much; empty where nothing is. They hold passwords.
 pub(crate) fn commands(running: &str, wanted: &str) -> String {
-    let (running, wanted) = (lift(running), lift(wanted));
+    let (running, wanted) = (decode(running), decode(wanted));
     if wanted.unclear {
         return String::new();
     }
@@ -99,7 +99,7 @@ fn surplus_of(running: &Router, wanted: &Router) -> String {
 /// The family of lines that stand in a router and in no address family.
 const PLAIN: &str = "address-family ipv4 unicast";
 
-fn lift(text: &str) -> Outline {
+fn decode(text: &str) -> Outline {
     let mut out = Outline::default();
     let mut header: Option<String> = None;
     let mut family: Option<String> = None;

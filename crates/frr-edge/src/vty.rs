@@ -65,7 +65,7 @@ pub enum VtyError {
 
 impl Frr {
     /// Whether a daemon runs: somebody listens on its vty socket. One that is frozen runs, and so does one before whose
-    /// door others queue.
+    /// binary others queue.
     ///
     /// # Errors
     /// When that cannot be found out: the socket may not be used, or we have no descriptor left.
@@ -169,7 +169,7 @@ mod tests {
         let frr = Frr::new(folder.path().to_owned(), folder.path().join("frr.conf"));
         assert!(!frr.runs("bgpd").await.unwrap());
         let door = frozen(&folder.path().join("bgpd.vty"));
-        let looks = async {
+        let probe = async {
             for _ in 0..10 {
                 assert!(frr.runs("bgpd").await.unwrap());
             }
@@ -179,7 +179,7 @@ mod tests {
             ));
         };
         let time = std::time::Duration::from_secs(30);
-        tokio::time::timeout(time, looks).await.unwrap();
+        tokio::time::timeout(time, probe).await.unwrap();
         drop(door);
         assert!(!frr.runs("bgpd").await.unwrap(), "its socket stays behind");
     }

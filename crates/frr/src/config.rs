@@ -31,7 +31,7 @@ pub struct NodeInput<'a> {
 /// Secret name -> its password, or why it has none (`is of type Opaque; ...`); a name that is absent is a Secret that is.
 pub type Passwords = BTreeMap<String, Result<String, String>>;
 
-/// Everything that one node's FRR is told.
+/// Everything that is configured in one node's FRR.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeConfig {
     /// The node.

@@ -3,7 +3,7 @@
 //! Invariant: the same objects give the same bytes in whatever order they come; names and refusals are those of frr-k8s.
 //! Not here: reading objects (`api`), writing the file and reloading FRR (`frr-edge`), EVPN.
 
-pub mod blame;
+pub mod attribution;
 pub mod compare;
 pub mod config;
 pub mod lint;
@@ -11,7 +11,7 @@ pub mod merge;
 pub mod render;
 pub mod select;
 
-pub use blame::blame;
+pub use attribution::attribute;
 pub use config::{
     AskedTimers, Families, Incoming, NeighborConfig, NodeConfig, NodeInput, Outgoing, Passwords,
     RawText, RouterConfig,

@@ -16,7 +16,7 @@ use model::problem::Problem;
 
 use crate::config::{NeighborConfig, NodeConfig, RouterConfig, subject, vrf_name};
 
-pub use listening::{Listening, Speaker, nobody_listens};
+pub use listening::{Listening, Speaker, bgp_listen_disabled};
 pub use refused::refused;
 
 /// Everything that will not work as written, sorted. `own_addresses` are all addresses of the node.

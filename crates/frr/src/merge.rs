@@ -181,7 +181,7 @@ fn unite_router<'a>(
         imports.extend(router.imports.iter().cloned());
         let scope = Scope::new(object, router, node.passwords, problems);
         for neighbor in &router.neighbors {
-            let part = scope.lift(neighbor, problems);
+            let part = scope.decode(neighbor, problems);
             by_peer
                 .entry(neighbor.peer.as_str())
                 .or_default()

@@ -1,7 +1,7 @@
-//! A cache of one kind of object, lifted at the door: what planners see, and nothing else, is kept.
-//! In: a watch. Out: a map of lifted values, and a call for every key whose value changed.
+//! A cache of one kind of object, decoded at the binary: what planners see, and nothing else, is kept.
+//! In: a watch. Out: a map of decoded values, and a call for every key whose value changed.
 //! Invariant: a restart of the watch replaces the map in one step; between, the old one is served.
-//! Not here: raw objects; they are dropped once lifted.
+//! Not here: raw objects; they are dropped once decoded.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-/// A lifted object with what writes need to know of it.
+/// A decoded object with what writes need to know of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry<T> {
     /// `metadata.uid`.
@@ -95,7 +95,7 @@ impl<T: Clone> Cache<T> {
 }
 
 /// Pauses between attempts of a broken watch: 0.2 s doubling to 5 s, so that an API server that is back is noticed soon.
-/// They begin anew only after the watch has worked for a while; that a listing begins says nothing.
+/// They begin again only after the watch has worked for a while; that a listing begins says nothing.
 #[derive(Debug)]
 struct Pauses {
     backoff: Backoff,
@@ -107,7 +107,7 @@ struct Pauses {
 
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// A watch that has told something works when so much time has passed without a failure.
+/// A watch that has reported something works when so much time has passed without a failure.
 const SOUND: Duration = Duration::from_secs(10);
 /// One without changes works when so much has passed: longer than any call of it.
 const SOUND_IN_SILENCE: Duration = Duration::from_secs(90);
@@ -136,12 +136,12 @@ impl Pauses {
     }
 }
 
-/// Watches objects and keeps them lifted. `changed` is called after the map has the new state: with the key of a changed
+/// Watches objects and keeps them decoded. `changed` is called after the map has the new state: with the key of a changed
 /// object, or with `None` when a first or repeated listing is complete.
 pub fn watch<K, T>(
     api: Api<K>,
     fields: Option<&str>,
-    lift: impl Fn(&K) -> T + Send + 'static,
+    decode: impl Fn(&K) -> T + Send + 'static,
     changed: impl Fn(Option<&ObjectKey>) + Send + 'static,
 ) -> Cache<T>
 where
@@ -153,14 +153,14 @@ where
         config = config.fields(fields);
     }
     let what = api.resource_url().to_owned();
-    follow(what, watch_objects(api, config), lift, changed)
+    follow(what, watch_objects(api, config), decode, changed)
 }
 
 /// The same for the objects that a label selector chooses.
 pub fn watch_labelled<K, T>(
     api: Api<K>,
     labels: &str,
-    lift: impl Fn(&K) -> T + Send + 'static,
+    decode: impl Fn(&K) -> T + Send + 'static,
     changed: impl Fn(Option<&ObjectKey>) + Send + 'static,
 ) -> Cache<T>
 where
@@ -169,14 +169,14 @@ where
 {
     let config = watcher::Config::default().timeout(60).labels(labels);
     let what = api.resource_url().to_owned();
-    follow(what, watch_objects(api, config), lift, changed)
+    follow(what, watch_objects(api, config), decode, changed)
 }
 
 /// The same over any stream of watch events; `what` names it in the log.
 pub fn follow<K, T>(
     what: String,
     stream: impl Stream<Item = Result<Event<K>, watcher::Error>> + Send + 'static,
-    lift: impl Fn(&K) -> T + Send + 'static,
+    decode: impl Fn(&K) -> T + Send + 'static,
     changed: impl Fn(Option<&ObjectKey>) + Send + 'static,
 ) -> Cache<T>
 where
@@ -212,7 +212,7 @@ where
                     tracing::info!(what, "watch works again");
                 }
             }
-            for key in step(&inner, &mut fresh, event, &lift) {
+            for key in step(&inner, &mut fresh, event, &decode) {
                 changed(key.as_ref());
             }
         }
@@ -243,7 +243,7 @@ fn step<K: Resource, T: Clone + PartialEq>(
     inner: &RwLock<Inner<T>>,
     fresh: &mut BTreeMap<ObjectKey, Entry<T>>,
     event: Event<K>,
-    lift: impl Fn(&K) -> T,
+    decode: impl Fn(&K) -> T,
 ) -> Vec<Option<ObjectKey>> {
     let entry = |object: &K| {
         let key = ObjectKey::new(object.namespace().unwrap_or_default(), object.name_any());
@@ -253,7 +253,7 @@ fn step<K: Resource, T: Clone + PartialEq>(
             Entry {
                 uid,
                 version: object.resource_version().unwrap_or_default(),
-                value: lift(object),
+                value: decode(object),
             },
         )
     };

@@ -27,7 +27,7 @@ pub enum ClientError {
         /// Why.
         source: kube::config::KubeconfigError,
     },
-    /// Neither in a cluster nor told where one is.
+    /// Neither in a cluster nor reported where one is.
     #[error("no cluster: not in a pod and no kubeconfig ([kubernetes] kubeconfig)")]
     Infer(#[source] kube::config::InferConfigError),
     /// The client cannot be built.
@@ -36,7 +36,7 @@ pub enum ClientError {
 }
 
 /// How often a kubeconfig is looked at for changes, when calls are made.
-const LOOK: Duration = Duration::from_secs(10);
+const PROBE: Duration = Duration::from_secs(10);
 
 /// Makes a client from a kubeconfig, or from the pod's own environment (whose token is read again by itself).
 ///
@@ -44,7 +44,7 @@ const LOOK: Duration = Duration::from_secs(10);
 /// When the configuration cannot be read; the server need not be there.
 pub async fn connect(kubeconfig: Option<&Path>) -> Result<kube::Client, ClientError> {
     match kubeconfig {
-        Some(path) => following(path, LOOK).await,
+        Some(path) => following(path, PROBE).await,
         None => built(kube::Config::infer().await.map_err(ClientError::Infer)?),
     }
 }
@@ -103,7 +103,7 @@ struct Followed {
     looked: Instant,
 }
 
-/// A client that is made anew when its kubeconfig changes; watches under way end by themselves within a minute.
+/// A client that is made again when its kubeconfig changes; watches under way end by themselves within a minute.
 async fn following(path: &Path, every: Duration) -> Result<kube::Client, ClientError> {
     // Before the client: what changes in between is read again, and not taken for what the client has.
     let files = read(path);
@@ -140,7 +140,7 @@ async fn current(path: &Arc<Path>, followed: &Mutex<Followed>, every: Duration) 
     if let Some(files) = changed {
         match from_file(path).await {
             Ok(client) => {
-                tracing::info!(file = %path.display(), "kubeconfig changed: connecting anew");
+                tracing::info!(file = %path.display(), "kubeconfig changed: connecting again");
                 let mut followed = lock();
                 followed.client = client;
                 followed.files = files;

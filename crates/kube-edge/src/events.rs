@@ -26,7 +26,7 @@ impl Queue {
     where
         K: kube::Resource<DynamicType = ()>,
     {
-        if self.0.try_send(lowered::<K>(key, uid, event)).is_err() {
+        if self.0.try_send(encoded::<K>(key, uid, event)).is_err() {
             tracing::warn!(%key, reason = event.reason, "too many events wait to be published: one is lost");
         }
     }
@@ -60,7 +60,7 @@ impl Publisher {
     where
         K: kube::Resource<DynamicType = ()>,
     {
-        let (about, event) = lowered::<K>(key, uid, event);
+        let (about, event) = encoded::<K>(key, uid, event);
         self.send(&about, &event).await;
     }
 
@@ -91,7 +91,7 @@ impl Publisher {
     }
 }
 
-fn lowered<K>(key: &ObjectKey, uid: &str, event: &Event) -> (ObjectReference, KubeEvent)
+fn encoded<K>(key: &ObjectKey, uid: &str, event: &Event) -> (ObjectReference, KubeEvent)
 where
     K: kube::Resource<DynamicType = ()>,
 {

@@ -123,7 +123,7 @@ mod tests {
     use std::time::Duration;
 
     #[tokio::test(start_paused = true)]
-    async fn a_loss_that_nobody_saw_is_told_by_the_new_term() {
+    async fn a_loss_that_nobody_saw_is_reported_by_the_new_term() {
         let leadership = Leadership::new();
         assert_eq!(leadership.term(), None);
         leadership.renewed(Instant::now());

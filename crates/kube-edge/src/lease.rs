@@ -1,7 +1,7 @@
 //! Who leads: a Lease, by the rules of client-go.
 //! In: the API server and a monotonic clock. Out: [`Leadership`], which says whether we lead.
 //! Invariant: a lease is taken over only after it has been *seen* unchanged for its whole duration; every write carries the resource version that was read; we lead only until the renew deadline after our last renewal was *sent*: the server may have written it at any moment since.
-//! Not here: what only a leader does (doors gate their writes).
+//! Not here: what only a leader does (binaries gate their writes).
 //!
 //! ```text
 //!  follower --lease free, or seen unchanged for 15 s--> replace (409: lost) --> leader

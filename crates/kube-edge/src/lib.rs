@@ -1,6 +1,6 @@
-//! The API server, as the doors use it: caches of lifted objects, server-side apply, leases, events.
+//! The API server, as the binaries use it: caches of decoded objects, server-side apply, leases, events.
 //! In: objects. Out: model values with their uid; writes.
-//! Invariant: a cache pokes only when the lifted value changed; every call has a deadline; one field manager a daemon.
+//! Invariant: a cache enqueues only when the decoded value changed; every call has a deadline; one field manager a daemon.
 //! Not here: what to write (planners).
 
 pub mod cache;

@@ -1,5 +1,5 @@
 //! An FRRConfiguration as a plain value, and what a running FRR shows of itself.
-//! In: objects lifted by `api`, FRR's JSON lifted by `frr-edge`. Out: input of `frr` and of the planners.
+//! In: objects decoded by `api`, FRR's JSON decoded by `frr-edge`. Out: input of `frr` and of the planners.
 //! Invariant: prefixes and AS numbers are parsed; neighbor addresses keep their spelling, because frr-k8s tells peers apart by text.
 //! Not here: merging and rendering (`frr`), the object's YAML (`api`).
 

@@ -1,6 +1,6 @@
 //! What the node's kernel has to hold for a network: an address, ip rules and routes of ours.
 //! In: a planner's wish. Out: values that `netlink` compares with the kernel.
-//! Invariant: everything here can be told from other people's entries (device name, rule preference, table).
+//! Invariant: everything here can be distinguished from other people's entries (device name, rule preference, table).
 //! Not here: routes that BGP brings (`route`).
 
 use std::net::IpAddr;

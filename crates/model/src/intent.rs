@@ -1,6 +1,6 @@
 //! What users ask for: RouteAdvertisements as plain values.
-//! In: objects lifted by `api`. Out: input of `plan-cluster`.
-//! Invariant: only combinations that the schema allows; the rest is a `Problem` at the lift.
+//! In: objects decoded by `api`. Out: input of `plan-cluster`.
+//! Invariant: only combinations that the schema allows; the rest is a `Problem` at the decode.
 //! Not here: which networks and nodes a selector finds.
 
 use crate::selector::LabelSelector;

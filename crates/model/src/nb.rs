@@ -1,5 +1,5 @@
 //! Rows of OVN's Northbound database as plain values.
-//! In: what a planner wants, or what `ovn` lifted. Out: rows that `ovn` lowers into operations.
+//! In: what a planner wants, or what `ovn` decoded. Out: rows that `ovn` lowers into operations.
 //! Invariant: a row's key is its identity (names, or router and prefix); the columns given are the ones we answer for, others are left alone.
 //! Not here: uuids (the edge keeps them beside the rows) and JSON.
 
@@ -8,12 +8,12 @@ use std::fmt;
 use std::net::IpAddr;
 
 use crate::address::Prefix;
-use crate::names::{NetworkName, RouterName};
+use crate::names::{NetworkName, NodeName, RouterName};
 
 /// `external_ids` key that marks every row of ours; its value is the network.
 pub const OWNER: &str = "noverlay.io/owner";
 
-/// `external_ids` key and value of imported routes, the stamp that OVN-Kubernetes uses for them too.
+/// `external_ids` key and value of imported routes, the owner marker that OVN-Kubernetes uses for them too.
 pub const ROUTE_IMPORT: (&str, &str) = ("k8s.ovn.org/owner-controller", "RouteImport");
 
 /// Tables of OVN_Northbound that we write, parents before children.
@@ -189,7 +189,7 @@ pub enum Value {
     Set(BTreeSet<String>),
     /// Entries that a map must hold; other people's keys in it are left alone.
     Entries(BTreeMap<String, String>),
-    /// A reference to a row of this plan (in a lifted row: to one that we know).
+    /// A reference to a row of this plan (in a decoded row: to one that we know).
     Ref(RowKey),
 }
 
@@ -228,7 +228,7 @@ impl Value {
 /// A row's columns. `external_ids` is one of them.
 pub type Columns = BTreeMap<&'static str, Value>;
 
-/// Whether a lifted row may stay as it is: every wanted column is there with its value.
+/// Whether a decoded row may stay as it is: every wanted column is there with its value.
 #[must_use]
 pub fn satisfies(have: &Columns, want: &Columns) -> bool {
     want.iter()
@@ -241,7 +241,7 @@ pub type Rows = BTreeMap<RowKey, Columns>;
 /// `nexthop` of a route that drops (ovn-nb(5), Logical_Router_Static_Route).
 pub const DISCARD: &str = "discard";
 
-/// One imported route: a row of `Logical_Router_Static_Route` with the stamp [`ROUTE_IMPORT`].
+/// One imported route: a row of `Logical_Router_Static_Route` with the owner marker [`ROUTE_IMPORT`].
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ImportedRoute {
     /// `ip_prefix`.
@@ -255,7 +255,7 @@ pub struct ImportedRoute {
 pub enum RouteRow {
     /// An imported route in the form that we write.
     Import(ImportedRoute),
-    /// A row with our stamp of imports in another form: surplus.
+    /// A row with our owner marker of imports in another form: surplus.
     Odd,
     /// Somebody else's that forwards; where its destination can be read, nothing is imported for that.
     Other(Option<Prefix>),
@@ -279,4 +279,17 @@ pub struct ImportTarget {
     pub router: RouterName,
     /// `output_port` of each row: `rtoe-<GR>`.
     pub output_port: String,
+}
+
+impl ImportTarget {
+    /// Of a network on a node.
+    #[must_use]
+    pub fn of(network: &NetworkName, node: &NodeName) -> Self {
+        let router = network.gateway_router(node);
+        Self {
+            network: network.clone(),
+            output_port: rtoe(&router),
+            router,
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! A Node object as the planners see it.
-//! In: a Node lifted by `api`. Out: facts, each with the problem that stands in its place where it cannot be read.
-//! Invariant: what is absent and what is malformed are told apart.
+//! In: a Node decoded by `api`. Out: facts, each with the problem that stands in its place where it cannot be read.
+//! Invariant: what is absent and what is malformed are distinguished.
 //! Not here: what follows from it.
 
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
 //! What we make in and read from Open vSwitch.
-//! In: facts lifted from the Open_vSwitch database. Out: ports and flows as values.
+//! In: facts decoded from the Open_vSwitch database. Out: ports and flows as values.
 //! Invariant: two flows with the same table, priority and match are the same flow; text is ovs-ofctl's own syntax.
 //! Not here: how they are written (`host`, `ovn`).
 

@@ -1,10 +1,10 @@
-//! What is wrong with somebody's input: found by a planner, told by a door.
+//! What is wrong with somebody's input: found by a planner, reported by a binary.
 //! In: a subject and a reason. Out: text for conditions, events and logs. Invariant: `message` names object, field and value.
 //! Not here: faults of the world (those are errors with a retry), and logging.
 
 use std::fmt;
 
-/// One thing that only a changed input can mend.
+/// One thing that only a changed input can fix.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Problem {
     /// What it is about, for example `Node/w1` or `FRRConfiguration/frr-k8s-system/ext`.

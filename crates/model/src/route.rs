@@ -1,6 +1,6 @@
 //! Routes as the kernel has them.
-//! In: netlink messages lifted by `netlink`. Out: values for `rib`.
-//! Invariant: one value per kernel route; ECMP legs are sorted.
+//! In: netlink messages decoded by `netlink`. Out: values for `rib`.
+//! Invariant: one value per kernel route; ECMP paths are sorted.
 //! Not here: which of them are imported.
 
 use std::net::IpAddr;
@@ -15,9 +15,9 @@ pub const MAIN_TABLE: TableId = 254;
 /// `RTPROT_BGP` of rtnetlink: what FRR's zebra gives to routes of bgpd.
 pub const PROTOCOL_BGP: u8 = 186;
 
-/// One leg of a route.
+/// One path of a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Leg {
+pub struct RoutePath {
     /// Gateway address; for an IPv4 prefix it may be an IPv6 one (RFC 8950). `None`: on link.
     pub gateway: Option<IpAddr>,
     /// Index of the output interface, 0 where unknown.
@@ -47,7 +47,7 @@ pub struct KernelRoute {
     /// Kind.
     pub kind: RouteKind,
     /// Legs, sorted; empty where only a nexthop id was given and it is unknown.
-    pub legs: Vec<Leg>,
+    pub paths: Vec<RoutePath>,
 }
 
 /// What an event says of a route.

@@ -194,17 +194,17 @@ fn routes_once(
 ) -> Result<Option<Vec<KernelRoute>>, DumpError> {
     let mut out = Vec::new();
     for family in [AF_INET, AF_INET6] {
-        let lifted = dump_routes(family, table, protocol, message::lift_route)?;
-        let by_id = lifted.iter().any(|one| one.nexthop_id.is_some());
+        let decoded = dump_routes(family, table, protocol, message::decode_route)?;
+        let by_id = decoded.iter().any(|one| one.nexthop_id.is_some());
         // Behind the routes of each family: an object that came between would not be known yet.
         let objects = if by_id { nexthops()? } else { BTreeMap::new() };
-        out.reserve(lifted.len());
-        for mut one in lifted {
+        out.reserve(decoded.len());
+        for mut one in decoded {
             if let Some(id) = one.nexthop_id {
-                let Some((legs, encapsulated)) = message::resolve(id, &objects) else {
+                let Some((paths, encapsulated)) = message::resolve(id, &objects) else {
                     return Ok(None);
                 };
-                one.route.legs = legs;
+                one.route.paths = paths;
                 if encapsulated && one.route.kind == RouteKind::Unicast {
                     one.route.kind = RouteKind::Encapsulated;
                 }
@@ -268,7 +268,7 @@ fn nexthops() -> Result<BTreeMap<u32, Nexthop>, DumpError> {
     let bytes = framed(106, NLM_F_REQUEST | NLM_F_DUMP, &[0; 8]);
     let found = Dumper::open("nexthops")?.dump(&bytes, |kind, payload| {
         if kind == NEW_NEXTHOP {
-            message::lift_nexthop(payload)
+            message::decode_nexthop(payload)
                 .map(Some)
                 .map_err(ToOwned::to_owned)
         } else {

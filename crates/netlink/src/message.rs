@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use model::Prefix;
-use model::route::{KernelRoute, Leg, RouteKind};
+use model::route::{KernelRoute, RouteKind, RoutePath};
 use netlink_packet_core::NetlinkBuffer;
 
 /// Address families of the system.
@@ -102,20 +102,20 @@ const RTN_UNICAST: u8 = 1;
 /// itself passes it over (`ignore_routes_with_linkdown`); of a single path the route's own flags say so.
 const DEAD: u8 = 1;
 
-/// A route as dumped: lifted, and the id of its nexthop object where only that was given.
+/// A route as dumped: decoded, and the id of its nexthop object where only that was given.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Lifted {
+pub(crate) struct Decoded {
     pub(crate) route: KernelRoute,
     pub(crate) nexthop_id: Option<u32>,
     /// rtm_protocol.
     pub(crate) protocol: u8,
-    /// rtm_tos: routes that differ only in it are told apart by nothing else here.
+    /// rtm_tos: routes that differ only in it are distinguished by nothing else here.
     pub(crate) tos: u8,
 }
 
-/// Lifts a route of family inet or inet6 from the payload of `RTM_NEWROUTE` or `RTM_DELROUTE`: rtmsg of 12 bytes, then
+/// Decodes a route of family inet or inet6 from the payload of `RTM_NEWROUTE` or `RTM_DELROUTE`: rtmsg of 12 bytes, then
 /// attributes (rtnetlink(7)). `None` is a route of another family. An error says what is wrong with it.
-pub(crate) fn lift_route(payload: &[u8]) -> Result<Option<Lifted>, &'static str> {
+pub(crate) fn decode_route(payload: &[u8]) -> Result<Option<Decoded>, &'static str> {
     let (head, rest) = payload
         .split_first_chunk::<12>()
         .ok_or("a route message too short")?;
@@ -128,7 +128,7 @@ pub(crate) fn lift_route(payload: &[u8]) -> Result<Option<Lifted>, &'static str>
     };
     let (mut table, mut metric, mut nexthop_id) = (u32::from(table), 0, None);
     let (mut destination, mut gateway, mut oif) = (unspecified, None, 0);
-    let (mut legs, mut encapsulated) = (Vec::new(), false);
+    let (mut paths, mut encapsulated) = (Vec::new(), false);
     for attribute in attributes(rest) {
         let (kind, value) = attribute?;
         match kind {
@@ -139,7 +139,7 @@ pub(crate) fn lift_route(payload: &[u8]) -> Result<Option<Lifted>, &'static str>
             RTA_VIA => gateway = Some(via(value).ok_or("a gateway cut off")?),
             RTA_OIF => oif = number(value).ok_or("an interface index cut off")?,
             RTA_NH_ID => nexthop_id = Some(number(value).ok_or("a nexthop id cut off")?),
-            RTA_MULTIPATH => encapsulated |= paths(value, &mut legs)?,
+            RTA_MULTIPATH => encapsulated |= multipath(value, &mut paths)?,
             RTA_ENCAP_TYPE => encapsulated = true,
             _ => {}
         }
@@ -147,13 +147,13 @@ pub(crate) fn lift_route(payload: &[u8]) -> Result<Option<Lifted>, &'static str>
     if destination.is_ipv4() != unspecified.is_ipv4() {
         return Err("a destination of another family");
     }
-    if legs.is_empty() && !dead && (gateway.is_some() || oif != 0) {
-        legs.push(Leg { gateway, oif });
+    if paths.is_empty() && !dead && (gateway.is_some() || oif != 0) {
+        paths.push(RoutePath { gateway, oif });
     }
-    legs.sort_unstable();
-    legs.dedup();
-    Ok(Some(Lifted {
-        nexthop_id: nexthop_id.filter(|_| legs.is_empty() && !dead),
+    paths.sort_unstable();
+    paths.dedup();
+    Ok(Some(Decoded {
+        nexthop_id: nexthop_id.filter(|_| paths.is_empty() && !dead),
         route: KernelRoute {
             table,
             prefix: Prefix::new(destination, length).map_err(|_| "a prefix too long")?,
@@ -163,7 +163,7 @@ pub(crate) fn lift_route(payload: &[u8]) -> Result<Option<Lifted>, &'static str>
                 RTN_UNICAST => RouteKind::Unicast,
                 _ => RouteKind::Other,
             },
-            legs,
+            paths,
         },
         protocol,
         tos,
@@ -172,7 +172,7 @@ pub(crate) fn lift_route(payload: &[u8]) -> Result<Option<Lifted>, &'static str>
 
 /// The paths of a multipath route: rtnexthop of 8 bytes each, then attributes. A dead one is none. Returns whether one of
 /// them is encapsulated.
-fn paths(mut rest: &[u8], legs: &mut Vec<Leg>) -> Result<bool, &'static str> {
+fn multipath(mut rest: &[u8], paths: &mut Vec<RoutePath>) -> Result<bool, &'static str> {
     let mut encapsulated = false;
     while let Some((&[a, b, flags, _, w, x, y, z], _)) = rest.split_first_chunk::<8>() {
         let length = usize::from(u16::from_ne_bytes([a, b]));
@@ -193,22 +193,22 @@ fn paths(mut rest: &[u8], legs: &mut Vec<Leg>) -> Result<bool, &'static str> {
             }
         }
         let oif = u32::from_ne_bytes([w, x, y, z]);
-        legs.push(Leg { gateway, oif });
+        paths.push(RoutePath { gateway, oif });
     }
     Ok(encapsulated)
 }
 
-/// A nexthop object: one leg, or a group of other objects.
+/// A nexthop object: one path, or a group of other objects.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Nexthop {
     pub(crate) group: Vec<u32>,
-    pub(crate) leg: Option<Leg>,
+    pub(crate) path: Option<RoutePath>,
     pub(crate) encapsulated: bool,
 }
 
 /// Parses `RTM_NEWNEXTHOP`: nhmsg of 8 bytes, then NHA_ID 1, NHA_GROUP 2, NHA_BLACKHOLE 4, NHA_OIF 5, NHA_GATEWAY 6,
 /// NHA_ENCAP_TYPE 7.
-pub(crate) fn lift_nexthop(payload: &[u8]) -> Result<(u32, Nexthop), &'static str> {
+pub(crate) fn decode_nexthop(payload: &[u8]) -> Result<(u32, Nexthop), &'static str> {
     let rest = payload.get(8..).ok_or("a nexthop message too short")?;
     let (mut id, mut oif, mut gateway, mut blackhole) = (None, 0, None, false);
     let mut out = Nexthop::default();
@@ -225,24 +225,24 @@ pub(crate) fn lift_nexthop(payload: &[u8]) -> Result<(u32, Nexthop), &'static st
         }
     }
     if out.group.is_empty() && !blackhole {
-        out.leg = Some(Leg { gateway, oif });
+        out.path = Some(RoutePath { gateway, oif });
     }
     Ok((id.ok_or("a nexthop without id")?, out))
 }
 
-/// The legs of a nexthop object, and whether one is encapsulated; those of a group are its members'. `None` where one of
+/// The paths of a nexthop object, and whether one is encapsulated; those of a group are its members'. `None` where one of
 /// them is not among the objects: they are of another moment than what names them.
-pub(crate) fn resolve(id: u32, objects: &BTreeMap<u32, Nexthop>) -> Option<(Vec<Leg>, bool)> {
+pub(crate) fn resolve(id: u32, objects: &BTreeMap<u32, Nexthop>) -> Option<(Vec<RoutePath>, bool)> {
     let object = objects.get(&id)?;
-    let (mut legs, mut encapsulated) = (Vec::from_iter(object.leg), object.encapsulated);
+    let (mut paths, mut encapsulated) = (Vec::from_iter(object.path), object.encapsulated);
     for member in &object.group {
         let member = objects.get(member)?;
-        legs.extend(member.leg);
+        paths.extend(member.path);
         encapsulated |= member.encapsulated;
     }
-    legs.sort_unstable();
-    legs.dedup();
-    Some((legs, encapsulated))
+    paths.sort_unstable();
+    paths.dedup();
+    Some((paths, encapsulated))
 }
 
 #[cfg(test)]
@@ -275,36 +275,36 @@ pub(crate) mod tests {
             (5, 3_u32.to_ne_bytes().into()),
             (6, vec![10, 0, 0, 1]),
         ]);
-        let (id, seven) = lift_nexthop(&one).unwrap();
-        assert_eq!((id, seven.leg.unwrap().oif), (7, 3));
+        let (id, seven) = decode_nexthop(&one).unwrap();
+        assert_eq!((id, seven.path.unwrap().oif), (7, 3));
         let mut entries = Vec::new();
         for member in [7_u32, 8] {
             entries.extend(member.to_ne_bytes());
             entries.extend([0; 4]);
         }
         let (id, group) =
-            lift_nexthop(&nexthop(&[(1, 9_u32.to_ne_bytes().into()), (2, entries)])).unwrap();
+            decode_nexthop(&nexthop(&[(1, 9_u32.to_ne_bytes().into()), (2, entries)])).unwrap();
         assert_eq!(group.group, [7, 8]);
         let eight = seven.clone();
         let mut objects = BTreeMap::from([(7, seven), (id, group)]);
         assert_eq!(resolve(9, &objects), None, "a member is of another moment");
         assert_eq!(resolve(1, &objects), None);
         objects.insert(8, eight);
-        assert_eq!(resolve(9, &objects).map(|(legs, _)| legs.len()), Some(1));
+        assert_eq!(resolve(9, &objects).map(|(paths, _)| paths.len()), Some(1));
         let hole = nexthop(&[(1, 1_u32.to_ne_bytes().into()), (4, vec![])]);
-        assert_eq!(lift_nexthop(&hole).unwrap().1.leg, None);
+        assert_eq!(decode_nexthop(&hole).unwrap().1.path, None);
     }
 
     #[test]
     fn what_is_cut_off_is_an_error() {
-        assert!(lift_nexthop(&[0; 7]).is_err());
+        assert!(decode_nexthop(&[0; 7]).is_err());
         assert!(
-            lift_nexthop(&nexthop(&[(5, vec![1, 0, 0, 0])])).is_err(),
+            decode_nexthop(&nexthop(&[(5, vec![1, 0, 0, 0])])).is_err(),
             "no id"
         );
         let mut cut = nexthop(&[(1, 7_u32.to_ne_bytes().into())]);
         cut.truncate(13);
-        assert!(lift_nexthop(&cut).is_err());
+        assert!(decode_nexthop(&cut).is_err());
         assert_eq!(messages(&[1, 2, 3]).collect::<Vec<_>>(), [None]);
         assert_eq!(messages(&[]).count(), 0);
     }

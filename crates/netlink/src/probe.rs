@@ -19,9 +19,9 @@ pub struct Found {
     pub cut_off: bool,
     /// Of each message, where it ends, without and with padding.
     pub ends: Vec<(usize, usize)>,
-    /// Routes that were lifted.
+    /// Routes that were decoded.
     pub routes: usize,
-    /// Nexthop objects that were lifted.
+    /// Nexthop objects that were decoded.
     pub nexthops: usize,
     /// Messages whose content was refused.
     pub refused: usize,
@@ -48,17 +48,17 @@ pub fn read(buffer: &[u8]) -> Found {
             DONE | ERROR => {
                 let _ = message::code(payload);
             }
-            NEW_NEXTHOP => match message::lift_nexthop(payload) {
+            NEW_NEXTHOP => match message::decode_nexthop(payload) {
                 Ok((id, object)) => {
                     found.nexthops += 1;
                     objects.insert(id, object);
                 }
                 Err(_) => found.refused += 1,
             },
-            NEW_ROUTE | DEL_ROUTE => match message::lift_route(payload) {
-                Ok(lifted) => {
-                    found.routes += usize::from(lifted.is_some());
-                    wanted.extend(lifted.and_then(|lifted| lifted.nexthop_id));
+            NEW_ROUTE | DEL_ROUTE => match message::decode_route(payload) {
+                Ok(decoded) => {
+                    found.routes += usize::from(decoded.is_some());
+                    wanted.extend(decoded.and_then(|decoded| decoded.nexthop_id));
                 }
                 Err(_) => found.refused += 1,
             },

@@ -187,8 +187,8 @@ fn lost(change: &mut Change) {
 }
 
 fn note_route(change: &mut Change, kind: u16, flags: u16, payload: &[u8]) {
-    let lifted = match message::lift_route(payload) {
-        Ok(Some(lifted)) => lifted,
+    let decoded = match message::decode_route(payload) {
+        Ok(Some(decoded)) => decoded,
         Ok(None) => return,
         Err(_) => {
             change.hints = Hints::Dump;
@@ -200,19 +200,20 @@ fn note_route(change: &mut Change, kind: u16, flags: u16, payload: &[u8]) {
         (_, true) => RouteChange::Replaced,
         (_, false) => RouteChange::Added,
     };
-    change.other_routes |= lifted.protocol != PROTOCOL_BGP;
+    change.other_routes |= decoded.protocol != PROTOCOL_BGP;
     // Another protocol's route matters only where it takes the place of one of ours.
-    if lifted.protocol != PROTOCOL_BGP && what != RouteChange::Replaced {
+    if decoded.protocol != PROTOCOL_BGP && what != RouteChange::Replaced {
         return;
     }
     // IPv6 tells of single paths, and a path that is only an id is in another table of the kernel.
-    let told =
-        lifted.route.prefix.network().is_ipv4() && lifted.nexthop_id.is_none() && lifted.tos == 0;
+    let told = decoded.route.prefix.network().is_ipv4()
+        && decoded.nexthop_id.is_none()
+        && decoded.tos == 0;
     if told {
         change.hints.push(RouteEvent {
             change: what,
-            protocol: lifted.protocol,
-            route: lifted.route,
+            protocol: decoded.protocol,
+            route: decoded.route,
         });
     } else {
         change.hints = Hints::Dump;

@@ -120,7 +120,7 @@ impl Writer {
         tables: &BTreeSet<u32>,
     ) -> Result<(), WriteError> {
         let mut standing = look(tables).await?;
-        // The kernel removes more than it is told to: secondary addresses go with their primary, and routes with the
+        // The kernel removes more than it is asked to: secondary addresses go with their primary, and routes with the
         // last address. So after a change it is read again, and once more what is missing is added.
         for _ in 0..2 {
             let before = self.done.len();

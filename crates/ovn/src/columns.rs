@@ -97,25 +97,25 @@ pub(crate) fn children(table: Table) -> impl Iterator<Item = (Table, &'static st
     })
 }
 
-/// Lifts a record's columns; `sets` names Address_Sets by uuid.
-pub(crate) fn lift(
+/// Decodes a record's columns; `sets` names Address_Sets by uuid.
+pub(crate) fn decode(
     table: Table,
     record: &Record,
     sets: &BTreeMap<Uuid, String>,
 ) -> Result<Columns, AccessError> {
     let mut out = Columns::new();
     for (name, form) in columns(table) {
-        out.insert(name, lift_one(name, *form, record, sets)?);
+        out.insert(name, decode_one(name, *form, record, sets)?);
     }
     // A schema without the column holds nothing in it.
     let there = |(name, _): &&(&str, Form)| record.datum(name).is_some();
     for (name, form) in optional_columns(table).iter().filter(there) {
-        out.insert(name, lift_one(name, *form, record, sets)?);
+        out.insert(name, decode_one(name, *form, record, sets)?);
     }
     Ok(out)
 }
 
-fn lift_one(
+fn decode_one(
     name: &str,
     form: Form,
     record: &Record,
@@ -136,8 +136,11 @@ fn lift_one(
     })
 }
 
-/// Lowers a value; `None` for a reference to a row that nobody knows.
-pub(crate) fn lower(value: &Value, uuid_of: impl FnOnce(&RowKey) -> Option<Uuid>) -> Option<Datum> {
+/// Encodes a value; `None` for a reference to a row that nobody knows.
+pub(crate) fn encode(
+    value: &Value,
+    uuid_of: impl FnOnce(&RowKey) -> Option<Uuid>,
+) -> Option<Datum> {
     Some(match value {
         Value::Text(text) => text.into(),
         Value::Number(number) => (*number).into(),

@@ -1,7 +1,7 @@
 //! OVN_Northbound, read: rows of ours by identity, and what a gateway router holds of imported and other routes.
 //! In: a replica. Out: [`North`] and [`Imports`]. Invariant: every owned row is here, duplicates too; a row that cannot be
 //! read in one of our columns is an error, not a missing row.
-//! Not here: writes (`lower`).
+//! Not here: writes (`encode`).
 
 mod foreign;
 mod imports;
@@ -14,9 +14,9 @@ use model::nb::{self, Columns, OWNER, ROUTE_IMPORT, RowKey, Table, Value};
 use ovsdb::{AccessError, Atom, Datum, MonitorTable, Record, Replica, Schema, Uuid};
 
 pub use self::foreign::foreign;
-pub use self::imports::{Imports, RouteChange, RouteFollower, imported_among, lift_imports};
+pub use self::imports::{Imports, RouteChange, RouteFollower, decode_imports, imported_among};
 pub use self::quiet::Quiet;
-use crate::columns::{children, columns, lift as lift_columns, optional_columns};
+use crate::columns::{children, columns, decode as decode_columns, optional_columns};
 
 /// Name of the database.
 pub const DATABASE: &str = "OVN_Northbound";
@@ -51,7 +51,7 @@ pub fn nat_has_match(schema: &Schema) -> bool {
 /// Rows of one network of ours.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct North {
-    /// Every row with our stamp but imported routes, by identity. A child that several parents refer to is here under
+    /// Every row with our owner marker but imported routes, by identity. A child that several parents refer to is here under
     /// the key of each.
     pub owned: BTreeMap<RowKey, Vec<(Uuid, Columns)>>,
     /// The root rows that refer to an owned child: one, unless somebody's hand was in it.
@@ -63,7 +63,7 @@ pub struct North {
     /// What owned root rows refer to that share their key, by column, whoever made it.
     pub(crate) children: BTreeMap<Uuid, Vec<(&'static str, Uuid)>>,
     /// Address_Sets that a row of somebody else refers to.
-    pub(crate) lent: BTreeSet<Uuid>,
+    pub(crate) referenced: BTreeSet<Uuid>,
 }
 
 impl North {
@@ -76,19 +76,19 @@ impl North {
     }
 }
 
-/// Lifts what bears the owner's stamp.
+/// Decodes what bears the owner's owner marker.
 ///
 /// # Errors
 /// When a table is not followed or a column holds what it cannot.
-pub fn lift(replica: &Replica, owner: &NetworkName) -> Result<North, AccessError> {
-    let stamp = Stamp::new(owner);
+pub fn decode(replica: &Replica, owner: &NetworkName) -> Result<North, AccessError> {
+    let marker = OwnerMarker::new(owner);
     let mut north = North::default();
     for table in Table::ALL.into_iter().filter(|t| t.parent().is_none()) {
-        lift_roots(replica, &stamp, table, &mut north)?;
+        decode_roots(replica, &marker, table, &mut north)?;
     }
     for table in Table::ALL {
         if let Some(parent) = table.parent() {
-            lift_children(replica, &stamp, (table, parent), &mut north)?;
+            decode_children(replica, &marker, (table, parent), &mut north)?;
         }
     }
     let twins = north.owned.iter().filter(|(_, rows)| rows.len() > 1);
@@ -112,17 +112,17 @@ pub fn lift(replica: &Replica, owner: &NetworkName) -> Result<North, AccessError
     }
     for record in replica.table(Table::Nat.name())?.values() {
         for column in ["exempted_ext_ips", "allowed_ext_ips"] {
-            if !stamp.is_on(record)? {
-                north.lent.extend(record.get::<Option<Uuid>>(column)?);
+            if !marker.is_on(record)? {
+                north.referenced.extend(record.get::<Option<Uuid>>(column)?);
             }
         }
     }
     Ok(north)
 }
 
-fn lift_roots(
+fn decode_roots(
     replica: &Replica,
-    stamp: &Stamp,
+    marker: &OwnerMarker,
     table: Table,
     north: &mut North,
 ) -> Result<(), AccessError> {
@@ -130,7 +130,7 @@ fn lift_roots(
         let name: String = record.get("name")?;
         north.names.insert(*uuid, name.clone());
         let at = (table, name.clone());
-        if !stamp.is_on(record)? {
+        if !marker.is_on(record)? {
             north.roots.entry(at).or_insert(*uuid);
             continue;
         }
@@ -138,15 +138,15 @@ fn lift_roots(
         if !north.owned.contains_key(&key) {
             north.roots.insert(at, *uuid);
         }
-        north.put(key, *uuid, lift_columns(table, record, &north.names)?);
+        north.put(key, *uuid, decode_columns(table, record, &north.names)?);
     }
     Ok(())
 }
 
 /// A child without parent is not here: the server is about to collect it.
-fn lift_children(
+fn decode_children(
     replica: &Replica,
-    stamp: &Stamp,
+    marker: &OwnerMarker,
     (table, (parent, column)): (Table, (Table, &str)),
     north: &mut North,
 ) -> Result<(), AccessError> {
@@ -158,28 +158,28 @@ fn lift_children(
                 continue;
             };
             // Imported routes may be thousands: nothing is built for them.
-            if !stamp.is_on(record)? || stamp.is_import(record)? {
+            if !marker.is_on(record)? || marker.is_import(record)? {
                 continue;
             }
-            let lifted = lift_columns(table, record, &north.names)?;
-            let key = RowKey::child(table, name, identity(table, &lifted));
-            north.put(key, child, lifted);
+            let decoded = decode_columns(table, record, &north.names)?;
+            let key = RowKey::child(table, name, identity(table, &decoded));
+            north.put(key, child, decoded);
             north.holders.entry(child).or_default().insert(*holder);
         }
     }
     Ok(())
 }
 
-/// A network's stamp and that of imports, ready for comparison.
+/// A network's owner marker and that of imports, ready for comparison.
 #[derive(Debug)]
-struct Stamp {
+struct OwnerMarker {
     key: Atom,
     owner: Atom,
     import_key: Atom,
     import: Atom,
 }
 
-impl Stamp {
+impl OwnerMarker {
     fn new(owner: &NetworkName) -> Self {
         Self {
             key: OWNER.into(),

@@ -13,7 +13,7 @@ use ovsdb::{
 };
 
 use crate::columns::entries;
-use crate::lower::LowerError;
+use crate::encode::EncodeError;
 
 /// Name of the database.
 pub const DATABASE: &str = "Open_vSwitch";
@@ -88,7 +88,7 @@ fn named<'a>(
 ///
 /// # Errors
 /// When a table is not followed or a column holds what it cannot.
-pub fn lift_bridge(replica: &Replica, name: &str) -> Result<Option<BridgeFact>, AccessError> {
+pub fn decode_bridge(replica: &Replica, name: &str) -> Result<Option<BridgeFact>, AccessError> {
     let Some((_, record)) = named(replica, "Bridge", name)? else {
         return Ok(None);
     };
@@ -128,9 +128,9 @@ pub fn ensure_port(
     replica: &Replica,
     port: &InternalPort,
     comment: &str,
-) -> Result<Option<Transaction>, LowerError> {
+) -> Result<Option<Transaction>, EncodeError> {
     let Some((bridge, record)) = named(replica, "Bridge", &port.bridge)? else {
-        return Err(LowerError::NoBridge {
+        return Err(EncodeError::NoBridge {
             bridge: port.bridge.clone(),
             port: port.name.clone(),
         });
@@ -159,7 +159,7 @@ fn place_interface(
     transaction: Transaction,
     replica: &Replica,
     port: &InternalPort,
-) -> Result<(Transaction, Uuid), LowerError> {
+) -> Result<(Transaction, Uuid), EncodeError> {
     if let Some((uuid, record)) = named(replica, "Interface", &port.name)? {
         refuse_other_port(replica, uuid, port)?;
         return Ok((amend_interface(transaction, uuid, record, port)?, uuid));
@@ -177,7 +177,7 @@ fn place_port(
     replica: &Replica,
     port: &InternalPort,
     interface: Uuid,
-) -> Result<(Transaction, Uuid), LowerError> {
+) -> Result<(Transaction, Uuid), EncodeError> {
     if let Some((uuid, record)) = named(replica, "Port", &port.name)? {
         if record.get::<Vec<Uuid>>("interfaces")? != [interface] {
             let row = Row::new().with("interfaces", interface);
@@ -217,11 +217,11 @@ fn refuse_other_port(
     replica: &Replica,
     interface: Uuid,
     port: &InternalPort,
-) -> Result<(), LowerError> {
+) -> Result<(), EncodeError> {
     for record in replica.table("Port")?.values() {
         let name: &str = record.get("name")?;
         if name != port.name && record.get::<Vec<Uuid>>("interfaces")?.contains(&interface) {
-            return Err(LowerError::InterfaceTaken {
+            return Err(EncodeError::InterfaceTaken {
                 interface: port.name.clone(),
                 port: name.to_owned(),
             });

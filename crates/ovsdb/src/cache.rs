@@ -18,10 +18,10 @@ pub use self::record::Record;
 use self::updates::{RowUpdate, TableUpdate};
 use crate::notation::{AccessError, TypeError, Uuid};
 
-/// How many changed rows are remembered; who asks about older ones is told to look at everything.
+/// How many changed rows are remembered; who asks about older ones is asked to look at everything.
 const REMEMBERED: usize = 1 << 16;
 
-/// A notification does not suit the replica. The session has to start anew.
+/// A notification does not suit the replica. The session has to start again.
 #[derive(Debug, thiserror::Error)]
 pub enum CacheError {
     /// Not a `<table-updates2>` of the monitored tables, or a value that its column cannot hold.

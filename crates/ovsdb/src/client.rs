@@ -1,4 +1,4 @@
-//! The client: a task that keeps a session to one database, however often it has to start anew.
+//! The client: a task that keeps a session to one database, however often it has to start again.
 //!
 //! In: a configuration, transactions. Out: a replica that stays readable throughout, the state of the connection, and
 //! the results of transactions.
@@ -152,7 +152,7 @@ impl Client {
         self.shared.view(|view| view.replica.as_ref().map(look))
     }
 
-    /// The schema of the last server that told one; nothing before.
+    /// The schema of the last server that reported one; nothing before.
     #[must_use]
     pub fn schema(&self) -> Option<Arc<Schema>> {
         self.shared.view(|view| view.schema.clone())

@@ -160,7 +160,7 @@ impl<T> Session<T> {
         self.probed = None;
         self.framer.push(bytes);
         while let Some(frame) = self.framer.next_frame().map_err(SessionError::Frame)? {
-            match Message::lift(frame).map_err(SessionError::Message)? {
+            match Message::decode(frame).map_err(SessionError::Message)? {
                 Message::Echo(reply) => self.outgoing.push_back(Outgoing {
                     id: None,
                     frame: reply,

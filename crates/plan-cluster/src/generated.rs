@@ -1,4 +1,4 @@
-//! Objects that are generated for an RA, and how they are told from others.
+//! Objects that are generated for an RA, and how they are distinguished from others.
 //! In: objects, readable or not. Out: their names, whose they are. Invariant: the name is derived from RA, source and node;
 //! ours are those that bear our managed-by label, and nothing else is ours to delete.
 //! Not here: their content (`advertise`).

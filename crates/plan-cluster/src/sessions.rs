@@ -20,7 +20,7 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The condition's type.
 pub const CONDITION: &str = "SessionsUp";
-const REASON_DOWN: &str = "NobodyAnswers";
+const REASON_DOWN: &str = "SessionsDown";
 const NAMED: usize = 5;
 
 /// One end of a session, as its node reports it.
@@ -57,7 +57,7 @@ pub enum Lack {
 
 /// What is true of the sessions.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
+pub enum State {
     /// Nobody reports any.
     Unknown,
     /// Some are on their way: what was said before stands.
@@ -74,7 +74,7 @@ pub enum Verdict {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Judgement {
     /// What is true now.
-    pub verdict: Verdict,
+    pub verdict: State,
     /// To be given to the next judgement.
     pub trying: Trying,
     /// When, on the same clock, another look is due even if nothing is reported.
@@ -139,15 +139,15 @@ pub fn judge(world: &World, ends: &[End], before: &Trying, now: Duration) -> Jud
     let due = trying.values().map(|(_, since)| *since + PATIENCE);
     let again_at = due.filter(|at| *at >= now).min();
     let verdict = if pairs.is_empty() {
-        Verdict::Unknown
+        State::Unknown
     } else if !down.is_empty() {
-        Verdict::Down(down)
+        State::Down(down)
     } else if !unclear.is_empty() {
-        Verdict::Unclear(unclear)
+        State::Unclear(unclear)
     } else if pending {
-        Verdict::Pending
+        State::Pending
     } else {
-        Verdict::Up
+        State::Up
     };
     Judgement {
         verdict,
@@ -158,7 +158,7 @@ pub fn judge(world: &World, ends: &[End], before: &Trying, now: Duration) -> Jud
 
 /// The condition of a verdict; `standing` is what the object says now.
 #[must_use]
-pub fn condition(verdict: &Verdict, standing: Option<Condition>) -> Option<Condition> {
+pub fn condition(verdict: &State, standing: Option<Condition>) -> Option<Condition> {
     let said = |status, reason: &str, message: String| {
         Some(Condition {
             kind: CONDITION,
@@ -168,14 +168,14 @@ pub fn condition(verdict: &Verdict, standing: Option<Condition>) -> Option<Condi
         })
     };
     match verdict {
-        Verdict::Unknown => None,
-        Verdict::Pending => standing,
-        Verdict::Up => said(
+        State::Unknown => None,
+        State::Pending => standing,
+        State::Up => said(
             true,
             "Established",
             "both ends of every reported session between nodes of the fabric say that it is established".to_owned(),
         ),
-        Verdict::Unclear(pairs) => said(
+        State::Unclear(pairs) => said(
             false,
             REPORTS_MISSING,
             format!(
@@ -184,7 +184,7 @@ pub fn condition(verdict: &Verdict, standing: Option<Condition>) -> Option<Condi
                 named(pairs)
             ),
         ),
-        Verdict::Down(pairs) => said(
+        State::Down(pairs) => said(
             false,
             REASON_DOWN,
             format!(

@@ -1,5 +1,5 @@
 //! The snapshot that every plan of the cluster is made from.
-//! In: lifted objects, and for those that could not be lifted their problems. Out: a value to plan from.
+//! In: decoded objects, and for those that could not be decoded their problems. Out: a value to plan from.
 //! Invariant: what could not be read is here as such, never as absent.
 //! Not here: how it was read.
 
@@ -35,9 +35,9 @@ pub struct World {
     pub node_versions: BTreeMap<NodeName, String>,
     /// RouteAdvertisements by name; an error is a sentence that names the field.
     pub ras: BTreeMap<String, Result<RouteAdvertisements, String>>,
-    /// FRRConfigurations, ours and others'; problems where one could not be lifted.
+    /// FRRConfigurations, ours and others'; problems where one could not be decoded.
     pub frr: BTreeMap<ObjectKey, Result<FrrConfiguration, Vec<Problem>>>,
-    /// What can still be read of FRRConfigurations that could not be lifted; one that is absent here may be anybody's and
+    /// What can still be read of FRRConfigurations that could not be decoded; one that is absent here may be anybody's and
     /// counts as selecting every node.
     pub unreadable: BTreeMap<ObjectKey, Remains>,
     /// `[default] cluster-subnets` as the file has them; the host lengths in force are [`Ranges`]'.

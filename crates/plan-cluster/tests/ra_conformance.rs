@@ -50,7 +50,7 @@ fn world(resilient: bool) -> World {
         "ra-conformance/22-managed-default-three-nodes/world.yaml"
     )) {
         if object["kind"] == "Node" {
-            let node = api::lift_node(&serde_json::from_value::<KubeNode>(object).unwrap());
+            let node = api::decode_node(&serde_json::from_value::<KubeNode>(object).unwrap());
             world.nodes.insert(node.name.clone(), node);
         }
     }
@@ -87,7 +87,7 @@ fn normal(value: &Value) -> Value {
     }
 }
 
-fn lowered(object: &FrrConfiguration) -> Value {
+fn encoded(object: &FrrConfiguration) -> Value {
     normal(&serde_json::to_value(FRRConfiguration::from(object)).unwrap())
 }
 
@@ -110,7 +110,7 @@ fn managed_default_network_of_three_nodes_agrees() {
         let node = object["nodeSelector"]["matchLabels"]["kubernetes.io/hostname"]
             .as_str()
             .unwrap();
-        let seen = lowered(ours[node]);
+        let seen = encoded(ours[node]);
         assert_eq!(seen["metadata"]["namespace"], object["namespace"]);
         let mut spec = normal(&object["spec"]);
         spec["nodeSelector"] = normal(&object["nodeSelector"]);
@@ -168,7 +168,7 @@ fn the_base_object_and_the_advertisement_ask_for_the_same() {
         bgp
     };
     assert_eq!(
-        without_receive(lowered(&base)["spec"]["bgp"].clone()),
+        without_receive(encoded(&base)["spec"]["bgp"].clone()),
         without_receive(normal(&find("FRRConfiguration")["spec"]["bgp"]))
     );
     let theirs = find("RouteAdvertisements");

@@ -135,4 +135,11 @@ fn quote(value: impl fmt::Display) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_are_escaped() {
+        assert_eq!(quote("a\"b\\c\n"), r#""a\"b\\c\u000a""#);
+    }
+}

@@ -14,6 +14,7 @@
 use std::net::IpAddr;
 
 use model::address::{Family, Mac, Prefix};
+use model::gateway::GatewayMode;
 use model::ovs::Flow;
 
 /// Conntrack zone of the node address (OVN-Kubernetes: 64000).
@@ -21,15 +22,6 @@ const ZONE: u16 = 64000;
 /// `ct_mark` of the host's connections (OVN-Kubernetes: 2).
 const HOST_MARK: u32 = 2;
 const ANY_GROUP: &str = "dl_dst=01:00:00:00:00:00/01:00:00:00:00:00";
-
-/// Who forwards between pods and the physical network. Source: `[gateway] mode`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum GatewayMode {
-    /// The gateway router.
-    Shared,
-    /// The kernel.
-    Local,
-}
 
 /// A network behind the bridge.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! What must be true of every plan, whatever the snapshot was.
 //! In: a plan. Out: what is wrong with it; anything at all is a bug of a planner.
-//! Invariant: a plan without violations can be lowered into one transaction that cannot refer to nothing.
+//! Invariant: a plan without violations can be encoded into one transaction that cannot refer to nothing.
 //! Not here: whether the plan is the right one (tests and goldens).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,7 +28,7 @@ pub enum Violation {
         /// What it refers to.
         target: RowKey,
     },
-    /// A row without our stamp, which nobody could delete again.
+    /// A row without our owner marker, which nobody could delete again.
     #[error("{row}: it does not bear its owner")]
     NoOwner {
         /// The row.
@@ -113,7 +113,7 @@ pub fn imports<'a>(
     found
 }
 
-/// Parent, stamp and references.
+/// Parent, owner marker and references.
 fn form(rows: &Rows, key: &RowKey, columns: &Columns, found: &mut Vec<Violation>) {
     let parent = key
         .table
@@ -167,10 +167,10 @@ fn nat(rows: &Rows, key: &RowKey, columns: &Columns, found: &mut Vec<Violation>)
     let Some(Value::Ref(target)) = columns.get("exempted_ext_ips") else {
         return;
     };
-    let held = rows
+    let retained = rows
         .get(target)
         .is_some_and(|columns| set(columns, "addresses").any(|address| address == subnet));
-    if !held {
+    if !retained {
         found.push(Violation::NotExempt {
             row: key.clone(),
             set: target.clone(),
@@ -227,6 +227,3 @@ fn set<'a>(columns: &'a Columns, column: &str) -> impl Iterator<Item = &'a str> 
     };
     items.into_iter().flatten().map(String::as_str)
 }
-
-#[cfg(test)]
-mod tests;

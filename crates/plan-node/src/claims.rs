@@ -12,7 +12,7 @@ use model::address::{Family, Prefix};
 use model::names::{NetworkName, NodeName};
 use model::node::Node;
 
-use crate::subnets::Subnets;
+use model::subnets::Subnets;
 
 /// Reason of a problem: a pod subnet that is in none of the network's subnets.
 pub const SUBNET_OUTSIDE: &str = "NodeSubnetOutside";
@@ -198,6 +198,3 @@ fn foreign(subnet: &Prefix, pods: &[Prefix], join: &[Prefix]) -> Refused {
     let why = format!("overlaps {ours} of this network; allowed: subnets beside it");
     Some((SUBNET_OVERLAPS, why))
 }
-
-#[cfg(test)]
-mod tests;

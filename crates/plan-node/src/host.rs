@@ -64,6 +64,3 @@ pub fn port(view: &NetworkView) -> Option<InternalPort> {
         owner: view.network.to_string(),
     })
 }
-
-#[cfg(test)]
-mod tests;

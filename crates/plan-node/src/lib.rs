@@ -1,7 +1,7 @@
 //! What a node should hold for its networks: OVN rows, imported routes, bridge flows, kernel entries, annotations.
 //! In: snapshots (`NetworkView` and the inputs beside each planner). Out: plans as values of `model`.
 //! Invariant: every function is total, deterministic and without I/O; equal snapshots give equal plans.
-//! Not here: reading the world, comparing with it and changing it (the edges and the door).
+//! Not here: reading the world, comparing with it and changing it (the edges and the binary).
 //!
 //! ```text
 //!  NetworkView --+-- topology --+-- plan() --> nb::Rows --- check
@@ -10,34 +10,27 @@
 //!  links ----------- vrf ----------------> the table to read
 //!  kernel routes --- imports --.
 //!  rows ------------------------+- importing --> rows to add and to remove, a few at a time
-//!  looks at FRR ---- holding --'- budget (the limit), breaker (mass withdrawals)
+//!  looks at FRR ---- holding --'- budget (the limit), suppression (mass withdrawals)
 //!  ports, MAC ------ bridge -------------> flows
-//!  other nodes --+-- coverage -----------> what is reported
-//!                '-- claims -------------> whose a subnet is, which ones are other networks'
+//!  other nodes ----- claims -------------> whose a subnet is, which ones are other networks'
+//!  topology -------- learn --------------> the scope that `import` obeys
 //!  own gateway ----- annotations --------> what is published
 //! ```
 
 pub mod annotations;
-pub mod breaker;
 pub mod bridge;
-pub mod budget;
 pub mod check;
 pub mod claims;
-pub mod coverage;
-pub mod holding;
 pub mod host;
-pub mod importing;
-pub mod imports;
+pub mod learn;
 pub mod mtu;
-mod sheet;
+mod rows_builder;
 pub mod snapshot;
 pub mod snat;
-pub mod subnets;
 pub mod topology;
 pub mod vrf;
 
-pub use imports::ImportPlan;
-pub use snapshot::{GatewayView, MissingRoute, NetworkView};
+pub use snapshot::{GatewayView, NetworkView};
 
 use model::nb::Rows;
 
@@ -49,8 +42,3 @@ pub fn plan(view: &NetworkView) -> Rows {
     rows.extend(snat::plan(view));
     rows
 }
-
-#[cfg(test)]
-mod golden;
-#[cfg(test)]
-mod samples;

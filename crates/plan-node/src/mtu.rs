@@ -64,7 +64,7 @@ impl HostMtus {
                     format!("Node/{}", node.name),
                     MTU_CAME_LATER,
                     format!(
-                        "annotation noverlay.io/host-mtu: {mtu} came after this node-agent started and is smaller than {ruling}, which it works with; it is ignored until the node-agent starts anew; allowed: {ruling} and more, or [default] mtu on all nodes"
+                        "annotation noverlay.io/host-mtu: {mtu} came after this node-agent started and is smaller than {ruling}, which it works with; it is ignored until the node-agent restarts; allowed: {ruling} and more, or [default] mtu on all nodes"
                     ),
                 )
             })
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_joins_with_a_smaller_mtu_changes_no_running_node_and_is_told() {
+    fn a_node_that_joins_with_a_smaller_mtu_changes_no_running_node_and_is_reported() {
         let before = [node("n1", Some(9000)), node("n2", Some(8900))];
         let joined = [before.to_vec(), vec![node("n3", Some(1400))]].concat();
         let told = vec!["Node/n3".to_owned()];

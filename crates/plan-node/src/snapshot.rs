@@ -8,16 +8,8 @@ use std::net::IpAddr;
 
 use model::address::{ClusterSubnet, Family, InterfaceAddr, Mac, Prefix};
 use model::names::{NetworkName, NodeName, RouterName};
+use model::network::MissingRoute;
 use model::problem::Problem;
-
-/// What happens to a packet for a pod subnet without a route. Source: `[no-overlay] missing-route`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MissingRoute {
-    /// The gateway router drops it.
-    Discard,
-    /// It takes the default route, with the pod's own address.
-    Forward,
-}
 
 /// The node's way to the physical network.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -207,4 +199,16 @@ pub(crate) fn mac_of(addresses: &[InterfaceAddr]) -> Option<Mac> {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_takes_its_mac_from_the_first_ipv4_address() {
+        let both: Vec<InterfaceAddr> = vec![
+            "fd00:10::2/64".parse().unwrap(),
+            "10.128.1.2/24".parse().unwrap(),
+        ];
+        assert_eq!(mac_of(&both).unwrap().to_string(), "0a:58:0a:80:01:02");
+        assert_eq!(mac_of(&[]), None);
+    }
+}

@@ -19,7 +19,7 @@ use model::hash;
 use model::names::NetworkName;
 use model::nb::{self, RowKey, Rows, Table, Value};
 
-use crate::sheet::{Sheet, text, texts};
+use crate::rows_builder::{RowsBuilder, text, texts};
 use crate::snapshot::{NetworkView, of_family};
 
 const CONTROLLER: &str = "k8s.ovn.org/owner-controller";
@@ -49,24 +49,24 @@ pub fn node_ips_id(family: Family) -> String {
 /// The rows of a network's address translation.
 #[must_use]
 pub fn plan(view: &NetworkView) -> Rows {
-    let mut sheet = Sheet::new(&view.network);
+    let mut rows_builder = RowsBuilder::new(&view.network);
     let families: BTreeSet<Family> = view
         .cluster_subnets
         .iter()
         .map(|subnet| subnet.cidr.family())
         .collect();
     for family in families {
-        let node_ips = put_node_ips(view, family, &mut sheet);
+        let node_ips = put_node_ips(view, family, &mut rows_builder);
         let exemption = view
             .outbound_snat
-            .then(|| put_exemption(view, family, &mut sheet));
+            .then(|| put_exemption(view, family, &mut rows_builder));
         let Some(external) = view.gateway.address(family) else {
             continue;
         };
         if let Some(join) = of_family(&view.gateway_join(), family) {
             // Answers of the gateway router itself, such as "fragmentation needed".
             let row = Row::new(external, join.to_string());
-            put_row(view, row, &mut sheet);
+            put_row(view, row, &mut rows_builder);
         }
         for subnet in view.cluster_subnets.iter().map(|subnet| subnet.cidr) {
             if subnet.family() != family {
@@ -83,13 +83,13 @@ pub fn plan(view: &NetworkView) -> Rows {
                 }
                 None => row.allowed = Some(node_ips.clone()),
             }
-            put_row(view, row, &mut sheet);
+            put_row(view, row, &mut rows_builder);
         }
     }
-    sheet.into_rows()
+    rows_builder.into_rows()
 }
 
-fn put_exemption(view: &NetworkView, family: Family, sheet: &mut Sheet<'_>) -> RowKey {
+fn put_exemption(view: &NetworkView, family: Family, rows_builder: &mut RowsBuilder<'_>) -> RowKey {
     let id = exemption_id(&view.network, family);
     let subnets = view
         .cluster_subnets
@@ -107,10 +107,10 @@ fn put_exemption(view: &NetworkView, family: Family, sheet: &mut Sheet<'_>) -> R
         ("network", view.network.to_string()),
         (ID, id.clone()),
     ];
-    put_set(&id, addresses, ids, sheet)
+    put_set(&id, addresses, ids, rows_builder)
 }
 
-fn put_node_ips(view: &NetworkView, family: Family, sheet: &mut Sheet<'_>) -> RowKey {
+fn put_node_ips(view: &NetworkView, family: Family, rows_builder: &mut RowsBuilder<'_>) -> RowKey {
     let id = node_ips_id(family);
     let addresses = of(&view.node_addresses, family)
         .map(|ip| ip.to_string())
@@ -122,18 +122,18 @@ fn put_node_ips(view: &NetworkView, family: Family, sheet: &mut Sheet<'_>) -> Ro
         ("ip-family", version(family).to_owned()),
         (ID, id.clone()),
     ];
-    put_set(&id, addresses, ids, sheet)
+    put_set(&id, addresses, ids, rows_builder)
 }
 
 fn put_set(
     id: &str,
     addresses: BTreeSet<String>,
     ids: Vec<(&str, String)>,
-    sheet: &mut Sheet<'_>,
+    rows_builder: &mut RowsBuilder<'_>,
 ) -> RowKey {
     let name = hash::row_name(id);
     let key = RowKey::root(Table::AddressSet, name.as_str());
-    sheet.put(
+    rows_builder.put(
         key.clone(),
         [
             ("name", text(name)),
@@ -167,7 +167,7 @@ impl Row {
     }
 }
 
-fn put_row(view: &NetworkView, row: Row, sheet: &mut Sheet<'_>) {
+fn put_row(view: &NetworkView, row: Row, rows_builder: &mut RowsBuilder<'_>) {
     let router = view.gateway_router();
     let key = RowKey::child(
         Table::Nat,
@@ -186,7 +186,7 @@ fn put_row(view: &NetworkView, row: Row, sheet: &mut Sheet<'_>) {
         ("allowed_ext_ips", reference(row.allowed)),
         ("external_ids", Value::entries(row.ids)),
     ];
-    sheet.put(key, columns.into_iter().chain(matches));
+    rows_builder.put(key, columns.into_iter().chain(matches));
 }
 
 /// An optional reference; without a target the column has to be empty.
@@ -233,6 +233,3 @@ fn protocol(family: Family) -> &'static str {
         Family::V6 => "ip6",
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -14,10 +14,11 @@ use std::net::IpAddr;
 use model::address::{Family, InterfaceAddr, Mac};
 use model::names::RouterName;
 use model::nb::{self, RowKey, Rows, Table, Value};
+use model::network::MissingRoute;
 use model::ovs;
 
-use crate::sheet::{Sheet, text, texts};
-use crate::snapshot::{MissingRoute, NetworkView, mac_of, of_family};
+use crate::rows_builder::{RowsBuilder, text, texts};
+use crate::snapshot::{NetworkView, mac_of, of_family};
 
 /// Priority of the policy that keeps traffic to the own node's addresses on the node (OVN-Kubernetes: 1004).
 const HOST_POLICY_PRIORITY: i64 = 1004;
@@ -25,37 +26,37 @@ const HOST_POLICY_PRIORITY: i64 = 1004;
 /// The rows of a network's topology.
 #[must_use]
 pub fn plan(view: &NetworkView) -> Rows {
-    let mut sheet = Sheet::new(&view.network);
-    roots(view, &mut sheet);
-    node_switch(view, &mut sheet);
-    join(view, &mut sheet);
-    external(view, &mut sheet);
-    cluster_routes(view, &mut sheet);
-    host_policies(view, &mut sheet);
-    gateway_routes(view, &mut sheet);
-    sheet.into_rows()
+    let mut rows_builder = RowsBuilder::new(&view.network);
+    roots(view, &mut rows_builder);
+    node_switch(view, &mut rows_builder);
+    join(view, &mut rows_builder);
+    external(view, &mut rows_builder);
+    cluster_routes(view, &mut rows_builder);
+    host_policies(view, &mut rows_builder);
+    gateway_routes(view, &mut rows_builder);
+    rows_builder.into_rows()
 }
 
-fn roots(view: &NetworkView, sheet: &mut Sheet<'_>) {
+fn roots(view: &NetworkView, rows_builder: &mut RowsBuilder<'_>) {
     let cluster = view.cluster_router();
-    sheet.put(
+    rows_builder.put(
         RowKey::root(Table::Router, cluster.as_str()),
         [("name", text(&cluster))],
     );
-    gateway_router(view, sheet);
+    gateway_router(view, rows_builder);
     for switch in [
         view.switch(),
         view.network.join_switch(),
         view.network.external_switch(&view.node),
     ] {
-        sheet.put(
+        rows_builder.put(
             RowKey::root(Table::Switch, switch.as_str()),
             [("name", text(&switch))],
         );
     }
 }
 
-fn gateway_router(view: &NetworkView, sheet: &mut Sheet<'_>) {
+fn gateway_router(view: &NetworkView, rows_builder: &mut RowsBuilder<'_>) {
     let router = view.gateway_router();
     let mut options = vec![
         ("chassis", view.gateway.chassis.as_str()),
@@ -80,7 +81,7 @@ fn gateway_router(view: &NetworkView, sheet: &mut Sheet<'_>) {
         ids.push(("physical_ip", first.clone()));
         ids.push(("physical_ips", addresses.join(",")));
     }
-    sheet.put(
+    rows_builder.put(
         RowKey::root(Table::Router, router.as_str()),
         [
             ("name", text(&router)),
@@ -100,8 +101,8 @@ struct Link<'a> {
     networks: &'a [InterfaceAddr],
 }
 
-fn link(sheet: &mut Sheet<'_>, link: Link<'_>) {
-    sheet.put(
+fn link(rows_builder: &mut RowsBuilder<'_>, link: Link<'_>) {
+    rows_builder.put(
         RowKey::child(
             Table::RouterPort,
             link.router.as_str(),
@@ -113,7 +114,7 @@ fn link(sheet: &mut Sheet<'_>, link: Link<'_>) {
             ("networks", texts(link.networks)),
         ],
     );
-    sheet.put(
+    rows_builder.put(
         RowKey::child(Table::SwitchPort, link.switch, link.switch_port.as_str()),
         [
             ("name", text(&link.switch_port)),
@@ -127,12 +128,12 @@ fn link(sheet: &mut Sheet<'_>, link: Link<'_>) {
     );
 }
 
-fn node_switch(view: &NetworkView, sheet: &mut Sheet<'_>) {
+fn node_switch(view: &NetworkView, rows_builder: &mut RowsBuilder<'_>) {
     let switch = view.switch();
     let gateways = view.subnet_gateways();
     if let Some(mac) = mac_of(&gateways) {
         link(
-            sheet,
+            rows_builder,
             Link {
                 router: &view.cluster_router(),
                 router_port: nb::rtos(&switch),
@@ -148,7 +149,7 @@ fn node_switch(view: &NetworkView, sheet: &mut Sheet<'_>) {
         let ips: Vec<String> = management.iter().map(|a| a.ip.to_string()).collect();
         let port = view.network.management_lsp(&view.node);
         // No port security: this port also carries the node's own addresses.
-        sheet.put(
+        rows_builder.put(
             RowKey::child(Table::SwitchPort, switch, port.as_str()),
             [
                 ("name", text(&port)),
@@ -158,7 +159,7 @@ fn node_switch(view: &NetworkView, sheet: &mut Sheet<'_>) {
     }
 }
 
-fn join(view: &NetworkView, sheet: &mut Sheet<'_>) {
+fn join(view: &NetworkView, rows_builder: &mut RowsBuilder<'_>) {
     let switch = view.network.join_switch();
     for (router, networks) in [
         (view.cluster_router(), view.cluster_join()),
@@ -166,7 +167,7 @@ fn join(view: &NetworkView, sheet: &mut Sheet<'_>) {
     ] {
         if let Some(mac) = mac_of(&networks) {
             link(
-                sheet,
+                rows_builder,
                 Link {
                     router: &router,
                     router_port: nb::rtoj(&router),
@@ -180,12 +181,12 @@ fn join(view: &NetworkView, sheet: &mut Sheet<'_>) {
     }
 }
 
-fn external(view: &NetworkView, sheet: &mut Sheet<'_>) {
+fn external(view: &NetworkView, rows_builder: &mut RowsBuilder<'_>) {
     let switch = view.network.external_switch(&view.node);
     let router = view.gateway_router();
     if !view.gateway.addresses.is_empty() {
         link(
-            sheet,
+            rows_builder,
             Link {
                 router: &router,
                 router_port: nb::rtoe(&router),
@@ -197,7 +198,7 @@ fn external(view: &NetworkView, sheet: &mut Sheet<'_>) {
         );
     }
     let localnet = ovs::localnet_port(&view.gateway.bridge, &view.network, &view.node);
-    sheet.put(
+    rows_builder.put(
         RowKey::child(Table::SwitchPort, switch, localnet.as_str()),
         [
             ("name", text(&localnet)),
@@ -219,14 +220,14 @@ struct Route<'a> {
     output_port: &'a str,
 }
 
-fn route(sheet: &mut Sheet<'_>, router: &RouterName, route: Route<'_>) {
+fn route(rows_builder: &mut RowsBuilder<'_>, router: &RouterName, route: Route<'_>) {
     let id = nb::route_id(
         route.policy,
         &route.prefix,
         &route.nexthop,
         route.output_port,
     );
-    sheet.put(
+    rows_builder.put(
         RowKey::child(Table::StaticRoute, router.as_str(), id),
         [
             ("policy", optional(route.policy)),
@@ -242,12 +243,12 @@ fn optional(value: &str) -> Value {
 }
 
 /// Cluster router: the gateway router's join address, and local pods by their source.
-fn cluster_routes(view: &NetworkView, sheet: &mut Sheet<'_>) {
+fn cluster_routes(view: &NetworkView, rows_builder: &mut RowsBuilder<'_>) {
     let router = view.cluster_router();
     let gateways = view.gateway_join();
     for gateway in &gateways {
         route(
-            sheet,
+            rows_builder,
             &router,
             Route {
                 policy: "",
@@ -260,7 +261,7 @@ fn cluster_routes(view: &NetworkView, sheet: &mut Sheet<'_>) {
     for subnet in &view.host_subnets {
         if let Some(gateway) = of_family(&gateways, subnet.family()) {
             route(
-                sheet,
+                rows_builder,
                 &router,
                 Route {
                     policy: "src-ip",
@@ -274,7 +275,7 @@ fn cluster_routes(view: &NetworkView, sheet: &mut Sheet<'_>) {
 }
 
 /// Pods reach their own node's addresses through the management port, with the pod's address.
-fn host_policies(view: &NetworkView, sheet: &mut Sheet<'_>) {
+fn host_policies(view: &NetworkView, rows_builder: &mut RowsBuilder<'_>) {
     let router = view.cluster_router();
     let switch = view.switch();
     let management = view.management();
@@ -295,7 +296,7 @@ fn host_policies(view: &NetworkView, sheet: &mut Sheet<'_>) {
         };
         let port = nb::rtos(&switch);
         let matches = format!("inport == \"{port}\" && {ip}.dst == {address} /* {switch} */");
-        sheet.put(
+        rows_builder.put(
             RowKey::child(
                 Table::Policy,
                 router.as_str(),
@@ -312,13 +313,13 @@ fn host_policies(view: &NetworkView, sheet: &mut Sheet<'_>) {
 }
 
 /// Gateway router: back to local pods, out by the default routers, and nowhere for pods without a route.
-fn gateway_routes(view: &NetworkView, sheet: &mut Sheet<'_>) {
+fn gateway_routes(view: &NetworkView, rows_builder: &mut RowsBuilder<'_>) {
     let router = view.gateway_router();
     let inside = view.cluster_join();
     for subnet in &view.host_subnets {
         if let Some(nexthop) = of_family(&inside, subnet.family()) {
             route(
-                sheet,
+                rows_builder,
                 &router,
                 Route {
                     policy: "",
@@ -339,7 +340,7 @@ fn gateway_routes(view: &NetworkView, sheet: &mut Sheet<'_>) {
             Family::V6 => "::/0",
         };
         route(
-            sheet,
+            rows_builder,
             &router,
             Route {
                 policy: "",
@@ -352,7 +353,7 @@ fn gateway_routes(view: &NetworkView, sheet: &mut Sheet<'_>) {
     if view.missing_route == MissingRoute::Discard {
         for subnet in &view.cluster_subnets {
             route(
-                sheet,
+                rows_builder,
                 &router,
                 Route {
                     policy: "",
@@ -364,6 +365,3 @@ fn gateway_routes(view: &NetworkView, sheet: &mut Sheet<'_>) {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

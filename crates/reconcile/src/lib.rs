@@ -1,12 +1,12 @@
-//! The one level-triggered loop: pokes in, passes out, for every daemon and every kind of subject.
-//! In: a [`Poker`] that any source may call, and [`Subjects`] that know how to bring one key to where it should be.
-//! Invariant: a key never passes twice at once; no poke is lost; churn on one key cannot starve another or delay itself beyond its rest.
+//! The one level-triggered loop: requests in, passes out, for every daemon and every kind of key.
+//! In: a [`WorkQueue`] that any source may call, and [`Reconciler`] that know how to bring one key to where it should be.
+//! Invariant: a key never passes twice at once; no request is lost; churn on one key cannot starve another or delay itself beyond its rest.
 //! Not here: what is right (planners), how it is written (edges).
 //!
 //! ```text
-//!  sources --poke(key)--> [set of dirty keys] --due?--> pass(key) --Settled--> quiet
-//!                              ^                            |-----Retry----> due again, delay doubles
-//!     sweep timer, Everything -'(universe)                  '----Blocked---> quiet until poked
+//!  sources --enqueue(key)--> [set of dirty keys] --due?--> pass(key) --Done--> quiet
+//!                              ^                            |-----Requeue----> due again, delay doubles
+//!     sweep timer, Everything -'(keys)                  '----AwaitChange---> quiet until enqueued
 //! ```
 
 mod backoff;
@@ -26,27 +26,27 @@ use pace::Paced;
 
 /// What came of a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Action {
     /// The sink holds what is wanted.
-    Settled,
+    Done,
     /// The same, and nothing was there to do: no rest follows.
-    Idle,
+    NoChange,
     /// The world failed us; the key stays due with a growing delay.
-    Retry,
-    /// Only a changed input can help; a poke or a sweep brings the next pass.
-    Blocked,
+    Requeue,
+    /// Only a changed input can help; a request or a sweep brings the next pass.
+    AwaitChange,
 }
 
 /// The things a loop looks after. The loop owns them: one writer per sink, no locks.
-pub trait Subjects {
-    /// Identity of one subject.
+pub trait Reconciler {
+    /// Identity of what one reconcile is about: an object, a row set, a part of the host.
     type Key: Ord + Clone;
 
     /// Every key that is wanted or owned, or `None` where the world cannot be read yet (asked again soon).
-    fn universe(&mut self) -> impl Future<Output = Option<Vec<Self::Key>>>;
+    fn keys(&mut self) -> impl Future<Output = Option<Vec<Self::Key>>>;
 
-    /// Brings one subject to where it should be. Must be idempotent; it is never cancelled half way.
-    fn pass(&mut self, key: &Self::Key) -> impl Future<Output = Verdict>;
+    /// Brings what the key names to where it should be. Must be idempotent; it is never cancelled half way.
+    fn reconcile(&mut self, key: &Self::Key) -> impl Future<Output = Action>;
 }
 
 /// The loop's times.
@@ -54,12 +54,12 @@ pub trait Subjects {
 pub struct Timing {
     /// How soon a key passes again.
     pub pace: Pace,
-    /// A poked key waits this long for further pokes, each of which puts the pass off; zero: it does not wait.
+    /// An enqueued key waits this long for further requests, each of which puts the pass off; zero: it does not wait.
     /// For sinks where one more write costs far more than a short delay.
     pub gather: Duration,
-    /// Pokes put a pass off until this long after the first of them at most.
+    /// Requests put a pass off until this long after the first of them at most.
     pub gather_most: Duration,
-    /// From one sweep of the universe to the next.
+    /// From one sweep of the list of keys to the next.
     pub sweep: Duration,
     /// Delay of the first retry; it doubles.
     pub retry_first: Duration,
@@ -82,7 +82,7 @@ impl Default for Timing {
 
 #[derive(Debug)]
 struct Dirty<K> {
-    /// How often each was poked.
+    /// How often each was enqueued.
     keys: BTreeMap<K, u32>,
     everything: bool,
 }
@@ -93,17 +93,17 @@ struct Shared<K> {
     wake: Notify,
 }
 
-/// The handle that sources poke. It carries no state, only which key to look at; memory is bounded by the number of keys.
+/// The handle that sources call. It carries no state, only which key to look at; memory is bounded by the number of keys.
 #[derive(Debug)]
-pub struct Poker<K>(Arc<Shared<K>>);
+pub struct WorkQueue<K>(Arc<Shared<K>>);
 
-impl<K> Clone for Poker<K> {
+impl<K> Clone for WorkQueue<K> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
 }
 
-impl<K: Ord> Default for Poker<K> {
+impl<K: Ord> Default for WorkQueue<K> {
     fn default() -> Self {
         Self(Arc::new(Shared {
             dirty: Mutex::new(Dirty {
@@ -115,7 +115,7 @@ impl<K: Ord> Default for Poker<K> {
     }
 }
 
-impl<K: Ord> Poker<K> {
+impl<K: Ord> WorkQueue<K> {
     /// A new handle; clone it for each source.
     #[must_use]
     pub fn new() -> Self {
@@ -123,16 +123,16 @@ impl<K: Ord> Poker<K> {
     }
 
     /// Look at this key.
-    pub fn poke(&self, key: K) {
+    pub fn enqueue(&self, key: K) {
         self.with(|dirty| {
-            let pokes = dirty.keys.entry(key).or_default();
-            *pokes = pokes.saturating_add(1);
+            let requests = dirty.keys.entry(key).or_default();
+            *requests = requests.saturating_add(1);
         });
         self.0.wake.notify_one();
     }
 
     /// Look at everything: after a lost subscription, an overflow, a reconnect.
-    pub fn poke_everything(&self) {
+    pub fn resync(&self) {
         self.with(|dirty| dirty.everything = true);
         self.0.wake.notify_one();
     }
@@ -154,17 +154,17 @@ impl<K: Ord> Poker<K> {
 /// When a key is due, and why.
 #[derive(Debug, Clone, Copy, Default)]
 struct Due {
-    /// The first poke since the last pass, and when the pass is due for it and those after it.
-    poked: Option<(Instant, Instant)>,
-    /// How often it was poked since the last pass.
-    pokes: u32,
+    /// The first request since the last pass, and when the pass is due for it and those after it.
+    enqueued: Option<(Instant, Instant)>,
+    /// How often it was enqueued since the last pass.
+    requests: u32,
     retry: Option<Instant>,
 }
 
 impl Due {
     fn at(&self) -> Option<Instant> {
-        let poked = self.poked.map(|(_, at)| at);
-        match (poked, self.retry) {
+        let enqueued = self.enqueued.map(|(_, at)| at);
+        match (enqueued, self.retry) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         }
@@ -180,14 +180,14 @@ struct Agenda<K> {
 }
 
 impl<K: Ord + Clone> Agenda<K> {
-    fn poked(&mut self, key: K, pokes: u32, now: Instant, timing: &Timing) {
+    fn enqueued(&mut self, key: K, requests: u32, now: Instant, timing: &Timing) {
         let rested = self.paces.get(&key).map(Paced::rested);
         let due = self.due.entry(key).or_default();
-        let first = due.poked.map_or(now, |(first, _)| first);
+        let first = due.enqueued.map_or(now, |(first, _)| first);
         let gathered = (now + timing.gather).min(first + timing.gather_most.max(timing.gather));
         let at = rested.map_or(gathered, |rested| gathered.max(rested));
-        due.poked = Some((first, at));
-        due.pokes = due.pokes.saturating_add(pokes);
+        due.enqueued = Some((first, at));
+        due.requests = due.requests.saturating_add(requests);
     }
 
     fn next(&self) -> Instant {
@@ -206,21 +206,21 @@ impl<K: Ord + Clone> Agenda<K> {
             .map(|(key, _)| key.clone())
     }
 
-    /// What came of a pass that began at `began`, after so many pokes.
+    /// What came of a pass that began at `began`, after so many requests.
     fn judged(
         &mut self,
         key: K,
-        verdict: Verdict,
-        (began, pokes): (Instant, u32),
+        action: Action,
+        (began, requests): (Instant, u32),
         timing: &Timing,
     ) {
         let now = Instant::now();
-        if verdict != Verdict::Idle {
+        if action != Action::NoChange {
             let paced = self.paces.entry(key.clone());
             let paced = paced.or_insert_with(|| Paced::new(began));
-            paced.passed(timing.pace, began, now, pokes);
+            paced.passed(timing.pace, began, now, requests);
         }
-        if verdict == Verdict::Retry {
+        if action == Action::Requeue {
             let delays = self.delays.entry(key.clone());
             let delay = delays
                 .or_insert_with(|| Backoff::new(timing.retry_first, timing.retry_most))
@@ -236,9 +236,9 @@ impl<K: Ord + Clone> Agenda<K> {
 ///
 /// Starts with a sweep. A key that fails does not hold up its neighbours. A sweep that finds the world unreadable is
 /// tried again after `retry_first`, then with a doubling delay.
-pub async fn run<S: Subjects>(
-    mut subjects: S,
-    poker: Poker<S::Key>,
+pub async fn run<S: Reconciler>(
+    mut reconciler: S,
+    queue: WorkQueue<S::Key>,
     timing: Timing,
     mut stop: watch::Receiver<bool>,
 ) {
@@ -253,34 +253,34 @@ pub async fn run<S: Subjects>(
         if *stop.borrow() {
             return;
         }
-        let (keys, everything) = poker.take();
+        let (keys, everything) = queue.take();
         let now = Instant::now();
-        for (key, pokes) in keys {
-            agenda.poked(key, pokes, now, &timing);
+        for (key, requests) in keys {
+            agenda.enqueued(key, requests, now, &timing);
         }
         if everything || agenda.sweep_at <= now {
-            sweep(&mut subjects, &mut agenda, &timing).await;
+            sweep(&mut reconciler, &mut agenda, &timing).await;
         }
         let now = Instant::now();
         let ready = agenda.ready(now);
         if let Some(key) = ready {
-            let pokes = agenda.due.remove(&key).map_or(0, |due| due.pokes);
-            let verdict = subjects.pass(&key).await;
-            agenda.judged(key, verdict, (now, pokes), &timing);
+            let requests = agenda.due.remove(&key).map_or(0, |due| due.requests);
+            let action = reconciler.reconcile(&key).await;
+            agenda.judged(key, action, (now, requests), &timing);
             continue;
         }
         tokio::select! {
-            () = poker.0.wake.notified() => {}
+            () = queue.0.wake.notified() => {}
             () = tokio::time::sleep_until(agenda.next()) => {}
             changed = stop.changed() => if changed.is_err() { return; },
         }
     }
 }
 
-async fn sweep<S: Subjects>(subjects: &mut S, agenda: &mut Agenda<S::Key>, timing: &Timing) {
-    let universe = subjects.universe().await;
+async fn sweep<S: Reconciler>(reconciler: &mut S, agenda: &mut Agenda<S::Key>, timing: &Timing) {
+    let keys = reconciler.keys().await;
     let now = Instant::now();
-    let Some(keys) = universe else {
+    let Some(keys) = keys else {
         agenda.sweep_at = now + agenda.sweep_delay.pause();
         return;
     };
@@ -290,7 +290,7 @@ async fn sweep<S: Subjects>(subjects: &mut S, agenda: &mut Agenda<S::Key>, timin
     agenda.paces.retain(|key, _| known.contains(key));
     agenda.delays.retain(|key, _| known.contains(key));
     for key in known {
-        agenda.poked(key, 1, now, timing);
+        agenda.enqueued(key, 1, now, timing);
     }
 }
 

@@ -1,5 +1,5 @@
 //! How soon a key passes again.
-//! In: when passes began and ended, how often the key was poked between them. Out: the earliest time of the next.
+//! In: when passes began and ended, how often the key was enqueued between them. Out: the earliest time of the next.
 //! Invariant: a key that was quiet passes at once. Not here: retries.
 
 use std::time::Duration;
@@ -11,13 +11,13 @@ use tokio::time::Instant;
 pub enum Pace {
     /// This long.
     Fixed(Duration),
-    /// Not at all while a pass for every poke takes less than a share of the time; else pokes are gathered.
+    /// Not at all while a pass for every request takes less than a share of the time; else requests are gathered.
     ByCost {
         /// The share, in percent of the time; 1 to 100.
         share: u32,
         /// A pass counts as this long at least: others work on what it wrote, too.
         least: Duration,
-        /// The rest while pokes are gathered. Passes may take this much more than their share before they are.
+        /// The rest while requests are gathered. Passes may take this much more than their share before they are.
         gather: Duration,
     },
 }
@@ -47,13 +47,13 @@ impl Paced {
         }
     }
 
-    /// No pass for pokes before.
+    /// No pass for requests before.
     pub(crate) fn rested(&self) -> Instant {
         self.rested
     }
 
-    /// A pass came to its end, after so many pokes since the one before.
-    pub(crate) fn passed(&mut self, pace: Pace, began: Instant, ended: Instant, pokes: u32) {
+    /// A pass came to its end, after so many requests since the one before.
+    pub(crate) fn passed(&mut self, pace: Pace, began: Instant, ended: Instant, requests: u32) {
         let (share, least, gather) = match pace {
             Pace::Fixed(rest) => {
                 self.rested = ended + rest;
@@ -68,8 +68,8 @@ impl Paced {
         let took = ended.saturating_duration_since(began).max(least);
         let allowed = began.saturating_duration_since(self.began) * share / 100;
         self.began = began;
-        if self.gathers && self.single.saturating_mul(pokes) <= allowed {
-            // Each of these pokes could have had a pass of its own.
+        if self.gathers && self.single.saturating_mul(requests) <= allowed {
+            // Each of these requests could have had a pass of its own.
             (self.gathers, self.debt) = (false, Duration::ZERO);
         } else {
             self.debt = self.debt.saturating_sub(allowed) + took;

@@ -6,30 +6,30 @@ use std::collections::VecDeque;
 #[derive(Default)]
 struct Log {
     passes: Vec<(&'static str, u128)>,
-    answers: BTreeMap<&'static str, VecDeque<Verdict>>,
-    universe: VecDeque<Option<Vec<&'static str>>>,
+    answers: BTreeMap<&'static str, VecDeque<Action>>,
+    keys: VecDeque<Option<Vec<&'static str>>>,
     sweeps: usize,
 }
 
 struct Recorder(Arc<Mutex<Log>>, Instant, Duration);
 
-impl Subjects for Recorder {
+impl Reconciler for Recorder {
     type Key = &'static str;
 
-    async fn universe(&mut self) -> Option<Vec<&'static str>> {
+    async fn keys(&mut self) -> Option<Vec<&'static str>> {
         let mut log = self.0.lock().unwrap();
         log.sweeps += 1;
-        log.universe.pop_front().unwrap_or(Some(Vec::new()))
+        log.keys.pop_front().unwrap_or(Some(Vec::new()))
     }
 
-    async fn pass(&mut self, key: &&'static str) -> Verdict {
+    async fn reconcile(&mut self, key: &&'static str) -> Action {
         tokio::time::sleep(self.2).await;
         let mut log = self.0.lock().unwrap();
         log.passes.push((key, self.1.elapsed().as_millis()));
         log.answers
             .get_mut(key)
             .and_then(VecDeque::pop_front)
-            .unwrap_or(Verdict::Settled)
+            .unwrap_or(Action::Done)
     }
 }
 
@@ -43,26 +43,26 @@ fn timing() -> Timing {
     }
 }
 
-struct Bench {
+struct Fixture {
     log: Arc<Mutex<Log>>,
-    poker: Poker<&'static str>,
+    queue: WorkQueue<&'static str>,
     stop: watch::Sender<bool>,
     task: tokio::task::JoinHandle<()>,
 }
 
-fn start(log: Log, pass_time: Duration) -> Bench {
+fn start(log: Log, pass_time: Duration) -> Fixture {
     start_with(log, pass_time, timing())
 }
 
-fn start_with(log: Log, pass_time: Duration, timing: Timing) -> Bench {
+fn start_with(log: Log, pass_time: Duration, timing: Timing) -> Fixture {
     let log = Arc::new(Mutex::new(log));
-    let poker = Poker::new();
+    let queue = WorkQueue::new();
     let (stop, stopped) = watch::channel(false);
     let recorder = Recorder(Arc::clone(&log), Instant::now(), pass_time);
-    let task = tokio::spawn(run(recorder, poker.clone(), timing, stopped));
-    Bench {
+    let task = tokio::spawn(run(recorder, queue.clone(), timing, stopped));
+    Fixture {
         log,
-        poker,
+        queue,
         stop,
         task,
     }
@@ -73,11 +73,11 @@ async fn ms(n: u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_poke_on_a_quiet_key_passes_at_once_and_a_storm_is_coalesced_to_the_pace() {
+async fn a_request_for_a_quiet_key_passes_at_once_and_a_storm_is_coalesced_to_the_pace() {
     let b = start(Log::default(), Duration::ZERO);
     ms(10).await;
     for _ in 0..1000 {
-        b.poker.poke("a");
+        b.queue.enqueue("a");
         ms(1).await;
     }
     let passes = b.log.lock().unwrap().passes.clone();
@@ -100,11 +100,11 @@ fn by_cost() -> Timing {
     }
 }
 
-/// When passes of a key ended that was poked so many times, so often.
-async fn passes_of(b: &Bench, pokes: u32, each: u64) -> Vec<u128> {
+/// When passes of a key ended that was enqueued so many times, so often.
+async fn passes_of(b: &Fixture, requests: u32, each: u64) -> Vec<u128> {
     b.log.lock().unwrap().passes.clear();
-    for _ in 0..pokes {
-        b.poker.poke("a");
+    for _ in 0..requests {
+        b.queue.enqueue("a");
         ms(each).await;
     }
     ms(100).await;
@@ -117,7 +117,7 @@ fn gaps(passes: &[u128]) -> Vec<u128> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_a_pace_by_cost_single_pokes_pass_at_once_and_storms_are_gathered() {
+async fn with_a_pace_by_cost_single_requests_pass_at_once_and_storms_are_gathered() {
     let b = start_with(Log::default(), Duration::from_millis(2), by_cost());
     ms(10).await;
     // A fifth of the time.
@@ -131,7 +131,7 @@ async fn with_a_pace_by_cost_single_pokes_pass_at_once_and_storms_are_gathered()
     assert!(first.contains(&42), "{first:?}");
     assert!(later.iter().all(|gap| *gap == 42), "{later:?}");
 
-    // What is gathered ends with the storm, also where pokes go on to come.
+    // What is gathered ends with the storm, also where requests go on to come.
     let after = gaps(&passes_of(&b, 200, 10).await);
     assert!(after[1..].iter().all(|gap| *gap == 10), "{after:?}");
 }
@@ -149,9 +149,9 @@ async fn passes_that_take_next_to_nothing_are_gathered_in_a_storm_too() {
 #[tokio::test(start_paused = true)]
 async fn one_pass_that_takes_long_delays_few_others() {
     let b = start_with(Log::default(), Duration::from_secs(5), by_cost());
-    b.poker.poke("a");
+    b.queue.enqueue("a");
     ms(10).await;
-    b.poker.poke("a");
+    b.queue.enqueue("a");
     ms(20_000).await;
     let passes = b.log.lock().unwrap().passes.clone();
     assert_eq!(passes, [("a", 5000), ("a", 10_040)]);
@@ -160,12 +160,12 @@ async fn one_pass_that_takes_long_delays_few_others() {
 #[tokio::test(start_paused = true)]
 async fn no_rest_follows_a_pass_that_found_nothing_to_do() {
     let log = Log {
-        answers: BTreeMap::from([("a", VecDeque::from([Verdict::Idle]))]),
+        answers: BTreeMap::from([("a", VecDeque::from([Action::NoChange]))]),
         ..Log::default()
     };
     let b = start(log, Duration::from_millis(10));
     for _ in 0..3 {
-        b.poker.poke("a");
+        b.queue.enqueue("a");
         ms(11).await;
     }
     ms(100).await;
@@ -174,12 +174,12 @@ async fn no_rest_follows_a_pass_that_found_nothing_to_do() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pokes_during_a_pass_give_exactly_one_more_pass() {
+async fn requests_during_a_pass_give_exactly_one_more_pass() {
     let b = start(Log::default(), Duration::from_millis(50));
-    b.poker.poke("a");
+    b.queue.enqueue("a");
     ms(20).await;
-    b.poker.poke("a");
-    b.poker.poke("a");
+    b.queue.enqueue("a");
+    b.queue.enqueue("a");
     ms(1000).await;
     assert_eq!(b.log.lock().unwrap().passes.len(), 2);
 }
@@ -189,14 +189,14 @@ async fn a_failing_key_backs_off_and_does_not_hold_up_its_neighbour() {
     let log = Log {
         answers: BTreeMap::from([(
             "a",
-            VecDeque::from([Verdict::Retry, Verdict::Retry, Verdict::Retry]),
+            VecDeque::from([Action::Requeue, Action::Requeue, Action::Requeue]),
         )]),
         ..Log::default()
     };
     let b = start(log, Duration::ZERO);
-    b.poker.poke("a");
+    b.queue.enqueue("a");
     ms(5).await;
-    b.poker.poke("b");
+    b.queue.enqueue("b");
     ms(5000).await;
     let passes = b.log.lock().unwrap().passes.clone();
     assert_eq!(
@@ -206,30 +206,30 @@ async fn a_failing_key_backs_off_and_does_not_hold_up_its_neighbour() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_blocked_key_waits_for_a_poke() {
+async fn a_key_that_awaits_a_change_waits_for_a_request() {
     let log = Log {
-        answers: BTreeMap::from([("a", VecDeque::from([Verdict::Blocked]))]),
+        answers: BTreeMap::from([("a", VecDeque::from([Action::AwaitChange]))]),
         ..Log::default()
     };
     let b = start(log, Duration::ZERO);
-    b.poker.poke("a");
+    b.queue.enqueue("a");
     ms(10_000).await;
     assert_eq!(b.log.lock().unwrap().passes.len(), 1);
-    b.poker.poke("a");
+    b.queue.enqueue("a");
     ms(1).await;
     assert_eq!(b.log.lock().unwrap().passes.len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn everything_means_the_universe_and_an_unreadable_world_is_asked_again() {
+async fn a_resync_means_all_keys_and_an_unreadable_world_is_asked_again() {
     let log = Log {
-        universe: VecDeque::from([None, Some(vec!["x"]), Some(vec!["x", "y"])]),
+        keys: VecDeque::from([None, Some(vec!["x"]), Some(vec!["x", "y"])]),
         ..Log::default()
     };
     let b = start(log, Duration::ZERO);
     ms(300).await;
     assert_eq!(b.log.lock().unwrap().passes, [("x", 200)]);
-    b.poker.poke_everything();
+    b.queue.resync();
     ms(150).await;
     let log = b.log.lock().unwrap();
     assert_eq!(log.sweeps, 3);
@@ -239,7 +239,7 @@ async fn everything_means_the_universe_and_an_unreadable_world_is_asked_again() 
 #[tokio::test(start_paused = true)]
 async fn stopping_finishes_the_pass_under_way() {
     let b = start(Log::default(), Duration::from_millis(50));
-    b.poker.poke("a");
+    b.queue.enqueue("a");
     ms(10).await;
     b.stop.send(true).unwrap();
     b.task.await.unwrap();
@@ -259,7 +259,7 @@ async fn a_gathering_key_waits_for_the_end_of_a_burst_and_passes_once() {
     let b = start_with(Log::default(), Duration::ZERO, gathering());
     ms(10).await;
     for _ in 0..5 {
-        b.poker.poke("a");
+        b.queue.enqueue("a");
         ms(100).await;
     }
     ms(5000).await;
@@ -270,7 +270,7 @@ async fn a_gathering_key_waits_for_the_end_of_a_burst_and_passes_once() {
 async fn churn_puts_a_gathering_key_off_by_its_limit_and_no_longer() {
     let b = start_with(Log::default(), Duration::ZERO, gathering());
     for _ in 0..1000 {
-        b.poker.poke("a");
+        b.queue.enqueue("a");
         ms(10).await;
     }
     ms(1000).await;
@@ -282,15 +282,15 @@ async fn churn_puts_a_gathering_key_off_by_its_limit_and_no_longer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_poke_does_not_put_off_a_retry_that_is_due_sooner() {
+async fn a_request_does_not_put_off_a_retry_that_is_due_sooner() {
     let log = Log {
-        answers: BTreeMap::from([("a", VecDeque::from([Verdict::Retry]))]),
+        answers: BTreeMap::from([("a", VecDeque::from([Action::Requeue]))]),
         ..Log::default()
     };
     let b = start_with(log, Duration::ZERO, gathering());
-    b.poker.poke("a");
+    b.queue.enqueue("a");
     ms(450).await;
-    b.poker.poke("a");
+    b.queue.enqueue("a");
     ms(3000).await;
     assert_eq!(b.log.lock().unwrap().passes, [("a", 300), ("a", 500)]);
 }

@@ -4,16 +4,16 @@
 //! only, never on their history; an event that could mean two things is not applied.
 //! Not here: which routes are imported (`plan-node`), and how a dump is taken (`netlink`).
 //!
-//! Built for 100,000 routes: one sorted vector of 48-byte entries, and one copy of each set of legs, which most routes share.
+//! Built for 100,000 routes: one sorted vector of 48-byte entries, and one copy of each set of paths, which most routes share.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::address::Prefix;
-use model::route::{KernelRoute, Leg, RouteChange, RouteEvent, RouteKind, TableId};
+use model::route::{KernelRoute, RouteChange, RouteEvent, RouteKind, RoutePath, TableId};
 
-/// What a change is told by: table and destination.
+/// What a change is reported by: table and destination.
 pub type RouteKey = (TableId, Prefix);
 
 /// One route; the order of the fields is the order of the vector.
@@ -23,19 +23,19 @@ struct Entry {
     prefix: Prefix,
     metric: u32,
     kind: RouteKind,
-    legs: Arc<[Leg]>,
+    paths: Arc<[RoutePath]>,
 }
 
 impl Entry {
-    fn lift(route: KernelRoute, known: &mut BTreeSet<Arc<[Leg]>>) -> Self {
-        let mut legs = route.legs;
-        legs.sort_unstable();
-        let legs = match known.get(legs.as_slice()) {
-            Some(legs) => Arc::clone(legs),
+    fn decode(route: KernelRoute, known: &mut BTreeSet<Arc<[RoutePath]>>) -> Self {
+        let mut paths = route.paths;
+        paths.sort_unstable();
+        let paths = match known.get(paths.as_slice()) {
+            Some(paths) => Arc::clone(paths),
             None => {
-                let legs: Arc<[Leg]> = legs.into();
-                known.insert(Arc::clone(&legs));
-                legs
+                let paths: Arc<[RoutePath]> = paths.into();
+                known.insert(Arc::clone(&paths));
+                paths
             }
         };
         Self {
@@ -43,7 +43,7 @@ impl Entry {
             prefix: route.prefix,
             metric: route.metric,
             kind: route.kind,
-            legs,
+            paths,
         }
     }
 
@@ -52,25 +52,25 @@ impl Entry {
     }
 }
 
-/// Up to so many destinations are put into their places one by one; for more of them everything is laid out anew.
+/// Up to so many destinations are put into their places one by one; for more of them everything is laid out again.
 const FEW: usize = 8;
 
 /// The routes of one kernel, with the links that are up.
 #[derive(Debug, Clone, Default)]
 pub struct Rib {
     entries: Vec<Entry>,
-    known: BTreeSet<Arc<[Leg]>>,
+    known: BTreeSet<Arc<[RoutePath]>>,
     up: BTreeSet<u32>,
 }
 
 impl Rib {
     /// Takes a full dump in place of all routes. Returns the destinations whose routes differ from before:
-    /// another metric, kind or leg counts, the order of the dump and repeated routes do not.
+    /// another metric, kind or path counts, the order of the dump and repeated routes do not.
     pub fn replace(&mut self, dump: Vec<KernelRoute>) -> BTreeSet<RouteKey> {
         let mut known = BTreeSet::new();
         let mut entries: Vec<Entry> = dump
             .into_iter()
-            .map(|route| Entry::lift(route, &mut known))
+            .map(|route| Entry::decode(route, &mut known))
             .collect();
         entries.sort_unstable();
         entries.dedup();
@@ -96,7 +96,7 @@ impl Rib {
             let group = groups
                 .entry(prefix)
                 .or_insert_with(|| self.at(table, prefix).to_vec());
-            let entry = Entry::lift(event.route, &mut self.known);
+            let entry = Entry::decode(event.route, &mut self.known);
             let ours = event.protocol == protocol;
             let same = |other: &Entry| other.metric == entry.metric;
             let count = group.iter().filter(|other| same(other)).count();
@@ -166,7 +166,7 @@ impl Rib {
     }
 
     /// Takes the state of all links (interface index to "up") in place of what was known.
-    /// A link that is not named is gone; before the first call every link is. Returns the destinations with a leg over
+    /// A link that is not named is gone; before the first call every link is. Returns the destinations with a path over
     /// a link whose state changed.
     pub fn set_links(&mut self, links: BTreeMap<u32, bool>) -> BTreeSet<RouteKey> {
         let up: BTreeSet<u32> = links
@@ -180,14 +180,14 @@ impl Rib {
         }
         self.entries
             .iter()
-            .filter(|entry| entry.legs.iter().any(|leg| moved.contains(&leg.oif)))
+            .filter(|entry| entry.paths.iter().any(|path| moved.contains(&path.oif)))
             .map(Entry::key)
             .collect()
     }
 
     /// The routes that the kernel uses in a table, one per destination, in the order of destinations.
     /// The lowest metric counts. Legs over links that are down, gone or unknown do not count, and a unicast route without
-    /// any other leg gives way to the next metric. Several routes of one metric are shown as one with all their legs.
+    /// any other path gives way to the next metric. Several routes of one metric are shown as one with all their paths.
     pub fn view(&self, table: TableId) -> impl Iterator<Item = KernelRoute> {
         self.table(table)
             .chunk_by(|a, b| a.prefix == b.prefix)
@@ -228,14 +228,14 @@ impl Rib {
     fn usable(&self, equal: &[Entry]) -> Option<KernelRoute> {
         let first = equal.first()?;
         let forwards = |entry: &&Entry| entry.kind != RouteKind::Other;
-        let legs: BTreeSet<Leg> = equal
+        let paths: BTreeSet<RoutePath> = equal
             .iter()
             .filter(forwards)
-            .flat_map(|entry| entry.legs.iter())
-            .filter(|leg| self.up.contains(&leg.oif))
+            .flat_map(|entry| entry.paths.iter())
+            .filter(|path| self.up.contains(&path.oif))
             .copied()
             .collect();
-        let kind = if !legs.is_empty() {
+        let kind = if !paths.is_empty() {
             let encapsulated = |entry: &Entry| entry.kind == RouteKind::Encapsulated;
             if equal.iter().any(encapsulated) {
                 RouteKind::Encapsulated
@@ -252,7 +252,7 @@ impl Rib {
             prefix: first.prefix,
             metric: first.metric,
             kind,
-            legs: legs.into_iter().collect(),
+            paths: paths.into_iter().collect(),
         })
     }
 }

@@ -8,20 +8,20 @@ fn prefix(text: &str) -> Prefix {
     text.parse().unwrap()
 }
 
-fn leg(gateway: &str, oif: u32) -> Leg {
-    Leg {
+fn path(gateway: &str, oif: u32) -> RoutePath {
+    RoutePath {
         gateway: Some(gateway.parse().unwrap()),
         oif,
     }
 }
 
-fn route(to: &str, metric: u32, legs: &[Leg]) -> KernelRoute {
+fn route(to: &str, metric: u32, paths: &[RoutePath]) -> KernelRoute {
     KernelRoute {
         table: MAIN_TABLE,
         prefix: prefix(to),
         metric,
         kind: RouteKind::Unicast,
-        legs: legs.to_vec(),
+        paths: paths.to_vec(),
     }
 }
 
@@ -36,8 +36,8 @@ fn rib(links: &[(u32, bool)], routes: Vec<KernelRoute>) -> Rib {
 fn a_first_dump_changes_every_destination_once() {
     let mut rib = Rib::default();
     let dump = vec![
-        route("10.1.0.0/24", 20, &[leg("172.30.0.2", 3)]),
-        route("10.1.0.0/24", 30, &[leg("172.30.0.3", 3)]),
+        route("10.1.0.0/24", 20, &[path("172.30.0.2", 3)]),
+        route("10.1.0.0/24", 30, &[path("172.30.0.3", 3)]),
     ];
     let key = (MAIN_TABLE, prefix("10.1.0.0/24"));
     assert_eq!(rib.replace(dump.clone()), BTreeSet::from([key]));
@@ -52,11 +52,11 @@ fn order_and_repetition_in_a_dump_are_no_change() {
     let one = route(
         "10.1.0.0/24",
         20,
-        &[leg("172.30.0.2", 3), leg("172.30.0.3", 3)],
+        &[path("172.30.0.2", 3), path("172.30.0.3", 3)],
     );
-    let two = route("10.2.0.0/24", 20, &[leg("172.30.0.4", 3)]);
+    let two = route("10.2.0.0/24", 20, &[path("172.30.0.4", 3)]);
     let mut turned = one.clone();
-    turned.legs.reverse();
+    turned.paths.reverse();
     let mut rib = rib(&[(3, true)], vec![one, two.clone()]);
     assert_eq!(rib.replace(vec![two.clone(), turned, two]), BTreeSet::new());
     assert_eq!(rib.len(), 2);
@@ -67,18 +67,18 @@ fn the_lowest_metric_is_what_the_kernel_uses() {
     let rib = rib(
         &[(3, true)],
         vec![
-            route("10.1.0.0/24", 30, &[leg("172.30.0.3", 3)]),
-            route("10.1.0.0/24", 20, &[leg("172.30.0.2", 3)]),
+            route("10.1.0.0/24", 30, &[path("172.30.0.3", 3)]),
+            route("10.1.0.0/24", 20, &[path("172.30.0.2", 3)]),
         ],
     );
     let view: Vec<KernelRoute> = rib.view(MAIN_TABLE).collect();
-    assert_eq!(view, [route("10.1.0.0/24", 20, &[leg("172.30.0.2", 3)])]);
+    assert_eq!(view, [route("10.1.0.0/24", 20, &[path("172.30.0.2", 3)])]);
 }
 
 #[test]
 fn a_route_over_a_dead_link_gives_way_to_the_next_metric() {
-    let best = leg("172.30.0.2", 3);
-    let next = leg("172.31.0.2", 4);
+    let best = path("172.30.0.2", 3);
+    let next = path("172.31.0.2", 4);
     let mut rib = rib(
         &[(3, false), (4, true)],
         vec![
@@ -98,8 +98,8 @@ fn a_route_over_a_dead_link_gives_way_to_the_next_metric() {
 }
 
 #[test]
-fn of_a_multipath_route_only_legs_over_live_links_count() {
-    let alive = leg("172.30.0.2", 3);
+fn of_a_multipath_route_only_paths_over_live_links_count() {
+    let alive = path("172.30.0.2", 3);
     let rib = rib(
         &[(3, true), (4, false)],
         vec![route(
@@ -107,9 +107,9 @@ fn of_a_multipath_route_only_legs_over_live_links_count() {
             20,
             &[
                 alive,
-                leg("172.31.0.2", 4),
-                leg("172.32.0.2", 5),
-                leg("172.33.0.2", 0),
+                path("172.31.0.2", 4),
+                path("172.32.0.2", 5),
+                path("172.33.0.2", 0),
             ],
         )],
     );
@@ -122,7 +122,7 @@ fn without_a_live_leg_nothing_is_shown() {
     let rib = rib(
         &[],
         vec![
-            route("10.1.0.0/24", 20, &[leg("172.30.0.2", 3)]),
+            route("10.1.0.0/24", 20, &[path("172.30.0.2", 3)]),
             route("10.2.0.0/24", 20, &[]),
         ],
     );
@@ -137,7 +137,7 @@ fn a_blackhole_hides_worse_routes() {
         &[(3, true)],
         vec![
             hole.clone(),
-            route("10.1.0.0/24", 20, &[leg("172.30.0.2", 3)]),
+            route("10.1.0.0/24", 20, &[path("172.30.0.2", 3)]),
         ],
     );
     assert_eq!(rib.view(MAIN_TABLE).collect::<Vec<_>>(), [hole]);
@@ -145,7 +145,7 @@ fn a_blackhole_hides_worse_routes() {
 
 #[test]
 fn tables_do_not_see_each_other() {
-    let mut other = route("10.1.0.0/24", 10, &[leg("172.30.0.2", 3)]);
+    let mut other = route("10.1.0.0/24", 10, &[path("172.30.0.2", 3)]);
     other.table = 7;
     let rib = rib(&[(3, true)], vec![other.clone()]);
     assert_eq!(rib.view(MAIN_TABLE).count(), 0);
@@ -156,7 +156,7 @@ fn tables_do_not_see_each_other() {
 fn a_link_nobody_routes_over_changes_nothing() {
     let mut rib = rib(
         &[(3, true)],
-        vec![route("10.1.0.0/24", 20, &[leg("172.30.0.2", 3)])],
+        vec![route("10.1.0.0/24", 20, &[path("172.30.0.2", 3)])],
     );
     let links = BTreeMap::from([(3, true), (9, true)]);
     assert_eq!(rib.set_links(links), BTreeSet::new());
@@ -170,7 +170,7 @@ fn some_route() -> impl Strategy<Value = KernelRoute> {
         prop::bool::weighted(0.2),
         prop::collection::btree_set((0_u8..3, 0_u32..4), 0..3),
     )
-        .prop_map(|(net, table, metric, other, legs)| KernelRoute {
+        .prop_map(|(net, table, metric, other, paths)| KernelRoute {
             table,
             prefix: prefix(&format!("10.{net}.0.0/16")),
             metric,
@@ -179,9 +179,9 @@ fn some_route() -> impl Strategy<Value = KernelRoute> {
             } else {
                 RouteKind::Unicast
             },
-            legs: legs
+            paths: paths
                 .into_iter()
-                .map(|(host, oif)| leg(&format!("172.30.0.{host}"), oif))
+                .map(|(host, oif)| path(&format!("172.30.0.{host}"), oif))
                 .collect(),
         })
 }
@@ -224,8 +224,8 @@ proptest! {
             prop_assert!(pair[0].prefix < pair[1].prefix);
         }
         for route in &shown {
-            prop_assert!(route.legs.iter().all(|leg| up.get(&leg.oif) == Some(&true)));
-            prop_assert_eq!(route.kind == RouteKind::Other, route.legs.is_empty());
+            prop_assert!(route.paths.iter().all(|path| up.get(&path.oif) == Some(&true)));
+            prop_assert_eq!(route.kind == RouteKind::Other, route.paths.is_empty());
         }
     }
 }
@@ -240,8 +240,8 @@ fn event(change: RouteChange, route: KernelRoute) -> RouteEvent {
 
 #[test]
 fn events_that_could_mean_two_things_ask_for_a_dump_and_change_nothing() {
-    let here = leg("172.30.0.2", 3);
-    let there = leg("172.30.0.3", 3);
+    let here = path("172.30.0.2", 3);
+    let there = path("172.30.0.3", 3);
     let one = route("10.1.0.0/24", 20, &[here]);
     let two = route("10.1.0.0/24", 20, &[there]);
     let mut rib = rib(&[(3, true)], vec![one.clone()]);
@@ -274,7 +274,7 @@ fn events_that_could_mean_two_things_ask_for_a_dump_and_change_nothing() {
     let key = (MAIN_TABLE, prefix("10.1.0.0/24"));
     assert_eq!(changed, Some(BTreeSet::from([key])));
     assert_eq!(shown(&rib), [two]);
-    assert_eq!(rib.best_of(MAIN_TABLE, key.1).unwrap().legs, [there]);
+    assert_eq!(rib.best_of(MAIN_TABLE, key.1).unwrap().paths, [there]);
 }
 
 /// A kernel's main table that tells what happens to it, as IPv4 does: one route per destination and metric.
@@ -344,12 +344,12 @@ proptest! {
 }
 
 #[test]
-fn one_encapsulated_path_among_equal_ones_is_told_of_the_destination() {
-    let plain = route("10.1.0.0/24", 20, &[leg("172.30.0.2", 3)]);
-    let mut labelled = route("10.1.0.0/24", 20, &[leg("172.30.0.3", 3)]);
+fn one_encapsulated_path_among_equal_ones_is_reported_of_the_destination() {
+    let plain = route("10.1.0.0/24", 20, &[path("172.30.0.2", 3)]);
+    let mut labelled = route("10.1.0.0/24", 20, &[path("172.30.0.3", 3)]);
     labelled.kind = RouteKind::Encapsulated;
     let rib = rib(&[(3, true)], vec![plain, labelled]);
     let best = rib.best_of(MAIN_TABLE, prefix("10.1.0.0/24")).unwrap();
     assert_eq!(best.kind, RouteKind::Encapsulated);
-    assert_eq!(best.legs.len(), 2);
+    assert_eq!(best.paths.len(), 2);
 }

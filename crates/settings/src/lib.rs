@@ -1,9 +1,9 @@
 //! One configuration file into one immutable struct of model types.
-//! In: a file in TOML (name ends in `.toml`) or in the bare-word form of ovnkube.conf (any other name). Out: [`Settings`] and warnings.
+//! In: a file in TOML (name ends in `.toml`) or in the gcfg form of ovnkube.conf (any other name). Out: [`Settings`] and warnings.
 //! Invariant: a wrong value is an error that names file, section, key, value and what is allowed; an unknown key is a warning that names it.
-//! Not here: watching the file (the doors do), flags (the doors' own).
+//! Not here: watching the file (the binaries do), flags (the binaries' own).
 
-mod bareword;
+mod gcfg;
 mod limits;
 mod read;
 mod reader;
@@ -13,6 +13,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use model::address::ClusterSubnet;
+use model::gateway::{BgpDefault, GatewayMode};
+use model::network::Transport;
 use model::{Asn, ObjectKey, Prefix};
 
 pub use read::{load, parse, parse_for};
@@ -89,44 +91,6 @@ pub enum SettingsError {
     },
 }
 
-/// Transport of the cluster default network. Source: `[default] transport`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Transport {
-    /// `geneve`, the default.
-    Geneve,
-    /// `no-overlay`.
-    NoOverlay,
-}
-
-/// Who routes. Source: `[no-overlay] routing`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Routing {
-    /// `managed`: the internal fabric of `[bgp-managed]`.
-    Managed,
-    /// `unmanaged`: the admin's own RouteAdvertisements.
-    Unmanaged,
-}
-
-/// What happens to packets for a pod subnet without a route. Source: `[no-overlay] missing-route`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MissingRoute {
-    /// They are dropped at the gateway router (default when managed).
-    Discard,
-    /// They leave by the default route (default when unmanaged).
-    Forward,
-}
-
-/// `[no-overlay]`, there when the default network has that transport.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NoOverlay {
-    /// `outbound-snat`.
-    pub outbound_snat: bool,
-    /// `routing`.
-    pub routing: Routing,
-    /// `missing-route`.
-    pub missing_route: MissingRoute,
-}
-
 /// Shape of the managed fabric. Source: `[bgp-managed] topology`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Topology {
@@ -154,24 +118,6 @@ pub struct Managed {
     pub frr_namespace: String,
     /// `profile`.
     pub profile: Profile,
-}
-
-/// `[gateway] mode`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum GatewayMode {
-    /// `shared` (default).
-    Shared,
-    /// `local`.
-    Local,
-}
-
-/// What a learned default route does. Source: `[gateway] bgp-default`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BgpDefault {
-    /// It is not imported (default).
-    Ignore,
-    /// It takes the place of the configured one while it is there.
-    Replace,
 }
 
 /// `[gateway]`.
@@ -239,10 +185,10 @@ pub struct TlsPaths {
     pub ca_certificate: PathBuf,
 }
 
-/// Everything a daemon is told by its file.
+/// Everything that a daemon reads from its file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// `[default] transport`.
+    /// `[default] transport`, with what `[no-overlay]` says where it is that.
     pub transport: Transport,
     /// `[default] cluster-subnets`, default 10.128.0.0/14/23.
     pub cluster_subnets: Vec<ClusterSubnet>,
@@ -250,8 +196,6 @@ pub struct Settings {
     pub mtu: Option<u32>,
     /// `[default] cluster-default-nad`, default ovn-kubernetes/default.
     pub default_nad: ObjectKey,
-    /// `[no-overlay]` where the transport is no-overlay.
-    pub no_overlay: Option<NoOverlay>,
     /// `[bgp-managed]`.
     pub managed: Managed,
     /// `[gateway]`.

@@ -1,19 +1,20 @@
 //! Which sections and keys there are, their defaults, and the rules between them.
 //! In: text of a file and its name. Out: [`Settings`]. Invariant: the design documents' own configurations run as they stand.
-//! Not here: how a value is read (`reader`), the bare-word grammar (`bareword`).
+//! Not here: how a value is read (`reader`), the gcfg grammar (`gcfg`).
 
 use std::net::SocketAddr;
 use std::path::Path;
 
 use model::address::{ClusterSubnet, Family};
+use model::gateway::{BgpDefault, GatewayMode};
+use model::network::{MissingRoute, NoOverlay, Routing, Transport};
 use model::{Asn, ObjectKey, Prefix};
 
 use crate::limits::{limits, seconds};
 use crate::reader::Reader;
 use crate::{
-    BgpDefault, Daemon, Gateway, GatewayMode, Managed, MissingRoute, NoOverlay, OvnNetworks,
-    OvnTopology, Profile, Routing, Settings, SettingsError, TlsPaths, Topology, Transport,
-    bareword,
+    Daemon, Gateway, Managed, OvnNetworks, OvnTopology, Profile, Settings, SettingsError, TlsPaths,
+    Topology, gcfg,
 };
 
 const SWITCH: &[(&str, bool)] = &[("enabled", true), ("disabled", false)];
@@ -32,7 +33,7 @@ pub fn load(path: &Path, daemon: Daemon) -> Result<Settings, SettingsError> {
     parse_for(&file, &text, daemon)
 }
 
-/// Reads text for one of the daemons; the grammar is chosen by the file's name (`.toml`: TOML, otherwise bare words).
+/// Reads text for one of the daemons; the grammar is chosen by the file's name (`.toml`: TOML, otherwise ovnkube.conf (gcfg) syntax).
 ///
 /// # Errors
 /// When its form is wrong or a value is wrong.
@@ -60,7 +61,7 @@ fn settings(
     let table = if strict {
         text.parse::<toml::Table>().map_err(|err| err.to_string())
     } else {
-        bareword::parse(text)
+        gcfg::parse(text)
     }
     .map_err(|message| SettingsError::Syntax {
         file: file.to_owned(),
@@ -78,16 +79,13 @@ impl Keys<'_> {
         metrics: SocketAddr,
     ) -> Result<Settings, SettingsError> {
         let r = &mut self.0;
-        let transport = r
+        let without_overlay = r
             .word(
                 "default",
                 "transport",
-                &[
-                    ("geneve", Transport::Geneve),
-                    ("no-overlay", Transport::NoOverlay),
-                ],
+                &[("geneve", false), ("no-overlay", true)],
             )?
-            .unwrap_or(Transport::Geneve);
+            .unwrap_or(false);
         let subnets = "cluster subnets such as 10.128.0.0/14/23, separated by commas";
         let cluster_subnets =
             match r.list::<ClusterSubnet>("default", "cluster-subnets", subnets)? {
@@ -96,9 +94,9 @@ impl Keys<'_> {
             };
         let mtu = self.mtu()?;
         let default_nad = self.default_nad()?;
-        self.features(transport)?;
-        let (no_overlay, ignored) = self.no_overlay(transport)?;
-        let managed = self.managed(no_overlay)?;
+        self.features(without_overlay)?;
+        let (transport, ignored) = self.transport(without_overlay)?;
+        let managed = self.managed(transport)?;
         let gateway = self.gateway()?;
         self.no_overlaps(&cluster_subnets, &gateway)?;
         let (ovn_topology, ovn_networks) = self.ovn()?;
@@ -110,7 +108,6 @@ impl Keys<'_> {
             cluster_subnets,
             mtu,
             default_nad,
-            no_overlay,
             managed,
             gateway,
             ovn_topology,
@@ -188,7 +185,7 @@ impl Keys<'_> {
         }
     }
 
-    fn features(&mut self, transport: Transport) -> Result<(), SettingsError> {
+    fn features(&mut self, without_overlay: bool) -> Result<(), SettingsError> {
         const SECTION: &str = "ovnkubernetesfeature";
         let mut on = [true; 3];
         for (slot, key) in on.iter_mut().zip([
@@ -205,7 +202,7 @@ impl Keys<'_> {
         )?;
         let [multi, _, ra] = on;
         let refuse = |this: &Self, key, why: &str| Err(this.0.wrong(SECTION, key, "false", why));
-        if !ra && transport == Transport::NoOverlay {
+        if !ra && without_overlay {
             return refuse(
                 self,
                 "enable-route-advertisements",
@@ -222,10 +219,11 @@ impl Keys<'_> {
         Ok(())
     }
 
-    fn no_overlay(
+    /// The default network's transport, and a warning where `[no-overlay]` is without effect.
+    fn transport(
         &mut self,
-        transport: Transport,
-    ) -> Result<(Option<NoOverlay>, Option<String>), SettingsError> {
+        without_overlay: bool,
+    ) -> Result<(Transport, Option<String>), SettingsError> {
         const SECTION: &str = "no-overlay";
         let given = self.0.has_section(SECTION);
         let snat = self.0.word(SECTION, "outbound-snat", SWITCH)?;
@@ -245,9 +243,9 @@ impl Keys<'_> {
                 ("forward", MissingRoute::Forward),
             ],
         )?;
-        if transport == Transport::Geneve {
+        if !without_overlay {
             let text = "[no-overlay] configuration specified but transport is \"geneve\"; configuration will be ignored";
-            return Ok((None, given.then(|| text.to_owned())));
+            return Ok((Transport::Geneve, given.then(|| text.to_owned())));
         }
         let need = |this: &Self, key: &'static str, allowed: &str| {
             this.0.wrong(
@@ -266,7 +264,7 @@ impl Keys<'_> {
             Routing::Unmanaged => MissingRoute::Forward,
         });
         Ok((
-            Some(NoOverlay {
+            Transport::NoOverlay(NoOverlay {
                 outbound_snat,
                 routing,
                 missing_route,
@@ -275,7 +273,7 @@ impl Keys<'_> {
         ))
     }
 
-    fn managed(&mut self, no_overlay: Option<NoOverlay>) -> Result<Managed, SettingsError> {
+    fn managed(&mut self, transport: Transport) -> Result<Managed, SettingsError> {
         const SECTION: &str = "bgp-managed";
         let topology = self
             .0
@@ -315,7 +313,8 @@ impl Keys<'_> {
                 ],
             )?
             .unwrap_or(Profile::Resilient);
-        if topology.is_none() && no_overlay.is_some_and(|n| n.routing == Routing::Managed) {
+        let managed = |options: NoOverlay| options.routing == Routing::Managed;
+        if topology.is_none() && transport.no_overlay().is_some_and(managed) {
             let why = "topology is required when routing=managed; allowed: \"full-mesh\"";
             return Err(self.0.wrong(SECTION, "topology", "", why));
         }

@@ -23,9 +23,12 @@ fn the_documents_example_and_its_toml_twin_are_the_same_settings() {
     assert_eq!(bare, toml(&twin).unwrap());
     assert_eq!(bare.managed.asn.get(), 64_514);
     assert_eq!(bare.managed.frr_namespace, "frr-k8s-system");
-    let no_overlay = bare.no_overlay.unwrap();
+    let no_overlay = bare.transport.no_overlay().unwrap();
     assert!(no_overlay.outbound_snat);
-    assert_eq!(no_overlay.missing_route, MissingRoute::Discard);
+    assert_eq!(
+        no_overlay.missing_route,
+        model::network::MissingRoute::Discard
+    );
     assert!(bare.warnings.is_empty(), "{:?}", bare.warnings);
 }
 

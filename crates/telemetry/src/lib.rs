@@ -1,9 +1,7 @@
 //! What a daemon says of itself: structured logs, metrics, health and readiness.
-//! In: events and numbers from the doors. Out: lines on standard error, and an HTTP server with `/metrics`, `/healthz`, `/readyz`.
+//! In: events and numbers from the binaries. Out: lines on standard error, and an HTTP server with `/metrics`, `/healthz`, `/readyz`.
 //! Invariant: `/readyz` is 200 only when every named condition is true; its body names the ones that are not.
-//! Not here: what to measure; each door registers its own metrics.
-
-mod tasks;
+//! Not here: what to measure; each binary registers its own metrics.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -20,8 +18,6 @@ use nix::sys::socket::{setsockopt, sockopt};
 use prometheus::{Registry, TextEncoder};
 use tokio::net::{TcpListener, TcpSocket};
 use tracing_subscriber::EnvFilter;
-
-pub use crate::tasks::{TaskError, Tasks, end_on_panic};
 
 /// Sets up logging: one JSON object a line on standard error, level from `RUST_LOG` or `level`.
 /// `text` gives lines for people instead. A second call changes nothing.
@@ -184,7 +180,7 @@ pub fn exit_code<E: AsRef<dyn Error + Send + Sync>>(
     }
 }
 
-/// Resolves when the process is told to end (SIGTERM or SIGINT).
+/// Resolves when the process is asked to stop (SIGTERM or SIGINT).
 ///
 /// # Errors
 /// When signals cannot be listened to.

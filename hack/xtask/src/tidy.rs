@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 
 use crate::top;
 
-/// Each package of ours, and the rooms it may depend on: arrows point down, in the order of docs/ARCHITECTURE.md.
+/// Each package of ours, and the crates it may depend on: arrows point down, in the order of docs/ARCHITECTURE.md.
 const ARROWS: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("rib", &["model"]),
     ("frr", &["model"]),
     ("plan-cluster", &["model", "frr"]),
-    ("plan-node", &["model", "rib"]),
+    ("plan-node", &["model"]),
+    ("import", &["model", "rib"]),
     ("api", &["model"]),
     ("ovsdb", &[]),
     ("ovn", &["model", "ovsdb"]),
@@ -24,12 +25,15 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("reconcile", &[]),
     ("settings", &["model"]),
     ("telemetry", &[]),
+    ("daemon", &["settings", "telemetry"]),
+    // Development only.
+    ("testkit", &["model", "plan-node"]),
     ("xtask", &["api"]),
     // It judges us, so it shares nothing with us.
     ("lab", &[]),
 ];
 
-/// Doors and tests: any room.
+/// Binaries and tests: any crate.
 const OPEN: &[&str] = &[
     "cluster-manager",
     "node-agent",
@@ -47,15 +51,16 @@ const OPEN: &[&str] = &[
     "bench",
 ];
 
-/// What tests of a room may use beside its own arrows.
+/// What tests of a crate may use beside its own arrows.
 const DEV_ARROWS: &[(&str, &[&str])] = &[
     ("plan-cluster", &["api"]),
-    ("plan-node", &["api"]),
+    ("plan-node", &["import", "rib", "testkit"]),
+    ("import", &["plan-node", "testkit"]),
     ("frr", &["api"]),
 ];
 
 /// Foreign crates that decide nothing and are banned where decisions are made.
-const PURE: &[&str] = &["model", "rib", "frr", "plan-cluster", "plan-node"];
+const PURE: &[&str] = &["model", "rib", "frr", "import", "plan-cluster", "plan-node"];
 const BANNED_IN_PURE: &[&str] = &[
     "tokio",
     "kube",

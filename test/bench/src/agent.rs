@@ -11,11 +11,12 @@ use anyhow::{Context, Result};
 use frr_edge::Frr;
 use import_tests::{Agent, AgentConfig};
 use model::Prefix;
+use model::Scope;
+use model::gateway::BgpDefault;
 use model::route::MAIN_TABLE;
+use model::subnets::Subnets;
 use netlink::dump;
-use node_agent::import::Inputs;
-use plan_node::imports::{BgpDefault, ImportWorld};
-use plan_node::subnets::Subnets;
+use node_agent::importing::Inputs;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct AgentArguments {
@@ -47,7 +48,7 @@ async fn serve(arguments: &AgentArguments) -> Result<()> {
     let link = links.iter().find(|link| link.name == arguments.link);
     let link = link.with_context(|| format!("there is no link {}", arguments.link))?;
     let subnet = |text: &str| text.parse::<Prefix>();
-    let world = ImportWorld {
+    let world = Scope {
         gateway_link: Some(link.index),
         cluster_subnets: vec![subnet("10.128.0.0/14")?],
         host_subnets: vec![subnet("10.128.0.0/24")?],

@@ -11,8 +11,8 @@ use crate::kernel::{lines, prefix, router};
 use crate::process::Watched;
 use crate::rate::rate;
 use crate::report::{Report, Runs, percentile};
-use crate::site::{Agent, Site, now};
 use crate::storm::storm;
+use crate::testbed::{Agent, Testbed, now};
 use crate::{ImportArguments, WholeArguments};
 
 /// Routes and next hops.
@@ -46,13 +46,13 @@ pub(crate) async fn import(arguments: ImportArguments) {
             .as_ref()
             .is_none_or(|only| case.contains(only.as_str()))
     };
-    let mut site = Site::build().await;
+    let mut testbed = Testbed::build().await;
     let sizes: &[(u32, u32)] = if arguments.quick { &QUICK } else { &SIZES };
     for (count, hops) in sizes {
         let case = format!("{count}x{hops}");
         if wanted(&case) {
             size(
-                &mut site,
+                &mut testbed,
                 &mut report,
                 &case,
                 *count,
@@ -71,10 +71,10 @@ pub(crate) async fn import(arguments: ImportArguments) {
     for count in storms {
         let case = format!("storm over {count}");
         if wanted(&case) {
-            let (mut agent, _) = fresh(&site, *count, 1).await;
+            let (mut agent, _) = fresh(&testbed, *count, 1).await;
             agent.until_agreed().await;
-            site.until_judged().await;
-            storm(&site, agent.watched, &mut report, &case, seconds).await;
+            testbed.until_judged().await;
+            storm(&testbed, agent.watched, &mut report, &case, seconds).await;
         }
     }
     let rates: &[u32] = if arguments.quick {
@@ -85,15 +85,15 @@ pub(crate) async fn import(arguments: ImportArguments) {
     for each in rates {
         let case = format!("rate {each} a second over 10000");
         if wanted(&case) {
-            let (mut agent, _) = fresh(&site, 10_000, 1).await;
+            let (mut agent, _) = fresh(&testbed, 10_000, 1).await;
             agent.until_agreed().await;
-            site.until_judged().await;
-            rate(&site, agent.watched, &mut report, &case, *each).await;
+            testbed.until_judged().await;
+            rate(&testbed, agent.watched, &mut report, &case, *each).await;
         }
     }
     let case = "idle with 10000";
     if wanted(case) {
-        let (mut agent, _) = fresh(&site, 10_000, 1).await;
+        let (mut agent, _) = fresh(&testbed, 10_000, 1).await;
         agent.until_agreed().await;
         tokio::time::sleep(Duration::from_secs(3)).await;
         let cpu = agent.watched.cpu();
@@ -106,14 +106,14 @@ pub(crate) async fn import(arguments: ImportArguments) {
 
 /// So many routes in the kernel, none in the database, a process that has just been started; it ends with all of them written.
 /// Also returns the server's processor time since the start.
-async fn fresh(site: &Site, count: u32, hops: u32) -> (Agent, Duration) {
-    site.flush();
-    site.empty().await;
+async fn fresh(testbed: &Testbed, count: u32, hops: u32) -> (Agent, Duration) {
+    testbed.flush();
+    testbed.empty().await;
     ip_batch(&lines("add", 0, count, hops));
-    let cpu = site.database.cpu();
-    let agent = Agent::start(site, limit(count));
-    site.observer.until_rows(rows(count, hops)).await;
-    (agent, site.database.cpu() - cpu)
+    let cpu = testbed.database.cpu();
+    let agent = Agent::start(testbed, limit(count));
+    testbed.observer.until_rows(rows(count, hops)).await;
+    (agent, testbed.database.cpu() - cpu)
 }
 
 /// The shipped limit; where a case has more destinations, what an admin would set for them.
@@ -127,7 +127,7 @@ fn rows(count: u32, hops: u32) -> usize {
 }
 
 async fn size(
-    site: &mut Site,
+    testbed: &mut Testbed,
     report: &mut Report,
     case: &str,
     count: u32,
@@ -150,7 +150,7 @@ async fn size(
         let (lone, clear) = (percentile(&mut lone, 50), raw.clear());
         drop(raw);
         drop(last.take());
-        let (agent, server) = fresh(site, count, hops).await;
+        let (agent, server) = fresh(testbed, count, hops).await;
         cold.add(agent.started.elapsed(), floor.wall);
         last = Some((agent, server, floor, lone, clear));
     }
@@ -177,8 +177,8 @@ async fn size(
     );
     drop(agent);
 
-    let mut agent = Agent::start(site, limit(count));
-    let before = site.observer.generation();
+    let mut agent = Agent::start(testbed, limit(count));
+    let before = testbed.observer.generation();
     let took = agent.until_agreed().await;
     report.put(
         case,
@@ -202,12 +202,12 @@ async fn size(
         case,
         "restart, nothing to do: NB updates",
         "",
-        updates(site, before),
+        updates(testbed, before),
     );
 
-    site.until_judged().await;
+    testbed.until_judged().await;
     lone(
-        site,
+        testbed,
         report,
         case,
         agent.watched,
@@ -216,18 +216,18 @@ async fn size(
     )
     .await;
     if count >= 10_000 {
-        bulk(site, report, case, agent.watched, hops).await;
+        bulk(testbed, report, case, agent.watched, hops).await;
     }
 
     tokio::time::sleep(Duration::from_secs(2)).await;
     let (cpu, server, before) = (
         agent.watched.cpu(),
-        site.database.cpu(),
-        site.observer.generation(),
+        testbed.database.cpu(),
+        testbed.observer.generation(),
     );
-    site.flush();
+    testbed.flush();
     let start = now();
-    site.observer.until_rows(0).await;
+    testbed.observer.until_rows(0).await;
     report.put_with_floor(
         case,
         "delete all: wall after the last",
@@ -246,10 +246,10 @@ async fn size(
         case,
         "delete all: ovsdb-server CPU",
         "s",
-        (site.database.cpu() - server).as_secs_f64(),
+        (testbed.database.cpu() - server).as_secs_f64(),
         clear_floor.server.as_secs_f64(),
     );
-    report.put(case, "delete all: NB updates", "", updates(site, before));
+    report.put(case, "delete all: NB updates", "", updates(testbed, before));
     drop(agent);
 
     let mut install = Runs::new();
@@ -257,16 +257,16 @@ async fn size(
     for _ in 0..runs {
         drop(last.take());
         let floor = Raw::start().add(0, count, hops);
-        site.flush();
-        site.empty().await;
-        let mut agent = Agent::start(site, limit(count));
+        testbed.flush();
+        testbed.empty().await;
+        let mut agent = Agent::start(testbed, limit(count));
         agent.until_agreed().await;
         settle().await;
         agent.watched.forget_peak();
         let (cpu, server, before) = (
             agent.watched.cpu(),
-            site.database.cpu(),
-            site.observer.generation(),
+            testbed.database.cpu(),
+            testbed.observer.generation(),
         );
         let batch = lines("add", 0, count, hops);
         let start = now();
@@ -274,7 +274,7 @@ async fn size(
             ip_batch(&batch);
             now()
         });
-        site.observer.until_rows(all).await;
+        testbed.observer.until_rows(all).await;
         let done = now();
         let told = batch.await.expect("ip ends");
         install.add(done - start, floor.wall);
@@ -299,7 +299,7 @@ async fn size(
         case,
         "install while running: ovsdb CPU",
         "s",
-        (site.database.cpu() - server).as_secs_f64(),
+        (testbed.database.cpu() - server).as_secs_f64(),
         floor.server.as_secs_f64(),
     );
     report.put(
@@ -312,12 +312,12 @@ async fn size(
         case,
         "install while running: NB updates",
         "",
-        updates(site, before),
+        updates(testbed, before),
     );
 }
 
-fn updates(site: &Site, before: u64) -> f64 {
-    f64::from(u32::try_from(site.observer.generation() - before).unwrap_or(u32::MAX))
+fn updates(testbed: &Testbed, before: u64) -> f64 {
+    f64::from(u32::try_from(testbed.observer.generation() - before).unwrap_or(u32::MAX))
 }
 
 /// What follows a change by itself, a dump that checks it for one, belongs to its cost.
@@ -327,7 +327,7 @@ async fn settle() {
 
 /// One route more, one route less, again and again.
 async fn lone(
-    site: &mut Site,
+    testbed: &mut Testbed,
     report: &mut Report,
     case: &str,
     agent: Watched,
@@ -335,21 +335,22 @@ async fn lone(
     floor: f64,
 ) {
     settle().await;
-    let all = site.observer.rows();
+    let all = testbed.observer.rows();
     let (mut more, mut less) = (Vec::new(), Vec::new());
     let cpu = agent.cpu();
     for number in 0..times {
         let to = prefix(BEYOND + number);
         let start = now();
-        site.kernel
+        testbed
+            .kernel
             .replace(to, router(1))
             .expect("the kernel takes it");
-        site.observer.until_rows(all + 1).await;
+        testbed.observer.until_rows(all + 1).await;
         more.push(start.elapsed().as_secs_f64() * 1000.0);
         tokio::time::sleep(PAUSE).await;
         let start = now();
-        site.kernel.delete(to).expect("the kernel takes it");
-        site.observer.until_rows(all).await;
+        testbed.kernel.delete(to).expect("the kernel takes it");
+        testbed.observer.until_rows(all).await;
         less.push(start.elapsed().as_secs_f64() * 1000.0);
         tokio::time::sleep(PAUSE).await;
     }
@@ -369,14 +370,14 @@ async fn lone(
 }
 
 /// 1,000 routes more in one go, and less.
-async fn bulk(site: &Site, report: &mut Report, case: &str, agent: Watched, hops: u32) {
-    let all = site.observer.rows();
+async fn bulk(testbed: &Testbed, report: &mut Report, case: &str, agent: Watched, hops: u32) {
+    let all = testbed.observer.rows();
     for (command, there) in [("add", rows(1000, hops)), ("del", 0)] {
-        let before = site.observer.generation();
-        let (cpu, server) = (agent.cpu(), site.database.cpu());
+        let before = testbed.observer.generation();
+        let (cpu, server) = (agent.cpu(), testbed.database.cpu());
         ip_batch(&lines(command, BEYOND, 1000, hops));
         let start = now();
-        site.observer.until_rows(all + there).await;
+        testbed.observer.until_rows(all + there).await;
         let sign = if there > 0 { "+" } else { "-" };
         report.put(
             case,
@@ -395,13 +396,13 @@ async fn bulk(site: &Site, report: &mut Report, case: &str, agent: Watched, hops
             case,
             &format!("{sign}1000 routes: ovsdb-server CPU"),
             "s",
-            (site.database.cpu() - server).as_secs_f64(),
+            (testbed.database.cpu() - server).as_secs_f64(),
         );
         report.put(
             case,
             &format!("{sign}1000 routes: NB updates"),
             "",
-            updates(site, before),
+            updates(testbed, before),
         );
     }
 }
@@ -409,18 +410,18 @@ async fn bulk(site: &Site, report: &mut Report, case: &str, agent: Watched, hops
 /// The whole node-agent of a lab: with its topology, bridge, report, and with northd and ovn-controller beside it.
 pub(crate) async fn whole(arguments: WholeArguments) {
     let mut report = Report::new("import of the whole agent", arguments.json.as_deref());
-    let mut site = Site::attach(arguments.north, arguments.database).await;
+    let mut testbed = Testbed::attach(arguments.north, arguments.database).await;
     let agent = Watched::new(arguments.agent);
     let case = "10000x1";
     report.put(case, "before: agent RSS", "MiB", agent.peak());
-    let (cpu, before) = (agent.cpu(), site.observer.generation());
+    let (cpu, before) = (agent.cpu(), testbed.observer.generation());
     let batch = lines("add", 0, 10_000, 1);
     let start = now();
     let batch = tokio::task::spawn_blocking(move || {
         ip_batch(&batch);
         now()
     });
-    site.observer.until_rows(10_000).await;
+    testbed.observer.until_rows(10_000).await;
     let done = now();
     let last = batch.await.expect("ip ends");
     let name = |what: &str| format!("install while running: {what}");
@@ -434,17 +435,17 @@ pub(crate) async fn whole(arguments: WholeArguments) {
         "s",
         (agent.cpu() - cpu).as_secs_f64(),
     );
-    report.put(case, &name("NB updates"), "", updates(&site, before));
+    report.put(case, &name("NB updates"), "", updates(&testbed, before));
     report.put(case, &name("agent peak RSS"), "MiB", agent.peak());
     // northd and ovn-controller have much to do first.
     tokio::time::sleep(Duration::from_secs(20)).await;
-    lone(&mut site, &mut report, case, agent, LONE, f64::NAN).await;
-    bulk(&site, &mut report, case, agent, 1).await;
-    storm(&site, agent, &mut report, "storm over 10000", 20).await;
+    lone(&mut testbed, &mut report, case, agent, LONE, f64::NAN).await;
+    bulk(&testbed, &mut report, case, agent, 1).await;
+    storm(&testbed, agent, &mut report, "storm over 10000", 20).await;
     tokio::time::sleep(Duration::from_secs(20)).await;
     let cpu = agent.cpu();
     tokio::time::sleep(Duration::from_secs(10)).await;
     let used = (agent.cpu() - cpu).as_secs_f64() * 1000.0;
     report.put("idle with 10000", "agent CPU in 10 s", "ms", used);
-    site.flush();
+    testbed.flush();
 }

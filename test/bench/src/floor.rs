@@ -11,7 +11,7 @@ use ovsdb_tests::Server;
 
 use crate::kernel::{prefix, router};
 use crate::process::Watched;
-use crate::site::now;
+use crate::testbed::now;
 
 const BATCH: u32 = 500;
 

@@ -9,7 +9,7 @@ use model::route::PROTOCOL_BGP;
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 
-use crate::site::LINK;
+use crate::testbed::LINK;
 
 const NEW_ROUTE: u16 = 24;
 const DEL_ROUTE: u16 = 25;

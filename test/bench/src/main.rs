@@ -18,8 +18,8 @@ mod observe;
 mod process;
 mod rate;
 mod report;
-mod site;
 mod storm;
+mod testbed;
 
 use std::path::PathBuf;
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::kernel::{Kernel, prefix, router};
 use crate::process::Watched;
 use crate::report::{Report, percentile};
-use crate::site::{LINK, Site, now};
+use crate::testbed::{LINK, Testbed, now};
 
 /// The first destination that changes: beyond all others.
 const FIRST: u32 = 150_000;
@@ -31,12 +31,18 @@ fn change(rate: u32, count: u32, hop: u32) -> anyhow::Result<Vec<Instant>> {
 }
 
 /// `rate` changes a second: destinations that are new, then the same with another next hop.
-pub(crate) async fn rate(site: &Site, agent: Watched, report: &mut Report, case: &str, rate: u32) {
+pub(crate) async fn rate(
+    testbed: &Testbed,
+    agent: Watched,
+    report: &mut Report,
+    case: &str,
+    rate: u32,
+) {
     let count = (rate * SECONDS).max(LEAST);
     for (hop, kind) in [(1, "new route"), (2, "next hop changed")] {
         let cpu = agent.cpu();
         let changing = tokio::task::spawn_blocking(move || change(rate, count, hop));
-        let arrived = arrivals(site, count, router(hop)).await;
+        let arrived = arrivals(testbed, count, router(hop)).await;
         let made = changing
             .await
             .expect("it ends")
@@ -57,14 +63,14 @@ pub(crate) async fn rate(site: &Site, agent: Watched, report: &mut Report, case:
 }
 
 /// When each destination had a row of this next hop.
-async fn arrivals(site: &Site, count: u32, hop: Ipv4Addr) -> BTreeMap<Ipv4Addr, Instant> {
-    let (mut arrived, mut from) = (BTreeMap::new(), site.observer.generation());
+async fn arrivals(testbed: &Testbed, count: u32, hop: Ipv4Addr) -> BTreeMap<Ipv4Addr, Instant> {
+    let (mut arrived, mut from) = (BTreeMap::new(), testbed.observer.generation());
     let range = prefix(FIRST)..prefix(FIRST + count);
     let all = usize::try_from(count).expect("a number of destinations");
     while arrived.len() < all {
-        site.observer.until_after(from).await;
-        let (at, generation) = (now(), site.observer.generation());
-        for (to, via) in site.observer.changed(from) {
+        testbed.observer.until_after(from).await;
+        let (at, generation) = (now(), testbed.observer.generation());
+        for (to, via) in testbed.observer.changed(from) {
             if via == hop && range.contains(&to) {
                 arrived.entry(to).or_insert(at);
             }

@@ -1,6 +1,6 @@
 //! Numbers, as a table and as JSON lines.
 //! In: case, metric, unit, value, perhaps a floor. Out: printed at once, written at once.
-//! Invariant: a run that is cut off has told what it measured. Not here: measuring.
+//! Invariant: a run that is cut off has reported what it measured. Not here: measuring.
 
 use std::fs::File;
 use std::io::Write;
@@ -71,7 +71,7 @@ pub(crate) fn percentile(values: &mut [f64], percent: usize) -> f64 {
     values.get(at).copied().unwrap_or(f64::NAN)
 }
 
-/// Some times, each with its floor; told as medians, also of their quotients.
+/// Some times, each with its floor; reported as medians, also of their quotients.
 pub(crate) struct Runs {
     values: Vec<f64>,
     floors: Vec<f64>,

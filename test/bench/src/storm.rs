@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::kernel::{Kernel, prefix, router};
 use crate::process::Watched;
 use crate::report::Report;
-use crate::site::{LINK, Site, now};
+use crate::testbed::{LINK, Testbed, now};
 
 /// Destinations that come and go.
 const FLAPPING: u32 = 500;
@@ -49,29 +49,29 @@ fn blow(seconds: u32) -> anyhow::Result<Told> {
 
 /// 1,000 changes a second for so long, over `rows` rows that stay.
 pub(crate) async fn storm(
-    site: &Site,
+    testbed: &Testbed,
     agent: Watched,
     report: &mut Report,
     case: &str,
     seconds: u32,
 ) {
-    let rows = site.observer.rows();
-    let (cpu, server) = (agent.cpu(), site.database.cpu());
-    let before = site.observer.generation();
+    let rows = testbed.observer.rows();
+    let (cpu, server) = (agent.cpu(), testbed.database.cpu());
+    let before = testbed.observer.generation();
     let wind = tokio::task::spawn_blocking(move || blow(seconds));
     let mut seen: Vec<(Instant, u32)> = Vec::new();
     let mut from = before;
     while !wind.is_finished() {
         tokio::time::sleep(Duration::from_millis(2)).await;
-        let generation = site.observer.generation();
-        let changed = site.observer.changed(from);
+        let generation = testbed.observer.generation();
+        let changed = testbed.observer.changed(from);
         from = generation;
         if let Some((_, hop)) = changed.into_iter().find(|(to, _)| *to == prefix(PROBE)) {
             seen.push((now(), hop.to_bits() - router(0).to_bits()));
         }
     }
     let told = wind.await.expect("it blows").expect("the kernel takes it");
-    site.observer.until_rows(rows + 1).await;
+    testbed.observer.until_rows(rows + 1).await;
     let right = told.last.elapsed();
     let used = (agent.cpu() - cpu).as_secs_f64();
     report.put(case, "agent CPU", "s", used);
@@ -79,9 +79,9 @@ pub(crate) async fn storm(
         case,
         "ovsdb-server CPU",
         "s",
-        (site.database.cpu() - server).as_secs_f64(),
+        (testbed.database.cpu() - server).as_secs_f64(),
     );
-    let changes = site.observer.generation() - before;
+    let changes = testbed.observer.generation() - before;
     report.put(
         case,
         "NB updates",

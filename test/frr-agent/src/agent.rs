@@ -33,7 +33,7 @@ impl Agent {
         let (end, asked) = tokio::sync::oneshot::channel();
         runtime.spawn(async move {
             let told = async {
-                // Whoever drops the agent kills it: nothing is told then.
+                // Whoever drops the agent kills it: nothing is reported then.
                 if asked.await.is_err() {
                     std::future::pending::<()>().await;
                 }

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use kube_tests::until;
 
-use crate::{Bench, FAR, NEAR, Since};
+use crate::{FAR, Fixture, NEAR, Since};
 
 /// FRR's own reload tool, run by a Python text.
 const TOOL: &str = "import os, sys\nos.execv(sys.executable, [sys.executable, '/usr/lib/frr/frr-reload.py'] + sys.argv[1:])\n";
 
-impl Bench {
+impl Fixture {
     /// Has the agent, when it starts, take this bench's own script for FRR's reload tool; the script runs that one.
     pub fn own_tool(&mut self) {
         self.tool(TOOL);

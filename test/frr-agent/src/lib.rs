@@ -38,7 +38,7 @@ pub const FAR: &str = "172.31.11.2";
 const FOLDER_SIZE: &str = "size=8m,mode=0755";
 
 /// All of it.
-pub struct Bench {
+pub struct Fixture {
     agent: Option<Agent>,
     /// The API server.
     pub api: ApiServer,
@@ -95,7 +95,7 @@ pub fn peer(net: u8, prefix: &str) -> String {
     )
 }
 
-impl Drop for Bench {
+impl Drop for Fixture {
     fn drop(&mut self) {
         self.agent = None;
         // The folder below goes away with the FRR, which a mount would hinder.
@@ -103,7 +103,7 @@ impl Drop for Bench {
     }
 }
 
-impl Bench {
+impl Fixture {
     /// Starts everything but the agent. The calling thread gets a mount namespace of its own.
     #[must_use]
     pub fn start(more: &str) -> Self {
@@ -119,7 +119,7 @@ impl Bench {
         }
         let api = ApiServer::start(kube_tests::tools().unwrap());
         api.node("fn1", "172.31.10.1");
-        let bench = Self {
+        let fixture = Self {
             agent: None,
             api,
             frr,
@@ -130,9 +130,9 @@ impl Bench {
         unshare(CloneFlags::CLONE_NEWNS).unwrap();
         let none: Option<&str> = None;
         mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).unwrap();
-        std::fs::create_dir(bench.folder()).unwrap();
-        bench.mount_folder(MsFlags::empty());
-        bench
+        std::fs::create_dir(fixture.folder()).unwrap();
+        fixture.mount_folder(MsFlags::empty());
+        fixture
     }
 
     /// The folder of the agent's frr.conf, as this thread sees it.

@@ -8,16 +8,16 @@
 
 use std::time::{Duration, Instant};
 
-use frr_agent_tests::{Bench, FAR, NEAR, lacks_tools};
+use frr_agent_tests::{FAR, Fixture, NEAR, lacks_tools};
 use kube_tests::until;
 
 /// A health check that takes longer than this counts as failed (the manifests' probes have this timeout).
 const PROBE: Duration = Duration::from_secs(1);
 
-fn healthy_for(bench: &Bench, seconds: u64, what: &str) {
+fn healthy_for(fixture: &Fixture, seconds: u64, what: &str) {
     let end = Instant::now() + Duration::from_secs(seconds);
     while Instant::now() < end {
-        let answer = bench.asked("/healthz", PROBE);
+        let answer = fixture.asked("/healthz", PROBE);
         assert!(
             answer.as_ref().is_ok_and(|text| text.contains(" 200 ")),
             "{what}: {answer:?}"
@@ -26,8 +26,8 @@ fn healthy_for(bench: &Bench, seconds: u64, what: &str) {
     }
 }
 
-fn states(bench: &Bench) -> Vec<String> {
-    let states = bench.api.items("bgpsessionstates");
+fn states(fixture: &Fixture) -> Vec<String> {
+    let states = fixture.api.items("bgpsessionstates");
     let mut all: Vec<String> = states
         .iter()
         .map(|s| {
@@ -41,12 +41,12 @@ fn states(bench: &Bench) -> Vec<String> {
     all
 }
 
-fn both_states_are(bench: &Bench, wanted: &str, seconds: u64) {
+fn both_states_are(fixture: &Fixture, wanted: &str, seconds: u64) {
     until(
         &format!("both sessions are told as {wanted}"),
         seconds,
         || {
-            let seen = states(bench);
+            let seen = states(fixture);
             if seen == [wanted, wanted] {
                 Ok(())
             } else {
@@ -56,10 +56,10 @@ fn both_states_are(bench: &Bench, wanted: &str, seconds: u64) {
     );
 }
 
-fn ends_at_once(bench: &mut Bench, what: &str) {
+fn ends_at_once(fixture: &mut Fixture, what: &str) {
     let begun = Instant::now();
-    bench.end_agent();
-    assert_eq!(bench.agent_ended(10), "no error");
+    fixture.end_agent();
+    assert_eq!(fixture.agent_ended(10), "no error");
     println!("{what}: ended after {:?}", begun.elapsed());
     assert!(begun.elapsed() < Duration::from_secs(2), "{what}");
 }
@@ -69,44 +69,44 @@ fn a_daemon_that_is_frozen_freezes_neither_the_agent_nor_its_end() {
     if lacks_tools() {
         return;
     }
-    let mut bench = Bench::start("");
-    bench.start_agent();
-    bench.peer_with("", "");
-    let _ = bench.both_up();
-    bench.state_says("lastReloadResult", "success", 10);
-    both_states_are(&bench, "Established", 10);
+    let mut fixture = Fixture::start("");
+    fixture.start_agent();
+    fixture.peer_with("", "");
+    let _ = fixture.both_up();
+    fixture.state_says("lastReloadResult", "success", 10);
+    both_states_are(&fixture, "Established", 10);
 
-    bench.frr.signal("bgpd", "STOP").unwrap();
-    healthy_for(&bench, 15, "bgpd is frozen");
-    both_states_are(&bench, "Idle", 5);
-    healthy_for(&bench, 15, "bgpd is frozen");
+    fixture.frr.signal("bgpd", "STOP").unwrap();
+    healthy_for(&fixture, 15, "bgpd is frozen");
+    both_states_are(&fixture, "Idle", 5);
+    healthy_for(&fixture, 15, "bgpd is frozen");
     // An agent that starts beside it knows of no session, and takes none away.
-    bench.kill_agent();
-    bench.start_agent();
+    fixture.kill_agent();
+    fixture.start_agent();
     std::thread::sleep(Duration::from_secs(13));
-    assert_eq!(states(&bench), ["Idle", "Idle"]);
-    ends_at_once(&mut bench, "bgpd is frozen");
-    bench.frr.signal("bgpd", "CONT").unwrap();
-    bench.start_agent();
-    let since = bench.both_up();
-    both_states_are(&bench, "Established", 20);
+    assert_eq!(states(&fixture), ["Idle", "Idle"]);
+    ends_at_once(&mut fixture, "bgpd is frozen");
+    fixture.frr.signal("bgpd", "CONT").unwrap();
+    fixture.start_agent();
+    let since = fixture.both_up();
+    both_states_are(&fixture, "Established", 20);
 
     // A reload asks bfdd, and has a minute.
-    bench.frr.signal("bfdd", "STOP").unwrap();
-    bench.object(
+    fixture.frr.signal("bfdd", "STOP").unwrap();
+    fixture.object(
         "hangs",
         "  bgp: {routers: [{asn: 64512, prefixes: [10.91.0.0/24]}]}",
     );
-    healthy_for(&bench, 63, "bfdd is frozen");
-    assert_eq!(states(&bench), ["Established", "Established"]);
-    bench.state_says("lastReloadResult", "did not end within 60s", 20);
-    assert!(bench.established(NEAR) && bench.established(FAR));
-    bench.far_is_undisturbed(since);
-    ends_at_once(&mut bench, "bfdd is frozen");
-    bench.frr.signal("bfdd", "CONT").unwrap();
-    bench.start_agent();
-    bench.runs("network 10.91.0.0/24", 60);
-    bench.far_is_undisturbed(since);
+    healthy_for(&fixture, 63, "bfdd is frozen");
+    assert_eq!(states(&fixture), ["Established", "Established"]);
+    fixture.state_says("lastReloadResult", "did not end within 60s", 20);
+    assert!(fixture.established(NEAR) && fixture.established(FAR));
+    fixture.far_is_undisturbed(since);
+    ends_at_once(&mut fixture, "bfdd is frozen");
+    fixture.frr.signal("bfdd", "CONT").unwrap();
+    fixture.start_agent();
+    fixture.runs("network 10.91.0.0/24", 60);
+    fixture.far_is_undisturbed(since);
 }
 
 #[test]
@@ -114,40 +114,40 @@ fn an_api_server_that_accepts_and_never_answers_holds_up_no_reload() {
     if lacks_tools() {
         return;
     }
-    let mut bench = Bench::start("");
-    bench.start_agent();
-    bench.peer_with("", "");
-    let _ = bench.both_up();
-    bench.state_says("lastReloadResult", "success", 10);
+    let mut fixture = Fixture::start("");
+    fixture.start_agent();
+    fixture.peer_with("", "");
+    let _ = fixture.both_up();
+    fixture.state_says("lastReloadResult", "success", 10);
 
-    bench.signal_api("STOP");
+    fixture.signal_api("STOP");
     for at in 0..2 {
-        // It is away for long enough that this has to be told, the second time while the first is still being told.
-        bench.frr.hold("bgpd", true).unwrap();
-        bench.frr.signal("bgpd", "KILL").unwrap();
+        // It is away for long enough that this has to be reported, the second time while the first is still being reported.
+        fixture.frr.hold("bgpd", true).unwrap();
+        fixture.frr.signal("bgpd", "KILL").unwrap();
         std::thread::sleep(Duration::from_secs(3));
-        bench.frr.hold("bgpd", false).unwrap();
+        fixture.frr.hold("bgpd", false).unwrap();
         let begun = Instant::now();
-        let _ = bench.both_up();
+        let _ = fixture.both_up();
         println!("{at}: configuration back after {:?}", begun.elapsed());
         std::thread::sleep(Duration::from_secs(12));
     }
-    healthy_for(&bench, 2, "the API server is frozen");
+    healthy_for(&fixture, 2, "the API server is frozen");
     // The first one does not know any object.
-    bench.kill_agent();
-    bench.start_agent();
+    fixture.kill_agent();
+    fixture.start_agent();
     std::thread::sleep(Duration::from_secs(7));
-    bench.frr.signal("bgpd", "KILL").unwrap();
+    fixture.frr.signal("bgpd", "KILL").unwrap();
     std::thread::sleep(Duration::from_millis(500));
-    let _ = bench.both_up();
-    ends_at_once(&mut bench, "the API server is frozen");
-    bench.start_agent();
-    bench.signal_api("CONT");
-    bench.object(
+    let _ = fixture.both_up();
+    ends_at_once(&mut fixture, "the API server is frozen");
+    fixture.start_agent();
+    fixture.signal_api("CONT");
+    fixture.object(
         "back",
         "  bgp: {routers: [{asn: 64512, prefixes: [10.92.0.0/24]}]}",
     );
-    bench.runs("network 10.92.0.0/24", 40);
-    bench.state_says("runningConfig", "network 10.92.0.0/24", 20);
-    both_states_are(&bench, "Established", 20);
+    fixture.runs("network 10.92.0.0/24", 40);
+    fixture.state_says("runningConfig", "network 10.92.0.0/24", 20);
+    both_states_are(&fixture, "Established", 20);
 }

@@ -1,70 +1,70 @@
 //! The last good configuration is what FRR took from the agent, not what somebody has put into frr.conf since.
 
-use frr_agent_tests::{Bench, NEAR, lacks_tools};
+use frr_agent_tests::{Fixture, NEAR, lacks_tools};
 use kube_tests::until;
 
 /// What a package or a configuration tool may put there.
 const FOREIGN: &str = "hostname x\n";
 
 /// Both sessions, and a text that FRR does not know in an object of its own.
-fn refused() -> Option<Bench> {
+fn refused() -> Option<Fixture> {
     if lacks_tools() {
         return None;
     }
-    let mut bench = Bench::start("");
-    bench.start_agent();
-    bench.peer_with("", "");
-    let _ = bench.both_up();
-    bench.state_says("lastReloadResult", "success", 10);
-    bench.object(
+    let mut fixture = Fixture::start("");
+    fixture.start_agent();
+    fixture.peer_with("", "");
+    let _ = fixture.both_up();
+    fixture.state_says("lastReloadResult", "success", 10);
+    fixture.object(
         "typo",
         "  raw: {priority: 5, rawConfig: \"ip prefix-lost x seq 1 permit any\\n\"}",
     );
-    bench.state_says("lastReloadResult", "ip prefix-lost x", 10);
-    Some(bench)
+    fixture.state_says("lastReloadResult", "ip prefix-lost x", 10);
+    Some(fixture)
 }
 
-fn is_back(bench: &Bench, good: &str, seconds: u64) {
+fn is_back(fixture: &Fixture, good: &str, seconds: u64) {
     until("the old text is back", seconds, || {
-        let conf = bench.conf();
+        let conf = fixture.conf();
         if conf == good { Ok(()) } else { Err(conf) }
     });
 }
 
 #[test]
 fn what_was_written_down_by_hand_is_not_taken_for_good() {
-    let Some(bench) = refused() else { return };
-    let good = bench.conf();
+    let Some(fixture) = refused() else { return };
+    let good = fixture.conf();
     let shutdown = format!("neighbor {NEAR} shutdown");
-    let said = bench.by_hand(&format!(
+    let said = fixture.by_hand(&format!(
         "configure\nrouter bgp 64512\n{shutdown}\nend\nwrite memory"
     ));
     assert!(said.contains("saved to"), "{said}");
-    bench.bgpd_loses(&shutdown, 20);
-    is_back(&bench, &good, 10);
-    let _ = bench.both_up();
-    bench.state_says("lastReloadResult", "ip prefix-lost x", 10);
+    fixture.bgpd_loses(&shutdown, 20);
+    is_back(&fixture, &good, 10);
+    let _ = fixture.both_up();
+    fixture.state_says("lastReloadResult", "ip prefix-lost x", 10);
 }
 
 #[test]
 fn a_foreign_file_is_not_loaded_when_a_daemon_starts_anew() {
-    let Some(mut bench) = refused() else { return };
-    let good = bench.conf();
-    let (near, far) = (bench.near_since(), bench.both_up());
-    let foreign = || std::fs::write(bench.folder().join("frr.conf"), FOREIGN).unwrap();
+    let Some(mut fixture) = refused() else { return };
+    let good = fixture.conf();
+    let (near, far) = (fixture.near_since(), fixture.both_up());
+    let foreign = || std::fs::write(fixture.folder().join("frr.conf"), FOREIGN).unwrap();
     foreign();
-    bench.frr.signal("bfdd", "KILL").unwrap();
-    bench.both_stay_up(near, far, 10);
-    is_back(&bench, &good, 10);
+    fixture.frr.signal("bfdd", "KILL").unwrap();
+    fixture.both_stay_up(near, far, 10);
+    is_back(&fixture, &good, 10);
 
     // An agent of before has left no copy: the file is good as long as it is the one that the note tells of.
-    let copy = bench.folder().join("frr.conf.last-good");
+    let copy = fixture.folder().join("frr.conf.last-good");
     std::fs::remove_file(&copy).unwrap();
-    bench.kill_agent();
-    bench.frr.signal("bgpd", "KILL").unwrap();
-    bench.start_agent();
-    let far = bench.both_up();
-    let near = bench.near_since();
+    fixture.kill_agent();
+    fixture.frr.signal("bgpd", "KILL").unwrap();
+    fixture.start_agent();
+    let far = fixture.both_up();
+    let near = fixture.near_since();
     until("there is a copy again", 10, || {
         let text = std::fs::read_to_string(&copy).map_err(|e| e.to_string())?;
         if text == good { Ok(()) } else { Err(text) }
@@ -73,15 +73,15 @@ fn a_foreign_file_is_not_loaded_when_a_daemon_starts_anew() {
     assert_eq!(mode & 0o777, 0o600);
 
     // Otherwise nothing is known to be good, and nothing is loaded.
-    bench.kill_agent();
+    fixture.kill_agent();
     std::fs::remove_file(&copy).unwrap();
-    std::fs::write(bench.folder().join("frr.conf"), FOREIGN).unwrap();
-    bench.start_agent();
-    bench.state_says("lastReloadResult", "no copy of it is left", 10);
-    bench.both_stay_up(near, far, 5);
+    std::fs::write(fixture.folder().join("frr.conf"), FOREIGN).unwrap();
+    fixture.start_agent();
+    fixture.state_says("lastReloadResult", "no copy of it is left", 10);
+    fixture.both_stay_up(near, far, 5);
     // The objects make it good once they can be loaded.
-    bench.delete("typo");
-    bench.state_says("lastReloadResult", "success", 10);
-    is_back(&bench, &good, 10);
-    bench.both_stay_up(near, far, 1);
+    fixture.delete("typo");
+    fixture.state_says("lastReloadResult", "success", 10);
+    is_back(&fixture, &good, 10);
+    fixture.both_stay_up(near, far, 1);
 }

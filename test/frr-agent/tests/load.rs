@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use api::frr_configuration::FRRConfiguration;
-use frr_agent_tests::{Bench, lacks_tools};
+use frr_agent_tests::{Fixture, lacks_tools};
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use kube_tests::until;
@@ -21,15 +21,15 @@ fn a_thousand_neighbors_and_a_hundred_changes_a_second_disturb_no_session() {
     if lacks_tools() {
         return;
     }
-    let mut bench = Bench::start("");
-    bench.start_agent();
-    bench.peer_with("", "");
-    let since = bench.both_up();
-    bench.state_says("lastReloadResult", "success", 10);
-    a_hundred_changes_a_second_for_a_minute_are_a_few_reloads(&bench);
-    bench.far_is_undisturbed(since);
-    a_thousand_neighbors_are_loaded_and_told(&bench);
-    bench.far_is_undisturbed(since);
+    let mut fixture = Fixture::start("");
+    fixture.start_agent();
+    fixture.peer_with("", "");
+    let since = fixture.both_up();
+    fixture.state_says("lastReloadResult", "success", 10);
+    a_hundred_changes_a_second_for_a_minute_are_a_few_reloads(&fixture);
+    fixture.far_is_undisturbed(since);
+    a_thousand_neighbors_are_loaded_and_reported(&fixture);
+    fixture.far_is_undisturbed(since);
 }
 
 /// As many changes, one each 10 ms, to 50 objects in turn.
@@ -68,14 +68,14 @@ async fn churn(kubeconfig: &Path, count: u32) {
     }
 }
 
-fn a_hundred_changes_a_second_for_a_minute_are_a_few_reloads(bench: &Bench) {
+fn a_hundred_changes_a_second_for_a_minute_are_a_few_reloads(fixture: &Fixture) {
     const CHANGES: u32 = 6000;
-    let before = bench.metric("noverlay_frr_reloads_total", "");
+    let before = fixture.metric("noverlay_frr_reloads_total", "");
     let begun = Instant::now();
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    runtime.block_on(churn(&bench.api.kubeconfig("admin"), CHANGES));
+    runtime.block_on(churn(&fixture.api.kubeconfig("admin"), CHANGES));
     let seconds = begun.elapsed().as_secs_f64();
-    let reloads = bench.metric("noverlay_frr_reloads_total", "") - before;
+    let reloads = fixture.metric("noverlay_frr_reloads_total", "") - before;
     println!(
         "{CHANGES} changes at {:.0} a second, {reloads} reloads",
         f64::from(CHANGES) / seconds
@@ -92,7 +92,7 @@ fn a_hundred_changes_a_second_for_a_minute_are_a_few_reloads(bench: &Bench) {
         "FRR runs the last state of each object, and no other",
         60,
         || {
-            let lines = bench.frr.running().map_err(|e| e.to_string())?;
+            let lines = fixture.frr.running().map_err(|e| e.to_string())?;
             let has = |line: &String| lines.iter().any(|l| l.trim() == line);
             let all = lines
                 .iter()
@@ -105,7 +105,7 @@ fn a_hundred_changes_a_second_for_a_minute_are_a_few_reloads(bench: &Bench) {
             }
         },
     );
-    bench.state_says("lastReloadResult", "success", 10);
+    fixture.state_says("lastReloadResult", "success", 10);
     let names: Vec<String> = (0..50).map(|at| format!("churn-{at}")).collect();
     let mut arguments = vec![
         "-n",
@@ -115,9 +115,9 @@ fn a_hundred_changes_a_second_for_a_minute_are_a_few_reloads(bench: &Bench) {
         "--wait=false",
     ];
     arguments.extend(names.iter().map(String::as_str));
-    bench.api.kubectl(&arguments);
+    fixture.api.kubectl(&arguments);
     until("the churn's prefixes are gone", 60, || {
-        let lines = bench.frr.running().map_err(|e| e.to_string())?;
+        let lines = fixture.frr.running().map_err(|e| e.to_string())?;
         let left = lines
             .iter()
             .filter(|l| l.contains("network 10.90."))
@@ -130,7 +130,7 @@ fn a_hundred_changes_a_second_for_a_minute_are_a_few_reloads(bench: &Bench) {
     });
 }
 
-fn a_thousand_neighbors_are_loaded_and_told(bench: &Bench) {
+fn a_thousand_neighbors_are_loaded_and_reported(fixture: &Fixture) {
     let neighbors: String = (0..1000)
         .map(|n| {
             format!(
@@ -141,16 +141,16 @@ fn a_thousand_neighbors_are_loaded_and_told(bench: &Bench) {
         })
         .collect();
     let begun = Instant::now();
-    bench.object(
+    fixture.object(
         "many",
         &format!("  bgp:\n    routers:\n    - asn: 64512\n      neighbors:\n{neighbors}"),
     );
-    bench.runs("neighbor 10.20.3.250 remote-as 64512", 120);
+    fixture.runs("neighbor 10.20.3.250 remote-as 64512", 120);
     println!("1,000 neighbors after {:?}", begun.elapsed());
-    bench.state_says("runningConfig", "neighbor 10.20.3.250 remote-as 64512", 60);
-    bench.state_says("lastReloadResult", "success", 60);
+    fixture.state_says("runningConfig", "neighbor 10.20.3.250 remote-as 64512", 60);
+    fixture.state_says("lastReloadResult", "success", 60);
     until("all sessions are told", 120, || {
-        let sessions = bench.api.items("bgpsessionstates").len();
+        let sessions = fixture.api.items("bgpsessionstates").len();
         if sessions == 1002 {
             Ok(())
         } else {
@@ -158,11 +158,11 @@ fn a_thousand_neighbors_are_loaded_and_told(bench: &Bench) {
         }
     });
     println!("1,000 sessions told after {:?}", begun.elapsed());
-    bench.delete("many");
+    fixture.delete("many");
     until("the neighbors and their sessions are gone", 240, || {
-        let lines = bench.frr.running().map_err(|e| e.to_string())?;
+        let lines = fixture.frr.running().map_err(|e| e.to_string())?;
         let left = lines.iter().filter(|line| line.contains("10.20.")).count();
-        let sessions = bench.api.items("bgpsessionstates").len();
+        let sessions = fixture.api.items("bgpsessionstates").len();
         if left == 0 && sessions == 2 {
             Ok(())
         } else {
@@ -192,11 +192,11 @@ fn a_hundred_neighbors_lose_the_options_of_a_profile_within_one_reload() {
         return;
     }
     // Half of the time that a reload has by default.
-    let mut bench = Bench::start("reload-timeout = 30");
-    bench.start_agent();
-    bench.peer_with("", "");
-    let since = bench.both_up();
-    bench.object(
+    let mut fixture = Fixture::start("reload-timeout = 30");
+    fixture.start_agent();
+    fixture.peer_with("", "");
+    let since = fixture.both_up();
+    fixture.object(
         "mesh",
         &mesh(", holdTime: 9s, keepaliveTime: 3s, connectTime: 2s, enableGracefulRestart: true, bfdProfile: fast"),
     );
@@ -206,14 +206,14 @@ fn a_hundred_neighbors_lose_the_options_of_a_profile_within_one_reload() {
         "graceful-restart",
         "bfd profile fast",
     ] {
-        bench.runs(&format!("neighbor 10.21.0.100 {line}"), 60);
+        fixture.runs(&format!("neighbor 10.21.0.100 {line}"), 60);
     }
-    bench.state_says("lastReloadResult", "success", 30);
-    let failures = bench.metric("noverlay_frr_reloads_total", "failure");
+    fixture.state_says("lastReloadResult", "success", 30);
+    let failures = fixture.metric("noverlay_frr_reloads_total", "failure");
     let begun = Instant::now();
-    bench.object("mesh", &mesh(""));
+    fixture.object("mesh", &mesh(""));
     until("the options are gone", 120, || {
-        let lines = bench.frr.running().map_err(|e| e.to_string())?;
+        let lines = fixture.frr.running().map_err(|e| e.to_string())?;
         let left = lines
             .iter()
             .filter(|l| l.contains("neighbor 10.21.0."))
@@ -229,9 +229,9 @@ fn a_hundred_neighbors_lose_the_options_of_a_profile_within_one_reload() {
         "the options of 100 neighbors gone after {:?}",
         begun.elapsed()
     );
-    bench.state_says("lastReloadResult", "success", 30);
-    let now = bench.metric("noverlay_frr_reloads_total", "failure");
+    fixture.state_says("lastReloadResult", "success", 30);
+    let now = fixture.metric("noverlay_frr_reloads_total", "failure");
     assert!((now - failures).abs() < 0.5, "a reload was ended");
-    assert!(bench.has_line("neighbor 10.21.0.100 remote-as 64512"));
-    bench.far_is_undisturbed(since);
+    assert!(fixture.has_line("neighbor 10.21.0.100 remote-as 64512"));
+    fixture.far_is_undisturbed(since);
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use frr_agent_tests::{Bench, FAR, NEAR, lacks_tools};
+use frr_agent_tests::{FAR, Fixture, NEAR, lacks_tools};
 use kube_tests::until;
 
 /// Refuses every write of the near peer's session object: it has its label when it is made.
@@ -24,8 +24,8 @@ spec: {policyName: no-near, validationActions: [Deny]}
 ";
 
 /// Peers and states of the session objects.
-fn told(bench: &Bench) -> Vec<(String, String)> {
-    let states = bench.api.items("bgpsessionstates");
+fn told(fixture: &Fixture) -> Vec<(String, String)> {
+    let states = fixture.api.items("bgpsessionstates");
     let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
     let mut all: Vec<(String, String)> = states
         .iter()
@@ -36,9 +36,9 @@ fn told(bench: &Bench) -> Vec<(String, String)> {
     all
 }
 
-fn are_told(bench: &Bench, wanted: &[(&str, &str)], seconds: u64) {
+fn are_told(fixture: &Fixture, wanted: &[(&str, &str)], seconds: u64) {
     until(&format!("told is {wanted:?}"), seconds, || {
-        let seen = told(bench);
+        let seen = told(fixture);
         let same = seen.len() == wanted.len()
             && seen
                 .iter()
@@ -57,9 +57,9 @@ fn a_refused_session_object_costs_itself_only() {
     if lacks_tools() {
         return;
     }
-    let mut bench = Bench::start("");
-    bench.api.apply(POLICY);
-    let probe = bench.api.path("probe.yaml");
+    let mut fixture = Fixture::start("");
+    fixture.api.apply(POLICY);
+    let probe = fixture.api.path("probe.yaml");
     let object = format!(
         "apiVersion: frrk8s.metallb.io/v1beta1\nkind: BGPSessionState\nmetadata: {{name: probe, namespace: frr-k8s-system, labels: {{frrk8s.metallb.io/peer: {NEAR}}}}}\nspec: {{}}\n"
     );
@@ -67,19 +67,19 @@ fn a_refused_session_object_costs_itself_only() {
     let probe = probe.display().to_string();
     until("the policy is in force", 30, || {
         let made = ["create", "--dry-run=server", "-f", probe.as_str()];
-        match bench.api.try_kubectl(&made) {
+        match fixture.api.try_kubectl(&made) {
             Err(said) if said.contains("not here") => Ok(()),
             other => Err(format!("{other:?}")),
         }
     });
-    bench.start_agent();
-    bench.peer_with("", "");
-    let _ = bench.both_up();
-    are_told(&bench, &[(FAR, "Established")], 20);
-    // It stays like that, with news of the other one told all the time; attempts become seldom.
+    fixture.start_agent();
+    fixture.peer_with("", "");
+    let _ = fixture.both_up();
+    are_told(&fixture, &[(FAR, "Established")], 20);
+    // It stays like that, with news of the other one reported all the time; attempts become seldom.
     std::thread::sleep(Duration::from_secs(8));
     let refused = || {
-        let all = bench.api.audited();
+        let all = fixture.api.audited();
         let mut codes = all.iter().filter(|e| {
             e.pointer("/objectRef/resource")
                 .is_some_and(|r| r == "bgpsessionstates")
@@ -97,8 +97,8 @@ fn a_refused_session_object_costs_itself_only() {
     std::thread::sleep(Duration::from_secs(10));
     let attempts = refused() - before;
     assert!(attempts <= 2, "{attempts} attempts in 10 s");
-    // Once it is allowed both are told.
+    // Once it is allowed both are reported.
     let binding = ["delete", "validatingadmissionpolicybinding", "no-near"];
-    bench.api.kubectl(&binding);
-    are_told(&bench, &[(NEAR, "Established"), (FAR, "Established")], 60);
+    fixture.api.kubectl(&binding);
+    are_told(&fixture, &[(NEAR, "Established"), (FAR, "Established")], 60);
 }

@@ -7,13 +7,13 @@
 
 use std::time::Duration;
 
-use frr_agent_tests::{Bench, lacks_tools};
+use frr_agent_tests::{Fixture, lacks_tools};
 use kube_tests::until;
 
 /// FRRNodeState as frr-k8s's controller makes it: its program is called so, and that becomes the field manager.
-fn state_of_frr_k8s(bench: &Bench) {
+fn state_of_frr_k8s(fixture: &Fixture) {
     let yaml = "apiVersion: frrk8s.metallb.io/v1beta1\nkind: FRRNodeState\nmetadata: {name: fn1}\nspec: {}\n";
-    bench
+    fixture
         .api
         .try_kubectl_with(
             &[
@@ -27,7 +27,7 @@ fn state_of_frr_k8s(bench: &Bench) {
             yaml,
         )
         .unwrap();
-    bench.api.kubectl(&[
+    fixture.api.kubectl(&[
         "patch",
         "frrnodestate",
         "fn1",
@@ -39,9 +39,9 @@ fn state_of_frr_k8s(bench: &Bench) {
     ]);
 }
 
-fn sessions_are(bench: &Bench, count: usize, seconds: u64) {
+fn sessions_are(fixture: &Fixture, count: usize, seconds: u64) {
     until(&format!("{count} session states"), seconds, || {
-        let states = bench.api.items("bgpsessionstates");
+        let states = fixture.api.items("bgpsessionstates");
         let good = states.iter().all(|s| s["status"]["bgpStatus"].is_string());
         if good && states.len() == count {
             Ok(())
@@ -51,9 +51,9 @@ fn sessions_are(bench: &Bench, count: usize, seconds: u64) {
     });
 }
 
-fn readiness_says(bench: &Bench, status: &str, words: &str) {
+fn readiness_says(fixture: &Fixture, status: &str, words: &str) {
     until(&format!("/readyz says {status} {words}"), 15, || {
-        let text = bench.asked("/readyz", Duration::from_secs(5))?;
+        let text = fixture.asked("/readyz", Duration::from_secs(5))?;
         if text.contains(&format!(" {status} ")) && text.contains(words) {
             Ok(())
         } else {
@@ -67,17 +67,17 @@ fn it_does_not_start_beside_frr_k8s() {
     if lacks_tools() {
         return;
     }
-    let mut bench = Bench::start("");
-    state_of_frr_k8s(&bench);
-    bench.start_agent();
-    bench.peer_with("", "");
-    let why = bench.agent_ended(10);
+    let mut fixture = Fixture::start("");
+    state_of_frr_k8s(&fixture);
+    fixture.start_agent();
+    fixture.peer_with("", "");
+    let why = fixture.agent_ended(10);
     assert!(
         why.contains("FRRNodeState fn1 is written by \"frr-k8s\"")
             && why.contains("frr-k8s manages FRR on this node"),
         "{why}"
     );
-    assert!(!bench.has_line("neighbor 172.31.10.2 remote-as 64512"));
+    assert!(!fixture.has_line("neighbor 172.31.10.2 remote-as 64512"));
 }
 
 #[test]
@@ -85,56 +85,56 @@ fn it_starts_whoever_else_has_touched_its_report_and_stands_aside_for_frr_k8s_al
     if lacks_tools() {
         return;
     }
-    let mut bench = Bench::start("");
-    bench.start_agent();
-    bench.peer_with("", "");
-    let _ = bench.both_up();
-    bench.state_says("lastReloadResult", "success", 10);
-    bench
+    let mut fixture = Fixture::start("");
+    fixture.start_agent();
+    fixture.peer_with("", "");
+    let _ = fixture.both_up();
+    fixture.state_says("lastReloadResult", "success", 10);
+    fixture
         .api
         .kubectl(&["annotate", "frrnodestate", "fn1", "x=y"]);
-    bench.kill_agent();
-    bench.start_agent();
-    bench.object(
+    fixture.kill_agent();
+    fixture.start_agent();
+    fixture.object(
         "first",
         "  bgp: {routers: [{asn: 64512, prefixes: [10.91.0.0/24]}]}",
     );
-    bench.runs("network 10.91.0.0/24", 20);
-    bench.state_says("lastReloadResult", "success", 10);
-    sessions_are(&bench, 2, 10);
-    readiness_says(&bench, "200", "ok");
+    fixture.runs("network 10.91.0.0/24", 20);
+    fixture.state_says("lastReloadResult", "success", 10);
+    sessions_are(&fixture, 2, 10);
+    readiness_says(&fixture, "200", "ok");
 
     // Somebody installs frr-k8s on the node.
-    state_of_frr_k8s(&bench);
-    readiness_says(&bench, "503", "frr-k8s is not on this node");
-    assert!((bench.metric("noverlay_frr_managed_by_frr_k8s", "") - 1.0).abs() < 0.1);
+    state_of_frr_k8s(&fixture);
+    readiness_says(&fixture, "503", "frr-k8s is not on this node");
+    assert!((fixture.metric("noverlay_frr_managed_by_frr_k8s", "") - 1.0).abs() < 0.1);
     // Its own reports about sessions go: frr-k8s has some of its own.
-    sessions_are(&bench, 0, 10);
-    let reloads = bench.metric("noverlay_frr_reloads_total", "");
-    let writes = bench.api.writes("frr-agent").len();
-    bench.object(
+    sessions_are(&fixture, 0, 10);
+    let reloads = fixture.metric("noverlay_frr_reloads_total", "");
+    let writes = fixture.api.writes("frr-agent").len();
+    fixture.object(
         "second",
         "  bgp: {routers: [{asn: 64512, prefixes: [10.92.0.0/24]}]}",
     );
-    bench.frr.signal("bgpd", "KILL").unwrap();
+    fixture.frr.signal("bgpd", "KILL").unwrap();
     std::thread::sleep(Duration::from_secs(8));
-    assert!(!bench.has_line("network 10.92.0.0/24"));
+    assert!(!fixture.has_line("network 10.92.0.0/24"));
     assert!(
-        !bench.has_line("network 10.91.0.0/24"),
+        !fixture.has_line("network 10.91.0.0/24"),
         "FRR is frr-k8s's to configure"
     );
-    assert!((bench.metric("noverlay_frr_reloads_total", "") - reloads).abs() < 0.5);
-    assert_eq!(bench.state()["lastConversionResult"], "theirs");
-    let after = bench.api.writes("frr-agent");
+    assert!((fixture.metric("noverlay_frr_reloads_total", "") - reloads).abs() < 0.5);
+    assert_eq!(fixture.state()["lastConversionResult"], "theirs");
+    let after = fixture.api.writes("frr-agent");
     assert_eq!(after.len(), writes, "{:?}", after.get(writes..));
 
     // And takes it away again, with what it left.
-    bench.api.kubectl(&["delete", "frrnodestate", "fn1"]);
-    bench.runs("network 10.92.0.0/24", 20);
-    let _ = bench.both_up();
-    bench.state_says("lastReloadResult", "success", 10);
-    sessions_are(&bench, 2, 10);
-    readiness_says(&bench, "200", "ok");
+    fixture.api.kubectl(&["delete", "frrnodestate", "fn1"]);
+    fixture.runs("network 10.92.0.0/24", 20);
+    let _ = fixture.both_up();
+    fixture.state_says("lastReloadResult", "success", 10);
+    sessions_are(&fixture, 2, 10);
+    readiness_says(&fixture, "200", "ok");
 }
 
 #[test]
@@ -142,20 +142,20 @@ fn a_report_that_somebody_deletes_or_changes_is_written_again_and_goes_with_its_
     if lacks_tools() {
         return;
     }
-    let mut bench = Bench::start("");
-    bench.start_agent();
-    bench.peer_with("", "");
-    let _ = bench.both_up();
-    bench.state_says("lastReloadResult", "success", 10);
-    sessions_are(&bench, 2, 10);
-    bench.api.kubectl(&["delete", "frrnodestate", "fn1"]);
-    bench.state_says("lastReloadResult", "success", 15);
-    bench.state_says("runningConfig", "neighbor 172.31.10.2 remote-as", 5);
-    bench
+    let mut fixture = Fixture::start("");
+    fixture.start_agent();
+    fixture.peer_with("", "");
+    let _ = fixture.both_up();
+    fixture.state_says("lastReloadResult", "success", 10);
+    sessions_are(&fixture, 2, 10);
+    fixture.api.kubectl(&["delete", "frrnodestate", "fn1"]);
+    fixture.state_says("lastReloadResult", "success", 15);
+    fixture.state_says("runningConfig", "neighbor 172.31.10.2 remote-as", 5);
+    fixture
         .api
         .kubectl(&["delete", "bgpsessionstates", "-A", "--all"]);
-    sessions_are(&bench, 2, 15);
-    bench.api.kubectl(&[
+    sessions_are(&fixture, 2, 15);
+    fixture.api.kubectl(&[
         "patch",
         "frrnodestate",
         "fn1",
@@ -164,15 +164,15 @@ fn a_report_that_somebody_deletes_or_changes_is_written_again_and_goes_with_its_
         "-p",
         r#"{"status":{"lastReloadResult":"a hand's"}}"#,
     ]);
-    bench.state_says("lastReloadResult", "success", 15);
+    fixture.state_says("lastReloadResult", "success", 15);
 
     // An agent may outlive its Node: nothing of it stays, and sessions go on.
-    let since = bench.both_up();
-    bench.api.kubectl(&["delete", "node", "fn1"]);
+    let since = fixture.both_up();
+    fixture.api.kubectl(&["delete", "node", "fn1"]);
     until("no report is left", 15, || {
         let left = (
-            bench.api.items("frrnodestates").len(),
-            bench.api.items("bgpsessionstates").len(),
+            fixture.api.items("frrnodestates").len(),
+            fixture.api.items("bgpsessionstates").len(),
         );
         if left == (0, 0) {
             Ok(())
@@ -181,11 +181,11 @@ fn a_report_that_somebody_deletes_or_changes_is_written_again_and_goes_with_its_
         }
     });
     std::thread::sleep(Duration::from_secs(3));
-    assert_eq!(bench.api.items("frrnodestates").len(), 0);
-    assert_eq!(bench.api.items("bgpsessionstates").len(), 0);
-    bench.far_is_undisturbed(since);
-    bench.api.node("fn1", "172.31.10.1");
-    bench.state_says("lastReloadResult", "success", 15);
-    sessions_are(&bench, 2, 15);
-    bench.far_is_undisturbed(since);
+    assert_eq!(fixture.api.items("frrnodestates").len(), 0);
+    assert_eq!(fixture.api.items("bgpsessionstates").len(), 0);
+    fixture.far_is_undisturbed(since);
+    fixture.api.node("fn1", "172.31.10.1");
+    fixture.state_says("lastReloadResult", "success", 15);
+    sessions_are(&fixture, 2, 15);
+    fixture.far_is_undisturbed(since);
 }

@@ -3,21 +3,21 @@
 
 use std::time::Duration;
 
-use frr_agent_tests::{Bench, NEAR, lacks_tools};
+use frr_agent_tests::{Fixture, NEAR, lacks_tools};
 use kube_tests::until;
 use serde_json::{Value, json};
 
-/// Kills bgpd, which starts anew with nothing configured, and waits until both sessions stand again.
-fn bgpd_comes_back(bench: &Bench) {
-    bench.frr.signal("bgpd", "KILL").unwrap();
+/// Kills bgpd, which starts again with nothing configured, and waits until both sessions stand again.
+fn bgpd_comes_back(fixture: &Fixture) {
+    fixture.frr.signal("bgpd", "KILL").unwrap();
     until("bgpd is another one", 10, || {
-        if bench.established(NEAR) {
+        if fixture.established(NEAR) {
             Err("the session stands".to_owned())
         } else {
             Ok(())
         }
     });
-    let _ = bench.both_up();
+    let _ = fixture.both_up();
 }
 
 #[test]
@@ -25,55 +25,55 @@ fn a_frr_that_starts_anew_gets_the_last_good_configuration_while_the_wanted_one_
     if lacks_tools() {
         return;
     }
-    let mut bench = Bench::start("");
-    bench.start_agent();
-    bench.peer_with("", "");
-    let _ = bench.both_up();
-    bench.state_says("lastReloadResult", "success", 10);
+    let mut fixture = Fixture::start("");
+    fixture.start_agent();
+    fixture.peer_with("", "");
+    let _ = fixture.both_up();
+    fixture.state_says("lastReloadResult", "success", 10);
 
-    bench.object(
+    fixture.object(
         "typo",
         "  raw: {priority: 5, rawConfig: \"ip prefix-lost x seq 1 permit any\\n\"}",
     );
-    bench.state_says("lastReloadResult", "ip prefix-lost x", 10);
-    bgpd_comes_back(&bench);
-    bench.state_says("lastReloadResult", "ip prefix-lost x", 10);
+    fixture.state_says("lastReloadResult", "ip prefix-lost x", 10);
+    bgpd_comes_back(&fixture);
+    fixture.state_says("lastReloadResult", "ip prefix-lost x", 10);
     // What somebody does by hand is no more wanted than before.
-    bench
+    fixture
         .frr
         .vtysh("configure\nrouter bgp 64512\nneighbor 172.31.10.2 shutdown")
         .unwrap();
     until("what was done by hand is gone", 20, || {
-        if bench.has_line("neighbor 172.31.10.2 shutdown") {
+        if fixture.has_line("neighbor 172.31.10.2 shutdown") {
             Err("still there".to_owned())
         } else {
             Ok(())
         }
     });
-    bench.delete("typo");
-    bench.state_says("lastReloadResult", "success", 10);
+    fixture.delete("typo");
+    fixture.state_says("lastReloadResult", "success", 10);
 
-    bench.object(
+    fixture.object(
         "other-asn",
         "  bgp: {routers: [{asn: 64999, prefixes: [10.95.0.0/24]}]}",
     );
-    bench.state_says("lastConversionResult", "64999", 10);
-    bgpd_comes_back(&bench);
-    bench.state_says("lastConversionResult", "64999", 10);
-    bench.delete("other-asn");
-    bench.state_says("lastConversionResult", "success", 10);
+    fixture.state_says("lastConversionResult", "64999", 10);
+    bgpd_comes_back(&fixture);
+    fixture.state_says("lastConversionResult", "64999", 10);
+    fixture.delete("other-asn");
+    fixture.state_says("lastConversionResult", "success", 10);
 
-    bench.peer_with(", passwordSecret: {name: nowhere}", "");
-    bench.state_says("lastConversionResult", "there is no Secret", 10);
-    bgpd_comes_back(&bench);
-    bench.peer_with("", "");
-    bench.state_says("lastConversionResult", "success", 10);
+    fixture.peer_with(", passwordSecret: {name: nowhere}", "");
+    fixture.state_says("lastConversionResult", "there is no Secret", 10);
+    bgpd_comes_back(&fixture);
+    fixture.peer_with("", "");
+    fixture.state_says("lastConversionResult", "success", 10);
 }
 
 /// Waits until bfdd has one session, to the near peer, which is up and has the intervals of the profile.
-fn watched_as_the_profile_says(bench: &Bench) {
+fn watched_as_the_profile_says(fixture: &Fixture) {
     until("the near peer is watched by BFD", 20, || {
-        let shown = bench.frr.ask("bfdd", "show bfd peers json");
+        let shown = fixture.frr.ask("bfdd", "show bfd peers json");
         let shown = shown.unwrap_or_default();
         let peers: Value = serde_json::from_str(shown.trim()).unwrap_or_default();
         let of = |key: &str| peers.pointer(&format!("/0/{key}")).cloned();
@@ -94,28 +94,28 @@ fn a_daemon_that_starts_anew_gets_all_of_its_own_configuration_though_others_hol
     if lacks_tools() {
         return;
     }
-    let mut bench = Bench::start("");
-    bench.start_agent();
-    bench.peer_with("", "");
-    bench.object(
+    let mut fixture = Fixture::start("");
+    fixture.start_agent();
+    fixture.peer_with("", "");
+    fixture.object(
         "watched",
         &format!(
             "  bgp: {{bfdProfiles: [{{name: fast, receiveInterval: 250, transmitInterval: 260}}], routers: [{{asn: 64512, neighbors: [{{address: {NEAR}, asn: 64512, connectTime: 1s, bfdProfile: fast}}]}}]}}"
         ),
     );
     let peer = "configure\nrouter bgp 64512\nneighbor 172.31.10.1 bfd";
-    bench.near().vtysh(peer).unwrap();
-    let _ = bench.both_up();
-    bench.state_says("lastReloadResult", "success", 10);
-    watched_as_the_profile_says(&bench);
-    // zebra is the last: once a zebra of FRR 8.4 was started anew, nobody tells a new bfdd of its sessions any more.
+    fixture.near().vtysh(peer).unwrap();
+    let _ = fixture.both_up();
+    fixture.state_says("lastReloadResult", "success", 10);
+    watched_as_the_profile_says(&fixture);
+    // zebra is the last: once a zebra of FRR 8.4 was started again, nobody tells a new bfdd of its sessions any more.
     for (daemon, filled) in [
         ("bgpd", "prefix-list"),
         ("bfdd", "interval 2"),
         ("zebra", "prefix-list"),
     ] {
         let holds = || {
-            let shown = bench
+            let shown = fixture
                 .frr
                 .ask(daemon, "show running-config")
                 .unwrap_or_default();
@@ -125,7 +125,7 @@ fn a_daemon_that_starts_anew_gets_all_of_its_own_configuration_though_others_hol
             lines
         };
         let before = holds();
-        bench.frr.signal(daemon, "KILL").unwrap();
+        fixture.frr.signal(daemon, "KILL").unwrap();
         std::thread::sleep(Duration::from_secs(2));
         until(&format!("{daemon} holds what it held"), 20, || {
             let now = holds();
@@ -138,9 +138,9 @@ fn a_daemon_that_starts_anew_gets_all_of_its_own_configuration_though_others_hol
         });
         let counted = before.iter().filter(|line| line.contains(filled));
         assert!(counted.count() > 1, "{daemon}: {before:#?}");
-        watched_as_the_profile_says(&bench);
+        watched_as_the_profile_says(&fixture);
     }
-    let _ = bench.both_up();
+    let _ = fixture.both_up();
 }
 
 #[test]
@@ -148,30 +148,30 @@ fn restoring_is_tried_again_until_it_succeeds() {
     if lacks_tools() {
         return;
     }
-    let mut bench = Bench::start("reload-timeout = 5");
-    bench.start_agent();
-    bench.peer_with("", "");
-    let _ = bench.both_up();
-    bench.state_says("lastReloadResult", "success", 10);
-    bench.api.stop();
-    bench.kill_agent();
-    bench.frr.signal("bfdd", "STOP").unwrap();
-    bench.frr.signal("bgpd", "KILL").unwrap();
+    let mut fixture = Fixture::start("reload-timeout = 5");
+    fixture.start_agent();
+    fixture.peer_with("", "");
+    let _ = fixture.both_up();
+    fixture.state_says("lastReloadResult", "success", 10);
+    fixture.api.stop();
+    fixture.kill_agent();
+    fixture.frr.signal("bfdd", "STOP").unwrap();
+    fixture.frr.signal("bgpd", "KILL").unwrap();
     std::thread::sleep(Duration::from_secs(1));
-    bench.start_agent();
+    fixture.start_agent();
     until("a first attempt fails", 20, || {
-        let failed = bench.metric("noverlay_frr_reloads_total", "failure");
+        let failed = fixture.metric("noverlay_frr_reloads_total", "failure");
         if failed > 0.5 {
             Ok(())
         } else {
             Err(failed.to_string())
         }
     });
-    assert!(bench.metric("noverlay_frr_reloads_total", "success") < 0.5);
-    bench.frr.signal("bfdd", "CONT").unwrap();
-    let _ = bench.both_up();
+    assert!(fixture.metric("noverlay_frr_reloads_total", "success") < 0.5);
+    fixture.frr.signal("bfdd", "CONT").unwrap();
+    let _ = fixture.both_up();
     until("a later attempt succeeds", 20, || {
-        let succeeded = bench.metric("noverlay_frr_reloads_total", "success");
+        let succeeded = fixture.metric("noverlay_frr_reloads_total", "success");
         if succeeded > 0.5 {
             Ok(())
         } else {
@@ -180,17 +180,17 @@ fn restoring_is_tried_again_until_it_succeeds() {
     });
 
     // The same after a text that FRR took in part: it lies on the disk, and nothing says that it was loaded.
-    bench.api.start_again();
-    bench.object(
+    fixture.api.start_again();
+    fixture.object(
         "reflector",
         "  raw: {priority: 5, rawConfig: \"router bgp 64512\\n neighbor 9.9.9.9 route-reflector-client\\nip prefix-list still seq 1 permit any\\n\"}",
     );
-    bench.state_says("lastReloadResult", "neighbor 9.9.9.9", 30);
-    bench.api.stop();
-    bench.kill_agent();
-    bench.frr.signal("bgpd", "KILL").unwrap();
+    fixture.state_says("lastReloadResult", "neighbor 9.9.9.9", 30);
+    fixture.api.stop();
+    fixture.kill_agent();
+    fixture.frr.signal("bgpd", "KILL").unwrap();
     std::thread::sleep(Duration::from_secs(1));
-    bench.start_agent();
-    let _ = bench.both_up();
-    bench.runs("ip prefix-list still seq 1 permit any", 10);
+    fixture.start_agent();
+    let _ = fixture.both_up();
+    fixture.runs("ip prefix-list still seq 1 permit any", 10);
 }

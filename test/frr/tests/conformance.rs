@@ -112,7 +112,7 @@ fn rendered(case: &Path) -> Result<String, Vec<String>> {
     let yaml = fs::read_to_string(case.join("input.yaml")).unwrap();
     let objects: Vec<FRRConfiguration> =
         serde_saphyr::from_multiple(&yaml).expect("input.yaml holds FRRConfigurations");
-    let lifted: Vec<FrrConfiguration> = objects
+    let decoded: Vec<FrrConfiguration> = objects
         .iter()
         .map(FrrConfiguration::try_from)
         .collect::<Result<_, _>>()
@@ -122,7 +122,7 @@ fn rendered(case: &Path) -> Result<String, Vec<String>> {
         name: NodeName::from("fn1"),
         labels: &labels,
         hostname: "fn1".to_owned(),
-        objects: &lifted,
+        objects: &decoded,
         passwords: &BTreeMap::new(),
     })
     .map_err(|problems| texts(&problems))?;

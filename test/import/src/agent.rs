@@ -1,6 +1,6 @@
 //! The node-agent's import of one network, with a world that the test holds in its hand.
 //! In: a Northbound socket, inputs. Out: rows; what the passes said. Invariant: import, loop and pace are the node-agent's own;
-//! who pokes it and where inputs come from is wired here a second time (the lab runs the node-agent's).
+//! who enqueues it and where inputs come from is wired here a second time (the lab runs the node-agent's).
 //! Not here: the rest of the node-agent.
 
 use std::path::PathBuf;
@@ -9,22 +9,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use frr_edge::Frr;
+use import::suppression::Threshold;
+use model::nb::ImportTarget;
 use model::{NetworkName, NodeName};
 use netlink::Watcher;
-use node_agent::import::{
-    Hearing, Import, ImportConfig, ImportState, Inputs, Looks, Passed, TIMING,
+use node_agent::importing::{
+    EventBuffer, FrrProbe, Import, ImportConfig, ImportState, Inputs, Passed, TIMING,
 };
-use node_agent::metrics::ImportMetrics;
+use node_agent::metrics::{ImportMetrics, transactions};
 use ovsdb::{Client, ClientConfig, Endpoint};
-use plan_node::breaker::Threshold;
-use plan_node::imports;
 use prometheus::Registry;
-use reconcile::{Poker, Subjects, Verdict};
+use reconcile::{Action, Reconciler, WorkQueue};
 use telemetry::Chain;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::site::LINK;
+use crate::testbed::LINK;
 
 /// What an agent is made of.
 #[derive(Debug, Clone)]
@@ -37,7 +37,7 @@ pub struct AgentConfig {
     pub frr: Option<Frr>,
     /// How many destinations it imports at most.
     pub limit: usize,
-    /// How long a mass withdrawal is held.
+    /// How long a mass withdrawal is retained.
     pub hold: Duration,
     /// Bytes of the buffer for the kernel's events; `None`: the usual one.
     pub buffer: Option<usize>,
@@ -48,7 +48,7 @@ pub struct AgentConfig {
 pub struct Agent {
     tasks: Vec<JoinHandle<()>>,
     inputs: Arc<Mutex<Arc<Inputs>>>,
-    poker: Poker<()>,
+    queue: WorkQueue<()>,
     /// What reports are made from.
     pub state: ImportState,
     registry: Registry,
@@ -61,46 +61,46 @@ pub struct Agent {
 struct OneNetwork {
     import: Import,
     inputs: Arc<Mutex<Arc<Inputs>>>,
-    poker: Poker<()>,
+    queue: WorkQueue<()>,
     again: Option<JoinHandle<()>>,
     errors: Arc<Mutex<Vec<String>>>,
     agreed: watch::Sender<bool>,
 }
 
-impl Subjects for OneNetwork {
+impl Reconciler for OneNetwork {
     type Key = ();
 
-    async fn universe(&mut self) -> Option<Vec<()>> {
+    async fn keys(&mut self) -> Option<Vec<()>> {
         Some(vec![()])
     }
 
-    async fn pass(&mut self, (): &()) -> Verdict {
+    async fn reconcile(&mut self, (): &()) -> Action {
         let inputs = Arc::clone(&lock(&self.inputs));
         let passed = self.import.pass(&inputs).await;
         if let Some(before) = self.again.take() {
             before.abort();
         }
         if let Some(wait) = self.import.again() {
-            let poker = self.poker.clone();
+            let queue = self.queue.clone();
             self.again = Some(tokio::spawn(async move {
                 tokio::time::sleep(wait).await;
-                poker.poke(());
+                queue.enqueue(());
             }));
         }
         match passed {
-            Ok(Passed::NotReady) => Verdict::Blocked,
-            Ok(Passed::Unfinished(..)) => Verdict::Settled,
+            Ok(Passed::NotReady) => Action::AwaitChange,
+            Ok(Passed::Unfinished(..)) => Action::Done,
             Ok(Passed::Agreed { looked, .. }) => {
                 self.agreed.send_replace(true);
                 if looked {
-                    Verdict::Settled
+                    Action::Done
                 } else {
-                    Verdict::Idle
+                    Action::NoChange
                 }
             }
             Err(error) => {
                 lock(&self.errors).push(Chain(&error).to_string());
-                Verdict::Retry
+                Action::Requeue
             }
         }
     }
@@ -114,15 +114,15 @@ impl Agent {
         client.tables = ovn::north::monitor();
         client.max_backoff = Duration::from_millis(500);
         let north = Client::connect(client);
-        let (hearing, poker) = (Arc::new(Hearing::default()), Poker::new());
+        let (event_buffer, queue) = (Arc::new(EventBuffer::default()), WorkQueue::new());
         let registry = Registry::new();
-        let looks = config.frr.map(|frr| {
-            let poker = poker.clone();
-            Looks::start(frr, move || poker.poke(()))
+        let probe = config.frr.map(|frr| {
+            let queue = queue.clone();
+            FrrProbe::start(frr, move || queue.enqueue(()))
         });
         let import = Import::new(
             ImportConfig {
-                target: imports::target(&NetworkName::default_network(), &NodeName::from("n1")),
+                target: ImportTarget::of(&NetworkName::default_network(), &NodeName::from("n1")),
                 limit: config.limit,
                 stale: Duration::from_secs(120),
                 threshold: Threshold {
@@ -134,9 +134,14 @@ impl Agent {
                 interface: LINK.to_owned(),
             },
             north.clone(),
-            looks,
-            Arc::clone(&hearing),
-            ImportMetrics::new(&registry).expect("fresh metrics"),
+            probe,
+            Arc::clone(&event_buffer),
+            ImportMetrics::new(
+                &registry,
+                &NetworkName::default_network(),
+                transactions(&registry).expect("fresh metrics"),
+            )
+            .expect("fresh metrics"),
         );
         let state = import.state();
         let inputs = Arc::new(Mutex::new(Arc::new(config.inputs)));
@@ -145,7 +150,7 @@ impl Agent {
         let subjects = OneNetwork {
             import,
             inputs: Arc::clone(&inputs),
-            poker: poker.clone(),
+            queue: queue.clone(),
             again: None,
             errors: Arc::clone(&errors),
             agreed: agree,
@@ -154,17 +159,17 @@ impl Agent {
         let tasks = vec![
             tokio::spawn(kernel(
                 config.buffer,
-                hearing,
-                poker.clone(),
+                event_buffer,
+                queue.clone(),
                 Arc::clone(&lost),
             )),
-            tokio::spawn(database(north, poker.clone())),
-            tokio::spawn(reconcile::run(subjects, poker.clone(), TIMING, stopped)),
+            tokio::spawn(database(north, queue.clone())),
+            tokio::spawn(reconcile::run(subjects, queue.clone(), TIMING, stopped)),
         ];
         Self {
             tasks,
             inputs,
-            poker,
+            queue,
             state,
             registry,
             errors,
@@ -182,7 +187,7 @@ impl Agent {
         change(&mut changed);
         *inputs = Arc::new(changed);
         drop(inputs);
-        self.poker.poke(());
+        self.queue.enqueue(());
     }
 
     /// Waits until a first pass found rows and routes in agreement.
@@ -230,27 +235,27 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 
 async fn kernel(
     buffer: Option<usize>,
-    hearing: Arc<Hearing>,
-    poker: Poker<()>,
+    event_buffer: Arc<EventBuffer>,
+    queue: WorkQueue<()>,
     lost: Arc<AtomicUsize>,
 ) {
     let bytes = buffer.unwrap_or(netlink::watch::BUFFER);
     let mut watcher = Watcher::open_with(bytes).expect("a subscription");
-    hearing.note_everything();
-    poker.poke(());
+    event_buffer.note_everything();
+    queue.enqueue(());
     loop {
         let change = watcher.changed().await.expect("the subscription stands");
         lost.fetch_add(usize::from(change.lost), Ordering::Relaxed);
         let facts = change.links || change.addresses || change.rules || change.lost;
-        if hearing.note(change) || facts {
-            poker.poke(());
+        if event_buffer.note(change) || facts {
+            queue.enqueue(());
         }
     }
 }
 
-async fn database(north: Client, poker: Poker<()>) {
+async fn database(north: Client, queue: WorkQueue<()>) {
     let mut status = north.watch();
     while status.changed().await.is_ok() {
-        poker.poke(());
+        queue.enqueue(());
     }
 }

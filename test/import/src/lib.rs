@@ -1,7 +1,7 @@
 //! What the tests of the route import need: a gateway link, a database, the import as the node-agent runs it, and who looks on.
 //!
 //! In: a namespace of the test's own. Out: rows that the kernel's routes ask for, and those that are there.
-//! Invariant: what is expected is made anew from a dump each time, which says that any order ends as a fresh start does; what
+//! Invariant: what is expected is made again from a dump each time, which says that any order ends as a fresh start does; what
 //! a fresh start has to give is judged by hand (`tests/import/table.rs`). The observer has an OVSDB session of its own.
 //! Not here: what the tests do to them.
 #![allow(
@@ -14,18 +14,18 @@
 )]
 
 mod agent;
-mod cutter;
-mod dice;
+mod fault_proxy;
 mod observer;
-mod site;
+mod rng;
+mod testbed;
 
 use std::time::Duration;
 
 pub use crate::agent::{Agent, AgentConfig};
-pub use crate::cutter::{Cut, Cutter};
-pub use crate::dice::Dice;
+pub use crate::fault_proxy::{Cut, FaultProxy};
 pub use crate::observer::{Observer, RouteSeen, Snapshot};
-pub use crate::site::{LINK, OTHER_LINK, ROUTER, Site, try_ip};
+pub use crate::rng::Rng;
+pub use crate::testbed::{LINK, OTHER_LINK, ROUTER, Testbed, try_ip};
 
 /// Programs that the tests need.
 pub const TOOLS: &[&str] = &["ip", "ovsdb-server", "ovsdb-tool", "setpriv"];

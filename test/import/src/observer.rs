@@ -1,6 +1,6 @@
 //! Who looks at the Northbound database from outside, in a session of its own and without our client.
 //! In: the socket. Out: the rows of routers after each transaction; prefixes that were without a row.
-//! Invariant: every update that the server sends is judged; a session that is lost is made anew.
+//! Invariant: every update that the server sends is judged; a session that is lost is made again.
 //! Not here: what should be there.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use crate::site::ROUTER;
+use crate::testbed::ROUTER;
 
 const ROUTES: &str = "Logical_Router_Static_Route";
 const ROUTERS: &str = "Logical_Router";
@@ -27,8 +27,8 @@ pub struct RouteSeen {
     pub nexthop: String,
     /// Its identity.
     pub id: String,
-    /// Whether it bears the stamps of imports and of the network; with the first alone it is another importer's.
-    pub stamped: bool,
+    /// Whether it bears the owner markers of imports and of the network; with the first alone it is another importer's.
+    pub marked: bool,
     /// Whether all its columns are as the import writes them.
     pub plain: bool,
 }
@@ -52,12 +52,12 @@ impl Snapshot {
     /// Prefix and next hop of the gateway router's imported rows, sorted; one in another form shows as such.
     #[must_use]
     pub fn imported(&self) -> Vec<(String, String)> {
-        let stamped = self.routes().iter().filter(|route| route.stamped);
+        let marked = self.routes().iter().filter(|route| route.marked);
         let pair = |route: &RouteSeen| {
             let odd = if route.plain { "" } else { "odd " };
             (format!("{odd}{}", route.prefix), route.nexthop.clone())
         };
-        let mut all: Vec<_> = stamped.map(pair).collect();
+        let mut all: Vec<_> = marked.map(pair).collect();
         all.sort();
         all
     }
@@ -93,7 +93,7 @@ impl Observer {
         std::thread::spawn(move || {
             while !ended.load(Ordering::Relaxed) {
                 if let Ok(stream) = UnixStream::connect(&socket) {
-                    // A session that breaks is the database's death: it is made anew.
+                    // A session that breaks is the database's death: it is made again.
                     let _ = follow(stream, &seen, &ended);
                 }
                 lock(&seen).live = false;
@@ -150,7 +150,7 @@ impl Observer {
         let snapshot = self.look();
         let routes = snapshot.routes().iter();
         routes
-            .filter(|route| route.stamped && prefixes.contains(&route.prefix))
+            .filter(|route| route.marked && prefixes.contains(&route.prefix))
             .map(|route| (route.prefix.clone(), route.id.clone()))
             .collect()
     }
@@ -206,7 +206,7 @@ impl Seen {
         };
         for (id, change) in rows(ROUTES) {
             match change.get("new").and_then(Value::as_object) {
-                Some(new) => drop(self.rows.insert(id.clone(), lift(id, new))),
+                Some(new) => drop(self.rows.insert(id.clone(), decode(id, new))),
                 None => drop(self.rows.remove(id)),
             }
         }
@@ -231,7 +231,7 @@ impl Seen {
             .filter(|(name, _)| name == ROUTER)
             .flat_map(|(_, references)| references)
             .filter_map(|id| self.rows.get(id))
-            .filter(|row| row.stamped)
+            .filter(|row| row.marked)
             .map(|row| row.prefix.as_str())
             .collect();
         let missing = self
@@ -247,10 +247,10 @@ impl Seen {
 }
 
 /// A row as the import writes it has these columns, and nothing in any other.
-fn lift(id: &str, row: &Map<String, Value>) -> RouteSeen {
+fn decode(id: &str, row: &Map<String, Value>) -> RouteSeen {
     let ids = members(row.get("external_ids"));
     let has = |key: &str, value: &str| ids.iter().any(|pair| *pair == json!([key, value]));
-    let stamped =
+    let marked =
         has("k8s.ovn.org/owner-controller", "RouteImport") && has("noverlay.io/owner", "default");
     let empty = |value: &Value| {
         *value == json!("") || *value == json!(["set", []]) || *value == json!(["map", []])
@@ -259,7 +259,7 @@ fn lift(id: &str, row: &Map<String, Value>) -> RouteSeen {
     let others = row.iter().filter(|(name, _)| {
         !known.contains(&name.as_str()) && !name.starts_with('_') && *name != "selection_fields"
     });
-    let plain = stamped
+    let plain = marked
         && ids.len() == 2
         && text(row.get("output_port")) == format!("rtoe-{ROUTER}")
         && others.into_iter().all(|(_, value)| empty(value));
@@ -267,7 +267,7 @@ fn lift(id: &str, row: &Map<String, Value>) -> RouteSeen {
         prefix: text(row.get("ip_prefix")),
         nexthop: text(row.get("nexthop")),
         id: id.to_owned(),
-        stamped,
+        marked,
         plain,
     }
 }

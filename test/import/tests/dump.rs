@@ -8,10 +8,10 @@ use std::io::Write;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use import_tests::{Site, absent, until};
+use import_tests::{Testbed, absent, until};
 use netns_tests::in_namespace;
 
-/// A shell that was started while files could be opened, and is told one line at a time what to do.
+/// A shell that was started while files could be opened, and reads commands a line at a time.
 struct Shell(Child);
 
 impl Shell {
@@ -52,13 +52,13 @@ fn a_dump_that_fails_removes_nothing_and_the_next_one_that_does_not_does() {
         return;
     }
     in_namespace(|| async {
-        let site = Site::build().await;
-        let agent = site.agent();
-        site.until_settled(Duration::from_millis(300)).await;
-        let steady = site.guard_steady();
+        let testbed = Testbed::build().await;
+        let agent = testbed.agent();
+        testbed.until_settled(Duration::from_millis(300)).await;
+        let steady = testbed.guard_steady();
         netns_tests::ip("route add 20.1.1.0/24 via 172.30.9.1 proto bgp");
         netns_tests::ip("route add 20.1.2.0/24 via 198.51.100.2 proto bgp");
-        let before = site.until_settled(Duration::from_millis(1500)).await;
+        let before = testbed.until_settled(Duration::from_millis(1500)).await;
         let mut shell = Shell::start();
         let (whole, itself) = (limit(), std::process::id());
         // Files that are open stay open; numbers below the limit are all taken.
@@ -73,7 +73,7 @@ fn a_dump_that_fails_removes_nothing_and_the_next_one_that_does_not_does() {
         shell.tell("ip route del 20.1.1.0/24");
         let count = agent.errors().len();
         until("dumps go on failing", || agent.errors().len() > count + 1).await;
-        let meanwhile = site.observer.look();
+        let meanwhile = testbed.observer.look();
         shell.tell(&format!("prlimit --pid {itself} --nofile={whole}:"));
         until("files can be opened", || {
             std::fs::File::open("/dev/null").is_ok()
@@ -84,9 +84,9 @@ fn a_dump_that_fails_removes_nothing_and_the_next_one_that_does_not_does() {
         assert!(agent.errors().iter().all(of_kernel), "{:?}", agent.errors());
         assert_eq!(meanwhile.imported(), before.imported(), "while dumps fail");
         assert_eq!(meanwhile.updates, before.updates, "while dumps fail");
-        let after = site.until_settled(Duration::from_millis(300)).await;
+        let after = testbed.until_settled(Duration::from_millis(300)).await;
         assert_eq!(after.imported().len(), before.imported().len() - 1);
-        site.assert_steady(&steady);
+        testbed.assert_steady(&steady);
         println!("{failed} passes failed: {:?}", agent.errors().first());
     });
 }

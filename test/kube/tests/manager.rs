@@ -322,7 +322,7 @@ fn foreign_changes_are_undone(api: &ApiServer) {
         "nothing that forwards was withdrawn meanwhile"
     );
     settled(api, 3);
-    // An advertisement that cannot be served is told so, and disturbs nobody.
+    // An advertisement that cannot be served is reported so, and disturbs nobody.
     api.apply("apiVersion: k8s.ovn.org/v1\nkind: RouteAdvertisements\nmetadata: {name: a-user}\nspec: {targetVRF: red, networkSelectors: [{networkSelectionType: DefaultNetwork}], nodeSelector: {}, frrConfigurationSelector: {matchLabels: {use: me}}, advertisements: [PodNetwork]}\n");
     until("the user's advertisement is not accepted", 10, || {
         let text = api.output(&["get", "ra", "a-user", "-o", "jsonpath={.status.status}"]);

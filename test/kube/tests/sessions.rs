@@ -56,7 +56,7 @@ fn status_writes(api: &ApiServer) -> usize {
 }
 
 #[test]
-fn sessions_that_both_ends_try_in_vain_are_told_after_30_seconds_once_and_taken_back_when_they_stand()
+fn sessions_that_both_ends_try_in_vain_are_reported_after_30_seconds_once_and_taken_back_when_they_stand()
  {
     let Some(tools) = tools() else { return };
     let api = ApiServer::start(tools);
@@ -77,7 +77,7 @@ fn sessions_that_both_ends_try_in_vain_are_told_after_30_seconds_once_and_taken_
         match condition(&api, "SessionsUp") {
             Some((status, reason, message))
                 if status == "False"
-                    && reason == "NobodyAnswers"
+                    && reason == "SessionsDown"
                     && message.contains("n1 and n2")
                     && message.contains("-p 0") =>
             {
@@ -87,13 +87,13 @@ fn sessions_that_both_ends_try_in_vain_are_told_after_30_seconds_once_and_taken_
         }
     });
     until("an event says so", 10, || {
-        match events(&api, "NobodyAnswers") {
+        match events(&api, "SessionsDown") {
             1 => Ok(()),
             n => Err(format!("{n} events")),
         }
     });
     let before = status_writes(&api);
-    // Attempts go on; nothing new is to be told.
+    // Attempts go on; nothing new is to be reported.
     report(&api, "Connect");
     report(&api, "Active");
     std::thread::sleep(std::time::Duration::from_secs(3));
@@ -110,7 +110,7 @@ fn sessions_that_both_ends_try_in_vain_are_told_after_30_seconds_once_and_taken_
             other => Err(format!("{other:?}")),
         }
     });
-    assert_eq!(events(&api, "NobodyAnswers"), 1);
+    assert_eq!(events(&api, "SessionsDown"), 1);
     until("an event says so", 10, || {
         match events(&api, "SessionsEstablished") {
             1 => Ok(()),

@@ -1,7 +1,7 @@
 //! Commands and their arguments.
 //!
 //! In: the command line and three variables that `hack/lab` sets (where daemons, tools
-//! and manifests are). Out: what the command's room gives; `false` ends with status 1.
+//! and manifests are). Out: what the command gives; `false` ends with status 1.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};

@@ -165,7 +165,7 @@ fn restart(lab: &Lab, node: &Node) -> Result<bool> {
     });
     std::thread::sleep(AFTER);
     let lost = pinger.stop()?;
-    // Where all is back: what is not is told below.
+    // Where all is back: what is not is reported below.
     if back.is_some() {
         watch.control(lab, &node.name)?;
     }
@@ -192,7 +192,7 @@ fn restart(lab: &Lab, node: &Node) -> Result<bool> {
     Ok(lost.lost == 0 || lab.profile != "resilient")
 }
 
-/// The uplink is cut, and mended again.
+/// The uplink is cut, and corrected again.
 fn cut(lab: &Lab, node: &Node) -> Result<()> {
     let others = lab.nodes.iter().filter(|other| *other != node);
     let others: Vec<&str> = others.map(|other| other.name.as_str()).collect();
@@ -207,11 +207,11 @@ fn cut(lab: &Lab, node: &Node) -> Result<()> {
         std::thread::sleep(Duration::from_secs(1));
     }
     let gaps = watch.stop()?;
-    let mended = now();
+    let corrected = now();
     attach_port(lab, node)?;
     let pods = attached(lab);
-    let missing = unreached(lab, &pods, mended + PATIENCE);
-    let back = mended.elapsed().as_secs_f64();
+    let missing = unreached(lab, &pods, corrected + PATIENCE);
+    let back = corrected.elapsed().as_secs_f64();
     if gone.is_none() {
         bail!(
             "uplink of {} cut: others still have its routes after {} s",

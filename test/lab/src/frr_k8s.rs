@@ -25,7 +25,7 @@ use crate::up::own_program;
 
 /// Name among a node's daemons.
 pub(crate) const NAME: &str = "frr-k8s";
-/// Where the controller has its files, whatever it is told.
+/// Where the controller has its files, whatever it is reported.
 const FIXED: &str = "/etc/frr_reloader";
 
 /// Can this be run at all?

@@ -251,7 +251,7 @@ pub(crate) fn imported(lab: &Lab, node: &str) -> Result<Vec<(Ipv4Net, Ipv4Addr)>
         "static_routes",
         "logical_router_static_route",
     )?;
-    let stamped = all.iter().filter(|row| {
+    let marked = all.iter().filter(|row| {
         entry(row, "external_ids", "k8s.ovn.org/owner-controller").as_deref() == Some("RouteImport")
             && word(row, "output_port") == format!("rtoe-{router}")
     });
@@ -261,7 +261,7 @@ pub(crate) fn imported(lab: &Lab, node: &str) -> Result<Vec<(Ipv4Net, Ipv4Addr)>
             word(row, "nexthop").parse().ok()?,
         ))
     };
-    Ok(stamped.filter_map(route).collect())
+    Ok(marked.filter_map(route).collect())
 }
 
 #[cfg(test)]

@@ -211,7 +211,7 @@ impl Record {
         self.alive() && !self.stopped && !frozen
     }
 
-    /// Has the program been built anew since this process started?
+    /// Has the program been built again since this process started?
     pub(crate) fn outdated(&self) -> bool {
         std::fs::read_link(format!("/proc/{}/exe", self.pid))
             .is_ok_and(|path| text(&path).ends_with(" (deleted)"))

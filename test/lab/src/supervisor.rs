@@ -5,7 +5,7 @@
 //!
 //! ovn-controller has been seen to go away in the second after its start, right after its
 //! connection to br-int, for no known reason and without a last line (a few in a hundred
-//! starts of OVN 23.03). Such a start is repeated and told in `early.log`; it is part of
+//! starts of OVN 23.03). Such a start is repeated and reported in `early.log`; it is part of
 //! bringing the lab up, not a death since.
 
 use std::collections::BTreeSet;

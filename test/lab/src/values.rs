@@ -51,20 +51,20 @@ impl Values {
 
     /// Other values, drawn from `seed`; no two of the networks can overlap.
     pub(crate) fn drawn(seed: u64) -> Self {
-        let mut dice = Dice(seed);
+        let mut rng = Rng(seed);
         let stems = ["ash", "birch-", "elm", "fir-", "oak", "pine-", "yew"];
-        let stem = usize::try_from(dice.below(7)).unwrap_or(0);
+        let stem = usize::try_from(rng.below(7)).unwrap_or(0);
         Self {
             seed: Some(seed),
-            cluster_subnet: net([10, dice.byte(16, 240), 0, 0], 16),
+            cluster_subnet: net([10, rng.byte(16, 240), 0, 0], 16),
             // Even seeds give 24, odd ones 25: two neighbours cover both.
             host_prefix: if seed.is_multiple_of(2) { 24 } else { 25 },
-            join_subnet: net([100, dice.byte(65, 128), 0, 0], 16),
-            as_number: match dice.below(2) {
-                0 => 64513 + dice.below(1000),
-                _ => 4_200_000_000 + dice.below(90_000_000),
+            join_subnet: net([100, rng.byte(65, 128), 0, 0], 16),
+            as_number: match rng.below(2) {
+                0 => 64513 + rng.below(1000),
+                _ => 4_200_000_000 + rng.below(90_000_000),
             },
-            underlay: net([172, dice.byte(16, 32), dice.byte(0, 255), 0], 24),
+            underlay: net([172, rng.byte(16, 32), rng.byte(0, 255), 0], 24),
             stem: stems.get(stem).copied().unwrap_or("elm").to_owned(),
         }
     }
@@ -129,9 +129,9 @@ fn net(octets: [u8; 4], prefix: u8) -> Ipv4Net {
 }
 
 /// `SplitMix64`: small, and the same on every machine.
-struct Dice(u64);
+struct Rng(u64);
 
-impl Dice {
+impl Rng {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;

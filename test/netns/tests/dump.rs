@@ -19,7 +19,7 @@ use std::process::{Child, Command, Stdio};
 
 use model::address::{InterfaceAddr, Prefix};
 use model::host::LinkFact;
-use model::route::{KernelRoute, Leg, MAIN_TABLE, PROTOCOL_BGP, RouteKind, TableId};
+use model::route::{KernelRoute, MAIN_TABLE, PROTOCOL_BGP, RouteKind, RoutePath, TableId};
 use netlink::DumpError;
 use netlink::dump;
 use netns_tests::{absent, in_namespace, ip, ip_batch, mk_link, route_lines, run};
@@ -43,12 +43,12 @@ fn route<'a>(routes: &'a [KernelRoute], prefix: &str) -> &'a KernelRoute {
     found[0]
 }
 
-fn legs(gateways: &str, oif: u32) -> Vec<Leg> {
-    let leg = |gateway: &str| Leg {
+fn paths(gateways: &str, oif: u32) -> Vec<RoutePath> {
+    let path = |gateway: &str| RoutePath {
         gateway: Some(gateway.parse::<IpAddr>().unwrap()),
         oif,
     };
-    gateways.split_whitespace().map(leg).collect()
+    gateways.split_whitespace().map(path).collect()
 }
 
 fn mk_routes() {
@@ -99,13 +99,13 @@ fn every_form_of_a_route_is_read() {
             ("2001:db8:3::/64", "2001:db8::4"),
         ] {
             let found = route(&routes, prefix);
-            assert_eq!(found.legs, legs(gateways, oif), "{prefix}");
+            assert_eq!(found.paths, paths(gateways, oif), "{prefix}");
             assert_eq!(found.kind, RouteKind::Unicast, "{prefix}");
             assert_eq!((found.table, found.metric), (MAIN_TABLE, 20), "{prefix}");
         }
         assert_eq!(route(&routes, "10.5.0.0/24").kind, RouteKind::Other);
         let on_link = route(&routes, "10.9.0.0/24");
-        assert_eq!(on_link.legs, [Leg { gateway: None, oif }]);
+        assert_eq!(on_link.paths, [RoutePath { gateway: None, oif }]);
         assert_eq!(on_link.metric, 0);
         assert_eq!(routes.len(), 12, "one table and one protocol: {routes:?}");
 
@@ -167,8 +167,8 @@ fn twenty_thousand_routes_arrive_whole() {
         let mut prefixes: Vec<_> = routes.iter().map(|route| route.prefix).collect();
         prefixes.dedup();
         assert_eq!(prefixes.len(), 20_000, "each once");
-        let expected = legs("192.0.2.2", link("d0").index);
-        assert!(routes.iter().all(|route| route.legs == expected));
+        let expected = paths("192.0.2.2", link("d0").index);
+        assert!(routes.iter().all(|route| route.paths == expected));
     });
 }
 
@@ -231,7 +231,7 @@ fn a_link_with_an_alias_that_is_no_text_is_a_link_all_the_same() {
 }
 
 #[test]
-fn a_route_with_labels_or_a_tunnel_is_told_as_such() {
+fn a_route_with_labels_or_a_tunnel_is_reported_as_such() {
     if absent(&["ip"]) {
         return;
     }
@@ -278,7 +278,7 @@ fn churn(lines: &str) -> Child {
 }
 
 #[test]
-fn a_route_whose_nexthop_object_is_exchanged_is_never_without_legs() {
+fn a_route_whose_nexthop_object_is_exchanged_is_never_without_paths() {
     if absent(&["ip"]) {
         return;
     }
@@ -315,7 +315,7 @@ fn a_route_whose_nexthop_object_is_exchanged_is_never_without_legs() {
                 Err(other) => panic!("{other}"),
             };
             read += 1;
-            let empty = routes.iter().find(|route| route.legs.is_empty());
+            let empty = routes.iter().find(|route| route.paths.is_empty());
             assert_eq!(empty, None, "after {read} dumps");
         }
         println!("{read} dumps, {interrupted} interrupted again and again");

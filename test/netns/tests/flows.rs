@@ -14,9 +14,10 @@ use std::time::Duration;
 
 use host::{BridgeControl, FlowError, FlowEvent, FlowWatch};
 use model::address::Mac;
+use model::gateway::GatewayMode;
 use model::ovs::Flow;
 use netns_tests::{BRIDGE, PATIENCE, SCHEMA, Switch, absent, in_namespace};
-use plan_node::bridge::{self, BridgeInput, BridgeNetwork, GatewayMode};
+use plan_node::bridge::{self, BridgeInput, BridgeNetwork};
 
 const TOOLS: &[&str] = &[
     "ip",

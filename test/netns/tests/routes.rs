@@ -7,29 +7,35 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::route::{KernelRoute, Leg, MAIN_TABLE, PROTOCOL_BGP, RouteKind, TableId};
+use import::decide::decide;
+use model::Scope;
+use model::gateway::BgpDefault;
+use model::route::{KernelRoute, MAIN_TABLE, PROTOCOL_BGP, RouteKind, RoutePath, TableId};
 use netlink::dump;
 use netns_tests::{absent, in_namespace, ip, ip_batch, mk_link};
-use plan_node::imports::{self, BgpDefault, ImportWorld};
 
 fn names() -> BTreeMap<u32, String> {
     let links = dump::links().unwrap();
     links.into_iter().map(|l| (l.index, l.name)).collect()
 }
 
-fn leg_text(leg: &Leg, names: &BTreeMap<u32, String>) -> String {
-    let gateway = leg.gateway.map_or("-".to_owned(), |ip| ip.to_string());
-    format!(" {gateway}@{}", names[&leg.oif])
+fn path_text(path: &RoutePath, names: &BTreeMap<u32, String>) -> String {
+    let gateway = path.gateway.map_or("-".to_owned(), |ip| ip.to_string());
+    format!(" {gateway}@{}", names[&path.oif])
 }
 
-/// One line a route: destination, metric, legs or `no unicast`.
+/// One line a route: destination, metric, paths or `no unicast`.
 fn text(route: &KernelRoute, names: &BTreeMap<u32, String>) -> String {
-    let legs: String = match route.kind {
-        RouteKind::Unicast => route.legs.iter().map(|leg| leg_text(leg, names)).collect(),
+    let paths: String = match route.kind {
+        RouteKind::Unicast => route
+            .paths
+            .iter()
+            .map(|path| path_text(path, names))
+            .collect(),
         RouteKind::Encapsulated => " encapsulated".to_owned(),
         RouteKind::Other => " no unicast".to_owned(),
     };
-    format!("{} {}{legs}", route.prefix, route.metric)
+    format!("{} {}{paths}", route.prefix, route.metric)
 }
 
 fn lines(table: Option<TableId>) -> Vec<String> {
@@ -52,7 +58,7 @@ fn mk_links() {
     );
 }
 
-/// What main holds of BGP after these commands; told alike with gateways beside nexthop ids and with ids alone.
+/// What main holds of BGP after these commands; reported alike with gateways beside nexthop ids and with ids alone.
 fn main_after(commands: &'static str, wanted: &'static [&'static str]) {
     if absent(&["ip"]) {
         return;
@@ -68,7 +74,7 @@ fn main_after(commands: &'static str, wanted: &'static [&'static str]) {
 }
 
 #[test]
-fn equal_paths_of_one_route_are_its_legs() {
+fn equal_paths_of_one_route_are_its_paths() {
     main_after(
         "route add 10.1.0.0/24 proto bgp metric 20 nexthop via 192.0.2.3 nexthop via 192.0.2.2
          route add 10.2.0.0/24 proto bgp metric 20 nexthop via 198.51.100.2 weight 7 nexthop via 192.0.2.2
@@ -86,7 +92,7 @@ fn equal_paths_of_one_route_are_its_legs() {
 }
 
 #[test]
-fn nexthop_objects_and_groups_are_legs() {
+fn nexthop_objects_and_groups_are_paths() {
     main_after(
         "nexthop add id 1 via 192.0.2.2 dev d0 proto zebra
          nexthop add id 2 via 192.0.2.3 dev d0 proto zebra
@@ -334,10 +340,10 @@ fn a_link_without_carrier_counts_as_long_as_the_kernel_uses_it() {
 }
 
 /// The world of a node whose external bridge is d0 and whose pods are 10.128.1.0/24 of 10.128.0.0/16.
-fn world() -> ImportWorld {
+fn world() -> Scope {
     let prefixes = |texts: &str| texts.split(' ').map(|t| t.parse().unwrap()).collect();
     let links = dump::links().unwrap();
-    ImportWorld {
+    Scope {
         gateway_link: links.iter().find(|l| l.name == "d0").map(|l| l.index),
         cluster_subnets: prefixes("10.128.0.0/16 fd00:10::/48"),
         host_subnets: prefixes("10.128.1.0/24 fd00:10:0:1::/64"),
@@ -363,18 +369,22 @@ fn imported() -> (Vec<String>, Vec<String>) {
     rib.replace(dump::routes(Some(MAIN_TABLE), PROTOCOL_BGP).unwrap());
     let links = dump::links().unwrap();
     rib.set_links(links.iter().map(|l| (l.index, l.up)).collect());
-    let plan = imports::plan(rib.view(MAIN_TABLE), &world());
-    let rows = plan.desired.iter();
-    let skipped = plan.skipped.iter();
+    let (mut rows, mut skipped) = (Vec::new(), Vec::new());
+    for route in rib.view(MAIN_TABLE) {
+        let decision = decide(&route, &world());
+        let (to, hops) = (route.prefix, decision.hops.into_iter());
+        rows.extend(hops.map(|hop| (to, hop)));
+        skipped.extend(decision.reasons.into_iter().map(|reason| (reason, to)));
+    }
+    rows.sort_unstable();
+    skipped.sort_unstable();
     (
-        rows.map(|row| format!("{} via {}", row.prefix, row.nexthop))
+        rows.iter()
+            .map(|(to, hop)| format!("{to} via {hop}"))
             .collect(),
         skipped
-            .flat_map(|(reason, s)| {
-                s.first
-                    .iter()
-                    .map(move |prefix| format!("{reason} {prefix}"))
-            })
+            .iter()
+            .map(|(reason, to)| format!("{reason} {to}"))
             .collect(),
     )
 }

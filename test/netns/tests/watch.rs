@@ -1,4 +1,4 @@
-//! Events: whatever changes is told, and what was lost is told as lost.
+//! Events: whatever changes is reported, and what was lost is reported as lost.
 //!
 //! In: changes that `ip` makes. Out: flags.
 //! Invariant: the kernel is quiet before each change.
@@ -24,7 +24,7 @@ async fn quiet(watcher: &mut Watcher) {
     }
 }
 
-/// Makes a change and waits until it is told.
+/// Makes a change and waits until it is reported.
 async fn told(watcher: &mut Watcher, what: &str, wanted: impl Fn(Change) -> bool) {
     quiet(watcher).await;
     ip(what);
@@ -38,7 +38,7 @@ fn count() -> usize {
 }
 
 #[test]
-fn every_kind_of_change_is_told() {
+fn every_kind_of_change_is_reported() {
     if absent(&["ip"]) {
         return;
     }
@@ -75,7 +75,7 @@ fn every_kind_of_change_is_told() {
 }
 
 #[test]
-fn routes_that_go_without_an_event_of_their_own_are_told() {
+fn routes_that_go_without_an_event_of_their_own_are_reported() {
     if absent(&["ip"]) {
         return;
     }
@@ -94,7 +94,7 @@ fn routes_that_go_without_an_event_of_their_own_are_told() {
 }
 
 #[test]
-fn an_overrun_is_told_and_what_follows_too() {
+fn an_overrun_is_reported_and_what_follows_too() {
     if absent(&["ip"]) {
         return;
     }
@@ -111,7 +111,7 @@ fn an_overrun_is_told_and_what_follows_too() {
 
 /// Until the queue is empty the kernel drops what comes without saying so once more.
 #[test]
-fn what_is_lost_while_an_overrun_is_still_being_read_is_told_too() {
+fn what_is_lost_while_an_overrun_is_still_being_read_is_reported_too() {
     if absent(&["ip"]) {
         return;
     }

@@ -1,4 +1,4 @@
-//! What the integration tests of the OVN room need: a database that a plan is written to, and a hand that meddles.
+//! What the integration tests of the crate ovn need: a database that a plan is written to, and a hand that meddles.
 //!
 //! In: a view of a network. Out: passes as the node agent makes them, checked on every side.
 //! Invariant: after a pass the next difference is empty, and rows of others are as they were before it.
@@ -10,8 +10,8 @@
     reason = "what serves tests fails by panicking"
 )]
 
-mod bench;
+mod fixture;
 mod view;
 
-pub use crate::bench::{Bench, TOOLS, TopologyDiff};
+pub use crate::fixture::{Fixture, TOOLS, TopologyDiff};
 pub use crate::view::{mk_routes, mk_view};

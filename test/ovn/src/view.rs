@@ -5,8 +5,9 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use model::nb::ImportedRoute;
+use model::network::MissingRoute;
 use model::{NetworkName, NodeName, Prefix};
-use plan_node::{GatewayView, MissingRoute, NetworkView};
+use plan_node::{GatewayView, NetworkView};
 
 /// Node `n1` of three: 172.30.0.1 and fd00:30::1, pods 10.128.1.0/24 and fd01:0:0:1::/64.
 #[must_use]

@@ -1,4 +1,4 @@
-//! Imported routes over a connection that ends after any byte: the next difference mends what is half done.
+//! Imported routes over a connection that ends after any byte: the next difference repairs what is half done.
 //!
 //! In: batches to a real ovsdb-server, cut at every end of a transaction and at places in between, both ways.
 //! Out: rows, as a second client sees them all the while.
@@ -15,9 +15,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use model::nb::{ImportTarget, ImportedRoute};
-use ovn_tests::{Bench, TOOLS, mk_routes, mk_view};
+use ovn_tests::{Fixture, TOOLS, mk_routes, mk_view};
 use ovsdb::{Changes, Client, Replica, TransactError, Transaction, Uuid};
-use ovsdb_tests::{Cutter, PATIENCE, Server, Way, absent, until, until_status, until_synced};
+use ovsdb_tests::{FaultProxy, PATIENCE, Server, Way, absent, until, until_status, until_synced};
 
 const ROUTE: &str = "Logical_Router_Static_Route";
 const HOPS: [&str; 2] = ["172.30.0.2", "172.30.0.3"];
@@ -51,48 +51,48 @@ fn prefixes(replica: &Replica) -> BTreeSet<String> {
 
 /// Sends what is missing; true where nothing was. An error says that the connection went.
 async fn attempt(
-    bench: &Bench,
+    fixture: &Fixture,
     target: &ImportTarget,
     desired: &Routes,
 ) -> Result<bool, TransactError> {
-    let transactions = bench.lower_imports(target, desired);
+    let transactions = fixture.encode_imports(target, desired);
     for transaction in &transactions {
-        bench
+        fixture
             .client
             .transact(transaction)
             .await?
             .check_counts()
             .unwrap();
     }
-    look(bench).await?;
+    look(fixture).await?;
     Ok(transactions.is_empty())
 }
 
 /// Changes nothing; after its reply the replica has what came before.
-async fn look(bench: &Bench) -> Result<(), TransactError> {
+async fn look(fixture: &Fixture) -> Result<(), TransactError> {
     let nothing = Transaction::new(ovn::north::DATABASE).comment("noverlay test");
-    bench.client.transact(&nothing).await.map(|_| ())
+    fixture.client.transact(&nothing).await.map(|_| ())
 }
 
 /// Passes until one finds nothing to do; how many that took. After so many cuts in all there are no more.
 async fn settle(
-    bench: &Bench,
-    (cutter, most): (&Cutter, usize),
+    fixture: &Fixture,
+    (fault_proxy, most): (&FaultProxy, usize),
     target: &ImportTarget,
     desired: &Routes,
 ) -> usize {
     let mut passes = 0;
     let passing = async {
         loop {
-            if cutter.cuts() >= most {
-                cutter.cut_after(None);
+            if fault_proxy.cuts() >= most {
+                fault_proxy.cut_after(None);
             }
-            if !bench.client.watch().borrow().connection.is_synced() {
+            if !fixture.client.watch().borrow().connection.is_synced() {
                 tokio::time::sleep(Duration::from_millis(1)).await;
                 continue;
             }
             passes += 1;
-            match attempt(bench, target, desired).await {
+            match attempt(fixture, target, desired).await {
                 Ok(true) => return,
                 Ok(false) | Err(TransactError::MaybeApplied | TransactError::NotConnected) => {}
                 Err(other) => panic!("{other}"),
@@ -104,36 +104,36 @@ async fn settle(
 }
 
 /// A new connection, so that bytes count from its beginning; how many went each way until it was in step.
-async fn renew(bench: &Bench, cutter: &Cutter) -> [usize; 2] {
-    let sessions = bench.client.watch().borrow().sessions;
-    cutter.cut_now();
-    until_status(&bench.client, |status| {
+async fn renew(fixture: &Fixture, fault_proxy: &FaultProxy) -> [usize; 2] {
+    let sessions = fixture.client.watch().borrow().sessions;
+    fault_proxy.cut_now();
+    until_status(&fixture.client, |status| {
         status.sessions > sessions && status.connection.is_synced()
     })
     .await;
-    look(bench).await.unwrap();
-    relayed(cutter)
+    look(fixture).await.unwrap();
+    relayed(fault_proxy)
 }
 
-fn relayed(cutter: &Cutter) -> [usize; 2] {
-    [cutter.relayed(Way::Up), cutter.relayed(Way::Down)]
+fn relayed(fault_proxy: &FaultProxy) -> [usize; 2] {
+    [fault_proxy.relayed(Way::Up), fault_proxy.relayed(Way::Down)]
 }
 
 /// After how many bytes to cut, each way: the ends of transactions and their neighbours, and places in between.
 async fn places(
-    bench: &Bench,
-    cutter: &Cutter,
+    fixture: &Fixture,
+    fault_proxy: &FaultProxy,
     target: &ImportTarget,
     desired: &Routes,
 ) -> Vec<(Way, usize)> {
-    let [up, down] = renew(bench, cutter).await;
-    let transactions = bench.lower_imports(target, desired);
+    let [up, down] = renew(fixture, fault_proxy).await;
+    let transactions = fixture.encode_imports(target, desired);
     assert_eq!(transactions.len(), 5);
     let mut places = Vec::new();
     let mut ends = [0; 2];
     for transaction in &transactions {
-        bench.client.transact(transaction).await.unwrap();
-        let [upto, downto] = relayed(cutter);
+        fixture.client.transact(transaction).await.unwrap();
+        let [upto, downto] = relayed(fault_proxy);
         ends = [upto - up, downto - down];
         for (way, end) in [Way::Up, Way::Down].into_iter().zip(ends) {
             places.extend([end - 1, end, end + 1].map(|place| (way, place)));
@@ -154,8 +154,8 @@ async fn places(
 }
 
 /// Looks on with a connection of its own until it is aborted; panics where a wanted prefix is without a row.
-fn look_on(bench: &Bench) -> tokio::task::JoinHandle<()> {
-    let hand = bench.hand.clone();
+fn look_on(fixture: &Fixture) -> tokio::task::JoinHandle<()> {
+    let hand = fixture.hand.clone();
     let wanted: BTreeSet<String> = mk_desired(0)
         .iter()
         .map(|route| route.prefix.to_string())
@@ -180,49 +180,55 @@ async fn a_connection_cut_after_any_byte_leaves_no_route_twice_and_none_out() {
         return;
     }
     let server = Server::start();
-    let cutter = Cutter::start(server.path("cutter"), server.socket());
-    let socket = cutter.socket().to_owned();
-    let bench = Bench::by_way_of(server, socket).await;
+    let fault_proxy = FaultProxy::start(server.path("cutter"), server.socket());
+    let socket = fault_proxy.socket().to_owned();
+    let fixture = Fixture::by_way_of(server, socket).await;
     let view = mk_view();
-    bench.pass(&plan_node::plan(&view)).await;
-    let target = plan_node::imports::target(&view.network, &view.node);
-    bench.import(&target, &mk_desired(0)).await;
-    let places = places(&bench, &cutter, &target, &mk_desired(1)).await;
-    bench.import(&target, &mk_desired(1)).await;
+    fixture.pass(&plan_node::plan(&view)).await;
+    let target = ImportTarget::of(&view.network, &view.node);
+    fixture.import(&target, &mk_desired(0)).await;
+    let places = places(&fixture, &fault_proxy, &target, &mk_desired(1)).await;
+    fixture.import(&target, &mk_desired(1)).await;
     let kept = uuids(
-        &bench,
+        &fixture,
         &target,
         &mk_routes(5000, STAYING, HOPS.first().unwrap()),
     );
     assert_eq!(kept.len(), usize::try_from(STAYING).unwrap());
 
-    let onlooker = look_on(&bench);
+    let onlooker = look_on(&fixture);
     let mut passes = 0;
     for (round, (way, place)) in places.iter().enumerate() {
         let desired = mk_desired(round);
-        let since = bench.hand.with_replica(Replica::generation).unwrap();
-        let [up, down] = renew(&bench, &cutter).await;
+        let since = fixture.hand.with_replica(Replica::generation).unwrap();
+        let [up, down] = renew(&fixture, &fault_proxy).await;
         let base = if *way == Way::Up { up } else { down };
-        let cuts = cutter.cuts();
-        cutter.cut_after(Some((*way, base + place)));
-        passes += settle(&bench, (&cutter, cuts + 1 + round % 3), &target, &desired).await;
-        cutter.cut_after(None);
+        let cuts = fault_proxy.cuts();
+        fault_proxy.cut_after(Some((*way, base + place)));
+        passes += settle(
+            &fixture,
+            (&fault_proxy, cuts + 1 + round % 3),
+            &target,
+            &desired,
+        )
+        .await;
+        fault_proxy.cut_after(None);
         assert!(
-            cutter.cuts() > cuts,
+            fault_proxy.cuts() > cuts,
             "round {round}: not cut at {way:?} {place}"
         );
 
-        until_synced(&bench.client).await;
-        assert_eq!(bench.import(&target, &desired).await, 0, "settled");
+        until_synced(&fixture.client).await;
+        assert_eq!(fixture.import(&target, &desired).await, 0, "settled");
         assert_eq!(
             uuids(
-                &bench,
+                &fixture,
                 &target,
                 &mk_routes(5000, STAYING, HOPS.first().unwrap())
             ),
             kept
         );
-        match bench
+        match fixture
             .hand
             .with_replica(|replica| replica.changes_since(since))
             .unwrap()
@@ -241,22 +247,22 @@ async fn a_connection_cut_after_any_byte_leaves_no_route_twice_and_none_out() {
     println!(
         "{} rounds, {} cuts, {passes} passes",
         places.len(),
-        cutter.cuts()
+        fault_proxy.cuts()
     );
 
-    let fresh = Bench::connect(bench.server.socket());
+    let fresh = Fixture::connect(fixture.server.socket());
     until_synced(&fresh).await;
     let held = |client: &Client| client.with_replica(|r| routes(r).clone()).unwrap();
-    assert_eq!(held(&bench.client), held(&fresh));
+    assert_eq!(held(&fixture.client), held(&fresh));
     until("the onlooker has the same rows", || {
-        held(&bench.hand) == held(&fresh)
+        held(&fixture.hand) == held(&fresh)
     })
     .await;
 }
 
 /// The rows of these routes.
-fn uuids(bench: &Bench, target: &ImportTarget, of: &[ImportedRoute]) -> BTreeSet<Uuid> {
-    let rows = bench.imports(target).rows;
+fn uuids(fixture: &Fixture, target: &ImportTarget, of: &[ImportedRoute]) -> BTreeSet<Uuid> {
+    let rows = fixture.imports(target).rows;
     of.iter()
         .flat_map(|route| rows.get(route))
         .flatten()

@@ -14,31 +14,31 @@ use std::collections::BTreeMap;
 use model::NetworkName;
 use model::nb::{ImportTarget, OWNER, ROUTE_IMPORT, RouteRow, Rows, Table};
 use ovn::north::{self, Quiet, RouteFollower};
-use ovn_tests::{Bench, mk_routes, mk_view};
+use ovn_tests::{Fixture, mk_routes, mk_view};
 use ovsdb::{Datum, Mutation, Row, Transaction, Uuid, random_uuid};
 
 const HOP: &str = "172.30.0.2";
 
-async fn mk_bench() -> Option<(Bench, ImportTarget, Rows)> {
-    let bench = Bench::start().await?;
+async fn mk_fixture() -> Option<(Fixture, ImportTarget, Rows)> {
+    let fixture = Fixture::start().await?;
     let view = mk_view();
     let rows = plan_node::plan(&view);
-    bench.pass(&rows).await;
-    let target = plan_node::imports::target(&view.network, &view.node);
-    bench
+    fixture.pass(&rows).await;
+    let target = ImportTarget::of(&view.network, &view.node);
+    fixture
         .import(&target, &mk_routes(0, 20, HOP).into_iter().collect())
         .await;
     // A second router, from and to which routes are moved.
     let other = Row::new().with("name", "other");
     let made = Transaction::new(north::DATABASE).insert("Logical_Router", random_uuid(), other);
-    bench.by_hand(made).await;
-    Some((bench, target, rows))
+    fixture.by_hand(made).await;
+    Some((fixture, target, rows))
 }
 
 /// Numbers that look random and are the same in every run.
-struct Dice(u64);
+struct Rng(u64);
 
-impl Dice {
+impl Rng {
     fn roll(&mut self, sides: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -47,15 +47,15 @@ impl Dice {
     }
 }
 
-fn router(bench: &Bench, name: &str) -> Uuid {
-    let found = bench.named(Table::Router, name);
+fn router(fixture: &Fixture, name: &str) -> Uuid {
+    let found = fixture.named(Table::Router, name);
     found.into_iter().next().unwrap()
 }
 
-fn mk_row(dice: &mut Dice, target: &ImportTarget) -> Row {
-    let to = format!("10.{}.{}.0/24", 200 + dice.roll(3), dice.roll(30));
+fn mk_row(rng: &mut Rng, target: &ImportTarget) -> Row {
+    let to = format!("10.{}.{}.0/24", 200 + rng.roll(3), rng.roll(30));
     let row = Row::new().with("ip_prefix", to).with("nexthop", HOP);
-    let ids = match dice.roll(4) {
+    let ids = match rng.roll(4) {
         // Ours in every way, ours in another form, another network's, nobody's.
         0 => {
             return row.with("output_port", target.output_port.as_str()).with(
@@ -71,21 +71,21 @@ fn mk_row(dice: &mut Dice, target: &ImportTarget) -> Row {
 }
 
 /// Somebody's hand; says what it did.
-async fn meddle(bench: &Bench, target: &ImportTarget, dice: &mut Dice) -> &'static str {
-    let ours = router(bench, target.router.as_str());
-    let other = router(bench, "other");
-    let at = if dice.roll(4) == 0 { other } else { ours };
-    let children: Vec<Uuid> = bench
+async fn meddle(fixture: &Fixture, target: &ImportTarget, rng: &mut Rng) -> &'static str {
+    let ours = router(fixture, target.router.as_str());
+    let other = router(fixture, "other");
+    let at = if rng.roll(4) == 0 { other } else { ours };
+    let children: Vec<Uuid> = fixture
         .children(Table::Router, at, "static_routes")
         .into_iter()
         .collect();
-    let some = children.get(dice.roll(children.len())).copied();
+    let some = children.get(rng.roll(children.len())).copied();
     let table = Table::StaticRoute.name();
-    let refer = |router, mutation| Bench::refer(Table::Router, router, mutation);
-    let (done, transaction) = match (dice.roll(8), some) {
+    let refer = |router, mutation| Fixture::refer(Table::Router, router, mutation);
+    let (done, transaction) = match (rng.roll(8), some) {
         (0 | 1, _) | (_, None) => {
             let id = random_uuid();
-            let made = Transaction::new(north::DATABASE).insert(table, id, mk_row(dice, target));
+            let made = Transaction::new(north::DATABASE).insert(table, id, mk_row(rng, target));
             let hung = Mutation::insert("static_routes", vec![id]);
             let itself = vec![ovsdb::Condition::uuid(at)];
             ("add", made.mutate("Logical_Router", itself, vec![hung]))
@@ -119,44 +119,44 @@ async fn meddle(bench: &Bench, target: &ImportTarget, dice: &mut Dice) -> &'stat
             ("move", moved)
         }
         (5, Some(row)) => {
-            let hop = format!("172.30.0.{}", 2 + dice.roll(3));
+            let hop = format!("172.30.0.{}", 2 + rng.roll(3));
             (
                 "edit",
-                Bench::set(Table::StaticRoute, row, Row::new().with("nexthop", hop)),
+                Fixture::set(Table::StaticRoute, row, Row::new().with("nexthop", hop)),
             )
         }
         (6, _) => {
             let enabled = Row::new().with(
                 "options",
-                Datum::map([("mark", dice.roll(3).to_string().as_str())]),
+                Datum::map([("mark", rng.roll(3).to_string().as_str())]),
             );
-            ("option", Bench::set(Table::Router, at, enabled))
+            ("option", Fixture::set(Table::Router, at, enabled))
         }
         (_, Some(row)) => {
             let hop = Row::new().with("external_ids", Datum::map([("by", "hand")]));
-            ("stamp", Bench::set(Table::StaticRoute, row, hop))
+            ("stamp", Fixture::set(Table::StaticRoute, row, hop))
         }
     };
-    bench.by_hand(transaction).await;
+    fixture.by_hand(transaction).await;
     done
 }
 
 #[tokio::test]
 async fn a_follower_that_looks_at_changes_knows_what_a_fresh_one_sees() {
-    let Some((bench, target, _)) = mk_bench().await else {
+    let Some((fixture, target, _)) = mk_fixture().await else {
         return;
     };
-    let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
+    let mut rng = Rng(0x9e37_79b9_7f4a_7c15);
     let mut follower = RouteFollower::new(target.clone());
     let mut known: BTreeMap<Uuid, RouteRow> = BTreeMap::new();
     for round in 0..300 {
         let mut done = Vec::new();
         // Sometimes several edits lie between two looks.
-        for _ in 0..=dice.roll(3) {
-            done.push(meddle(&bench, &target, &mut dice).await);
+        for _ in 0..=rng.roll(3) {
+            done.push(meddle(&fixture, &target, &mut rng).await);
         }
         let look = |follower: &mut RouteFollower| {
-            bench
+            fixture
                 .client
                 .with_replica(|r| follower.follow(r))
                 .unwrap()
@@ -184,43 +184,43 @@ async fn a_follower_that_looks_at_changes_knows_what_a_fresh_one_sees() {
 }
 
 #[tokio::test]
-async fn a_topology_is_quiet_only_where_lifting_it_again_gives_the_same() {
-    let Some((bench, target, rows)) = mk_bench().await else {
+async fn a_topology_is_quiet_only_where_decoding_it_again_gives_the_same() {
+    let Some((fixture, target, rows)) = mk_fixture().await else {
         return;
     };
-    let mut dice = Dice(0x0123_4567_89ab_cdef);
+    let mut rng = Rng(0x0123_4567_89ab_cdef);
     let network = NetworkName::default_network();
-    let lift = || {
+    let decode = || {
         let read = |replica: &ovsdb::Replica| {
-            let north = north::lift(replica, &network).unwrap();
+            let north = north::decode(replica, &network).unwrap();
             let quiet = Quiet::of(replica, &north).unwrap();
             (north, quiet)
         };
-        bench.client.with_replica(read).unwrap()
+        fixture.client.with_replica(read).unwrap()
     };
     let (mut calm, mut noisy) = (0, 0);
     for round in 0..300 {
-        let (before, mut quiet) = lift();
-        let foreign = bench.foreign(&rows);
-        let done = if dice.roll(3) == 0 {
-            let first = u32::try_from(dice.roll(40)).unwrap();
-            bench
+        let (before, mut quiet) = decode();
+        let foreign = fixture.foreign(&rows);
+        let done = if rng.roll(3) == 0 {
+            let first = u32::try_from(rng.roll(40)).unwrap();
+            fixture
                 .import(&target, &mk_routes(first, 20, HOP).into_iter().collect())
                 .await;
             "import"
         } else {
-            meddle(&bench, &target, &mut dice).await
+            meddle(&fixture, &target, &mut rng).await
         };
-        let holds = bench
+        let holds = fixture
             .client
             .with_replica(|r| quiet.holds(r))
             .unwrap()
             .unwrap();
         if holds {
             calm += 1;
-            assert_eq!(lift().0, before, "round {round}: {done}");
+            assert_eq!(decode().0, before, "round {round}: {done}");
             // What stood in the way may be gone; nothing new stands there.
-            let now = bench.foreign(&rows);
+            let now = fixture.foreign(&rows);
             assert!(
                 now.iter().all(|f| foreign.contains(f)),
                 "round {round}: {done}"

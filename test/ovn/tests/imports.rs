@@ -13,14 +13,15 @@
 use std::collections::BTreeSet;
 
 use model::Prefix;
+use model::gateway::BgpDefault;
 use model::nb::{ImportTarget, ImportedRoute, OWNER, ROUTE_IMPORT, RouteRow, RowKey, Rows, Table};
-use ovn::{lower, north};
-use ovn_tests::{Bench, mk_routes, mk_view};
+use ovn::{encode, north};
+use ovn_tests::{Fixture, mk_routes, mk_view};
 use ovsdb::{
     Changes, Client, Condition, Datum, Mutation, OperationError, Row, TransactError, Transaction,
     Uuid, random_uuid,
 };
-use plan_node::imports::{self, BgpDefault};
+use plan_node::learn;
 
 const ROUTE: &str = "Logical_Router_Static_Route";
 const HOP: &str = "172.30.0.2";
@@ -33,17 +34,17 @@ fn mk_set(routes: impl IntoIterator<Item = ImportedRoute>) -> Routes {
 }
 
 /// A bench with a topology, and the gateway router of it.
-async fn mk_bench() -> Option<(Bench, ImportTarget, Rows)> {
-    let bench = Bench::start().await?;
+async fn mk_fixture() -> Option<(Fixture, ImportTarget, Rows)> {
+    let fixture = Fixture::start().await?;
     let view = mk_view();
     let rows = plan_node::plan(&view);
-    bench.pass(&rows).await;
-    let target = plan_node::imports::target(&view.network, &view.node);
-    Some((bench, target, rows))
+    fixture.pass(&rows).await;
+    let target = ImportTarget::of(&view.network, &view.node);
+    Some((fixture, target, rows))
 }
 
-fn uuids(bench: &Bench, target: &ImportTarget) -> BTreeSet<Uuid> {
-    let rows = bench.imports(target).rows;
+fn uuids(fixture: &Fixture, target: &ImportTarget) -> BTreeSet<Uuid> {
+    let rows = fixture.imports(target).rows;
     rows.into_values().flatten().collect()
 }
 
@@ -51,9 +52,13 @@ fn generation(client: &Client) -> u64 {
     client.with_replica(ovsdb::Replica::generation).unwrap()
 }
 
-/// Route rows that changed in the onlooker's replica.
-fn changed(bench: &Bench, since: u64) -> BTreeSet<Uuid> {
-    match bench.hand.with_replica(|r| r.changes_since(since)).unwrap() {
+/// Route rows that changed in the observer's replica.
+fn changed(fixture: &Fixture, since: u64) -> BTreeSet<Uuid> {
+    match fixture
+        .hand
+        .with_replica(|r| r.changes_since(since))
+        .unwrap()
+    {
         Changes::Rows(mut rows) => rows.remove(ROUTE).unwrap_or_default(),
         Changes::Everything => panic!("everything changed"),
     }
@@ -61,53 +66,55 @@ fn changed(bench: &Bench, since: u64) -> BTreeSet<Uuid> {
 
 #[tokio::test]
 async fn routes_come_and_go_and_the_others_are_not_touched() {
-    let Some((bench, target, rows)) = mk_bench().await else {
+    let Some((fixture, target, rows)) = mk_fixture().await else {
         return;
     };
     let first = mk_set(mk_routes(0, 10, HOP));
-    assert_eq!(bench.import(&target, &first).await, 1);
-    assert_eq!(bench.import(&target, &first).await, 0);
-    let (before, since) = (uuids(&bench, &target), generation(&bench.hand));
+    assert_eq!(fixture.import(&target, &first).await, 1);
+    assert_eq!(fixture.import(&target, &first).await, 0);
+    let (before, since) = (uuids(&fixture, &target), generation(&fixture.hand));
     let second = mk_set(
         mk_routes(5, 10, HOP)
             .into_iter()
             .chain(mk_routes(7, 1, OTHER_HOP)),
     );
-    assert_eq!(bench.import(&target, &second).await, 1);
-    let kept: BTreeSet<Uuid> = &before & &uuids(&bench, &target);
+    assert_eq!(fixture.import(&target, &second).await, 1);
+    let kept: BTreeSet<Uuid> = &before & &uuids(&fixture, &target);
     assert_eq!(kept.len(), 5);
-    assert!(changed(&bench, since).is_disjoint(&kept));
+    assert!(changed(&fixture, since).is_disjoint(&kept));
     // The topology does not take them for its own.
-    assert_eq!(bench.pass(&rows).await, 0);
-    bench.import(&target, &Routes::new()).await;
-    assert_eq!(bench.pass(&rows).await, 0);
+    assert_eq!(fixture.pass(&rows).await, 0);
+    fixture.import(&target, &Routes::new()).await;
+    assert_eq!(fixture.pass(&rows).await, 0);
 }
 
 #[tokio::test]
 async fn a_next_hop_is_replaced_in_one_step() {
-    let Some((bench, target, _)) = mk_bench().await else {
+    let Some((fixture, target, _)) = mk_fixture().await else {
         return;
     };
-    bench.import(&target, &mk_set(mk_routes(0, 100, HOP))).await;
-    let before = generation(&bench.hand);
+    fixture
+        .import(&target, &mk_set(mk_routes(0, 100, HOP)))
+        .await;
+    let before = generation(&fixture.hand);
     assert_eq!(
-        bench
+        fixture
             .import(&target, &mk_set(mk_routes(0, 100, OTHER_HOP)))
             .await,
         1
     );
-    // The onlooker was told once, so there was no state in between.
-    assert_eq!(generation(&bench.hand), before + 1);
+    // The observer was reported once, so there was no state in between.
+    assert_eq!(generation(&fixture.hand), before + 1);
 }
 
 #[tokio::test]
 async fn many_routes_come_in_batches_and_no_prefix_is_ever_without_one() {
-    let Some((bench, target, _)) = mk_bench().await else {
+    let Some((fixture, target, _)) = mk_fixture().await else {
         return;
     };
     let staying = mk_set(mk_routes(5000, 100, HOP));
-    bench.import(&target, &staying).await;
-    let kept = uuids(&bench, &target);
+    fixture.import(&target, &staying).await;
+    let kept = uuids(&fixture, &target);
     let all = |hop| -> Routes {
         staying
             .iter()
@@ -115,40 +122,40 @@ async fn many_routes_come_in_batches_and_no_prefix_is_ever_without_one() {
             .chain(mk_routes(0, 1200, hop))
             .collect()
     };
-    let since = generation(&bench.hand);
-    assert_eq!(bench.import(&target, &all(HOP)).await, 5);
+    let since = generation(&fixture.hand);
+    assert_eq!(fixture.import(&target, &all(HOP)).await, 5);
 
     let wanted: BTreeSet<String> = all(HOP).iter().map(|r| r.prefix.to_string()).collect();
-    let onlooker = bench.hand.clone();
+    let onlooker = fixture.hand.clone();
     let looking = tokio::spawn(async move {
         let mut status = onlooker.watch();
-        let mut looks = 0;
+        let mut probe = 0;
         loop {
             let (there, done) = onlooker.with_replica(seen).unwrap();
             assert!(wanted.is_subset(&there), "a prefix was without a row");
-            looks += 1;
+            probe += 1;
             if done {
-                return looks;
+                return probe;
             }
             status.changed().await.unwrap();
         }
     });
-    let transactions = bench.lower_imports(&target, &all(OTHER_HOP));
+    let transactions = fixture.encode_imports(&target, &all(OTHER_HOP));
     assert_eq!(transactions.len(), 10);
     assert!(
         transactions
             .iter()
-            .all(|t| t.operations().len() <= lower::BATCH + 3)
+            .all(|t| t.operations().len() <= encode::BATCH + 3)
     );
     for transaction in &transactions {
-        bench.client.transact(transaction).await.unwrap();
+        fixture.client.transact(transaction).await.unwrap();
         tokio::task::yield_now().await;
     }
-    bench.settle().await;
-    assert_eq!(bench.import(&target, &all(OTHER_HOP)).await, 0);
+    fixture.settle().await;
+    assert_eq!(fixture.import(&target, &all(OTHER_HOP)).await, 0);
     assert!(looking.await.unwrap() > 1);
-    assert!(changed(&bench, since).is_disjoint(&kept));
-    assert!(kept.is_subset(&uuids(&bench, &target)));
+    assert!(changed(&fixture, since).is_disjoint(&kept));
+    assert!(kept.is_subset(&uuids(&fixture, &target)));
 }
 
 /// Prefixes by way of either hop, and whether the old hop is gone.
@@ -170,11 +177,11 @@ fn seen(replica: &ovsdb::Replica) -> (BTreeSet<String>, bool) {
 
 #[tokio::test]
 async fn a_row_edited_by_hand_is_replaced() {
-    let Some((bench, target, rows)) = mk_bench().await else {
+    let Some((fixture, target, rows)) = mk_fixture().await else {
         return;
     };
     let desired = mk_set(mk_routes(0, 3, HOP));
-    bench.import(&target, &desired).await;
+    fixture.import(&target, &desired).await;
     let edits = [
         Row::new().with("output_port", "rtoj-GR_n1"),
         Row::new().with("output_port", Datum::empty_set()),
@@ -189,58 +196,58 @@ async fn a_row_edited_by_hand_is_replaced() {
         Row::new().with("ip_prefix", "10.77.0.0/16"),
     ];
     for edit in edits {
-        let uuid = bench
+        let uuid = fixture
             .imports(&target)
             .rows
             .into_values()
             .flatten()
             .next()
             .unwrap();
-        bench
-            .by_hand(Bench::set(Table::StaticRoute, uuid, edit.clone()))
+        fixture
+            .by_hand(Fixture::set(Table::StaticRoute, uuid, edit.clone()))
             .await;
-        assert_eq!(bench.import(&target, &desired).await, 1, "{edit:?}");
-        assert!(!uuids(&bench, &target).contains(&uuid));
+        assert_eq!(fixture.import(&target, &desired).await, 1, "{edit:?}");
+        assert!(!uuids(&fixture, &target).contains(&uuid));
     }
-    assert_eq!(bench.pass(&rows).await, 0);
+    assert_eq!(fixture.pass(&rows).await, 0);
 }
 
 #[tokio::test]
 async fn a_row_of_another_importer_stays_and_takes_its_prefix() {
-    let Some((bench, target, rows)) = mk_bench().await else {
+    let Some((fixture, target, rows)) = mk_fixture().await else {
         return;
     };
     let desired = mk_set(mk_routes(0, 3, HOP));
-    bench.import(&target, &desired).await;
-    let strangers: [Vec<(&str, &str)>; 2] =
+    fixture.import(&target, &desired).await;
+    let third_parties: [Vec<(&str, &str)>; 2] =
         [vec![ROUTE_IMPORT], vec![ROUTE_IMPORT, (OWNER, "blue")]];
-    for ids in strangers {
-        let (route, held) = bench.imports(&target).rows.into_iter().next().unwrap();
+    for ids in third_parties {
+        let (route, held) = fixture.imports(&target).rows.into_iter().next().unwrap();
         let edit = Row::new().with("external_ids", Datum::map(ids.clone()));
-        bench
-            .by_hand(Bench::set(Table::StaticRoute, held[0], edit))
+        fixture
+            .by_hand(Fixture::set(Table::StaticRoute, held[0], edit))
             .await;
-        let imports = bench.imports(&target);
+        let imports = fixture.imports(&target);
         assert!(imports.odd.is_empty(), "{ids:?}");
         assert!(imports.taken.contains(&route.prefix), "{ids:?}");
         assert!(!imports.rows.contains_key(&route), "{ids:?}");
         assert_eq!(
-            bench.pass(&rows).await,
+            fixture.pass(&rows).await,
             0,
             "{ids:?}: nor is it the topology's"
         );
         let mut follower = north::RouteFollower::new(target.clone());
-        let followed = bench
+        let followed = fixture
             .client
             .with_replica(|replica| follower.follow(replica));
         followed.unwrap().unwrap();
-        assert!(follower.strange() > 0, "{ids:?} is not told");
+        assert!(follower.foreign() > 0, "{ids:?} is not told");
     }
 }
 
 #[tokio::test]
 async fn a_row_in_another_spelling_is_replaced() {
-    let Some((bench, target, _)) = mk_bench().await else {
+    let Some((fixture, target, _)) = mk_fixture().await else {
         return;
     };
     let route = ImportedRoute {
@@ -248,67 +255,67 @@ async fn a_row_in_another_spelling_is_replaced() {
         nexthop: "fe80::2".parse().unwrap(),
     };
     let desired = mk_set([route.clone()]);
-    bench.import(&target, &desired).await;
+    fixture.import(&target, &desired).await;
     for (column, spelling) in [("ip_prefix", "FD77::/64"), ("nexthop", "fe80:0::2")] {
-        let uuid = bench.imports(&target).rows[&route][0];
+        let uuid = fixture.imports(&target).rows[&route][0];
         let edit = Row::new().with(column, spelling);
-        bench
-            .by_hand(Bench::set(Table::StaticRoute, uuid, edit))
+        fixture
+            .by_hand(Fixture::set(Table::StaticRoute, uuid, edit))
             .await;
-        assert_eq!(bench.imports(&target).odd, [uuid]);
-        assert_eq!(bench.import(&target, &desired).await, 1);
+        assert_eq!(fixture.imports(&target).odd, [uuid]);
+        assert_eq!(fixture.import(&target, &desired).await, 1);
     }
 }
 
 #[tokio::test]
-async fn a_row_without_the_stamp_of_imports_goes_by_way_of_the_topology() {
-    let Some((bench, target, rows)) = mk_bench().await else {
+async fn a_row_without_the_marker_of_imports_goes_by_way_of_the_topology() {
+    let Some((fixture, target, rows)) = mk_fixture().await else {
         return;
     };
     let desired = mk_set(mk_routes(0, 3, HOP));
-    bench.import(&target, &desired).await;
-    let (route, held) = bench.imports(&target).rows.into_iter().next().unwrap();
+    fixture.import(&target, &desired).await;
+    let (route, held) = fixture.imports(&target).rows.into_iter().next().unwrap();
     let edit = Row::new().with("external_ids", Datum::map([(OWNER, "default")]));
-    bench
-        .by_hand(Bench::set(Table::StaticRoute, held[0], edit))
+    fixture
+        .by_hand(Fixture::set(Table::StaticRoute, held[0], edit))
         .await;
-    assert!(bench.imports(&target).taken.contains(&route.prefix));
-    assert_eq!(bench.pass(&rows).await, 1);
-    assert!(!bench.imports(&target).taken.contains(&route.prefix));
-    assert_eq!(bench.import(&target, &desired).await, 1);
+    assert!(fixture.imports(&target).taken.contains(&route.prefix));
+    assert_eq!(fixture.pass(&rows).await, 1);
+    assert!(!fixture.imports(&target).taken.contains(&route.prefix));
+    assert_eq!(fixture.import(&target, &desired).await, 1);
 }
 
 #[tokio::test]
 async fn duplicates_collapse() {
-    let Some((bench, target, _)) = mk_bench().await else {
+    let Some((fixture, target, _)) = mk_fixture().await else {
         return;
     };
     let desired = mk_set(mk_routes(0, 3, HOP));
-    bench.import(&target, &desired).await;
-    let router = bench.imports(&target).router.unwrap();
+    fixture.import(&target, &desired).await;
+    let router = fixture.imports(&target).router.unwrap();
     let add: Vec<ImportedRoute> = desired.iter().cloned().collect();
-    for transaction in lower::imports(&target, router, &add, &[], &[], "noverlay test") {
-        bench.client.transact(&transaction).await.unwrap();
+    for transaction in encode::imports(&target, router, &add, &[], &[], "noverlay test") {
+        fixture.client.transact(&transaction).await.unwrap();
     }
-    bench.settle().await;
-    assert_eq!(uuids(&bench, &target).len(), 6);
-    assert_eq!(bench.import(&target, &desired).await, 1);
+    fixture.settle().await;
+    assert_eq!(uuids(&fixture, &target).len(), 6);
+    assert_eq!(fixture.import(&target, &desired).await, 1);
 }
 
 #[tokio::test]
 async fn routes_of_others_are_taken_and_stay() {
-    let Some((bench, target, rows)) = mk_bench().await else {
+    let Some((fixture, target, rows)) = mk_fixture().await else {
         return;
     };
-    let own = plan_node::imports::topology_prefixes(&rows, &target.router);
-    assert_eq!(bench.imports(&target).taken, own);
-    bench
+    let own = learn::topology_prefixes(&rows, &target.router);
+    assert_eq!(fixture.imports(&target).taken, own);
+    fixture
         .nbctl(&["lr-route-add", "GR_n1", "198.51.100.0/24", "172.30.0.7"])
         .await;
-    bench
+    fixture
         .nbctl(&["lr-route-add", "GR_n1", "203.0.113.9", "172.30.0.7"])
         .await;
-    bench
+    fixture
         .nbctl(&[
             "lr-route-add",
             "ovn_cluster_router",
@@ -316,7 +323,7 @@ async fn routes_of_others_are_taken_and_stay() {
             "172.30.0.7",
         ])
         .await;
-    let foreign = bench.imports(&target).taken;
+    let foreign = fixture.imports(&target).taken;
     let more: BTreeSet<String> = (&foreign - &own).iter().map(ToString::to_string).collect();
     assert_eq!(
         more,
@@ -324,16 +331,16 @@ async fn routes_of_others_are_taken_and_stay() {
             .map(String::from)
             .into()
     );
-    let before = bench.others();
-    bench.import(&target, &mk_set(mk_routes(0, 5, HOP))).await;
-    bench.import(&target, &Routes::new()).await;
-    assert_eq!(bench.others(), before);
+    let before = fixture.others();
+    fixture.import(&target, &mk_set(mk_routes(0, 5, HOP))).await;
+    fixture.import(&target, &Routes::new()).await;
+    assert_eq!(fixture.others(), before);
 }
 
 /// The topology's rows of a destination.
-fn own_rows(bench: &Bench, target: &ImportTarget, of: Prefix) -> Vec<Uuid> {
+fn own_rows(fixture: &Fixture, target: &ImportTarget, of: Prefix) -> Vec<Uuid> {
     let mut follower = north::RouteFollower::new(target.clone());
-    let changes = bench.client.with_replica(|r| follower.follow(r));
+    let changes = fixture.client.with_replica(|r| follower.follow(r));
     let rows = changes.unwrap().unwrap().into_iter();
     let own = rows.filter(
         |change| matches!(&change.after, Some(RouteRow::Topology { prefix, .. }) if *prefix == of),
@@ -343,7 +350,7 @@ fn own_rows(bench: &Bench, target: &ImportTarget, of: Prefix) -> Vec<Uuid> {
 
 #[tokio::test]
 async fn an_imported_route_and_the_row_that_gives_way_change_places_in_one_transaction() {
-    let Some((bench, target, rows)) = mk_bench().await else {
+    let Some((fixture, target, rows)) = mk_fixture().await else {
         return;
     };
     let view = mk_view();
@@ -352,53 +359,53 @@ async fn an_imported_route_and_the_row_that_gives_way_change_places_in_one_trans
         (BgpDefault::Replace, "0.0.0.0/0"),
     ] {
         let prefix: Prefix = wanted.parse().unwrap();
-        let fallbacks = imports::fallbacks(&view, default);
+        let fallbacks = learn::fallbacks(&view, default);
         let restore = &fallbacks[&prefix];
         let among: BTreeSet<Prefix> = fallbacks.keys().copied().collect();
         let standing = || {
             let seen = |r: &ovsdb::Replica| north::imported_among(r, &target, &among);
-            bench.client.with_replica(seen).unwrap().unwrap()
+            fixture.client.with_replica(seen).unwrap().unwrap()
         };
-        let planned = || imports::without_fallbacks(rows.clone(), &view, default, &standing());
-        let router = bench.imports(&target).router.unwrap();
-        let own = own_rows(&bench, &target, prefix);
+        let planned = || learn::without_fallbacks(rows.clone(), &view, default, &standing());
+        let router = fixture.imports(&target).router.unwrap();
+        let own = own_rows(&fixture, &target, prefix);
         assert_eq!((own.len(), standing().len()), (1, 0));
         let add = [ImportedRoute {
             prefix,
             nexthop: HOP.parse().unwrap(),
         }];
-        let since = generation(&bench.hand);
-        let there = lower::imports(&target, router, &add, &own, &[], "noverlay test");
+        let since = generation(&fixture.hand);
+        let there = encode::imports(&target, router, &add, &own, &[], "noverlay test");
         assert_eq!(there.len(), 1);
-        bench.by_hand(there[0].clone()).await;
-        bench.settle().await;
-        assert_eq!(generation(&bench.hand), since + 1, "no state in between");
-        assert!(own_rows(&bench, &target, prefix).is_empty());
+        fixture.by_hand(there[0].clone()).await;
+        fixture.settle().await;
+        assert_eq!(generation(&fixture.hand), since + 1, "no state in between");
+        assert!(own_rows(&fixture, &target, prefix).is_empty());
         assert_eq!(standing(), [prefix].into());
         assert_eq!(
-            bench.pass(&planned()).await,
+            fixture.pass(&planned()).await,
             0,
             "the topology leaves it alone"
         );
-        let imported: Vec<Uuid> = uuids(&bench, &target).into_iter().collect();
-        let since = generation(&bench.hand);
-        let back = lower::imports(&target, router, &[], &imported, restore, "noverlay test");
+        let imported: Vec<Uuid> = uuids(&fixture, &target).into_iter().collect();
+        let since = generation(&fixture.hand);
+        let back = encode::imports(&target, router, &[], &imported, restore, "noverlay test");
         assert_eq!(back.len(), 1);
-        bench.by_hand(back[0].clone()).await;
-        bench.settle().await;
-        assert_eq!(generation(&bench.hand), since + 1, "no state in between");
+        fixture.by_hand(back[0].clone()).await;
+        fixture.settle().await;
+        assert_eq!(generation(&fixture.hand), since + 1, "no state in between");
         assert_eq!(
-            bench.pass(&planned()).await,
+            fixture.pass(&planned()).await,
             0,
             "it is the row that the topology wants"
         );
-        assert_eq!(own_rows(&bench, &target, prefix).len(), 1);
+        assert_eq!(own_rows(&fixture, &target, prefix).len(), 1);
     }
 }
 
 #[tokio::test]
 async fn the_default_is_back_when_another_importers_row_goes() {
-    let Some((bench, target, rows)) = mk_bench().await else {
+    let Some((fixture, target, rows)) = mk_fixture().await else {
         return;
     };
     let view = mk_view();
@@ -407,40 +414,40 @@ async fn the_default_is_back_when_another_importers_row_goes() {
         prefix,
         nexthop: HOP.parse().unwrap(),
     }];
-    let router = bench.imports(&target).router.unwrap();
-    let theirs = lower::imports(&target, router, &add, &[], &[], "noverlay test");
-    bench.by_hand(theirs[0].clone()).await;
-    bench.settle().await;
-    let row = *uuids(&bench, &target).first().unwrap();
+    let router = fixture.imports(&target).router.unwrap();
+    let theirs = encode::imports(&target, router, &add, &[], &[], "noverlay test");
+    fixture.by_hand(theirs[0].clone()).await;
+    fixture.settle().await;
+    let row = *uuids(&fixture, &target).first().unwrap();
     let ids = Row::new().with("external_ids", Datum::map([ROUTE_IMPORT]));
-    bench
-        .by_hand(Bench::set(Table::StaticRoute, row, ids))
+    fixture
+        .by_hand(Fixture::set(Table::StaticRoute, row, ids))
         .await;
-    bench.settle().await;
+    fixture.settle().await;
     let seen = |r: &ovsdb::Replica| north::imported_among(r, &target, &[prefix].into());
-    let imported = bench.client.with_replica(seen).unwrap().unwrap();
-    let planned = imports::without_fallbacks(rows, &view, BgpDefault::Replace, &imported);
+    let imported = fixture.client.with_replica(seen).unwrap().unwrap();
+    let planned = learn::without_fallbacks(rows, &view, BgpDefault::Replace, &imported);
     assert_eq!(
-        bench.pass(&planned).await,
+        fixture.pass(&planned).await,
         0,
         "ours does not give way to it"
     );
-    assert_eq!(own_rows(&bench, &target, prefix).len(), 1);
+    assert_eq!(own_rows(&fixture, &target, prefix).len(), 1);
 }
 
 #[tokio::test]
 async fn a_row_is_known_by_who_made_it_and_by_whether_it_drops() {
-    let Some((bench, target, _)) = mk_bench().await else {
+    let Some((fixture, target, _)) = mk_fixture().await else {
         return;
     };
     for (to, via) in [
         ("198.51.100.0/24", "172.30.0.7"),
         ("203.0.113.0/24", "discard"),
     ] {
-        bench.nbctl(&["lr-route-add", "GR_n1", to, via]).await;
+        fixture.nbctl(&["lr-route-add", "GR_n1", to, via]).await;
     }
     let mut follower = north::RouteFollower::new(target.clone());
-    let changes = bench.client.with_replica(|r| follower.follow(r));
+    let changes = fixture.client.with_replica(|r| follower.follow(r));
     let rows = changes
         .unwrap()
         .unwrap()
@@ -465,31 +472,31 @@ async fn a_row_is_known_by_who_made_it_and_by_whether_it_drops() {
 
 #[tokio::test]
 async fn of_two_routers_ours_is_meant() {
-    let Some((bench, target, _)) = mk_bench().await else {
+    let Some((fixture, target, _)) = mk_fixture().await else {
         return;
     };
-    let ours = bench.uuid(&RowKey::root(Table::Router, "GR_n1"));
+    let ours = fixture.uuid(&RowKey::root(Table::Router, "GR_n1"));
     for first in [0x00, 0xff] {
         let row = Row::new().with("name", "GR_n1");
         let twin = Uuid::version4([first; 16]);
         let insert = Transaction::new(north::DATABASE).insert("Logical_Router", twin, row);
-        bench.by_hand(insert).await;
-        assert_eq!(bench.imports(&target).router, Some(ours));
+        fixture.by_hand(insert).await;
+        assert_eq!(fixture.imports(&target).router, Some(ours));
     }
-    bench
+    fixture
         .nbctl(&["destroy", "Logical_Router", &ours.to_string()])
         .await;
-    assert!(bench.imports(&target).router.is_some());
+    assert!(fixture.imports(&target).router.is_some());
 }
 
 #[tokio::test]
 async fn a_router_that_is_gone_fails_the_batch() {
-    let Some((bench, target, _)) = mk_bench().await else {
+    let Some((fixture, target, _)) = mk_fixture().await else {
         return;
     };
-    let transactions = bench.lower_imports(&target, &mk_set(mk_routes(0, 3, HOP)));
-    bench.nbctl(&["lr-del", "GR_n1"]).await;
-    let late = bench.client.transact(&transactions[0]).await;
+    let transactions = fixture.encode_imports(&target, &mk_set(mk_routes(0, 3, HOP)));
+    fixture.nbctl(&["lr-del", "GR_n1"]).await;
+    let late = fixture.client.transact(&transactions[0]).await;
     let moved_on = matches!(
         late,
         Err(TransactError::Operation {
@@ -498,18 +505,18 @@ async fn a_router_that_is_gone_fails_the_batch() {
         })
     );
     assert!(moved_on, "{late:?}");
-    assert_eq!(bench.imports(&target).router, None);
+    assert_eq!(fixture.imports(&target).router, None);
 }
 
 #[tokio::test]
 async fn imports_follow_to_the_router_that_stays() {
-    let Some((bench, target, rows)) = mk_bench().await else {
+    let Some((fixture, target, rows)) = mk_fixture().await else {
         return;
     };
     let desired = mk_set(mk_routes(0, 3, HOP));
-    bench.import(&target, &desired).await;
-    let held = uuids(&bench, &target);
-    let (ours, twin) = (bench.imports(&target).router.unwrap(), random_uuid());
+    fixture.import(&target, &desired).await;
+    let held = uuids(&fixture, &target);
+    let (ours, twin) = (fixture.imports(&target).router.unwrap(), random_uuid());
     let row = Row::new()
         .with("name", "GR_n1")
         .with("external_ids", Datum::map([(OWNER, "default")]))
@@ -521,7 +528,7 @@ async fn imports_follow_to_the_router_that_stays() {
             vec![Condition::uuid(ours)],
             vec![Mutation::delete("static_routes", held.clone())],
         );
-    bench.by_hand(edit).await;
-    assert_eq!(bench.pass(&rows).await, 1);
-    assert_eq!(uuids(&bench, &target), held);
+    fixture.by_hand(edit).await;
+    assert_eq!(fixture.pass(&rows).await, 1);
+    assert_eq!(uuids(&fixture, &target), held);
 }

@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 
 use model::nb::{OWNER, RowKey, Rows, Table, Value};
 use ovn::north;
-use ovn_tests::{Bench, mk_view};
+use ovn_tests::{Fixture, mk_view};
 use ovsdb::{Condition, Datum, Mutation, Row, Transaction, Uuid, random_uuid};
 
 fn mk_rows() -> Rows {
@@ -22,10 +22,10 @@ fn mk_rows() -> Rows {
 }
 
 /// A bench with the plan, a pod's port on the node switch, and a foreign route and policy.
-async fn mk_bench(rows: &Rows) -> Option<Bench> {
-    let bench = Bench::start().await?;
-    bench.pass(rows).await;
-    bench
+async fn mk_fixture(rows: &Rows) -> Option<Fixture> {
+    let fixture = Fixture::start().await?;
+    fixture.pass(rows).await;
+    fixture
         .nbctl(&[
             "--",
             "lsp-add",
@@ -47,21 +47,21 @@ async fn mk_bench(rows: &Rows) -> Option<Bench> {
             "theirs",
         ])
         .await;
-    Some(bench)
+    Some(fixture)
 }
 
 fn tx() -> Transaction {
     Transaction::new(north::DATABASE)
 }
 
-fn parent(bench: &Bench, key: &RowKey) -> Option<(Table, Uuid, &'static str)> {
+fn parent(fixture: &Fixture, key: &RowKey) -> Option<(Table, Uuid, &'static str)> {
     let (table, column) = key.table.parent()?;
-    let uuid = bench.uuid(&RowKey::root(table, key.parent.as_str()));
+    let uuid = fixture.uuid(&RowKey::root(table, key.parent.as_str()));
     Some((table, uuid, column))
 }
 
 /// The same row once more, as data.
-fn copy(bench: &Bench, key: &RowKey, rows: &Rows) -> Row {
+fn copy(fixture: &Fixture, key: &RowKey, rows: &Rows) -> Row {
     let mut row = Row::new();
     for (column, value) in &rows[key] {
         let datum: Datum = match value {
@@ -69,7 +69,7 @@ fn copy(bench: &Bench, key: &RowKey, rows: &Rows) -> Row {
             Value::Number(number) => (*number).into(),
             Value::Set(items) => items.clone().into(),
             Value::Entries(entries) => entries.clone().into(),
-            Value::Ref(key) => bench.uuid(key).into(),
+            Value::Ref(key) => fixture.uuid(key).into(),
         };
         row.set(*column, datum);
     }
@@ -77,7 +77,7 @@ fn copy(bench: &Bench, key: &RowKey, rows: &Rows) -> Row {
 }
 
 /// Values that a column should not hold, and that the schema lets in.
-fn wrong(table: Table, column: &str, value: &Value, stranger: Uuid) -> Vec<Datum> {
+fn wrong(table: Table, column: &str, value: &Value, third_party: Uuid) -> Vec<Datum> {
     match (table, column, value) {
         (Table::Nat, "type", _) => vec!["dnat_and_snat".into()],
         (Table::Policy, "action", _) => vec!["drop".into()],
@@ -86,9 +86,9 @@ fn wrong(table: Table, column: &str, value: &Value, stranger: Uuid) -> Vec<Datum
         }
         (Table::StaticRoute, "policy", _) => vec![Datum::empty_set(), "dst-ip".into()],
         (Table::Nat, "exempted_ext_ips" | "allowed_ext_ips", Value::Set(_)) => {
-            vec![stranger.into()]
+            vec![third_party.into()]
         }
-        (_, _, Value::Ref(_)) => vec![stranger.into(), Datum::empty_set()],
+        (_, _, Value::Ref(_)) => vec![third_party.into(), Datum::empty_set()],
         (_, _, Value::Text(_)) => vec!["edited".into()],
         (_, _, Value::Number(number)) => vec![(number + 1).into()],
         (Table::StaticRoute, _, Value::Set(items)) if items.is_empty() => vec!["edited".into()],
@@ -117,13 +117,13 @@ fn wrong(table: Table, column: &str, value: &Value, stranger: Uuid) -> Vec<Datum
 #[tokio::test]
 async fn an_edited_row_is_put_right() {
     let rows = mk_rows();
-    let Some(bench) = mk_bench(&rows).await else {
+    let Some(fixture) = mk_fixture(&rows).await else {
         return;
     };
-    bench
+    fixture
         .nbctl(&["create", "Address_Set", "name=stranger"])
         .await;
-    let [stranger] = bench
+    let [third_party] = fixture
         .named(Table::AddressSet, "stranger")
         .into_iter()
         .collect::<Vec<_>>()[..]
@@ -137,12 +137,12 @@ async fn an_edited_row_is_put_right() {
             if *column == "name" && key.table.parent().is_none() && key.table != Table::AddressSet {
                 continue;
             }
-            for datum in wrong(key.table, column, value, stranger) {
-                let uuid = bench.uuid(key);
-                let edit = Bench::set(key.table, uuid, Row::new().with(*column, datum.clone()));
-                bench.by_hand(edit).await;
+            for datum in wrong(key.table, column, value, third_party) {
+                let uuid = fixture.uuid(key);
+                let edit = Fixture::set(key.table, uuid, Row::new().with(*column, datum.clone()));
+                fixture.by_hand(edit).await;
                 let same = *column == "policy" && datum == Datum::from("dst-ip");
-                let touched = bench.pass(&rows).await;
+                let touched = fixture.pass(&rows).await;
                 assert!(touched > 0 || same, "{key} {column}");
                 edits += 1;
             }
@@ -154,31 +154,31 @@ async fn an_edited_row_is_put_right() {
 #[tokio::test]
 async fn a_renamed_root_row_is_replaced() {
     let rows = mk_rows();
-    let Some(bench) = Bench::start().await else {
+    let Some(fixture) = Fixture::start().await else {
         return;
     };
-    bench.pass(&rows).await;
+    fixture.pass(&rows).await;
     for key in rows.keys().filter(|key| key.table.parent().is_none()) {
         let row = Row::new().with("name", "edited");
-        bench
-            .by_hand(Bench::set(key.table, bench.uuid(key), row))
+        fixture
+            .by_hand(Fixture::set(key.table, fixture.uuid(key), row))
             .await;
-        assert!(bench.pass(&rows).await > 1, "{key}");
-        assert_eq!(bench.named(key.table, "edited").len(), 0);
+        assert!(fixture.pass(&rows).await > 1, "{key}");
+        assert_eq!(fixture.named(key.table, "edited").len(), 0);
     }
 }
 
 #[tokio::test]
 async fn a_deleted_row_is_made_again() {
     let rows = mk_rows();
-    let Some(bench) = mk_bench(&rows).await else {
+    let Some(fixture) = mk_fixture(&rows).await else {
         return;
     };
     for key in rows.keys() {
-        let uuid = bench.uuid(key);
+        let uuid = fixture.uuid(key);
         let mut edit = tx();
-        if let Some((table, parent, column)) = parent(&bench, key) {
-            edit = Bench::refer(table, parent, Mutation::delete(column, uuid));
+        if let Some((table, parent, column)) = parent(&fixture, key) {
+            edit = Fixture::refer(table, parent, Mutation::delete(column, uuid));
         } else {
             for column in ["exempted_ext_ips", "allowed_ext_ips"] {
                 let who = vec![Condition::includes(column, uuid)];
@@ -187,17 +187,17 @@ async fn a_deleted_row_is_made_again() {
             }
             edit = edit.delete(key.table.name(), vec![Condition::uuid(uuid)]);
         }
-        bench.hand.transact(&edit).await.unwrap();
-        bench.settle().await;
-        assert!(bench.pass(&rows).await > 0, "{key}");
-        assert_ne!(bench.uuid(key), uuid);
+        fixture.hand.transact(&edit).await.unwrap();
+        fixture.settle().await;
+        assert!(fixture.pass(&rows).await > 0, "{key}");
+        assert_ne!(fixture.uuid(key), uuid);
     }
 }
 
 #[tokio::test]
 async fn a_duplicate_goes() {
     let rows = mk_rows();
-    let Some(bench) = mk_bench(&rows).await else {
+    let Some(fixture) = mk_fixture(&rows).await else {
         return;
     };
     // Names of ports and sets are unique in the schema.
@@ -210,27 +210,27 @@ async fn a_duplicate_goes() {
     for key in rows.keys().filter(unnamed) {
         let uuid = random_uuid();
         let mut edit = tx();
-        if let Some((table, parent, column)) = parent(&bench, key) {
-            edit = Bench::refer(table, parent, Mutation::insert(column, uuid));
+        if let Some((table, parent, column)) = parent(&fixture, key) {
+            edit = Fixture::refer(table, parent, Mutation::insert(column, uuid));
         }
-        bench
-            .by_hand(edit.insert(key.table.name(), uuid, copy(&bench, key, &rows)))
+        fixture
+            .by_hand(edit.insert(key.table.name(), uuid, copy(&fixture, key, &rows)))
             .await;
-        assert_eq!(bench.pass(&rows).await, 1, "{key}");
+        assert_eq!(fixture.pass(&rows).await, 1, "{key}");
     }
 }
 
-/// A duplicate root row that holds half of the children and a stranger's; it comes before or after the first.
-async fn duplicate_root(bench: &Bench, rows: &Rows, key: &RowKey, twin: Uuid) {
-    let uuid = bench.uuid(key);
-    let mut edit = tx().insert(key.table.name(), twin, copy(bench, key, rows));
+/// A duplicate root row that holds half of the children and a third party's; it comes before or after the first.
+async fn duplicate_root(fixture: &Fixture, rows: &Rows, key: &RowKey, twin: Uuid) {
+    let uuid = fixture.uuid(key);
+    let mut edit = tx().insert(key.table.name(), twin, copy(fixture, key, rows));
     let mut moved = 0;
     let columns: &[&str] = match key.table {
         Table::Router => &["ports", "static_routes", "policies", "nat"],
         _ => &["ports"],
     };
     for column in columns {
-        for (number, child) in bench
+        for (number, child) in fixture
             .children(key.table, uuid, column)
             .into_iter()
             .enumerate()
@@ -249,21 +249,21 @@ async fn duplicate_root(bench: &Bench, rows: &Rows, key: &RowKey, twin: Uuid) {
         }
     }
     assert!(moved > 0);
-    bench.by_hand(edit).await;
+    fixture.by_hand(edit).await;
 }
 
 #[tokio::test]
 async fn children_of_a_duplicate_come_to_the_row_that_stays() {
     let rows = mk_rows();
-    let Some(bench) = mk_bench(&rows).await else {
+    let Some(fixture) = mk_fixture(&rows).await else {
         return;
     };
-    let pod: Vec<Uuid> = bench
+    let pod: Vec<Uuid> = fixture
         .named(Table::SwitchPort, "ns_pod")
         .into_iter()
         .collect();
     let children = |key: &RowKey| -> BTreeSet<Uuid> {
-        let north = bench.lift();
+        let north = fixture.decode();
         let of = north
             .owned
             .iter()
@@ -279,15 +279,15 @@ async fn children_of_a_duplicate_come_to_the_row_that_stays() {
             let before = children(key);
             let mut bytes = [first; 16];
             bytes[15] = number;
-            duplicate_root(&bench, &rows, key, Uuid::version4(bytes)).await;
-            assert_eq!(bench.pass(&rows).await, 1, "{key}");
+            duplicate_root(&fixture, &rows, key, Uuid::version4(bytes)).await;
+            assert_eq!(fixture.pass(&rows).await, 1, "{key}");
             assert_eq!(children(key), before, "{key}");
-            assert_eq!(bench.named(key.table, &key.id).len(), 1);
+            assert_eq!(fixture.named(key.table, &key.id).len(), 1);
         }
     }
-    let switch = bench.uuid(&RowKey::root(Table::Switch, "n1"));
+    let switch = fixture.uuid(&RowKey::root(Table::Switch, "n1"));
     assert!(
-        bench
+        fixture
             .children(Table::Switch, switch, "ports")
             .contains(&pod[0])
     );
@@ -296,7 +296,7 @@ async fn children_of_a_duplicate_come_to_the_row_that_stays() {
 #[tokio::test]
 async fn a_duplicate_with_copies_of_the_children_goes_with_them() {
     let rows = mk_rows();
-    let Some(bench) = mk_bench(&rows).await else {
+    let Some(fixture) = mk_fixture(&rows).await else {
         return;
     };
     for first in [0x00, 0xff] {
@@ -304,7 +304,7 @@ async fn a_duplicate_with_copies_of_the_children_goes_with_them() {
             RowKey::root(Table::Router, "GR_n1"),
             Uuid::version4([first; 16]),
         );
-        let mut row = copy(&bench, &router, &rows);
+        let mut row = copy(&fixture, &router, &rows);
         let mut edit = tx();
         for (table, column) in [(Table::StaticRoute, "static_routes"), (Table::Nat, "nat")] {
             let mut copies = Vec::new();
@@ -313,40 +313,44 @@ async fn a_duplicate_with_copies_of_the_children_goes_with_them() {
                 .filter(|key| key.table == table && key.parent == router.id);
             for key in ours {
                 let uuid = random_uuid();
-                edit = edit.insert(table.name(), uuid, copy(&bench, key, &rows));
+                edit = edit.insert(table.name(), uuid, copy(&fixture, key, &rows));
                 copies.push(uuid);
             }
             row.set(column, copies);
         }
-        bench
+        fixture
             .by_hand(edit.insert("Logical_Router", twin, row))
             .await;
-        assert!(bench.pass(&rows).await > 5);
-        assert_eq!(bench.named(Table::Router, "GR_n1").len(), 1);
+        assert!(fixture.pass(&rows).await > 5);
+        assert_eq!(fixture.named(Table::Router, "GR_n1").len(), 1);
     }
 }
 
 #[tokio::test]
 async fn of_two_parents_only_the_wrong_one_loses_the_child() {
     let rows = mk_rows();
-    let Some(bench) = mk_bench(&rows).await else {
+    let Some(fixture) = mk_fixture(&rows).await else {
         return;
     };
-    let theirs = bench.named(Table::Router, "theirs");
-    let ours = bench.named(Table::Router, "ovn_cluster_router");
+    let theirs = fixture.named(Table::Router, "theirs");
+    let ours = fixture.named(Table::Router, "ovn_cluster_router");
     let gateway = rows.keys().filter(|key| key.parent == "GR_n1");
     for key in gateway {
         for wrong in ours.iter().chain(&theirs) {
-            let (uuid, before) = (bench.uuid(key), bench.others());
+            let (uuid, before) = (fixture.uuid(key), fixture.others());
             let (table, column) = key.table.parent().unwrap();
-            let held = bench.children(table, *wrong, column);
-            bench
-                .by_hand(Bench::refer(table, *wrong, Mutation::insert(column, uuid)))
+            let held = fixture.children(table, *wrong, column);
+            fixture
+                .by_hand(Fixture::refer(
+                    table,
+                    *wrong,
+                    Mutation::insert(column, uuid),
+                ))
                 .await;
-            assert_eq!(bench.pass_over(&rows).await, 1, "{key}");
-            assert_eq!(bench.uuid(key), uuid);
-            assert_eq!(bench.children(table, *wrong, column), held);
-            assert_eq!(bench.others(), before);
+            assert_eq!(fixture.pass_over(&rows).await, 1, "{key}");
+            assert_eq!(fixture.uuid(key), uuid);
+            assert_eq!(fixture.children(table, *wrong, column), held);
+            assert_eq!(fixture.others(), before);
         }
     }
 }
@@ -354,23 +358,23 @@ async fn of_two_parents_only_the_wrong_one_loses_the_child() {
 #[tokio::test]
 async fn a_child_at_another_parent_comes_back() {
     let rows = mk_rows();
-    let Some(bench) = mk_bench(&rows).await else {
+    let Some(fixture) = mk_fixture(&rows).await else {
         return;
     };
-    let cluster = bench.uuid(&RowKey::root(Table::Router, "ovn_cluster_router"));
+    let cluster = fixture.uuid(&RowKey::root(Table::Router, "ovn_cluster_router"));
     for key in rows.keys().filter(|key| key.parent == "GR_n1") {
-        let (uuid, (table, right, column)) = (bench.uuid(key), parent(&bench, key).unwrap());
-        let edit = Bench::refer(table, right, Mutation::delete(column, uuid)).mutate(
+        let (uuid, (table, right, column)) = (fixture.uuid(key), parent(&fixture, key).unwrap());
+        let edit = Fixture::refer(table, right, Mutation::delete(column, uuid)).mutate(
             table.name(),
             vec![Condition::uuid(cluster)],
             vec![Mutation::insert(column, uuid)],
         );
-        bench.by_hand(edit).await;
-        assert_eq!(bench.pass(&rows).await, 2, "{key}");
+        fixture.by_hand(edit).await;
+        assert_eq!(fixture.pass(&rows).await, 2, "{key}");
         assert!(
-            bench
+            fixture
                 .children(table, right, column)
-                .contains(&bench.uuid(key))
+                .contains(&fixture.uuid(key))
         );
     }
 }

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::process::Command;
 
 use model::ovs::InternalPort;
-use ovn::{LowerError, switch};
+use ovn::{EncodeError, switch};
 use ovsdb::{
     Client, ClientConfig, Condition, Datum, Endpoint, Mutation, Row, Transaction, Uuid, random_uuid,
 };
@@ -22,7 +22,7 @@ use ovsdb_tests::{Server, absent, run, until_synced};
 const TOOLS: &[&str] = &["ovsdb-server", "ovsdb-tool", "setpriv"];
 const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
 
-struct Bench {
+struct Fixture {
     _server: Server,
     client: Client,
     root: Uuid,
@@ -43,7 +43,7 @@ fn mk_port() -> InternalPort {
     }
 }
 
-impl Bench {
+impl Fixture {
     async fn start() -> Option<Self> {
         if absent(TOOLS) {
             return None;
@@ -64,17 +64,17 @@ impl Bench {
         );
         until_synced(&client).await;
         let root = random_uuid();
-        let bench = Self {
+        let fixture = Self {
             _server: server,
             client,
             root,
         };
-        assert_eq!(bench.system_id(), None);
+        assert_eq!(fixture.system_id(), None);
         let ids = Datum::map([("system-id", "n1")]);
-        bench
+        fixture
             .send(tx().insert("Open_vSwitch", root, Row::new().with("external_ids", ids)))
             .await;
-        Some(bench)
+        Some(fixture)
     }
 
     async fn send(&self, transaction: Transaction) {
@@ -125,7 +125,7 @@ impl Bench {
             .unwrap()
     }
 
-    fn plan(&self, port: &InternalPort) -> Result<Option<Transaction>, LowerError> {
+    fn plan(&self, port: &InternalPort) -> Result<Option<Transaction>, EncodeError> {
         let made = self
             .client
             .with_replica(|r| switch::ensure_port(r, port, "noverlay test"));
@@ -143,7 +143,9 @@ impl Bench {
     }
 
     fn ports(&self, bridge: &str) -> Vec<(String, Option<u32>)> {
-        let fact = self.client.with_replica(|r| switch::lift_bridge(r, bridge));
+        let fact = self
+            .client
+            .with_replica(|r| switch::decode_bridge(r, bridge));
         let ports = fact.unwrap().unwrap().unwrap().ports;
         ports
             .into_iter()
@@ -165,32 +167,32 @@ impl Bench {
 
 #[tokio::test]
 async fn a_port_is_made_once() {
-    let Some(bench) = Bench::start().await else {
+    let Some(fixture) = Fixture::start().await else {
         return;
     };
-    let bridge = bench.add_bridge("br-int").await;
-    bench.add_port(bridge, "pod", "pod", 7).await;
-    bench.add_port(bridge, "broken", "broken", -1).await;
-    assert!(bench.ensure(&mk_port()).await);
-    assert!(!bench.ensure(&mk_port()).await);
+    let bridge = fixture.add_bridge("br-int").await;
+    fixture.add_port(bridge, "pod", "pod", 7).await;
+    fixture.add_port(bridge, "broken", "broken", -1).await;
+    assert!(fixture.ensure(&mk_port()).await);
+    assert!(!fixture.ensure(&mk_port()).await);
     let port = |name: &str, number| (name.to_owned(), number);
     let expected = [
         port("broken", None),
         port("ovn-k8s-mp0", None),
         port("pod", Some(7)),
     ];
-    assert_eq!(bench.ports("br-int"), expected);
-    assert_eq!(bench.system_id().as_deref(), Some("n1"));
+    assert_eq!(fixture.ports("br-int"), expected);
+    assert_eq!(fixture.system_id().as_deref(), Some("n1"));
 }
 
 #[tokio::test]
 async fn an_edited_port_is_put_right() {
-    let Some(bench) = Bench::start().await else {
+    let Some(fixture) = Fixture::start().await else {
         return;
     };
-    bench.add_bridge("br-int").await;
+    fixture.add_bridge("br-int").await;
     let port = mk_port();
-    bench.ensure(&port).await;
+    fixture.ensure(&port).await;
     let ids = |pairs: &[(&'static str, &'static str)]| {
         Row::new().with("external_ids", Datum::map(pairs.iter().copied()))
     };
@@ -214,65 +216,70 @@ async fn an_edited_port_is_put_right() {
         ("Port", ids(&[("theirs", "1")])),
     ];
     for (table, edit) in edits {
-        bench.set(table, &port.name, edit.clone()).await;
-        assert!(bench.ensure(&port).await, "{table} {edit:?}");
+        fixture.set(table, &port.name, edit.clone()).await;
+        assert!(fixture.ensure(&port).await, "{table} {edit:?}");
     }
     for table in ["Interface", "Port"] {
-        let held = bench.ids(table, &port.name);
+        let held = fixture.ids(table, &port.name);
         assert_eq!(held["theirs"], "1", "{table}");
         assert_eq!(held["noverlay.io/owner"], "default", "{table}");
     }
     // Another spelling is no edit.
-    bench
+    fixture
         .set(
             "Interface",
             &port.name,
             Row::new().with("mac", "0A:58:0A:80:01:02"),
         )
         .await;
-    assert!(!bench.ensure(&port).await);
+    assert!(!fixture.ensure(&port).await);
 }
 
 #[tokio::test]
 async fn a_missing_bridge_is_an_error() {
-    let Some(bench) = Bench::start().await else {
+    let Some(fixture) = Fixture::start().await else {
         return;
     };
-    let error = bench.plan(&mk_port()).unwrap_err();
+    let error = fixture.plan(&mk_port()).unwrap_err();
     assert_eq!(
         error.to_string(),
         "there is no bridge br-int for port ovn-k8s-mp0"
     );
-    let fact = bench
+    let fact = fixture
         .client
-        .with_replica(|r| switch::lift_bridge(r, "br-int"));
+        .with_replica(|r| switch::decode_bridge(r, "br-int"));
     assert_eq!(fact.unwrap().unwrap(), None);
-    bench.add_bridge("br-int").await;
-    assert!(bench.ensure(&mk_port()).await);
+    fixture.add_bridge("br-int").await;
+    assert!(fixture.ensure(&mk_port()).await);
 }
 
 #[tokio::test]
 async fn a_port_on_another_bridge_is_moved() {
-    let Some(bench) = Bench::start().await else {
+    let Some(fixture) = Fixture::start().await else {
         return;
     };
-    bench.add_bridge("br-int").await;
-    let other = bench.add_bridge("br-ex").await;
-    bench.add_port(other, "ovn-k8s-mp0", "ovn-k8s-mp0", 3).await;
-    bench.add_port(other, "uplink", "uplink", 1).await;
-    assert!(bench.ensure(&mk_port()).await);
-    assert_eq!(bench.ports("br-ex"), [("uplink".to_owned(), Some(1))]);
-    assert_eq!(bench.ports("br-int"), [("ovn-k8s-mp0".to_owned(), Some(3))]);
+    fixture.add_bridge("br-int").await;
+    let other = fixture.add_bridge("br-ex").await;
+    fixture
+        .add_port(other, "ovn-k8s-mp0", "ovn-k8s-mp0", 3)
+        .await;
+    fixture.add_port(other, "uplink", "uplink", 1).await;
+    assert!(fixture.ensure(&mk_port()).await);
+    assert_eq!(fixture.ports("br-ex"), [("uplink".to_owned(), Some(1))]);
+    assert_eq!(
+        fixture.ports("br-int"),
+        [("ovn-k8s-mp0".to_owned(), Some(3))]
+    );
 }
 
 #[tokio::test]
 async fn an_interface_of_another_port_is_not_taken() {
-    let Some(bench) = Bench::start().await else {
+    let Some(fixture) = Fixture::start().await else {
         return;
     };
-    let bridge = bench.add_bridge("br-int").await;
-    bench.add_port(bridge, "bond0", "ovn-k8s-mp0", 3).await;
-    let error = bench.plan(&mk_port()).unwrap_err().to_string();
+    let bridge = fixture.add_bridge("br-int").await;
+    fixture.add_port(bridge, "bond0", "ovn-k8s-mp0", 3).await;
+    let error = fixture.plan(&mk_port()).unwrap_err().to_string();
     assert_eq!(
         error,
         "interface ovn-k8s-mp0 belongs to port bond0; remove it from there"
@@ -281,18 +288,18 @@ async fn an_interface_of_another_port_is_not_taken() {
 
 #[tokio::test]
 async fn bridge_mappings_name_the_physical_network_of_each_bridge() {
-    let Some(bench) = Bench::start().await else {
+    let Some(fixture) = Fixture::start().await else {
         return;
     };
     let networks = || {
-        let read = bench.client.with_replica(switch::physical_networks);
+        let read = fixture.client.with_replica(switch::physical_networks);
         read.unwrap().unwrap()
     };
     assert!(networks().is_empty());
     let ids = Datum::map([("ovn-bridge-mappings", "a:br-a, physnet:br-ex,nonsense")]);
     let row = Row::new().with("external_ids", ids);
-    let at = vec![Condition::uuid(bench.root)];
-    bench.send(tx().update("Open_vSwitch", at, row)).await;
+    let at = vec![Condition::uuid(fixture.root)];
+    fixture.send(tx().update("Open_vSwitch", at, row)).await;
     let wanted = [("br-a", "a"), ("br-ex", "physnet")].map(|(k, v)| (k.to_owned(), v.to_owned()));
     assert_eq!(networks(), BTreeMap::from(wanted));
 }

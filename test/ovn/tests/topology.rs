@@ -13,8 +13,8 @@
 use std::process::Command;
 
 use model::nb::{Columns, OWNER, RowKey, Rows, Table, Value};
-use ovn::{lower, north};
-use ovn_tests::{Bench, TOOLS, mk_view};
+use ovn::{encode, north};
+use ovn_tests::{Fixture, TOOLS, mk_view};
 use ovsdb::{
     Condition, Datum, Mutation, OperationError, Row, TransactError, Transaction, random_uuid,
 };
@@ -56,31 +56,31 @@ fn is_moved_on(result: &Result<ovsdb::TransactReply, TransactError>) -> bool {
 
 #[tokio::test]
 async fn a_plan_is_written_once() {
-    let Some(bench) = Bench::start().await else {
+    let Some(fixture) = Fixture::start().await else {
         return;
     };
     let rows = mk_rows();
-    assert_eq!(bench.pass(&rows).await, rows.len());
-    assert_eq!(bench.pass(&rows).await, 0);
-    assert!(bench.lower(&rows).is_empty());
+    assert_eq!(fixture.pass(&rows).await, rows.len());
+    assert_eq!(fixture.pass(&rows).await, 0);
+    assert!(fixture.encode(&rows).is_empty());
     // Another reader sees the tree too.
-    bench.nbctl(&["lrp-get-enabled", "rtoe-GR_n1"]).await;
-    bench
+    fixture.nbctl(&["lrp-get-enabled", "rtoe-GR_n1"]).await;
+    fixture
         .nbctl(&["get", "Logical_Router", "GR_n1", "options:chassis"])
         .await;
 }
 
 #[tokio::test]
 async fn rows_of_others_stay() {
-    let Some(bench) = Bench::start().await else {
+    let Some(fixture) = Fixture::start().await else {
         return;
     };
-    bench
+    fixture
         .nbctl(&["lr-add", "theirs", "--", "ls-add", "their-switch"])
         .await;
     let rows = mk_rows();
-    bench.pass(&rows).await;
-    bench
+    fixture.pass(&rows).await;
+    fixture
         .nbctl(&[
             "--",
             "lsp-add",
@@ -108,29 +108,29 @@ async fn rows_of_others_stay() {
             "10.200.0.0/16",
         ])
         .await;
-    assert_eq!(bench.pass(&rows).await, 0);
+    assert_eq!(fixture.pass(&rows).await, 0);
     // The whole network goes but for its switch: its other rows, not theirs.
     let switch = RowKey::root(Table::Switch, "n1");
     let kept: Rows = rows.into_iter().filter(|(key, _)| *key == switch).collect();
-    bench
+    fixture
         .nbctl(&["lr-route-del", "GR_n1", "198.51.100.0/24", "172.30.0.7"])
         .await;
-    bench
+    fixture
         .nbctl(&["lr-nat-del", "GR_n1", "snat", "10.200.0.0/16"])
         .await;
-    bench.pass(&kept).await;
-    assert_eq!(bench.named(Table::SwitchPort, "ns_pod").len(), 1);
-    assert_eq!(bench.pass(&mk_rows()).await, mk_rows().len() - 1);
+    fixture.pass(&kept).await;
+    assert_eq!(fixture.named(Table::SwitchPort, "ns_pod").len(), 1);
+    assert_eq!(fixture.pass(&mk_rows()).await, mk_rows().len() - 1);
 }
 
 #[tokio::test]
 async fn keys_of_others_in_our_maps_stay() {
-    let Some(bench) = Bench::start().await else {
+    let Some(fixture) = Fixture::start().await else {
         return;
     };
     let rows = mk_rows();
-    bench.pass(&rows).await;
-    bench
+    fixture.pass(&rows).await;
+    fixture
         .nbctl(&[
             "set",
             "Logical_Router",
@@ -139,9 +139,9 @@ async fn keys_of_others_in_our_maps_stay() {
             "options:chassis=n9",
         ])
         .await;
-    assert_eq!(bench.pass(&rows).await, 1);
+    assert_eq!(fixture.pass(&rows).await, 1);
     let key = RowKey::root(Table::Router, "GR_n1");
-    let north = bench.lift();
+    let north = fixture.decode();
     let Some(Value::Entries(options)) = north.owned[&key][0].1.get("options") else {
         panic!("{north:?}");
     };
@@ -151,15 +151,15 @@ async fn keys_of_others_in_our_maps_stay() {
 
 #[tokio::test]
 async fn forms_of_translation_change_both_ways() {
-    let Some(bench) = Bench::start().await else {
+    let Some(fixture) = Fixture::start().await else {
         return;
     };
     let (on, mut view) = (mk_rows(), mk_view());
     view.outbound_snat = false;
     let off = plan_node::plan(&view);
     for rows in [&on, &off, &on, &off] {
-        bench.pass(rows).await;
-        let north = bench.lift();
+        fixture.pass(rows).await;
+        let north = fixture.decode();
         for (key, wanted) in nats(rows) {
             let [(_, held)] = north.owned[key].as_slice() else {
                 panic!("{key}");
@@ -169,12 +169,12 @@ async fn forms_of_translation_change_both_ways() {
             }
         }
     }
-    assert_eq!(bench.named(Table::AddressSet, &exemption().id).len(), 0);
+    assert_eq!(fixture.named(Table::AddressSet, &exemption().id).len(), 0);
 }
 
 #[tokio::test]
 async fn a_family_goes_and_comes_back() {
-    let Some(bench) = Bench::start().await else {
+    let Some(fixture) = Fixture::start().await else {
         return;
     };
     let (both, mut view) = (mk_rows(), mk_view());
@@ -186,7 +186,7 @@ async fn a_family_goes_and_comes_back() {
     let one = plan_node::plan(&view);
     assert!(one.len() < both.len());
     for rows in [&both, &one, &both, &Rows::new(), &one] {
-        bench.pass(rows).await;
+        fixture.pass(rows).await;
     }
 }
 
@@ -209,15 +209,15 @@ async fn a_match_is_written_where_the_schema_has_it() {
         run(convert.arg("convert").arg(server.path("nb.db")).arg(&path));
     }
     server.up();
-    let bench = Bench::over(server).await;
+    let fixture = Fixture::over(server).await;
     let mut view = mk_view();
-    view.nat_has_match = north::nat_has_match(&bench.client.schema().unwrap());
+    view.nat_has_match = north::nat_has_match(&fixture.client.schema().unwrap());
     assert!(view.nat_has_match);
     for outbound_snat in [false, true, false] {
         view.outbound_snat = outbound_snat;
         let rows = plan_node::plan(&view);
-        bench.pass(&rows).await;
-        let north = bench.lift();
+        fixture.pass(&rows).await;
+        let north = fixture.decode();
         for (key, wanted) in nats(&rows) {
             assert_eq!(north.owned[key][0].1["match"], wanted["match"], "{key}");
         }
@@ -226,63 +226,63 @@ async fn a_match_is_written_where_the_schema_has_it() {
 
 #[tokio::test]
 async fn a_lagging_replica_makes_no_second_router() {
-    let Some(bench) = Bench::start().await else {
+    let Some(fixture) = Fixture::start().await else {
         return;
     };
     let rows = mk_rows();
-    let (first, second) = (bench.lower(&rows), bench.lower(&rows));
-    bench.client.transact(&first).await.unwrap();
-    let late = bench.client.transact(&second).await;
+    let (first, second) = (fixture.encode(&rows), fixture.encode(&rows));
+    fixture.client.transact(&first).await.unwrap();
+    let late = fixture.client.transact(&second).await;
     assert!(is_moved_on(&late), "{late:?}");
-    bench.settle().await;
-    assert_eq!(bench.named(Table::Router, "GR_n1").len(), 1);
-    assert_eq!(bench.pass(&rows).await, 0);
+    fixture.settle().await;
+    assert_eq!(fixture.named(Table::Router, "GR_n1").len(), 1);
+    assert_eq!(fixture.pass(&rows).await, 0);
 }
 
 #[tokio::test]
 async fn a_parent_that_is_gone_meanwhile_fails_the_whole() {
-    let Some(bench) = Bench::start().await else {
+    let Some(fixture) = Fixture::start().await else {
         return;
     };
     let rows = mk_rows();
-    bench.pass(&rows).await;
-    bench.nbctl(&["lr-nat-del", "GR_n1"]).await;
-    let transaction = bench.lower(&rows);
-    bench.nbctl(&["lr-del", "GR_n1"]).await;
-    let late = bench.client.transact(&transaction).await;
+    fixture.pass(&rows).await;
+    fixture.nbctl(&["lr-nat-del", "GR_n1"]).await;
+    let transaction = fixture.encode(&rows);
+    fixture.nbctl(&["lr-del", "GR_n1"]).await;
+    let late = fixture.client.transact(&transaction).await;
     assert!(is_moved_on(&late), "{late:?}");
-    bench.pass(&rows).await;
+    fixture.pass(&rows).await;
 }
 
 #[tokio::test]
 async fn a_gateway_router_deleted_by_hand_is_built_again_with_its_children() {
-    let Some(bench) = Bench::start().await else {
+    let Some(fixture) = Fixture::start().await else {
         return;
     };
     let rows = mk_rows();
-    bench.pass(&rows).await;
-    bench.nbctl(&["lr-del", "GR_n1"]).await;
+    fixture.pass(&rows).await;
+    fixture.nbctl(&["lr-del", "GR_n1"]).await;
     let children = rows.keys().filter(|key| key.parent == "GR_n1").count();
-    assert_eq!(bench.pass(&rows).await, children + 1);
-    bench.nbctl(&["lrp-get-enabled", "rtoe-GR_n1"]).await;
+    assert_eq!(fixture.pass(&rows).await, children + 1);
+    fixture.nbctl(&["lrp-get-enabled", "rtoe-GR_n1"]).await;
 }
 
 #[tokio::test]
-async fn a_row_without_our_stamp_is_a_problem_and_not_touched() {
-    let Some(bench) = Bench::start().await else {
+async fn a_row_without_our_marker_is_a_problem_and_not_touched() {
+    let Some(fixture) = Fixture::start().await else {
         return;
     };
     let rows = mk_rows();
-    bench.pass(&rows).await;
-    let stamped = [
+    fixture.pass(&rows).await;
+    let marked = [
         exemption(),
         RowKey::root(Table::Router, "GR_n1"),
         RowKey::root(Table::Switch, "n1"),
         RowKey::child(Table::RouterPort, "GR_n1", "rtoe-GR_n1"),
         RowKey::child(Table::SwitchPort, "n1", "k8s-n1"),
     ];
-    for key in &stamped {
-        let (table, itself) = (key.table.name(), vec![Condition::uuid(bench.uuid(key))]);
+    for key in &marked {
+        let (table, itself) = (key.table.name(), vec![Condition::uuid(fixture.uuid(key))]);
         let strip = Mutation::delete("external_ids", Datum::set([OWNER]));
         for (change, says) in [
             (
@@ -298,8 +298,8 @@ async fn a_row_without_our_stamp_is_a_problem_and_not_touched() {
             ),
         ] {
             let edit = Transaction::new(north::DATABASE).mutate(table, itself.clone(), change);
-            bench.by_hand(edit).await;
-            let problems = bench.foreign(&rows);
+            fixture.by_hand(edit).await;
+            let problems = fixture.foreign(&rows);
             let [problem] = problems.as_slice() else {
                 panic!("{key}: {problems:?}");
             };
@@ -314,19 +314,19 @@ async fn a_row_without_our_stamp_is_a_problem_and_not_touched() {
             Mutation::insert("external_ids", Datum::map([(OWNER, "default")])),
         ];
         let edit = Transaction::new(north::DATABASE).mutate(table, itself, give_back);
-        bench.by_hand(edit).await;
-        assert_eq!(bench.pass(&rows).await, 0);
+        fixture.by_hand(edit).await;
+        assert_eq!(fixture.pass(&rows).await, 0);
     }
 }
 
 #[tokio::test]
 async fn a_set_that_another_row_refers_to_does_not_hold_up_the_rest() {
-    let Some(bench) = Bench::start().await else {
+    let Some(fixture) = Fixture::start().await else {
         return;
     };
-    bench.pass(&mk_rows()).await;
-    bench.nbctl(&["lr-add", "theirs"]).await;
-    let [router] = bench
+    fixture.pass(&mk_rows()).await;
+    fixture.nbctl(&["lr-add", "theirs"]).await;
+    let [router] = fixture
         .named(Table::Router, "theirs")
         .into_iter()
         .collect::<Vec<_>>()[..]
@@ -338,46 +338,50 @@ async fn a_set_that_another_row_refers_to_does_not_hold_up_the_rest() {
         .with("type", "snat")
         .with("external_ip", "172.30.0.1")
         .with("logical_ip", "10.200.0.0/16")
-        .with("exempted_ext_ips", bench.uuid(&exemption()));
+        .with("exempted_ext_ips", fixture.uuid(&exemption()));
     let insert =
-        Bench::refer(Table::Router, router, Mutation::insert("nat", nat)).insert("NAT", nat, row);
-    bench.by_hand(insert).await;
+        Fixture::refer(Table::Router, router, Mutation::insert("nat", nat)).insert("NAT", nat, row);
+    fixture.by_hand(insert).await;
 
     let mut view = mk_view();
     view.outbound_snat = false;
     let rows = plan_node::plan(&view);
-    let before = bench.others();
-    bench.client.transact(&bench.lower(&rows)).await.unwrap();
-    bench.settle().await;
-    let left = bench.diff(&rows);
+    let before = fixture.others();
+    fixture
+        .client
+        .transact(&fixture.encode(&rows))
+        .await
+        .unwrap();
+    fixture.settle().await;
+    let left = fixture.diff(&rows);
     assert!(left.create.is_empty() && left.update.is_empty());
     let left: Vec<&RowKey> = left.delete.iter().map(|(_, key)| key).collect();
     assert_eq!(left, [&exemption()]);
-    assert!(bench.lower(&rows).is_empty());
-    assert_eq!(bench.others(), before);
-    bench.nbctl(&["lr-del", "theirs"]).await;
-    assert_eq!(bench.pass(&rows).await, 1);
+    assert!(fixture.encode(&rows).is_empty());
+    assert_eq!(fixture.others(), before);
+    fixture.nbctl(&["lr-del", "theirs"]).await;
+    assert_eq!(fixture.pass(&rows).await, 1);
 }
 
 #[tokio::test]
 async fn an_error_names_what_is_missing() {
-    let Some(bench) = Bench::start().await else {
+    let Some(fixture) = Fixture::start().await else {
         return;
     };
     let rows = mk_rows();
-    let lower = |without: &RowKey| {
-        let mut diff = bench.diff(&rows);
+    let encode = |without: &RowKey| {
+        let mut diff = fixture.diff(&rows);
         diff.create.retain(|(key, _)| key != without);
-        lower::topology(&diff, &bench.lift(), "x")
+        encode::topology(&diff, &fixture.decode(), "x")
             .unwrap_err()
             .to_string()
     };
-    let parent = lower(&RowKey::root(Table::Switch, "n1"));
+    let parent = encode(&RowKey::root(Table::Switch, "n1"));
     assert!(
         parent.ends_with("of n1 has no parent in the plan or the database"),
         "{parent}"
     );
-    let referent = lower(&exemption());
+    let referent = encode(&exemption());
     assert!(
         referent.starts_with("column exempted_ext_ips of NAT snat|"),
         "{referent}"
@@ -386,17 +390,17 @@ async fn an_error_names_what_is_missing() {
 
 #[tokio::test]
 async fn a_database_that_another_nodes_agent_writes_to_is_refused() {
-    let Some(bench) = Bench::start().await else {
+    let Some(fixture) = Fixture::start().await else {
         return;
     };
     let first = mk_view();
-    bench.pass(&plan_node::plan(&first)).await;
-    assert!(bench.foreign(&plan_node::plan(&first)).is_empty());
+    fixture.pass(&plan_node::plan(&first)).await;
+    assert!(fixture.foreign(&plan_node::plan(&first)).is_empty());
 
     let mut second = mk_view();
     second.node = "n2".into();
     second.gateway.chassis = "5f0c1ab0-0000-4000-8000-000000000002".to_owned();
-    let problems = bench.foreign(&plan_node::plan(&second));
+    let problems = fixture.foreign(&plan_node::plan(&second));
     assert_eq!(problems.len(), 1, "{problems:?}");
     let router = first.gateway_router();
     assert!(
@@ -406,7 +410,7 @@ async fn a_database_that_another_nodes_agent_writes_to_is_refused() {
 
     let among = |routers: &[&NetworkView]| {
         let routers = routers.iter().map(|view| view.gateway_router()).collect();
-        bench.foreign_among(&plan_node::plan(&second), Some(&routers))
+        fixture.foreign_among(&plan_node::plan(&second), Some(&routers))
     };
     assert_eq!(among(&[&first, &second]), problems, "both are Nodes");
 
@@ -415,36 +419,36 @@ async fn a_database_that_another_nodes_agent_writes_to_is_refused() {
     renamed.node = "n2".into();
     let rows = plan_node::plan(&renamed);
     assert!(
-        bench.foreign(&rows).is_empty(),
+        fixture.foreign(&rows).is_empty(),
         "{:?}",
-        bench.foreign(&rows)
+        fixture.foreign(&rows)
     );
-    assert!(bench.pass(&rows).await > 0);
-    assert!(bench.named(Table::Router, router.as_str()).is_empty());
+    assert!(fixture.pass(&rows).await > 0);
+    assert!(fixture.named(Table::Router, router.as_str()).is_empty());
 }
 
 #[tokio::test]
 async fn a_router_of_a_node_that_is_no_more_is_no_rival() {
-    let Some(bench) = Bench::start().await else {
+    let Some(fixture) = Fixture::start().await else {
         return;
     };
     // The database came along with the disk of another machine.
     let before = mk_view();
-    bench.pass(&plan_node::plan(&before)).await;
+    fixture.pass(&plan_node::plan(&before)).await;
     let mut copy = mk_view();
     copy.node = "n2".into();
     copy.gateway.chassis = "5f0c1ab0-0000-4000-8000-000000000002".to_owned();
     let rows = plan_node::plan(&copy);
-    assert_eq!(bench.foreign(&rows).len(), 1, "Nodes are not listed yet");
+    assert_eq!(fixture.foreign(&rows).len(), 1, "Nodes are not listed yet");
     let nodes = [copy.gateway_router()].into();
     assert_eq!(
-        bench.foreign_among(&rows, Some(&nodes)),
+        fixture.foreign_among(&rows, Some(&nodes)),
         Vec::<String>::new()
     );
     // What was left goes with the topology's next transaction.
-    bench.by_hand(bench.lower(&rows)).await;
-    bench.settle().await;
+    fixture.by_hand(fixture.encode(&rows)).await;
+    fixture.settle().await;
     let old = before.gateway_router();
-    assert!(bench.named(Table::Router, old.as_str()).is_empty());
-    assert!(bench.diff(&rows).is_empty());
+    assert!(fixture.named(Table::Router, old.as_str()).is_empty());
+    assert!(fixture.diff(&rows).is_empty());
 }

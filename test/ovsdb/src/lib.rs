@@ -11,7 +11,7 @@
     reason = "what serves tests fails by panicking"
 )]
 
-mod cutter;
+mod fault_proxy;
 mod nb;
 pub mod pki;
 mod proxy;
@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use ovsdb::{Client, Connection, Replica, Status};
 
-pub use crate::cutter::{Cutter, Flow, Way};
+pub use crate::fault_proxy::{FaultProxy, Flow, Way};
 pub use crate::nb::{NB, mk_client, mk_config, mk_route, mk_router, routes_of};
 pub use crate::proxy::{Proxy, Relay};
 pub use crate::server::{Server, free_port, run};
@@ -128,7 +128,7 @@ pub fn rows_of(client: &Client) -> Option<Rows> {
 /// Rows with their columns.
 pub type Rows = std::collections::BTreeMap<ovsdb::Uuid, Vec<(String, ovsdb::Datum)>>;
 
-/// Waits until the replica equals what a new client is told by the server. Panics after [`PATIENCE`].
+/// Waits until the replica equals what the server sends to a new client. Panics after [`PATIENCE`].
 pub async fn until_equal(client: &Client, server: &Server) {
     let fresh = mk_client(&server.socket());
     until_synced(&fresh).await;

@@ -1,7 +1,7 @@
 //! Faults at the worst moment: the server dies between request and reply, in the middle of a dump, has no room left on
 //! its disk, or changes its schema.
 //!
-//! In: a real server behind something that holds back and cuts. Out: what callers are told, and what the replica shows.
+//! In: a real server behind something that holds back and cuts. Out: what callers are reported, and what the replica shows.
 //! Invariant: the replica shows the old rows until the new ones are whole, and then equals what a new client gets.
 //! Not here: slow readers, which measure the whole process; see `slow.rs`.
 #![allow(
@@ -16,8 +16,9 @@ use std::time::Duration;
 
 use ovsdb::{Client, Condition, Datum, OperationError, Row, TransactError, Transaction};
 use ovsdb_tests::{
-    Cutter, Flow, NB, Rows, Server, Way, absent, chain, mk_client, mk_config, mk_route, mk_router,
-    routes_of, rows_of, until, until_equal, until_error, until_replica, until_status, until_synced,
+    FaultProxy, Flow, NB, Rows, Server, Way, absent, chain, mk_client, mk_config, mk_route,
+    mk_router, routes_of, rows_of, until, until_equal, until_error, until_replica, until_status,
+    until_synced,
 };
 use serde_json::json;
 
@@ -33,8 +34,8 @@ const ROUTE: &str = "Logical_Router_Static_Route";
 const ROWS: u32 = 20_000;
 
 /// A client that tries again at once.
-fn mk_eager(cutter: &Cutter) -> Client {
-    let mut config = mk_config(cutter.socket());
+fn mk_eager(fault_proxy: &FaultProxy) -> Client {
+    let mut config = mk_config(fault_proxy.socket());
     config.max_backoff = Duration::from_millis(10);
     Client::connect(config)
 }
@@ -83,28 +84,28 @@ async fn a_server_killed_before_its_reply_leaves_open_whether_it_was_applied_and
     let bytewise = Flow::Slow(1, Duration::from_secs(1));
     for (way, flow, applied) in [(Way::Up, bytewise, 0), (Way::Down, Flow::Held, 1)] {
         let mut server = Server::start();
-        let cutter = Cutter::start(server.path("cutter"), server.socket());
-        let (client, onlooker) = (mk_eager(&cutter), mk_client(&server.socket()));
+        let fault_proxy = FaultProxy::start(server.path("cutter"), server.socket());
+        let (client, onlooker) = (mk_eager(&fault_proxy), mk_client(&server.socket()));
         until_synced(&client).await;
         until_synced(&onlooker).await;
-        let before = cutter.relayed(Way::Up);
-        cutter.flow(way, flow);
+        let before = fault_proxy.relayed(Way::Up);
+        fault_proxy.flow(way, flow);
         let call = start(&client, mk_router("gr"));
         until("the request is on its way", || {
-            cutter.relayed(Way::Up) > before
+            fault_proxy.relayed(Way::Up) > before
         })
         .await;
         until("the server did its part", || routers(&onlooker) == applied).await;
         assert!(!call.is_finished());
         server.crash();
-        cutter.cut_now();
+        fault_proxy.cut_now();
         let outcome = call.await.unwrap();
         assert!(
             matches!(outcome, Err(TransactError::MaybeApplied)),
             "{outcome:?}"
         );
         until_error(&client).await;
-        cutter.flow(way, Flow::Free);
+        fault_proxy.flow(way, Flow::Free);
         server.up();
         until_status(&client, |status| status.sessions == 2).await;
         until_equal(&client, &server).await;
@@ -119,14 +120,14 @@ async fn a_server_killed_before_any_of_many_replies_loses_none_of_them() {
         return;
     }
     let mut server = Server::start();
-    let cutter = Cutter::start(server.path("cutter"), server.socket());
-    let client = mk_eager(&cutter);
+    let fault_proxy = FaultProxy::start(server.path("cutter"), server.socket());
+    let client = mk_eager(&fault_proxy);
     until_synced(&client).await;
     client.transact(&mk_router("gr")).await.unwrap();
     for round in 0..10_u32 {
-        let already = cutter.relayed(Way::Down);
+        let already = fault_proxy.relayed(Way::Down);
         // Somewhere in the replies and notifications of this round.
-        cutter.cut_after(Some((
+        fault_proxy.cut_after(Some((
             Way::Down,
             already + 37 * usize::try_from(round).unwrap() + 1,
         )));
@@ -146,8 +147,8 @@ async fn a_server_killed_before_any_of_many_replies_loses_none_of_them() {
         }
         let sessions = client.watch().borrow().sessions;
         server.crash();
-        cutter.cut_after(None);
-        cutter.cut_now();
+        fault_proxy.cut_after(None);
+        fault_proxy.cut_now();
         server.up();
         until_status(&client, |status| {
             status.connection.is_synced() && status.sessions > sessions
@@ -190,26 +191,26 @@ async fn a_dump_cut_anywhere_is_never_shown_and_the_old_rows_stay() {
     }
     let mut server = Server::start();
     let before = fill(&server, ROWS).await;
-    let cutter = Cutter::start(server.path("cutter"), server.socket());
-    let client = mk_eager(&cutter);
+    let fault_proxy = FaultProxy::start(server.path("cutter"), server.socket());
+    let client = mk_eager(&fault_proxy);
     let generation = until_synced(&client).await.generation;
     assert_eq!(rows_of(&client).as_ref(), Some(&before));
     // Everything up to here was greeting and dump.
-    let length = cutter.relayed(Way::Down);
+    let length = fault_proxy.relayed(Way::Down);
     println!("{length} bytes of greeting and dump");
 
-    cutter.cut_after(Some((Way::Down, 0)));
-    cutter.cut_now();
+    fault_proxy.cut_after(Some((Way::Down, 0)));
+    fault_proxy.cut_now();
     until_error(&client).await;
     server.crash();
     server.edit(&json!([NB, {"op": "insert", "table": ROUTER, "row": {"name": "new"}}]));
     server.up();
-    let newcomer = mk_eager(&cutter);
+    let newcomer = mk_eager(&fault_proxy);
     for place in places(length) {
-        let (cuts, sessions) = (cutter.cuts(), client.watch().borrow().sessions);
-        cutter.cut_after(Some((Way::Down, place)));
+        let (cuts, sessions) = (fault_proxy.cuts(), client.watch().borrow().sessions);
+        fault_proxy.cut_after(Some((Way::Down, place)));
         // Two clients, each of which may have a connection under the old orders.
-        until("cut again and again", || cutter.cuts() >= cuts + 3).await;
+        until("cut again and again", || fault_proxy.cuts() >= cuts + 3).await;
         assert_eq!(
             (sessions, client.watch().borrow().sessions),
             (1, 1),
@@ -225,7 +226,7 @@ async fn a_dump_cut_anywhere_is_never_shown_and_the_old_rows_stay() {
         );
     }
     assert_eq!(rows_of(&client).as_ref(), Some(&before));
-    cutter.cut_after(None);
+    fault_proxy.cut_after(None);
     until_status(&client, |status| status.sessions == 2).await;
     until_equal(&client, &server).await;
     until_synced(&newcomer).await;
@@ -240,17 +241,18 @@ async fn a_server_killed_in_the_middle_of_its_dump_leaves_the_old_rows() {
     }
     let mut server = Server::start();
     let before = fill(&server, ROWS).await;
-    let cutter = Cutter::start(server.path("cutter"), server.socket());
-    let client = mk_eager(&cutter);
+    let fault_proxy = FaultProxy::start(server.path("cutter"), server.socket());
+    let client = mk_eager(&fault_proxy);
     until_synced(&client).await;
-    let length = cutter.relayed(Way::Down);
+    let length = fault_proxy.relayed(Way::Down);
     // More than the sockets take in, so that the server has the rest of it still to write.
-    cutter.flow(Way::Down, Flow::Slow(16 << 10, Duration::from_millis(1)));
+    fault_proxy.flow(Way::Down, Flow::Slow(16 << 10, Duration::from_millis(1)));
     for part in 1..6 {
-        let connections = cutter.connections();
-        cutter.cut_now();
+        let connections = fault_proxy.connections();
+        fault_proxy.cut_now();
         until("the dump has begun", || {
-            cutter.connections() > connections && cutter.relayed(Way::Down) > length * part / 10
+            fault_proxy.connections() > connections
+                && fault_proxy.relayed(Way::Down) > length * part / 10
         })
         .await;
         server.crash();
@@ -259,7 +261,7 @@ async fn a_server_killed_in_the_middle_of_its_dump_leaves_the_old_rows() {
         assert_eq!(client.watch().borrow().sessions, 1);
         server.up();
     }
-    cutter.flow(Way::Down, Flow::Free);
+    fault_proxy.flow(Way::Down, Flow::Free);
     until_status(&client, |status| status.sessions == 2).await;
     until_equal(&client, &server).await;
 }
@@ -412,7 +414,7 @@ async fn over_a_conversion_of_the_schema_rows_stay_and_new_columns_come() {
 }
 
 #[tokio::test]
-async fn a_server_that_answers_echoes_alone_is_given_up_and_told() {
+async fn a_server_that_answers_echoes_alone_is_given_up_and_reported() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("nb.sock");
     let listener = tokio::net::UnixListener::bind(&socket).unwrap();

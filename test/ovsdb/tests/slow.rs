@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use ovsdb::{Client, Datum, Row, Transaction};
 use ovsdb_tests::{
-    Cutter, Flow, NB, Server, Way, absent, mk_client, mk_config, mk_route, mk_router, routes_of,
-    until_equal, until_replica, until_status, until_synced,
+    FaultProxy, Flow, NB, Server, Way, absent, mk_client, mk_config, mk_route, mk_router,
+    routes_of, until_equal, until_replica, until_status, until_synced,
 };
 
 const ROWS: u32 = 1000;
@@ -52,15 +52,15 @@ async fn a_slow_reader_stays_small_and_comes_into_step() {
     };
     filler.transact(&widened(0)).await.unwrap();
 
-    let cutter = Cutter::start(server.path("cutter"), server.socket());
-    let client = mk_client(cutter.socket());
+    let fault_proxy = FaultProxy::start(server.path("cutter"), server.socket());
+    let client = mk_client(fault_proxy.socket());
     until_synced(&client).await;
-    let (before, relayed) = (peak(), cutter.relayed(Way::Down));
-    cutter.flow(Way::Down, Flow::Slow(16, Duration::from_millis(50)));
+    let (before, relayed) = (peak(), fault_proxy.relayed(Way::Down));
+    fault_proxy.flow(Way::Down, Flow::Slow(16, Duration::from_millis(50)));
     for number in 1..=CHANGES {
         filler.transact(&widened(number)).await.unwrap();
     }
-    let (during, slowly) = (peak(), cutter.relayed(Way::Down) - relayed);
+    let (during, slowly) = (peak(), fault_proxy.relayed(Way::Down) - relayed);
     assert_eq!(
         client.with_replica(routes_of),
         Some(1000),
@@ -68,7 +68,7 @@ async fn a_slow_reader_stays_small_and_comes_into_step() {
     );
     assert!(slowly < 1 << 20, "it was slow: {slowly} bytes");
 
-    cutter.flow(Way::Down, Flow::Free);
+    fault_proxy.flow(Way::Down, Flow::Free);
     until_status(&client, |status| status.connection.is_synced()).await;
     let last = format!("{CHANGES}-{}", "x".repeat(WIDTH));
     until_replica(&client, |replica| {

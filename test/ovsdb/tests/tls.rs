@@ -18,13 +18,13 @@ use ovsdb_tests::{Server, absent, free_port, mk_config, mk_router, until_error, 
 
 const TOOLS: &[&str] = &["ovsdb-server", "ovsdb-tool", "setpriv", "openssl"];
 
-struct Bench {
+struct Fixture {
     _server: Server,
     folder: PathBuf,
     config: ClientConfig,
 }
 
-fn mk_bench() -> Bench {
+fn mk_fixture() -> Fixture {
     let mut server = Server::prepared(&[]);
     let folder = server.path("");
     for authority in ["ca", "strange"] {
@@ -45,7 +45,7 @@ fn mk_bench() -> Bench {
     let mut config = mk_config(&server.socket());
     config.endpoint = format!("ssl:127.0.0.1:{port}").parse().unwrap();
     config.tls = Some(files(&folder, "client", "ca"));
-    Bench {
+    Fixture {
         _server: server,
         folder,
         config,
@@ -65,12 +65,12 @@ async fn a_certificate_of_the_authority_is_accepted_whatever_its_name() {
     if absent(TOOLS) {
         return;
     }
-    let bench = mk_bench();
-    let client = Client::connect(bench.config.clone());
+    let fixture = mk_fixture();
+    let client = Client::connect(fixture.config.clone());
     until_synced(&client).await;
     client.transact(&mk_router("gr")).await.unwrap();
-    let mut named = bench.config.clone();
-    let port = bench
+    let mut named = fixture.config.clone();
+    let port = fixture
         .config
         .endpoint
         .to_string()
@@ -83,17 +83,17 @@ async fn a_certificate_of_the_authority_is_accepted_whatever_its_name() {
 }
 
 #[tokio::test]
-async fn strangers_are_refused_in_both_directions() {
+async fn third_parties_are_refused_in_both_directions() {
     if absent(TOOLS) {
         return;
     }
-    let bench = mk_bench();
+    let fixture = mk_fixture();
     for (client, authority, expected) in [
         ("client", "strange", "UnknownIssuer"),
         ("stranger", "ca", "cannot read from the server"),
     ] {
-        let mut config = bench.config.clone();
-        config.tls = Some(files(&bench.folder, client, authority));
+        let mut config = fixture.config.clone();
+        config.tls = Some(files(&fixture.folder, client, authority));
         let error = until_error(&Client::connect(config)).await;
         assert!(error.contains(expected), "{client} {authority}: {error}");
         println!("{client} {authority}: {error}");
@@ -105,21 +105,21 @@ async fn unusable_files_are_named() {
     if absent(TOOLS) {
         return;
     }
-    let bench = mk_bench();
+    let fixture = mk_fixture();
     let with = |tls: Option<TlsFiles>| ClientConfig {
         tls,
-        ..bench.config.clone()
+        ..fixture.config.clone()
     };
-    let mut not_a_key = files(&bench.folder, "client", "ca");
-    not_a_key.private_key = bench.folder.join("client.pem");
+    let mut not_a_key = files(&fixture.folder, "client", "ca");
+    not_a_key.private_key = fixture.folder.join("client.pem");
     for (config, expected) in [
         (with(None), "ssl endpoint without private key"),
         (
-            with(Some(files(&bench.folder, "nobody", "ca"))),
+            with(Some(files(&fixture.folder, "nobody", "ca"))),
             "nobody.pem",
         ),
         (
-            with(Some(files(&bench.folder, "client", "nowhere"))),
+            with(Some(files(&fixture.folder, "client", "nowhere"))),
             "nowhere.pem",
         ),
         (with(Some(not_a_key)), "cannot use private key"),

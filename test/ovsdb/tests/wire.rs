@@ -253,7 +253,7 @@ async fn a_message_above_the_cap_is_refused() {
 }
 
 #[tokio::test]
-async fn what_the_server_lacks_is_told_by_name() {
+async fn what_the_server_lacks_is_reported_by_name() {
     if absent(TOOLS) {
         return;
     }

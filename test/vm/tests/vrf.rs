@@ -22,7 +22,7 @@ use std::time::Duration;
 use frr_tests::Frr;
 use model::host::LinkFact;
 use model::names::NetworkName;
-use model::route::{KernelRoute, Leg, MAIN_TABLE, PROTOCOL_BGP, TableId};
+use model::route::{KernelRoute, MAIN_TABLE, PROTOCOL_BGP, RoutePath, TableId};
 use netlink::{Change, Watcher, dump};
 use netns_tests::{in_namespace_of, run};
 use plan_node::vrf;
@@ -62,11 +62,11 @@ fn link(links: &[LinkFact], name: &str) -> LinkFact {
     links.iter().find(|l| l.name == name).cloned().unwrap()
 }
 
-/// One line a route: destination, metric, gateways and links. Link-local gateways are told as `fe80::`.
+/// One line a route: destination, metric, gateways and links. Link-local gateways are reported as `fe80::`.
 fn text(route: &KernelRoute, links: &[LinkFact]) -> String {
-    let leg = |leg: &Leg| {
-        let over = links.iter().find(|l| l.index == leg.oif).unwrap();
-        let gateway = leg.gateway.unwrap().to_string();
+    let path = |path: &RoutePath| {
+        let over = links.iter().find(|l| l.index == path.oif).unwrap();
+        let gateway = path.gateway.unwrap().to_string();
         let via = if gateway.starts_with("fe80::") {
             "fe80::"
         } else {
@@ -74,8 +74,8 @@ fn text(route: &KernelRoute, links: &[LinkFact]) -> String {
         };
         format!(" {via}@{}", over.name)
     };
-    let legs: String = route.legs.iter().map(leg).collect();
-    format!("{} {}{legs}", route.prefix, route.metric)
+    let paths: String = route.paths.iter().map(path).collect();
+    format!("{} {}{paths}", route.prefix, route.metric)
 }
 
 fn bgp(table: Option<TableId>) -> Vec<String> {

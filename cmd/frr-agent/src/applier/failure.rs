@@ -43,7 +43,7 @@ impl Failure {
     }
 }
 
-/// Remembers a failure; told once for each reason.
+/// Remembers a failure; reported once for each reason.
 pub(super) fn remember(
     slot: &mut Option<Failure>,
     text: String,

@@ -10,13 +10,13 @@ use frr_edge::show::Running;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Note {
     pub(super) text: String,
-    /// As written by [`lower_running`].
+    /// As written by [`encode_running`].
     pub(super) running: String,
     pub(super) daemons: String,
 }
 
 impl Note {
-    pub(super) fn lift(line: &str) -> Option<Self> {
+    pub(super) fn decode(line: &str) -> Option<Self> {
         let mut words = line.trim_end().splitn(3, ' ').map(str::to_owned);
         Some(Self {
             text: words.next()?,
@@ -25,7 +25,7 @@ impl Note {
         })
     }
 
-    pub(super) fn lower(&self) -> String {
+    pub(super) fn encode(&self) -> String {
         format!("{} {} {}\n", self.text, self.running, self.daemons)
     }
 
@@ -47,7 +47,7 @@ impl Note {
 }
 
 /// Daemons with their digests, as one word.
-pub(super) fn lower_running(digests: &BTreeMap<String, String>) -> String {
+pub(super) fn encode_running(digests: &BTreeMap<String, String>) -> String {
     let words: Vec<String> = digests.iter().map(|(d, h)| format!("{d}={h}")).collect();
     words.join(",")
 }
@@ -76,11 +76,11 @@ mod tests {
             daemons: "zebra=1.2.3 bgpd=4.5.6 ".to_owned(),
         };
         assert_eq!(
-            Note::lift(&note.lower()).map(|n| n.text),
+            Note::decode(&note.encode()).map(|n| n.text),
             Some("a".to_owned())
         );
-        assert_eq!(Note::lift("only two"), None);
-        assert_eq!(Note::lift(""), None);
+        assert_eq!(Note::decode("only two"), None);
+        assert_eq!(Note::decode(""), None);
     }
 
     #[test]
@@ -96,7 +96,7 @@ mod tests {
             running,
             daemons: String::new(),
         };
-        let noted = note(lower_running(&digests(&[("bgpd", "b"), ("zebra", "z")])));
+        let noted = note(encode_running(&digests(&[("bgpd", "b"), ("zebra", "z")])));
         let rows: [(&Digests, &Names, &Names); 6] = [
             (&[("bgpd", "b"), ("zebra", "z")], &[], &[]),
             (&[("bgpd", "x"), ("zebra", "z")], &[], &["bgpd"]),
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn daemons_that_started_since_the_note_are_told_by_name() {
+    fn daemons_that_started_since_the_note_are_reported_by_name() {
         let noted = "zebra=1.5.0 bgpd=2.5.0 staticd=3.5.0";
         assert_eq!(fresh(noted, noted), [""; 0]);
         assert_eq!(

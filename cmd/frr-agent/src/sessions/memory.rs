@@ -1,7 +1,7 @@
 //! What is believed of FRR's sessions from one look to the next.
 //! In: what bgpd showed, or that it did not. Out: sessions to tell.
-//! Invariant: a session is taken for gone only by a bgpd that answers; one of which bgpd tells nothing is never told as
-//! established for longer than [`BELIEVED`]; that we cannot ask changes nothing, and is told in FRRNodeState.
+//! Invariant: a session is taken for gone only by a bgpd that answers; one of which bgpd tells nothing is never reported as
+//! established for longer than [`BELIEVED`]; that we cannot ask changes nothing, and is reported in FRRNodeState.
 //! Not here: asking.
 
 use std::time::Duration;

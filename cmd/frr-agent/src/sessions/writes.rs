@@ -1,5 +1,5 @@
 //! Many writes of session objects, none of which waits for another.
-//! In: what to write and delete. Out: done, each told at once; refusals are remembered by object.
+//! In: what to write and delete. Out: done, each reported at once; refusals are remembered by object.
 //! Invariant: what was refused costs its own object only, and is tried again after a growing time, or at once where something
 //! else is wanted.
 //! Not here: what to write.
@@ -12,7 +12,7 @@ use api::frr_state::{BGPSessionState, BGPSessionStateStatus, LABEL_NODE, LABEL_P
 use futures::StreamExt;
 use kube_edge::{WriteError, Writer};
 use model::{NodeName, ObjectKey};
-use reconcile::{Backoff, Verdict};
+use reconcile::{Action, Backoff};
 use serde_json::json;
 use telemetry::Chain;
 use tokio::time::Instant;
@@ -96,7 +96,7 @@ struct Refused {
 pub(crate) struct Refusals(BTreeMap<ObjectKey, Refused>);
 
 impl Refusals {
-    /// Does all jobs; they are all there are, so refusals of others are forgotten. Each that was done is told to `done`.
+    /// Does all jobs; they are all there are, so refusals of others are forgotten. Each that was done is asked to `done`.
     /// Settled where nothing has to be tried before the next look: what was refused waits for its own time.
     pub(super) async fn write(
         &mut self,
@@ -104,7 +104,7 @@ impl Refusals {
         jobs: Vec<Job>,
         now: Instant,
         mut done: impl FnMut(Job),
-    ) -> Verdict {
+    ) -> Action {
         let wanted: BTreeSet<&ObjectKey> = jobs.iter().map(|job| &job.key).collect();
         self.0.retain(|key, _| wanted.contains(key));
         let mut due: Vec<Job> = jobs
@@ -126,7 +126,7 @@ impl Refusals {
                 (job, Some(outcome))
             })
             .buffer_unordered(AT_ONCE);
-        let mut verdict = Verdict::Settled;
+        let mut verdict = Action::Done;
         while let Some((job, outcome)) = outcomes.next().await {
             match outcome {
                 Some(Ok(())) => {
@@ -134,7 +134,7 @@ impl Refusals {
                     done(job);
                 }
                 Some(Err(error)) => self.refuse(job, &error, Instant::now()),
-                None => verdict = Verdict::Retry,
+                None => verdict = Action::Requeue,
             }
         }
         verdict
@@ -205,7 +205,7 @@ mod tests {
         door: &Fake,
         jobs: Vec<Job>,
         now: Instant,
-    ) -> (Vec<String>, Verdict) {
+    ) -> (Vec<String>, Action) {
         let mut done = Vec::new();
         let writes = refusals.write(door, jobs, now, |job| done.push(job.key.name));
         let verdict = futures::executor::block_on(writes);
@@ -230,7 +230,7 @@ mod tests {
         let jobs = (0..20).map(|n| job(n, "Idle")).collect();
         let (done, verdict) = pass(&mut refusals, &door, jobs, now);
         let others: Vec<String> = (1..20).map(|n| format!("s{n:02}")).collect();
-        assert_eq!((done, verdict), (others, Verdict::Settled));
+        assert_eq!((done, verdict), (others, Action::Done));
         assert_eq!(asked(&door).len(), 20);
         // It is not tried again at once, unless something else is wanted of it.
         pass(&mut refusals, &door, vec![job(0, "Idle")], now);
@@ -273,7 +273,7 @@ mod tests {
         let jobs = || (0..30).map(|n| job(n, "Idle")).collect::<Vec<_>>();
         let now = Instant::now();
         let (done, verdict) = pass(&mut refusals, &door, jobs(), now);
-        assert_eq!((done, verdict), (Vec::new(), Verdict::Retry));
+        assert_eq!((done, verdict), (Vec::new(), Action::Requeue));
         let first = asked(&door);
         assert!(first.len() < 20, "{first:?}");
         pass(&mut refusals, &door, jobs(), now);

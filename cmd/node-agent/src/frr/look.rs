@@ -10,7 +10,7 @@ use frr_edge::Frr;
 use frr_edge::pulse::PeerSummary;
 use frr_edge::show::ShowError;
 use frr_edge::vty::{VtyError, says_gone};
-use plan_node::holding::{Look, Peer, Running, Session, Sessions};
+use import::retention::{FrrStatus, Peer, Running, Session, Sessions};
 
 /// For so long an answer is waited for: then the daemon is busy.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -28,26 +28,28 @@ enum Said<T> {
 }
 
 /// Looks at the daemons, and asks bgpd for its peers if wanted.
-pub(super) async fn look(frr: &Frr, sessions: bool) -> Look {
+pub(super) async fn look(frr: &Frr, sessions: bool) -> FrrStatus {
     let instance = frr.instance();
     if instance.is_empty() {
-        return Look::Absent;
+        return FrrStatus::Absent;
     }
     if !(instance.contains("zebra=") && instance.contains("bgpd=")) {
-        return Look::Gone;
+        return FrrStatus::Gone;
     }
     let zebra = said(async { frr.bgpd_is_linked().await.map_err(ShowError::Vty) });
     let bgpd = said(async {
         if sessions {
-            frr.peers().await.map(|peers| Sessions::Peers(lift(peers)))
+            frr.peers()
+                .await
+                .map(|peers| Sessions::Peers(decode(peers)))
         } else {
             frr.greet_bgpd().await?;
             Ok(Sessions::NotAsked)
         }
     });
     let (linked, sessions) = match tokio::join!(zebra, bgpd) {
-        (Said::Denied, _) | (_, Said::Denied) => return Look::Unseen,
-        (Said::Gone, _) | (_, Said::Gone) => return Look::Gone,
+        (Said::Denied, _) | (_, Said::Denied) => return FrrStatus::Unseen,
+        (Said::Gone, _) | (_, Said::Gone) => return FrrStatus::Gone,
         (zebra, bgpd) => (
             match zebra {
                 // An answer in other words than ours: it works.
@@ -63,7 +65,7 @@ pub(super) async fn look(frr: &Frr, sessions: bool) -> Look {
     let age = frr.age(SystemTime::now()).unwrap_or_default();
     let after = frr.instance();
     if after == instance {
-        return Look::Up(Running {
+        return FrrStatus::Up(Running {
             instance,
             age,
             linked,
@@ -71,7 +73,7 @@ pub(super) async fn look(frr: &Frr, sessions: bool) -> Look {
         });
     }
     // What the old ones said is not true of the new ones.
-    Look::Up(Running {
+    FrrStatus::Up(Running {
         instance: after,
         age,
         linked: None,
@@ -79,7 +81,7 @@ pub(super) async fn look(frr: &Frr, sessions: bool) -> Look {
     })
 }
 
-fn lift(peers: Vec<PeerSummary>) -> BTreeMap<Peer, Session> {
+fn decode(peers: Vec<PeerSummary>) -> BTreeMap<Peer, Session> {
     let of = |peer: PeerSummary| {
         let session = Session {
             up: peer.up.is_some(),

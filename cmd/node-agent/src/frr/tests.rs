@@ -1,10 +1,10 @@
-//! What is told of sockets on which somebody listens, or nobody.
+//! What is reported of sockets on which somebody listens, or nobody.
 
 use std::os::unix::net::UnixStream as StdStream;
 use std::path::Path;
 use std::sync::Arc;
 
-use plan_node::holding::Peer;
+use import::retention::Peer;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixSocket};
 use tokio::sync::Notify;
@@ -48,21 +48,21 @@ fn answer(listener: UnixListener, text: &'static str) {
 async fn daemons_that_died_leave_sockets_and_are_gone_and_a_folder_without_sockets_tells_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let frr = frr(folder.path());
-    assert_eq!(look(&frr, true).await, Look::Absent);
+    assert_eq!(look(&frr, true).await, FrrStatus::Absent);
     drop(bind(folder.path(), "zebra"));
-    assert_eq!(look(&frr, true).await, Look::Gone, "there is no bgpd");
+    assert_eq!(look(&frr, true).await, FrrStatus::Gone, "there is no bgpd");
     drop(bind(folder.path(), "bgpd"));
-    assert_eq!(look(&frr, true).await, Look::Gone);
+    assert_eq!(look(&frr, true).await, FrrStatus::Gone);
     let nowhere = Frr::new("/nowhere".into(), "/nowhere/frr.conf".into());
-    assert_eq!(look(&nowhere, true).await, Look::Absent);
+    assert_eq!(look(&nowhere, true).await, FrrStatus::Absent);
 }
 
 #[tokio::test]
-async fn peers_are_told_with_their_state_by_address_or_interface() {
+async fn peers_are_reported_with_their_state_by_address_or_interface() {
     let folder = tempfile::tempdir().unwrap();
     answer(bind(folder.path(), "zebra"), CLIENTS);
     answer(bind(folder.path(), "bgpd"), PEERS);
-    let Look::Up(seen) = look(&frr(folder.path()), true).await else {
+    let FrrStatus::Up(seen) = look(&frr(folder.path()), true).await else {
         panic!("FRR runs");
     };
     assert!(seen.instance.contains("zebra=") && seen.instance.contains("bgpd="));
@@ -104,7 +104,7 @@ async fn a_busy_bgpd_whose_queue_is_full_is_not_gone() {
         assert!(waiting.len() < 10, "the queue is never full");
     };
     assert_eq!(full.kind(), std::io::ErrorKind::WouldBlock);
-    let Look::Up(seen) = look(&frr(folder.path()), true).await else {
+    let FrrStatus::Up(seen) = look(&frr(folder.path()), true).await else {
         panic!("bgpd is there");
     };
     assert_eq!((seen.linked, seen.sessions), (Some(true), Sessions::Silent));
@@ -116,7 +116,7 @@ async fn a_bgpd_that_breaks_off_is_gone() {
     answer(bind(folder.path(), "zebra"), CLIENTS);
     let bgpd = bind(folder.path(), "bgpd");
     tokio::spawn(async move { drop(bgpd.accept().await) });
-    assert_eq!(look(&frr(folder.path()), false).await, Look::Gone);
+    assert_eq!(look(&frr(folder.path()), false).await, FrrStatus::Gone);
 }
 
 #[tokio::test]
@@ -124,7 +124,7 @@ async fn an_answer_in_other_words_is_an_answer() {
     let folder = tempfile::tempdir().unwrap();
     answer(bind(folder.path(), "zebra"), "? unknown");
     answer(bind(folder.path(), "bgpd"), "no json");
-    let Look::Up(seen) = look(&frr(folder.path()), true).await else {
+    let FrrStatus::Up(seen) = look(&frr(folder.path()), true).await else {
         panic!("FRR runs");
     };
     assert_eq!(
@@ -134,43 +134,43 @@ async fn an_answer_in_other_words_is_an_answer() {
 }
 
 #[tokio::test]
-async fn a_wanted_look_begins_when_it_is_wanted_and_calls_and_a_calm_frr_calls_nobody() {
+async fn a_wanted_probe_begins_when_it_is_wanted_and_a_calm_frr_is_not_asked() {
     let folder = tempfile::tempdir().unwrap();
     answer(bind(folder.path(), "zebra"), CLIENTS);
     answer(bind(folder.path(), "bgpd"), PEERS);
     let called = Arc::new(Notify::new());
     let call = Arc::clone(&called);
-    let mut looks = Looks::start(frr(folder.path()), move || call.notify_one());
+    let mut probe = FrrProbe::start(frr(folder.path()), move || call.notify_one());
     called.notified().await;
-    let first = looks.take().unwrap();
-    assert!(matches!(first.look, Look::Up(_)));
-    assert_eq!(looks.take(), None, "taken once");
+    let first = probe.take().unwrap();
+    assert!(matches!(first.look, FrrStatus::Up(_)));
+    assert_eq!(probe.take(), None, "taken once");
     let at = Instant::now() + Duration::from_millis(30);
-    looks.want(Want {
+    probe.want(Want {
         at: Some(at),
         ..Want::default()
     });
     called.notified().await;
-    let second = looks.take().unwrap();
+    let second = probe.take().unwrap();
     assert!(second.began >= at);
-    let Look::Up(seen) = &second.look else {
+    let FrrStatus::Up(seen) = &second.look else {
         panic!("FRR runs");
     };
     assert_eq!(seen.sessions, Sessions::NotAsked, "nobody wants them");
     let at = Instant::now();
-    looks.want(Want {
+    probe.want(Want {
         at: Some(at),
         sessions: true,
         steady: false,
     });
     called.notified().await;
-    let Some(Look::Up(seen)) = looks.take().map(|seen| seen.look) else {
+    let Some(FrrStatus::Up(seen)) = probe.take().map(|seen| seen.look) else {
         panic!("FRR runs");
     };
     assert!(matches!(seen.sessions, Sessions::Peers(_)));
     // A daemon that is another one is noticed although nobody asks.
     std::fs::remove_file(folder.path().join("bgpd.vty")).unwrap();
     called.notified().await;
-    assert_eq!(looks.take().map(|seen| seen.look), Some(Look::Gone));
+    assert_eq!(probe.take().map(|seen| seen.look), Some(FrrStatus::Gone));
     assert!(StdStream::connect(folder.path().join("zebra.vty")).is_ok());
 }

@@ -1,5 +1,5 @@
 //! The same objects from the cluster, and what FRR on a node runs.
-//! In: a kubeconfig. Out: lifted objects, the running configuration that the node reports.
+//! In: a kubeconfig. Out: decoded objects, the running configuration that the node reports.
 //! Invariant: it only reads; a Secret that may not be read is stood in for, since passwords are never compared.
 //! Not here: files (`documents`).
 
@@ -53,14 +53,14 @@ pub(super) fn documents(kubeconfig: Option<&Path>, asked: &Objects) -> anyhow::R
         }
         let nodes: Api<KubeNode> = Api::all(client.clone());
         if let Some(node) = get(&nodes, "node", &asked.node).await? {
-            let node = api::lift_node(&node);
+            let node = api::decode_node(&node);
             out.nodes.insert(node.name.clone(), node);
         }
         let secrets: Api<Secret> = Api::namespaced(client, namespace);
         for name in secret_names(&out) {
             let password = match get(&secrets, "secret", &name).await {
                 Ok(None) => continue,
-                Ok(Some(secret)) => api::lift_secret(&secret),
+                Ok(Some(secret)) => api::decode_secret(&secret),
                 // Most people may not read Secrets.
                 Err(error) if is_forbidden(&error) => Ok("not-read".to_owned()),
                 Err(error) => return Err(error),

@@ -1,5 +1,5 @@
 //! Objects in files: FRRConfigurations, Nodes and Secrets, as people keep them and as kubectl prints them.
-//! In: YAML or JSON, several documents, lists. Out: lifted objects.
+//! In: YAML or JSON, several documents, lists. Out: decoded objects.
 //! Invariant: a document that claims a kind that is read here and is not of it is an error that names file and document.
 //! Not here: which of them count for a node (`render`).
 
@@ -51,8 +51,8 @@ pub(crate) struct Documents {
     pub(crate) nodes: BTreeMap<NodeName, Node>,
     /// Secrets, each with its password or why it has none.
     pub(crate) secrets: BTreeMap<ObjectKey, Result<String, String>>,
-    /// Spellings that the lift levels out, by object.
-    pub(crate) oddities: BTreeMap<ObjectKey, Vec<Problem>>,
+    /// Spellings that the decode levels out, by object.
+    pub(crate) warnings: BTreeMap<ObjectKey, Vec<Problem>>,
     /// Objects that name no namespace.
     pub(crate) homeless: BTreeSet<String>,
 }
@@ -101,7 +101,7 @@ impl Documents {
                 bail!("{place}: FRRConfiguration without apiVersion; allowed is {FRR_VERSION}")
             }
             "Node" if version == "v1" => {
-                let node = api::lift_node(&typed::<KubeNode>(place, kind, document)?);
+                let node = api::decode_node(&typed::<KubeNode>(place, kind, document)?);
                 if node.name.as_str().is_empty() {
                     bail!("{place}: Node without metadata.name");
                 }
@@ -113,7 +113,7 @@ impl Documents {
             "Secret" if version == "v1" => {
                 let key = self.key(place, kind, document, namespace)?;
                 let secret: Secret = typed(place, kind, document)?;
-                let password = api::lift_secret(&secret);
+                let password = api::decode_secret(&secret);
                 match self.secrets.insert(key.clone(), password) {
                     Some(_) => bail!("{place}: Secret {key} is there twice"),
                     None => Ok(()),
@@ -133,8 +133,8 @@ impl Documents {
         let mut object: FRRConfiguration = typed(place, "FRRConfiguration", document)?;
         object.metadata.namespace = Some(key.namespace.clone());
         let subject = format!("FRRConfiguration/{key}");
-        let odd = api::oddities(&subject, document, &object);
-        self.oddities.insert(key.clone(), odd);
+        let odd = api::warnings(&subject, document, &object);
+        self.warnings.insert(key.clone(), odd);
         match self.add(key.clone(), Ok(object)) {
             true => Ok(()),
             false => bail!("{place}: FRRConfiguration {key} is there twice"),
@@ -143,7 +143,7 @@ impl Documents {
 
     /// Takes an object; false where there is one of that name already.
     pub(crate) fn add(&mut self, key: ObjectKey, object: Result<FRRConfiguration, String>) -> bool {
-        let source = api::lift_source(key.clone(), object);
+        let source = api::decode_source(key.clone(), object);
         self.sources.insert(key, source).is_none()
     }
 

@@ -1,5 +1,5 @@
 //! What a node's FRR gets from the objects at hand.
-//! In: lifted objects, the node. Out: frr.conf, or every conflict; lints; what is without effect.
+//! In: decoded objects, the node. Out: frr.conf, or every conflict; lints; what is without effect.
 //! Invariant: the same steps in the same order as frr-agent: select, merge, leave the node itself out, lint.
 //! Not here: reading (`documents`), the rules (`frr`).
 
@@ -83,7 +83,7 @@ pub(crate) fn forecast(documents: &Documents, asked: &Asked) -> Forecast {
     out.lints.extend(selected.left_out);
     out.conflicts.extend(selected.broken);
     for object in &selected.objects {
-        let odd = documents.oddities.get(&object.key);
+        let odd = documents.warnings.get(&object.key);
         out.lints.extend(odd.into_iter().flatten().cloned());
     }
     let passwords = documents.secrets.iter().filter(|(key, _)| here(key));
@@ -114,7 +114,7 @@ pub(crate) fn forecast(documents: &Documents, asked: &Asked) -> Forecast {
             out.lints.extend(frr::lint(&config, &own));
             let (me, others) = speakers(documents, asked);
             out.lints
-                .extend(frr::lint::nobody_listens(&config, me, &others));
+                .extend(frr::lint::bgp_listen_disabled(&config, me, &others));
             if out.conflicts.is_empty() {
                 out.text = Some(frr::render(&config));
             }

@@ -103,7 +103,7 @@ fn whatever_is_missing_or_unknown_is_not_well() {
         ("nobody says whether the node is ready", |o| {
             o.nodes[0].status = None;
         }),
-        ("its agent starts anew and has not looked yet", |o| {
+        ("its agent restarts and has not looked yet", |o| {
             o.pods = vec![pod("n1", "False")];
         }),
         ("its agent ends", |o| {
@@ -142,10 +142,10 @@ fn whatever_is_missing_or_unknown_is_not_well() {
 }
 
 #[test]
-fn what_is_held_and_what_is_left_out_is_told_and_is_well() {
+fn what_is_retained_and_what_is_left_out_is_reported_and_is_well() {
     let report = report(|o| {
         let network = &mut o.routes[0].status.as_mut().unwrap().networks[0];
-        network.held = 2;
+        network.retained = 2;
         network.skipped = serde_json::from_value(json!([
             {"reason": "other_link", "count": 4, "examples": ["192.0.2.0/24", "198.51.100.0/24"]}]))
         .unwrap();
@@ -153,7 +153,7 @@ fn what_is_held_and_what_is_left_out_is_told_and_is_well() {
     assert!(report.is_well(), "{report:?}");
     let table = report.table();
     for line in [
-        "n1: 2 imported routes are held\n",
+        "n1: 2 imported routes are retained\n",
         "n1: 4 not imported, other_link: 192.0.2.0/24, 198.51.100.0/24, ...\n",
     ] {
         assert!(table.contains(line), "{table}");

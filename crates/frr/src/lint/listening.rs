@@ -1,6 +1,6 @@
 //! Sessions that neither end can accept.
 //! In: a merged configuration, what is known of bgpd at the node and at its peers. Out: a problem per neighbor.
-//! Invariant: told only where both ends are known not to listen; what is not known is no problem.
+//! Invariant: reported only where both ends are known not to listen; what is not known is no problem.
 //! Not here: finding out (who looks at daemons or at sessions that stay down).
 
 use std::collections::BTreeSet;
@@ -36,7 +36,11 @@ pub struct Speaker {
 
 /// Neighbors with which no session can come up, since neither end listens.
 #[must_use]
-pub fn nobody_listens(config: &NodeConfig, here: Listening, peers: &[Speaker]) -> Vec<Problem> {
+pub fn bgp_listen_disabled(
+    config: &NodeConfig,
+    here: Listening,
+    peers: &[Speaker],
+) -> Vec<Problem> {
     let mut out = Vec::new();
     if here != Listening::No {
         return out;
@@ -52,7 +56,7 @@ pub fn nobody_listens(config: &NodeConfig, here: Listening, peers: &[Speaker]) -
                     "address is node {}'s, and bgpd listens neither there nor on node {} (-p 0), so that the session never comes up; start bgpd without -p 0 on one of them",
                     peer.node, config.node
                 );
-                out.push(problem(router, neighbor, "NobodyListens", &text));
+                out.push(problem(router, neighbor, "BGPListenDisabled", &text));
             }
         }
     }

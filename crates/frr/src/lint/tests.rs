@@ -8,7 +8,7 @@ use model::frr::{FrrConfiguration, Neighbor, PrefixRange};
 use crate::builders::{
     PEER, merged, mk_neighbor, mk_object, mk_peering, mk_prefix, mk_raw, mk_router,
 };
-use crate::lint::{Listening, Speaker, lint, nobody_listens, refused, without_self};
+use crate::lint::{Listening, Speaker, bgp_listen_disabled, lint, refused, without_self};
 
 fn own(addresses: &[&str]) -> BTreeSet<IpAddr> {
     addresses.iter().map(|text| text.parse().unwrap()).collect()
@@ -46,7 +46,7 @@ fn a_neighbor_that_is_the_node_itself_is_found_in_every_spelling() {
 }
 
 #[test]
-fn the_node_itself_is_left_out_and_told() {
+fn the_node_itself_is_left_out_and_reported() {
     let neighbors = vec![mk_neighbor("172.31.9.1"), mk_neighbor(PEER)];
     let config = merged(&[mk_object("c1", vec![mk_router("", &[], neighbors)])]).unwrap();
     let (config, problems) = without_self(config, &own(&["172.31.9.1"]));
@@ -63,7 +63,7 @@ fn the_node_itself_is_left_out_and_told() {
 }
 
 #[test]
-fn one_peer_under_two_spellings_is_told_with_both() {
+fn one_peer_under_two_spellings_is_reported_with_both() {
     let neighbors = vec![mk_neighbor("fd00:30::2"), mk_neighbor("fd00:30:0::2")];
     let found = lints(&[mk_object("c1", vec![mk_router("", &[], neighbors)])]);
     assert_eq!(found.len(), 1);
@@ -74,7 +74,7 @@ fn one_peer_under_two_spellings_is_told_with_both() {
 }
 
 #[test]
-fn timers_that_are_silently_dropped_are_told() {
+fn timers_that_are_silently_dropped_are_reported() {
     let rows = [
         (180, 30, Some("holdTime 180s is the default")),
         (90, 60, Some("keepaliveTime 60s is the default")),
@@ -100,7 +100,7 @@ fn timers_that_are_silently_dropped_are_told() {
 }
 
 #[test]
-fn lengths_beyond_the_family_are_told_with_field_and_value() {
+fn lengths_beyond_the_family_are_reported_with_field_and_value() {
     let mut neighbor = mk_neighbor(PEER);
     let range = |prefix: &str, le: u8| PrefixRange {
         prefix: mk_prefix(prefix),
@@ -122,7 +122,7 @@ fn lengths_beyond_the_family_are_told_with_field_and_value() {
 }
 
 #[test]
-fn white_space_in_a_password_is_told_without_the_password() {
+fn white_space_in_a_password_is_reported_without_the_password() {
     let mut neighbor = mk_neighbor(PEER);
     neighbor.session.password = Some("two words".to_owned());
     let found = lints(&[mk_peering("c1", &[], neighbor)]);
@@ -172,7 +172,7 @@ fn raw_text_may_name_configured_and_declared_neighbors_only() {
 }
 
 #[test]
-fn what_the_merge_decided_by_itself_is_told_too() {
+fn what_the_merge_decided_by_itself_is_reported_too() {
     let fast = |graceful_restart| {
         let mut neighbor = mk_neighbor(PEER);
         neighbor.session.graceful_restart = graceful_restart;
@@ -207,7 +207,7 @@ fn changed(change: impl Fn(&mut FrrConfiguration)) -> FrrConfiguration {
 }
 
 #[test]
-fn each_value_that_frr_refuses_or_that_never_works_is_told_with_object_and_field() {
+fn each_value_that_frr_refuses_or_that_never_works_is_reported_with_object_and_field() {
     type Change = Box<dyn Fn(&mut FrrConfiguration)>;
     fn neighbor(change: impl Fn(&mut Neighbor) + 'static) -> Change {
         Box::new(move |object| change(&mut object.routers[0].neighbors[0]))
@@ -313,7 +313,7 @@ fn each_value_that_frr_refuses_or_that_never_works_is_told_with_object_and_field
 }
 
 #[test]
-fn mode_all_in_an_object_without_prefixes_of_its_own_is_told() {
+fn mode_all_in_an_object_without_prefixes_of_its_own_is_reported() {
     let mut all = mk_neighbor(PEER);
     all.advertise.all = true;
     let other = mk_object("c2", vec![mk_router("", &["10.128.1.0/24"], Vec::new())]);
@@ -344,7 +344,7 @@ fn mode_all_in_an_object_without_prefixes_of_its_own_is_told() {
 }
 
 #[test]
-fn a_reflector_whose_clients_filters_let_nothing_reflected_out_is_told() {
+fn a_reflector_whose_clients_filters_let_nothing_reflected_out_is_reported() {
     let typed = mk_peering("c1", &[], mk_neighbor(PEER));
     let client = "router bgp 64512\n address-family ipv4 unicast\n  neighbor 172.31.9.2 route-reflector-client\n";
     let rows = [
@@ -376,7 +376,7 @@ fn a_reflector_whose_clients_filters_let_nothing_reflected_out_is_told() {
 }
 
 #[test]
-fn entries_that_raw_text_writes_a_second_time_are_told() {
+fn entries_that_raw_text_writes_a_second_time_are_reported() {
     let typed = mk_peering("c1", &[], mk_neighbor(PEER));
     let rows = [
         (
@@ -425,7 +425,7 @@ fn entries_that_raw_text_writes_a_second_time_are_told() {
 }
 
 #[test]
-fn a_session_that_neither_end_accepts_is_told_and_what_is_not_known_is_not() {
+fn a_session_that_neither_end_accepts_is_reported_and_what_is_not_known_is_not() {
     let neighbors = vec![
         mk_neighbor(PEER),
         mk_neighbor("172.31.9.3"),
@@ -459,10 +459,10 @@ fn a_session_that_neither_end_accepts_is_told_and_what_is_not_known_is_not() {
             speaker("node2", PEER, second),
             speaker("node3", "172.31.9.3", third),
         ];
-        let found = nobody_listens(&config, here, &peers);
+        let found = bgp_listen_disabled(&config, here, &peers);
         assert_eq!(found.len(), told.len(), "{found:?}");
         for (problem, peer) in found.iter().zip(told) {
-            assert_eq!(problem.reason, "NobodyListens");
+            assert_eq!(problem.reason, "BGPListenDisabled");
             assert_eq!(problem.subject, "FRRConfiguration/frr-k8s-system/c1");
             assert!(problem.message.contains(&format!(
                 "neighbors[{peer}] of frr-k8s-system/c1: address is node "

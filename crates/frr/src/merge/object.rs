@@ -1,4 +1,4 @@
-//! One object's router and neighbors, checked on their own and lifted into parts that can be united.
+//! One object's router and neighbors, checked on their own and decoded into parts that can be united.
 //! In: an object, one of its routers, passwords. Out: a `Part` per neighbor, problems.
 //! Invariant: a part holds only prefixes that the object itself originates or imports and that the session carries.
 //! Not here: comparing objects with each other (`neighbor`).
@@ -74,7 +74,7 @@ impl<'a> Scope<'a> {
     }
 
     /// A neighbor as a part, with everything that is wrong with it alone.
-    pub(super) fn lift(&self, neighbor: &'a Neighbor, problems: &mut Vec<Problem>) -> Part<'a> {
+    pub(super) fn decode(&self, neighbor: &'a Neighbor, problems: &mut Vec<Problem>) -> Part<'a> {
         let mut session = neighbor.session.clone();
         let asked = AskedTimers {
             hold: session.hold_time,

@@ -420,7 +420,7 @@ fn a_secret_gives_the_password_and_may_not_stand_beside_one() {
 }
 
 #[test]
-fn all_conflicts_are_told_at_once() {
+fn all_conflicts_are_reported_at_once() {
     let other = neighbor_with(|n| {
         n.session.remote_as = RemoteAs::External;
         n.session.connect_time = Some(5);

@@ -11,7 +11,7 @@ fn object(name: &str, value: &str) -> ConfigMap {
     object
 }
 
-fn lift(object: &ConfigMap) -> String {
+fn decode(object: &ConfigMap) -> String {
     object
         .data
         .as_ref()
@@ -20,13 +20,13 @@ fn lift(object: &ConfigMap) -> String {
 }
 
 #[test]
-fn a_cache_tells_changes_of_the_lifted_value_only_and_replaces_itself_in_one_step() {
+fn a_cache_tells_changes_of_the_decoded_value_only_and_replaces_itself_in_one_step() {
     let inner = RwLock::new(Inner {
         map: BTreeMap::new(),
         ready: false,
     });
     let mut fresh = BTreeMap::new();
-    let mut go = |event| step(&inner, &mut fresh, event, lift);
+    let mut go = |event| step(&inner, &mut fresh, event, decode);
     let told = |names: &[&str]| {
         names
             .iter()
@@ -87,7 +87,7 @@ fn refused(code: u16, calls: usize) -> (Cache<String>, Times, tokio::sync::onesh
         }
     });
     let api: Api<ConfigMap> = Api::namespaced(kube::Client::new(service, "ns"), "ns");
-    (watch(api, None, lift, |_| {}), times, done)
+    (watch(api, None, decode, |_| {}), times, done)
 }
 
 #[tokio::test(start_paused = true)]

@@ -86,14 +86,14 @@ async fn serve(mut handle: Handle<Request<Body>, Response<Body>>, server: Arc<Mu
     }
 }
 
-struct Bench {
+struct Fixture {
     server: Arc<Mutex<Server>>,
     leadership: Leadership,
     stop: watch::Sender<bool>,
     task: tokio::task::JoinHandle<()>,
 }
 
-fn start(server: Server) -> Bench {
+fn start(server: Server) -> Fixture {
     let (service, handle) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
     let server = Arc::new(Mutex::new(server));
     tokio::spawn(serve(handle, Arc::clone(&server)));
@@ -101,7 +101,7 @@ fn start(server: Server) -> Bench {
     let leadership = Leadership::new();
     let (stop, stopped) = watch::channel(false);
     let task = tokio::spawn(elector.run(leadership.clone(), stopped));
-    Bench {
+    Fixture {
         server,
         leadership,
         stop,

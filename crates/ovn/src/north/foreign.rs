@@ -1,6 +1,6 @@
 //! Rows that stand in a plan's way.
 //! In: a replica and the rows wanted. Out: problems, which name the row and what to do.
-//! Invariant: a named row that is wanted and bears another stamp than the wanted one, or none, is told here before its
+//! Invariant: a named row that is wanted and bears another owner marker than the wanted one, or none, is reported here before its
 //! insertion could fail for ever. Not here: rows without names; two of those do not collide.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,7 +24,7 @@ const NAMED: [Table; 5] = [
 /// routers of another node (`OtherNode`). `routers` are the names of all Nodes' gateway routers, `None` while the Nodes have
 /// not been listed: then any may be one.
 ///
-/// A table that is not followed counts as empty; `lift` tells it.
+/// A table that is not followed counts as empty; `decode` tells it.
 #[must_use]
 pub fn foreign(
     replica: &Replica,
@@ -32,7 +32,7 @@ pub fn foreign(
     routers: Option<&BTreeSet<RouterName>>,
 ) -> Vec<Problem> {
     let mut out = Vec::new();
-    let stamp = Atom::from(OWNER);
+    let marker = Atom::from(OWNER);
     for table in NAMED {
         let names: BTreeMap<&str, Option<&str>> = wanted
             .iter()
@@ -43,7 +43,7 @@ pub fn foreign(
             let Ok(name) = record.get::<&str>("name") else {
                 continue;
             };
-            let (Some(owner), Ok(found)) = (names.get(name), external_id(record, &stamp)) else {
+            let (Some(owner), Ok(found)) = (names.get(name), external_id(record, &marker)) else {
                 continue;
             };
             let found = found.map(|atom| match atom {
@@ -83,12 +83,12 @@ fn other_nodes(
             Some((key.id.as_str(), (owner(columns), bound)))
         })
         .collect();
-    let (stamp, chassis) = (Atom::from(OWNER), Atom::from("chassis"));
+    let (marker, chassis) = (Atom::from(OWNER), Atom::from("chassis"));
     let mut out = Vec::new();
     for (uuid, record) in replica.table(Table::Router.name()).into_iter().flatten() {
         let (Ok(name), Ok(found), Ok(options)) = (
             record.get::<&str>("name"),
-            external_id(record, &stamp),
+            external_id(record, &marker),
             record.get::<&Datum>("options"),
         ) else {
             continue;

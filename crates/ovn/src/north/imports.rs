@@ -1,6 +1,6 @@
 //! The routes of one gateway router.
 //! In: a replica, the target. Out: what each row is to the import, and from then on which of them changed.
-//! Invariant: only rows with the stamps of imports and of the network are imports or odd; a follower sees what a fresh one
+//! Invariant: only rows with the owner markers of imports and of the network are imports or odd; a follower sees what a fresh one
 //! would see.
 //! Not here: which routes there should be.
 
@@ -11,7 +11,7 @@ use model::Prefix;
 use model::nb::{DISCARD, ImportTarget, ImportedRoute, RouteRow, Table};
 use ovsdb::{AccessError, Atom, Changes, Datum, Record, Replica, Uuid};
 
-use super::Stamp;
+use super::OwnerMarker;
 
 /// Columns of routes beside the topology's, so that rows edited by hand are seen.
 pub(super) const ROUTE_EXTRAS: [&str; 2] = ["bfd", "route_table"];
@@ -23,17 +23,17 @@ pub struct Imports {
     pub rows: BTreeMap<ImportedRoute, Vec<Uuid>>,
     /// Stamped rows in another form: edited by hand, or unreadable. Surplus.
     pub odd: Vec<Uuid>,
-    /// Prefixes of rows without the stamp of imports, or of another importer.
+    /// Prefixes of rows without the owner marker of imports, or of another importer.
     pub taken: BTreeSet<Prefix>,
     /// The router, of several with the name the network's own; `None` while it does not exist.
     pub router: Option<Uuid>,
 }
 
-/// Lifts the routes of a gateway router.
+/// Decodes the routes of a gateway router.
 ///
 /// # Errors
 /// When a table is not followed or a column holds what it cannot.
-pub fn lift_imports(replica: &Replica, target: &ImportTarget) -> Result<Imports, AccessError> {
+pub fn decode_imports(replica: &Replica, target: &ImportTarget) -> Result<Imports, AccessError> {
     let mut follower = RouteFollower::new(target.clone());
     let mut imports = Imports::default();
     for change in follower.follow(replica)? {
@@ -68,14 +68,14 @@ pub struct RouteChange {
 #[derive(Debug)]
 pub struct RouteFollower {
     target: ImportTarget,
-    stamp: Stamp,
+    marker: OwnerMarker,
     generation: Option<u64>,
     router: Option<Uuid>,
     seen: BTreeMap<Uuid, RouteRow>,
     /// The sum of the rows' uuids: they are random, so equal sums are equal sets.
     sum: u128,
-    /// Rows with the stamp of imports that are not the network's own.
-    strange: BTreeSet<Uuid>,
+    /// Rows with the owner marker of imports that are not the network's own.
+    foreign: BTreeSet<Uuid>,
 }
 
 impl RouteFollower {
@@ -83,21 +83,21 @@ impl RouteFollower {
     #[must_use]
     pub fn new(target: ImportTarget) -> Self {
         Self {
-            stamp: Stamp::new(&target.network),
+            marker: OwnerMarker::new(&target.network),
             target,
             generation: None,
             router: None,
             seen: BTreeMap::new(),
             sum: 0,
-            strange: BTreeSet::new(),
+            foreign: BTreeSet::new(),
         }
     }
 
-    /// How many rows of the router another importer has written (OVN-Kubernetes' own bears the same stamp without an
+    /// How many rows of the router another importer has written (OVN-Kubernetes' own bears the same owner marker without an
     /// owner). They are not touched, and nothing is imported for their destinations.
     #[must_use]
-    pub fn strange(&self) -> usize {
-        self.strange.len()
+    pub fn foreign(&self) -> usize {
+        self.foreign.len()
     }
 
     /// The router, of several with the name the network's own; `None` while it does not exist.
@@ -126,7 +126,7 @@ impl RouteFollower {
         let mut found = Vec::new();
         let mut references: &[Atom] = &[];
         if routers {
-            let router = find(replica, &self.stamp, &self.target)?;
+            let router = find(replica, &self.marker, &self.target)?;
             self.router = router.map(|(uuid, _)| uuid);
             let datum = router.and_then(|(_, record)| record.datum("static_routes"));
             references = datum.and_then(Datum::as_set).unwrap_or_default();
@@ -176,10 +176,10 @@ impl RouteFollower {
         let mut changes = Vec::new();
         for (id, after) in found {
             let record = routes.get(&id).filter(|_| after.is_some());
-            if record.map(|r| self.is_strange(r)).transpose()? == Some(true) {
-                self.strange.insert(id);
+            if record.map(|r| self.is_foreign(r)).transpose()? == Some(true) {
+                self.foreign.insert(id);
             } else {
-                self.strange.remove(&id);
+                self.foreign.remove(&id);
             }
             let before = match &after {
                 Some(after) => self.seen.insert(id, after.clone()),
@@ -198,8 +198,8 @@ impl RouteFollower {
         Ok(changes)
     }
 
-    fn is_strange(&self, record: &Record) -> Result<bool, AccessError> {
-        Ok(self.stamp.is_import(record)? && !self.stamp.is_on(record)?)
+    fn is_foreign(&self, record: &Record) -> Result<bool, AccessError> {
+        Ok(self.marker.is_import(record)? && !self.marker.is_on(record)?)
     }
 
     /// A row that is referred to and not there says nothing; it is read when it comes.
@@ -207,8 +207,8 @@ impl RouteFollower {
         let Some(record) = record else {
             return Ok(RouteRow::Other(None));
         };
-        if !self.stamp.is_import(record)? || !self.stamp.is_on(record)? {
-            return other(record, &self.stamp);
+        if !self.marker.is_import(record)? || !self.marker.is_on(record)? {
+            return other(record, &self.marker);
         }
         let route = read(record, &self.target)?;
         Ok(route.map_or(RouteRow::Odd, RouteRow::Import))
@@ -216,13 +216,13 @@ impl RouteFollower {
 }
 
 /// A row that is not an import. One that matches the source is no route to anywhere, whoever made it.
-fn other(record: &Record, stamp: &Stamp) -> Result<RouteRow, AccessError> {
+fn other(record: &Record, marker: &OwnerMarker) -> Result<RouteRow, AccessError> {
     let Some(prefix) = prefix(record.get("ip_prefix")?) else {
         return Ok(RouteRow::Other(None));
     };
     let discards = record.get::<&str>("nexthop")? == DISCARD;
     let by_source = record.get::<Option<&str>>("policy")? == Some("src-ip");
-    Ok(match (by_source, stamp.is_on(record)?, discards) {
+    Ok(match (by_source, marker.is_on(record)?, discards) {
         (false, true, discards) => RouteRow::Topology { prefix, discards },
         (false, false, true) => RouteRow::Discard(prefix),
         (true, ..) | (false, false, false) => RouteRow::Other(Some(prefix)),
@@ -244,8 +244,8 @@ pub fn imported_among(
     among: &BTreeSet<Prefix>,
 ) -> Result<BTreeSet<Prefix>, AccessError> {
     let mut found = BTreeSet::new();
-    let stamp = Stamp::new(&target.network);
-    let router = find(replica, &stamp, target)?.filter(|_| !among.is_empty());
+    let marker = OwnerMarker::new(&target.network);
+    let router = find(replica, &marker, target)?.filter(|_| !among.is_empty());
     let routes = replica.table(Table::StaticRoute.name())?;
     let references = router.and_then(|(_, record)| record.datum("static_routes"));
     let references = references.and_then(Datum::as_set).unwrap_or_default();
@@ -256,8 +256,8 @@ pub fn imported_among(
     {
         if let Some(prefix) = prefix(record.get("ip_prefix")?)
             && among.contains(&prefix)
-            && stamp.is_import(record)?
-            && stamp.is_on(record)?
+            && marker.is_import(record)?
+            && marker.is_on(record)?
         {
             found.insert(prefix);
         }
@@ -275,7 +275,7 @@ fn uuid(atom: &Atom) -> Option<&Uuid> {
 
 fn find<'a>(
     replica: &'a Replica,
-    stamp: &Stamp,
+    marker: &OwnerMarker,
     target: &ImportTarget,
 ) -> Result<Option<(Uuid, &'a Record)>, AccessError> {
     let mut found = None;
@@ -283,7 +283,7 @@ fn find<'a>(
         if record.get::<&str>("name")? != target.router.as_str() {
             continue;
         }
-        if stamp.is_on(record)? {
+        if marker.is_on(record)? {
             return Ok(Some((*uuid, record)));
         }
         found = found.or(Some((*uuid, record)));

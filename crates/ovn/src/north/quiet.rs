@@ -1,22 +1,22 @@
-//! Whether anything but imported routes changed since a topology was lifted.
-//! In: a replica and what was lifted from it, the replica later. Out: yes or no.
-//! Invariant: "yes" means that lifting again would give the same; a doubt is a "no".
-//! Not here: lifting.
+//! Whether anything but imported routes changed since a topology was decoded.
+//! In: a replica and what was decoded from it, the replica later. Out: yes or no.
+//! Invariant: "yes" means that decoding again would give the same; a doubt is a "no".
+//! Not here: decoding.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::nb::Table;
 use ovsdb::{AccessError, Atom, Changes, Datum, Record, Replica, Uuid};
 
-use super::{North, Stamp};
+use super::{North, OwnerMarker};
 
 const ROUTES: &str = "static_routes";
 
-/// What a topology was lifted from.
+/// What a topology was decoded from.
 #[derive(Debug)]
 pub struct Quiet {
     generation: u64,
-    stamp: Stamp,
+    marker: OwnerMarker,
     /// Routes of the topology.
     routes: BTreeSet<Uuid>,
     /// Which of them a router refers to, and its other columns.
@@ -24,7 +24,7 @@ pub struct Quiet {
 }
 
 impl Quiet {
-    /// Remembers the replica that `north` was lifted from.
+    /// Remembers the replica that `north` was decoded from.
     ///
     /// # Errors
     /// When routers are not followed.
@@ -36,7 +36,7 @@ impl Quiet {
         let routes = of_routes.flat_map(|(_, rows)| rows.iter().map(|(id, _)| *id));
         let mut quiet = Self {
             generation: replica.generation(),
-            stamp: Stamp::any(),
+            marker: OwnerMarker::any(),
             routes: routes.collect(),
             routers: BTreeMap::new(),
         };
@@ -75,7 +75,7 @@ impl Quiet {
                     same &= !self.routes.contains(id)
                         && records
                             .get(id)
-                            .map_or(Ok(true), |record| self.stamp.is_import(record))?;
+                            .map_or(Ok(true), |record| self.marker.is_import(record))?;
                 }
                 same
             } else if **table == *Table::Router.name() {

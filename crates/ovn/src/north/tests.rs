@@ -1,4 +1,4 @@
-//! Identities of lifted rows.
+//! Identities of decoded rows.
 
 use super::*;
 
@@ -54,7 +54,7 @@ fn policies_and_translations_are_what_the_planners_say() {
 }
 
 #[test]
-fn every_table_has_its_stamp_and_every_child_its_column() {
+fn every_table_has_its_marker_and_every_child_its_column() {
     for table in Table::ALL {
         assert!(
             columns(table)

@@ -1,6 +1,6 @@
-//! What a client is told at its start.
+//! What a client is configured with.
 //!
-//! In: values a door parsed. Out: the same, with the defaults written down once.
+//! In: values a binary parsed. Out: the same, with the defaults written down once.
 //! Invariant: nothing here is read again later, except for the TLS files, which are read at every connection.
 //! Not here: parsing of configuration files.
 

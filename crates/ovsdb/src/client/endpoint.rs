@@ -42,25 +42,25 @@ impl FromStr for Endpoint {
     type Err = EndpointError;
 
     fn from_str(text: &str) -> Result<Self, EndpointError> {
-        lift(text).map_err(|reason| EndpointError {
+        decode(text).map_err(|reason| EndpointError {
             text: text.into(),
             reason,
         })
     }
 }
 
-fn lift(text: &str) -> Result<Endpoint, &'static str> {
+fn decode(text: &str) -> Result<Endpoint, &'static str> {
     let (method, rest) = text.split_once(':').ok_or("it has no method")?;
     match method {
         "unix" if rest.is_empty() => Err("the path is empty"),
         "unix" => Ok(Endpoint::Unix(rest.into())),
-        "tcp" => lift_host(rest).map(Endpoint::Tcp),
-        "ssl" => lift_host(rest).map(Endpoint::Ssl),
+        "tcp" => decode_host(rest).map(Endpoint::Tcp),
+        "ssl" => decode_host(rest).map(Endpoint::Ssl),
         _ => Err("its method is unknown"),
     }
 }
 
-fn lift_host(text: &str) -> Result<HostPort, &'static str> {
+fn decode_host(text: &str) -> Result<HostPort, &'static str> {
     let (host, port) = text.rsplit_once(':').ok_or("it has no port")?;
     let host = match host.strip_prefix('[').map(|rest| rest.strip_suffix(']')) {
         Some(Some(inner)) if inner.parse::<std::net::Ipv6Addr>().is_ok() => inner,

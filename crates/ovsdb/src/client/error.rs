@@ -32,7 +32,7 @@ pub enum LinkError {
         limit: Duration,
     },
     /// The server is connected and says neither schema nor rows, be it that it answers echoes.
-    #[error("{endpoint} has told neither schema nor rows for {limit:?}")]
+    #[error("{endpoint} has sent neither schema nor rows for {limit:?}")]
     SyncTimeout {
         /// The server.
         endpoint: Endpoint,

@@ -156,7 +156,7 @@ impl<'a> Follower<'a> {
     }
 
     fn on_server_schema(&mut self, result: &RawValue) -> Result<(), LinkError> {
-        let schema = lift_schema(result)?;
+        let schema = decode_schema(result)?;
         let table =
             MonitorTable::new("Database", &["name", "leader", "connected"]).optional(&["schema"]);
         let Ok(layout) = layout(&schema, &table) else {
@@ -187,7 +187,7 @@ impl<'a> Follower<'a> {
 
     fn on_schema(&mut self, result: &RawValue) -> Result<(), LinkError> {
         let config = self.config;
-        let schema = Arc::new(lift_schema(result)?);
+        let schema = Arc::new(decode_schema(result)?);
         let mut layouts = Vec::new();
         let mut requests = BTreeMap::new();
         for table in &config.tables {
@@ -316,7 +316,7 @@ fn finish(call: TransactCall, outcome: Result<&RawValue, RpcError>) {
     let _ = call.reply.send(result);
 }
 
-fn lift_schema(result: &RawValue) -> Result<Schema, LinkError> {
+fn decode_schema(result: &RawValue) -> Result<Schema, LinkError> {
     serde_json::from_str(result.get()).map_err(|source| LinkError::Reply {
         method: "get_schema",
         source,

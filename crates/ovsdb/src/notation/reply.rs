@@ -250,9 +250,9 @@ pub fn decode_reply(result: &str, kinds: &[OpKind]) -> Result<TransactReply, Tra
                 TransactError::Commit { error, details }
             });
         }
-        // A slot beyond the last operation is told by the count below; an empty one before an error is passed over.
+        // A slot beyond the last operation is reported by the count below; an empty one before an error is passed over.
         if let Some(kind) = kinds.get(index) {
-            results.push(slot.and_then(|slot| lift(*kind, slot)).ok_or(index));
+            results.push(slot.and_then(|slot| decode(*kind, slot)).ok_or(index));
         }
     }
     if found != kinds.len() {
@@ -268,7 +268,7 @@ pub fn decode_reply(result: &str, kinds: &[OpKind]) -> Result<TransactReply, Tra
     }
 }
 
-fn lift(kind: OpKind, slot: Slot) -> Option<OpResult> {
+fn decode(kind: OpKind, slot: Slot) -> Option<OpResult> {
     match kind {
         OpKind::Insert => match slot.uuid {
             Some(Atom::Uuid(uuid)) => Some(OpResult::Inserted(uuid)),

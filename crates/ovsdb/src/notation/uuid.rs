@@ -68,11 +68,11 @@ impl FromStr for Uuid {
     type Err = UuidError;
 
     fn from_str(text: &str) -> Result<Self, UuidError> {
-        lift(text).ok_or_else(|| UuidError(text.into()))
+        decode(text).ok_or_else(|| UuidError(text.into()))
     }
 }
 
-fn lift(text: &str) -> Option<Uuid> {
+fn decode(text: &str) -> Option<Uuid> {
     if text.len() != 36 {
         return None;
     }

@@ -100,10 +100,10 @@ enum WireError {
 }
 
 impl<'a> Message<'a> {
-    pub(super) fn lift(frame: &'a [u8]) -> Result<Self, serde_json::Error> {
+    pub(super) fn decode(frame: &'a [u8]) -> Result<Self, serde_json::Error> {
         let wire: Wire<'a> = serde_json::from_slice(frame)?;
         match (wire.method, wire.id) {
-            (Some(method), None) => lift_notice(&method, wire.params).map(Message::Notice),
+            (Some(method), None) => decode_notice(&method, wire.params).map(Message::Notice),
             (Some(method), Some(id)) if method == "echo" => {
                 let params = wire.params.map_or("[]", RawValue::get);
                 Ok(Message::Echo(
@@ -117,7 +117,7 @@ impl<'a> Message<'a> {
             }
             (None, id) => {
                 let outcome = match wire.error {
-                    Some(error) => Err(lift_error(error)),
+                    Some(error) => Err(decode_error(error)),
                     None => Ok(wire.result.unwrap_or(RawValue::NULL)),
                 };
                 Ok(Message::Reply {
@@ -129,7 +129,7 @@ impl<'a> Message<'a> {
     }
 }
 
-fn lift_notice<'a>(
+fn decode_notice<'a>(
     method: &str,
     params: Option<&'a RawValue>,
 ) -> Result<Notice<'a>, serde_json::Error> {
@@ -162,7 +162,7 @@ fn lift_notice<'a>(
 #[derive(Deserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
-fn lift_error(error: &RawValue) -> RpcError {
+fn decode_error(error: &RawValue) -> RpcError {
     match serde_json::from_str(error.get()) {
         Ok(WireError::Word(error)) => RpcError {
             error,

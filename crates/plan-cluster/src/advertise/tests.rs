@@ -12,7 +12,7 @@ fn managed_ra(world: &World) -> String {
     world.ras.keys().next().unwrap().clone()
 }
 
-/// Writes what the plan wants, as the door would.
+/// Writes what the plan wants, as the binary would.
 fn apply(world: &mut World, ra: &str, plan: &Plan) {
     for key in &plan.surplus {
         assert!(generated::owned(world, ra).iter().any(|o| o.key == key));
@@ -497,7 +497,7 @@ fn an_entry_is_cut_and_nodes_come_first() {
 }
 
 #[test]
-fn two_faults_of_one_node_are_both_told() {
+fn two_faults_of_one_node_are_both_reported() {
     let mut world = with_user_ra(mk_world());
     let mut none = mk_source("one", &["172.30.0.9"]);
     none.routers.clear();

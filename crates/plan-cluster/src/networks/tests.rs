@@ -275,7 +275,7 @@ fn a_node_that_holds_prefixes_of_several_lengths_has_no_vote() {
 }
 
 #[test]
-fn an_overlap_with_a_node_that_is_left_out_is_told_and_a_claim_on_everything_is_not_believed() {
+fn an_overlap_with_a_node_that_is_left_out_is_reported_and_a_claim_on_everything_is_not_believed() {
     let mut world = mk_world();
     let first = NodeName::from("n1");
     world.nodes.get_mut(&first).unwrap().internal_ips.clear();
@@ -348,7 +348,7 @@ fn an_allocation_bears_the_version_of_the_node_that_it_was_made_from() {
 }
 
 #[test]
-fn two_nodes_with_one_id_are_told() {
+fn two_nodes_with_one_id_are_reported() {
     let world = world_of(vec![
         mk_node("a", "1.0.0.1", Some(7), Some("10.128.0.0/24")),
         mk_node("b", "1.0.0.2", Some(7), Some("10.128.1.0/24")),

@@ -16,14 +16,14 @@ fn both(a: &str, b: &str) -> Vec<End> {
     vec![end("n1", 2, a), end("n2", 1, b)]
 }
 
-fn down(pairs: &[(&str, &str)]) -> Verdict {
+fn down(pairs: &[(&str, &str)]) -> State {
     let pairs = pairs.iter().map(|(a, b)| ((*a).into(), (*b).into()));
-    Verdict::Down(pairs.collect())
+    State::Down(pairs.collect())
 }
 
-fn unclear(pairs: &[(&str, &str)]) -> Verdict {
+fn unclear(pairs: &[(&str, &str)]) -> State {
     let pairs = pairs.iter().map(|(a, b)| ((*a).into(), (*b).into()));
-    Verdict::Unclear(pairs.collect())
+    State::Unclear(pairs.collect())
 }
 
 #[test]
@@ -31,39 +31,39 @@ fn a_pair_is_down_when_both_ends_have_tried_for_longer_than_30_seconds() {
     let world = mk_world();
     let n1_n2 = || down(&[("n1", "n2")]);
     // Each row: reports at second N, and the verdict then; one story a list.
-    let stories: Vec<Vec<(u64, Vec<End>, Verdict)>> = vec![
+    let stories: Vec<Vec<(u64, Vec<End>, State)>> = vec![
         vec![
-            (0, both("Active", "Idle"), Verdict::Pending),
-            (20, both("Connect", "Active"), Verdict::Pending),
-            (30, both("Active", "Active"), Verdict::Pending),
+            (0, both("Active", "Idle"), State::Pending),
+            (20, both("Connect", "Active"), State::Pending),
+            (30, both("Active", "Active"), State::Pending),
             (31, both("Active", "Connect"), n1_n2()),
             (90, both("Active", "Connect"), n1_n2()),
-            (94, both("Established", "Connect"), Verdict::Pending),
-            (95, both("Established", "Established"), Verdict::Up),
-            (96, both("Active", "Active"), Verdict::Pending),
-            (120, both("Active", "Active"), Verdict::Pending),
+            (94, both("Established", "Connect"), State::Pending),
+            (95, both("Established", "Established"), State::Up),
+            (96, both("Active", "Active"), State::Pending),
+            (120, both("Active", "Active"), State::Pending),
             (127, both("Active", "Active"), n1_n2()),
         ],
         vec![
-            // An end that gets an answer begins anew.
-            (0, both("Active", "Active"), Verdict::Pending),
-            (25, both("OpenSent", "Active"), Verdict::Pending),
-            (40, both("Active", "Active"), Verdict::Pending),
-            (60, both("Active", "Active"), Verdict::Pending),
+            // An end that gets an answer begins again.
+            (0, both("Active", "Active"), State::Pending),
+            (25, both("OpenSent", "Active"), State::Pending),
+            (40, both("Active", "Active"), State::Pending),
+            (60, both("Active", "Active"), State::Pending),
             (71, both("Active", "Active"), n1_n2()),
         ],
         vec![
             // One end alone tells nothing: the other node may be gone.
-            (0, vec![end("n1", 2, "Active")], Verdict::Pending),
+            (0, vec![end("n1", 2, "Active")], State::Pending),
             (100, vec![end("n1", 2, "Active")], unclear(&[("n1", "n2")])),
         ],
         vec![
-            (0, vec![], Verdict::Unknown),
+            (0, vec![], State::Unknown),
             // Neither a router outside nor a node that is gone is one of a pair.
             (
                 9,
                 vec![end("n1", 99, "Active"), end("gone", 1, "Active")],
-                Verdict::Unknown,
+                State::Unknown,
             ),
         ],
         vec![
@@ -74,7 +74,7 @@ fn a_pair_is_down_when_both_ends_have_tried_for_longer_than_30_seconds() {
                     vec![end("n1", 3, "Established"), end("n3", 1, "Established")],
                 ]
                 .concat(),
-                Verdict::Pending,
+                State::Pending,
             ),
             (
                 40,
@@ -134,13 +134,13 @@ fn the_condition_names_the_first_five_pairs_and_a_count_and_the_event_comes_once
         assert!(bad.message.contains(words), "{bad:?}");
     }
     let told = event(None, Some(&bad)).unwrap();
-    assert!(told.warning && told.reason == "NobodyAnswers");
+    assert!(told.warning && told.reason == "SessionsDown");
     assert_eq!(event(Some(&bad), Some(&bad)), None);
     assert_eq!(
-        condition(&Verdict::Pending, Some(bad.clone())),
+        condition(&State::Pending, Some(bad.clone())),
         Some(bad.clone())
     );
-    let good = condition(&Verdict::Up, Some(bad.clone())).unwrap();
+    let good = condition(&State::Up, Some(bad.clone())).unwrap();
     assert!(good.status);
     assert!(!event(Some(&bad), Some(&good)).unwrap().warning);
     assert_eq!(event(None, Some(&good)), None);
@@ -155,7 +155,7 @@ fn what_nodes_that_are_not_ready_report_is_not_known_at_once() {
         let ends = both("Established", "Established");
         let seen = judge(&world, &ends, &Trying::new(), Duration::ZERO);
         assert_eq!(seen.verdict, unclear(&[("n1", "n2")]));
-        let up = condition(&Verdict::Up, None).unwrap();
+        let up = condition(&State::Up, None).unwrap();
         let now = condition(&seen.verdict, Some(up.clone())).unwrap();
         assert_eq!((now.word(), up.word()), ("Unknown", "True"));
         assert!(now.message.contains("n1 and n2"), "{now:?}");
@@ -165,7 +165,7 @@ fn what_nodes_that_are_not_ready_report_is_not_known_at_once() {
         let bad = condition(&down(&[("n1", "n2")]), None).unwrap();
         assert_eq!(
             event(Some(&now), Some(&bad)).unwrap().reason,
-            "NobodyAnswers"
+            "SessionsDown"
         );
     }
 }
@@ -180,7 +180,7 @@ fn one_established_end_alone_is_never_good() {
         let mut trying = Trying::new();
         for second in [0, 40, 100] {
             let seen = judge(&world, &ends, &trying, Duration::from_secs(second));
-            assert_ne!(seen.verdict, Verdict::Up, "at {second}: {ends:?}");
+            assert_ne!(seen.verdict, State::Up, "at {second}: {ends:?}");
             trying = seen.trying;
         }
     }

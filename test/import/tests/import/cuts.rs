@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use import_tests::{Agent, AgentConfig, Cut, Cutter, Dice, Site, absent, until};
+use import_tests::{Agent, AgentConfig, Cut, FaultProxy, Rng, Testbed, absent, until};
 use netns_tests::{in_namespace, ip, ip_batch};
 
 const COUNT: u32 = 2000;
@@ -27,12 +27,12 @@ fn lines(verb: &str, hop: &str) -> String {
 }
 
 /// Where connections are cut in a change of so many requests: at each boundary, and inside of each.
-fn cuts(requests: usize, dice: &mut Dice) -> Vec<Cut> {
+fn cuts(requests: usize, rng: &mut Rng) -> Vec<Cut> {
     let mut all = Vec::new();
     for number in 0..requests {
-        let bytes = *dice.pick(&[1, 40, 900, 20_000, 70_000]);
+        let bytes = *rng.pick(&[1, 40, 900, 20_000, 70_000]);
         all.push(Cut::Inside(number, bytes));
-        // One after the other, so that each kind comes whatever the dice say.
+        // One after the other, so that each kind comes whatever the random numbers say.
         all.push(if number % 2 == 0 {
             Cut::After(number + 1)
         } else {
@@ -54,43 +54,43 @@ fn kind(cut: Cut) -> &'static str {
 }
 
 struct Scene {
-    site: Site,
-    cutter: Cutter,
+    testbed: Testbed,
+    fault_proxy: FaultProxy,
     agent: Agent,
     /// By kind: how many cuts came, of how many.
     done: BTreeMap<&'static str, (usize, usize)>,
 }
 
 impl Scene {
-    fn through(site: &Site, cutter: &Cutter) -> Agent {
+    fn through(testbed: &Testbed, fault_proxy: &FaultProxy) -> Agent {
         Agent::start(AgentConfig {
-            socket: cutter.socket().to_owned(),
-            ..site.config()
+            socket: fault_proxy.socket().to_owned(),
+            ..testbed.config()
         })
     }
 
     /// Makes a change of the kernel with a cut in it; then the agent goes on, or another one comes.
     async fn change(&mut self, lines: &str, cut: Cut, fresh: bool) {
-        let before = self.cutter.cuts();
-        self.cutter.arm(cut);
+        let before = self.fault_proxy.cuts();
+        self.fault_proxy.arm(cut);
         ip_batch(lines);
         if fresh {
-            let (cutter, site) = (&self.cutter, &self.site);
+            let (fault_proxy, testbed) = (&self.fault_proxy, &self.testbed);
             // Events that come in pieces may need fewer requests than were counted on.
             until("the cut, or all is written", || {
-                let seen = site.observer.look();
-                cutter.cuts() > before || seen.imported() == site.wanted(&seen)
+                let seen = testbed.observer.look();
+                fault_proxy.cuts() > before || seen.imported() == testbed.wanted(&seen)
             })
             .await;
-            self.agent = Self::through(&self.site, &self.cutter);
+            self.agent = Self::through(&self.testbed, &self.fault_proxy);
         }
-        self.site.until_settled(QUIET).await;
+        self.testbed.until_settled(QUIET).await;
         if cut != NEVER {
             let (came, meant) = self.done.entry(kind(cut)).or_default();
-            *came += self.cutter.cuts() - before;
+            *came += self.fault_proxy.cuts() - before;
             *meant += 1;
         }
-        self.cutter.disarm();
+        self.fault_proxy.disarm();
     }
 }
 
@@ -100,40 +100,41 @@ fn a_cut_at_any_request_or_inside_of_it_costs_no_row_that_should_stay() {
         return;
     }
     in_namespace(|| async {
-        let mut dice = Dice::of_this_run();
-        let site = Site::build().await;
-        let cutter = Cutter::start(site.server.path("cut.sock"), site.server.socket());
-        let agent = Scene::through(&site, &cutter);
-        site.until_settled(Duration::from_millis(300)).await;
-        let steady = site.guard_steady();
+        let mut rng = Rng::of_this_run();
+        let testbed = Testbed::build().await;
+        let fault_proxy =
+            FaultProxy::start(testbed.server.path("cut.sock"), testbed.server.socket());
+        let agent = Scene::through(&testbed, &fault_proxy);
+        testbed.until_settled(Duration::from_millis(300)).await;
+        let steady = testbed.guard_steady();
         let mut scene = Scene {
-            site,
-            cutter,
+            testbed,
+            fault_proxy,
             agent,
             done: BTreeMap::new(),
         };
-        let mut queues = REQUESTS.map(|requests| cuts(requests, &mut dice));
+        let mut queues = REQUESTS.map(|requests| cuts(requests, &mut rng));
         let mut hop = 0;
         while queues.iter().any(|queue| !queue.is_empty()) {
             let mut next = |of: usize| queues.get_mut(of).and_then(Vec::pop);
             let (come, others, go) = (next(0), [next(1), next(1)], next(2));
             let add = lines("add", " via 172.30.9.1");
             scene
-                .change(&add, come.unwrap_or(NEVER), dice.percent(50))
+                .change(&add, come.unwrap_or(NEVER), rng.percent(50))
                 .await;
-            scene.site.observer.guard(prefixes());
+            scene.testbed.observer.guard(prefixes());
             for cut in others.into_iter().flatten() {
                 hop += 1;
                 let replace = lines("replace", &format!(" via 172.30.9.{}", 2 + hop % 3));
-                scene.change(&replace, cut, dice.percent(50)).await;
+                scene.change(&replace, cut, rng.percent(50)).await;
             }
-            scene.site.observer.assert_no_gap();
-            scene.site.observer.unguard(&prefixes());
+            scene.testbed.observer.assert_no_gap();
+            scene.testbed.observer.unguard(&prefixes());
             let del = lines("del", "");
             scene
-                .change(&del, go.unwrap_or(NEVER), dice.percent(50))
+                .change(&del, go.unwrap_or(NEVER), rng.percent(50))
                 .await;
-            scene.site.assert_steady(&steady);
+            scene.testbed.assert_steady(&steady);
         }
         println!(
             "cuts that came, and that were meant, by kind: {:?}",

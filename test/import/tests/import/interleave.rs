@@ -1,6 +1,6 @@
-//! Random interleavings of everybody who changes something: kernel, strangers in the database, cuts, new agents.
+//! Random interleavings of everybody who changes something: kernel, third parties in the database, cuts, new agents.
 //!
-//! In: a seed. Out: after each batch the rows are those of a fresh plan over a fresh dump, each once; strangers' rows are as
+//! In: a seed. Out: after each batch the rows are those of a fresh plan over a fresh dump, each once; third parties' rows are as
 //! they were; nobody writes any more. Invariant: routes that no operation touches keep their very rows.
 //! Not here: where in a transaction a connection is cut (`cuts`).
 
@@ -8,21 +8,21 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use import_tests::{
-    Agent, AgentConfig, Cutter, Dice, LINK, OTHER_LINK, ROUTER, Site, absent, try_ip, until,
+    Agent, AgentConfig, FaultProxy, LINK, OTHER_LINK, ROUTER, Rng, Testbed, absent, try_ip, until,
 };
 use netns_tests::in_namespace;
 use ovsdb::{Condition, Row, Transaction, random_uuid};
 use ovsdb_tests::{NB, mk_router};
 
-use crate::stranger::Stranger;
+use crate::third_party::ThirdParty;
 
 /// Batches of one run, and operations of the kernel in each.
 const BATCHES: usize = 10;
 const EACH: usize = 50;
 
 /// Destinations that operations touch.
-pub(crate) fn prefix(dice: &mut Dice) -> String {
-    match dice.below(20) {
+pub(crate) fn prefix(rng: &mut Rng) -> String {
+    match rng.below(20) {
         0 => "10.128.7.0/24".to_owned(),
         1 => "10.128.0.128/25".to_owned(),
         2 => "100.64.3.0/24".to_owned(),
@@ -31,66 +31,66 @@ pub(crate) fn prefix(dice: &mut Dice) -> String {
     }
 }
 
-fn prefix6(dice: &mut Dice) -> String {
-    format!("2001:db8:f:{}::/64", dice.below(8))
+fn prefix6(rng: &mut Rng) -> String {
+    format!("2001:db8:f:{}::/64", rng.below(8))
 }
 
-pub(crate) fn gateway(dice: &mut Dice) -> String {
-    let third = *dice.pick(&["172.30.9", "172.30.9", "172.31.9"]);
-    format!("{third}.{}", 1 + dice.below(5))
+pub(crate) fn gateway(rng: &mut Rng) -> String {
+    let third = *rng.pick(&["172.30.9", "172.30.9", "172.31.9"]);
+    format!("{third}.{}", 1 + rng.below(5))
 }
 
-fn path(dice: &mut Dice) -> String {
-    match dice.below(10) {
-        0..5 => format!("via {}", gateway(dice)),
-        5 => format!("via {} dev {LINK} onlink", gateway(dice)),
-        6 => format!("via 198.51.100.{} dev {OTHER_LINK}", 2 + dice.below(4)),
-        7 => format!("via {} src 172.31.0.1", gateway(dice)),
+fn path(rng: &mut Rng) -> String {
+    match rng.below(10) {
+        0..5 => format!("via {}", gateway(rng)),
+        5 => format!("via {} dev {LINK} onlink", gateway(rng)),
+        6 => format!("via 198.51.100.{} dev {OTHER_LINK}", 2 + rng.below(4)),
+        7 => format!("via {} src 172.31.0.1", gateway(rng)),
         8 => format!("via inet6 fe80::9 dev {LINK}"),
         _ => format!("dev {LINK}"),
     }
 }
 
-fn paths(dice: &mut Dice) -> String {
-    (0..2 + dice.below(2))
+fn paths(rng: &mut Rng) -> String {
+    (0..2 + rng.below(2))
         .map(|_| {
-            let via = if dice.percent(25) {
-                format!("198.51.100.{} dev {OTHER_LINK}", 2 + dice.below(4))
+            let via = if rng.percent(25) {
+                format!("198.51.100.{} dev {OTHER_LINK}", 2 + rng.below(4))
             } else {
-                gateway(dice)
+                gateway(rng)
             };
             format!(" nexthop via {via}")
         })
         .collect()
 }
 
-fn tail(dice: &mut Dice) -> String {
-    let protocol = *dice.pick(&["bgp", "bgp", "bgp", "bgp", "static", "zebra"]);
-    let metric = *dice.pick(&[20, 20, 20, 30, 10]);
+fn tail(rng: &mut Rng) -> String {
+    let protocol = *rng.pick(&["bgp", "bgp", "bgp", "bgp", "static", "zebra"]);
+    let metric = *rng.pick(&[20, 20, 20, 30, 10]);
     format!("proto {protocol} metric {metric}")
 }
 
-fn route(dice: &mut Dice) -> String {
-    let verb = *dice.pick(&[
+fn route(rng: &mut Rng) -> String {
+    let verb = *rng.pick(&[
         "add", "replace", "replace", "append", "prepend", "del", "del",
     ]);
-    let (to, tail) = (prefix(dice), tail(dice));
-    match dice.below(20) {
-        _ if verb == "del" && dice.percent(60) => format!("route del {to}"),
+    let (to, tail) = (prefix(rng), tail(rng));
+    match rng.below(20) {
+        _ if verb == "del" && rng.percent(60) => format!("route del {to}"),
         _ if verb == "del" => format!("route del {to} {tail}"),
-        0..10 => format!("route {verb} {to} {} {tail}", path(dice)),
-        10..15 => format!("route {verb} {to} {tail}{}", paths(dice)),
-        15..18 => format!("route {verb} {to} nhid {} {tail}", 1 + dice.below(8)),
+        0..10 => format!("route {verb} {to} {} {tail}", path(rng)),
+        10..15 => format!("route {verb} {to} {tail}{}", paths(rng)),
+        15..18 => format!("route {verb} {to} nhid {} {tail}", 1 + rng.below(8)),
         18 => format!("route {verb} blackhole {to} {tail}"),
         _ => format!("route {verb} unreachable {to} {tail}"),
     }
 }
 
-fn route6(dice: &mut Dice) -> String {
-    let verb = *dice.pick(&["add", "replace", "append", "del"]);
-    let (to, tail) = (prefix6(dice), tail(dice));
-    let number = 2 + dice.below(5);
-    match dice.below(6) {
+fn route6(rng: &mut Rng) -> String {
+    let verb = *rng.pick(&["add", "replace", "append", "del"]);
+    let (to, tail) = (prefix6(rng), tail(rng));
+    let number = 2 + rng.below(5);
+    match rng.below(6) {
         _ if verb == "del" => format!("-6 route del {to}"),
         0 => format!("-6 route {verb} {to} via 2001:db8:30::{number} {tail}"),
         1 => format!(
@@ -102,28 +102,28 @@ fn route6(dice: &mut Dice) -> String {
     }
 }
 
-fn nexthop(dice: &mut Dice) -> String {
-    let id = 1 + dice.below(8);
-    match dice.below(8) {
+fn nexthop(rng: &mut Rng) -> String {
+    let id = 1 + rng.below(8);
+    match rng.below(8) {
         0 | 1 => format!("nexthop del id {id}"),
         2 => format!(
             "nexthop replace id 9 via fe80::{} dev {LINK}",
-            2 + dice.below(4)
+            2 + rng.below(4)
         ),
         3 => format!("nexthop replace id 9 via fe80::2 dev {OTHER_LINK}"),
         _ if id > 5 => {
-            let (a, b) = (1 + dice.below(5), 1 + dice.below(5));
+            let (a, b) = (1 + rng.below(5), 1 + rng.below(5));
             format!("nexthop replace id {id} group {a}/{b}")
         }
         4 => format!("nexthop replace id {id} via 198.51.100.2 dev {OTHER_LINK}"),
         5 => format!("nexthop replace id {id} blackhole"),
-        _ => format!("nexthop replace id {id} via {} dev {LINK}", gateway(dice)),
+        _ => format!("nexthop replace id {id} via {} dev {LINK}", gateway(rng)),
     }
 }
 
 /// The other link, and addresses on both.
-fn link(dice: &mut Dice) -> String {
-    match dice.below(12) {
+fn link(rng: &mut Rng) -> String {
+    match rng.below(12) {
         0 | 1 => format!("link set {OTHER_LINK} down"),
         2..5 => format!("link set {OTHER_LINK} up"),
         5 => format!("link set {OTHER_LINK}-peer down"),
@@ -159,20 +159,20 @@ fn mend() {
     }
 }
 
-fn operation(dice: &mut Dice) -> String {
-    match dice.below(100) {
-        0..58 => route(dice),
-        58..76 => route6(dice),
-        76..88 => nexthop(dice),
-        _ => link(dice),
+fn operation(rng: &mut Rng) -> String {
+    match rng.below(100) {
+        0..58 => route(rng),
+        58..76 => route6(rng),
+        76..88 => nexthop(rng),
+        _ => link(rng),
     }
 }
 
 /// Addresses of the node's own change too.
-fn another_world(dice: &mut Dice, site: &mut Site) {
+fn another_world(rng: &mut Rng, testbed: &mut Testbed) {
     let address: Ipv4Addr = "172.30.9.3".parse().unwrap();
-    let own = &mut site.inputs.world.own_addresses;
-    if dice.percent(50) {
+    let own = &mut testbed.inputs.world.own_addresses;
+    if rng.percent(50) {
         own.insert(address.into());
     } else {
         own.remove(&address.into());
@@ -180,10 +180,10 @@ fn another_world(dice: &mut Dice, site: &mut Site) {
 }
 
 /// An agent that is one of a row of them; most speak through the proxy.
-fn start(dice: &mut Dice, site: &Site, cutter: &Cutter) -> Agent {
-    let mut config: AgentConfig = site.config();
-    if dice.percent(80) {
-        cutter.socket().clone_into(&mut config.socket);
+fn start(rng: &mut Rng, testbed: &Testbed, fault_proxy: &FaultProxy) -> Agent {
+    let mut config: AgentConfig = testbed.config();
+    if rng.percent(80) {
+        fault_proxy.socket().clone_into(&mut config.socket);
     }
     Agent::start(config)
 }
@@ -194,16 +194,17 @@ fn whatever_happens_in_whatever_order_the_rows_end_as_a_fresh_plan_says() {
         return;
     }
     in_namespace(|| async {
-        let mut dice = Dice::of_this_run();
-        let mut site = Site::build().await;
-        let cutter = Cutter::start(site.server.path("cut.sock"), site.server.socket());
-        let mut agent = start(&mut dice, &site, &cutter);
-        site.until_settled(Duration::from_millis(300)).await;
-        let steady = site.guard_steady();
-        let mut stranger = Stranger::new(&site);
+        let mut rng = Rng::of_this_run();
+        let mut testbed = Testbed::build().await;
+        let fault_proxy =
+            FaultProxy::start(testbed.server.path("cut.sock"), testbed.server.socket());
+        let mut agent = start(&mut rng, &testbed, &fault_proxy);
+        testbed.until_settled(Duration::from_millis(300)).await;
+        let steady = testbed.guard_steady();
+        let mut third_party = ThirdParty::new(&testbed);
         let mut done = 0;
         for batch in 0..BATCHES {
-            let mut of_kernel = dice.fork();
+            let mut of_kernel = rng.fork();
             let kernel = tokio::task::spawn_blocking(move || {
                 mend();
                 let mut tried = Vec::new();
@@ -215,19 +216,19 @@ fn whatever_happens_in_whatever_order_the_rows_end_as_a_fresh_plan_says() {
                 tried
             });
             while !kernel.is_finished() {
-                tokio::time::sleep(Duration::from_millis(dice.below(15))).await;
-                match dice.below(20) {
-                    0 => cutter.cut(),
-                    1 if dice.percent(50) => {
+                tokio::time::sleep(Duration::from_millis(rng.below(15))).await;
+                match rng.below(20) {
+                    0 => fault_proxy.cut(),
+                    1 if rng.percent(50) => {
                         drop(agent);
-                        agent = start(&mut dice, &site, &cutter);
+                        agent = start(&mut rng, &testbed, &fault_proxy);
                     }
                     2 => {
-                        another_world(&mut dice, &mut site);
-                        let inputs = site.inputs.clone();
+                        another_world(&mut rng, &mut testbed);
+                        let inputs = testbed.inputs.clone();
                         agent.change(|of| *of = inputs);
                     }
-                    _ => stranger.act(&mut dice, &site).await,
+                    _ => third_party.act(&mut rng, &testbed).await,
                 }
             }
             let tried = kernel.await.unwrap();
@@ -237,16 +238,20 @@ fn whatever_happens_in_whatever_order_the_rows_end_as_a_fresh_plan_says() {
             }
             let last = batch + 1 == BATCHES;
             let quiet = Duration::from_millis(if last { 2500 } else { 300 });
-            let snapshot = site.until_settled(quiet).await;
-            stranger.assert_untouched(&snapshot);
-            site.assert_steady(&steady);
+            let snapshot = testbed.until_settled(quiet).await;
+            third_party.assert_untouched(&snapshot);
+            testbed.assert_steady(&steady);
             println!("batch {batch}: {} rows", snapshot.imported().len());
         }
         assert!(done > BATCHES * EACH / 3, "{done} operations did something");
-        assert!(stranger.acted() > BATCHES, "{} edits", stranger.acted());
+        assert!(
+            third_party.acted() > BATCHES,
+            "{} edits",
+            third_party.acted()
+        );
         println!(
             "{done} operations of the kernel, {} edits of rows",
-            stranger.acted()
+            third_party.acted()
         );
     });
 }
@@ -257,20 +262,20 @@ fn the_gateways_link_down_deleted_and_made_anew_takes_its_routes_and_brings_them
         return;
     }
     in_namespace(|| async {
-        let mut site = Site::build().await;
-        let agent = site.agent();
+        let mut testbed = Testbed::build().await;
+        let agent = testbed.agent();
         let quiet = Duration::from_millis(300);
-        let rows = site.until_settled(quiet).await.imported().len();
+        let rows = testbed.until_settled(quiet).await.imported().len();
         assert_eq!(rows, 60);
         netns_tests::ip(&format!("link set {LINK} down"));
-        let left = site.until_settled(quiet).await.imported();
+        let left = testbed.until_settled(quiet).await.imported();
         assert!(left.is_empty(), "{left:?}");
         netns_tests::ip(&format!("link set {LINK} up"));
         netns_tests::ip("route add 20.1.1.0/24 via 172.30.9.1 proto bgp metric 20");
-        let back = site.until_settled(quiet).await.imported();
+        let back = testbed.until_settled(quiet).await.imported();
         assert_eq!(back.len(), 1, "{back:?}");
         netns_tests::ip(&format!("link del {LINK}"));
-        let left = site.until_settled(quiet).await.imported();
+        let left = testbed.until_settled(quiet).await.imported();
         assert!(left.is_empty(), "{left:?}");
         netns_tests::ip_batch(&format!(
             "link add {LINK} type veth peer name {LINK}-peer
@@ -282,10 +287,10 @@ fn the_gateways_link_down_deleted_and_made_anew_takes_its_routes_and_brings_them
         ));
         let links = netlink::dump::links().unwrap();
         let link = links.iter().find(|link| link.name == LINK).unwrap();
-        site.inputs.world.gateway_link = Some(link.index);
-        let inputs = site.inputs.clone();
+        testbed.inputs.world.gateway_link = Some(link.index);
+        let inputs = testbed.inputs.clone();
         agent.change(|of| *of = inputs);
-        let back = site.until_settled(quiet).await.imported();
+        let back = testbed.until_settled(quiet).await.imported();
         assert_eq!(back.len(), 1, "{back:?}");
     });
 }
@@ -296,24 +301,28 @@ fn a_router_that_is_deleted_and_made_anew_gets_all_its_routes_again() {
         return;
     }
     in_namespace(|| async {
-        let site = Site::build().await;
-        let _agent = site.agent();
+        let testbed = Testbed::build().await;
+        let _agent = testbed.agent();
         let quiet = Duration::from_millis(300);
-        let rows = site.until_settled(quiet).await.imported();
+        let rows = testbed.until_settled(quiet).await.imported();
         assert_eq!(rows.len(), 60);
         let named = || vec![Condition::equal("name", ROUTER)];
         let gone = Transaction::new(NB).delete("Logical_Router", named());
         // Once with a moment without a router, once in one transaction.
-        site.stranger.transact(&gone).await.unwrap();
-        until("no router", || site.observer.look().routers.len() == 1).await;
-        site.stranger.transact(&mk_router(ROUTER)).await.unwrap();
-        assert_eq!(site.until_settled(quiet).await.imported(), rows);
+        testbed.third_party.transact(&gone).await.unwrap();
+        until("no router", || testbed.observer.look().routers.len() == 1).await;
+        testbed
+            .third_party
+            .transact(&mk_router(ROUTER))
+            .await
+            .unwrap();
+        assert_eq!(testbed.until_settled(quiet).await.imported(), rows);
         let again = gone.insert(
             "Logical_Router",
             random_uuid(),
             Row::new().with("name", ROUTER),
         );
-        site.stranger.transact(&again).await.unwrap();
-        assert_eq!(site.until_settled(quiet).await.imported(), rows);
+        testbed.third_party.transact(&again).await.unwrap();
+        assert_eq!(testbed.until_settled(quiet).await.imported(), rows);
     });
 }

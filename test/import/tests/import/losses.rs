@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use import_tests::{Agent, AgentConfig, Dice, Site, absent, until};
+use import_tests::{Agent, AgentConfig, Rng, Testbed, absent, until};
+use model::subnets::Subnets;
 use netns_tests::{in_namespace, ip_batch};
 use ovsdb_tests::{Proxy, Relay};
-use plan_node::subnets::Subnets;
 
 fn lines(verb: &str, count: u32, hop: u32) -> String {
     let line = |number: u32| {
@@ -30,14 +30,14 @@ fn a_burst_that_overruns_the_kernels_buffer_ends_with_the_right_rows() {
         return;
     }
     in_namespace(|| async {
-        let site = Site::build().await;
+        let testbed = Testbed::build().await;
         let agent = Agent::start(AgentConfig {
             buffer: Some(4096),
-            ..site.config()
+            ..testbed.config()
         });
         let quiet = Duration::from_millis(300);
-        site.until_settled(quiet).await;
-        let steady = site.guard_steady();
+        testbed.until_settled(quiet).await;
+        let steady = testbed.guard_steady();
         // The test's thread is the agent's: nothing is read while a burst lasts.
         for burst in [
             lines("add", 1500, 1),
@@ -47,11 +47,11 @@ fn a_burst_that_overruns_the_kernels_buffer_ends_with_the_right_rows() {
         ] {
             let before = agent.lost();
             ip_batch(&burst);
-            site.until_settled(quiet).await;
+            testbed.until_settled(quiet).await;
             assert!(agent.lost() > before, "the burst was meant to be too large");
-            site.assert_steady(&steady);
+            testbed.assert_steady(&steady);
         }
-        assert_eq!(site.observer.look().imported().len(), 60 + 40);
+        assert_eq!(testbed.observer.look().imported().len(), 60 + 40);
     });
 }
 
@@ -61,12 +61,12 @@ fn a_database_killed_under_load_and_started_again_keeps_what_stands_and_gets_the
         return;
     }
     in_namespace(|| async {
-        let mut dice = Dice::of_this_run();
-        let mut site = Site::build().await;
-        let _agent = site.agent();
+        let mut rng = Rng::of_this_run();
+        let mut testbed = Testbed::build().await;
+        let _agent = testbed.agent();
         let quiet = Duration::from_millis(200);
-        site.until_settled(quiet).await;
-        let steady = site.guard_steady();
+        testbed.until_settled(quiet).await;
+        let steady = testbed.guard_steady();
         for round in 0..8 {
             let hop = 2 + round % 3;
             let load = match round % 4 {
@@ -75,16 +75,16 @@ fn a_database_killed_under_load_and_started_again_keeps_what_stands_and_gets_the
                 _ => lines("replace", 2000, hop),
             };
             let load = tokio::task::spawn_blocking(move || ip_batch(&load));
-            tokio::time::sleep(Duration::from_millis(20 + dice.below(400))).await;
-            site.server.crash();
+            tokio::time::sleep(Duration::from_millis(20 + rng.below(400))).await;
+            testbed.server.crash();
             load.await.unwrap();
-            tokio::time::sleep(Duration::from_millis(dice.below(300))).await;
-            site.server.up();
-            until("the observer is back", || site.observer.is_live()).await;
+            tokio::time::sleep(Duration::from_millis(rng.below(300))).await;
+            testbed.server.up();
+            until("the observer is back", || testbed.observer.is_live()).await;
             // What the new server tells first is what was in the file.
-            site.assert_steady(&steady);
-            site.until_settled(quiet).await;
-            site.assert_steady(&steady);
+            testbed.assert_steady(&steady);
+            testbed.until_settled(quiet).await;
+            testbed.assert_steady(&steady);
         }
     });
 }
@@ -95,17 +95,17 @@ fn what_an_outage_of_the_database_cost_is_in_the_histogram() {
         return;
     }
     in_namespace(|| async {
-        let mut site = Site::build().await;
-        let agent = site.agent();
-        site.until_settled(Duration::from_millis(300)).await;
-        let before = agent.metric("noverlay_import_seconds");
+        let mut testbed = Testbed::build().await;
+        let agent = testbed.agent();
+        testbed.until_settled(Duration::from_millis(300)).await;
+        let before = agent.metric("noverlay_import_duration_seconds");
         let away = Duration::from_millis(1500);
-        site.server.crash();
+        testbed.server.crash();
         ip_batch("route add 30.1.1.0/24 via 172.30.9.1 proto bgp metric 25\n");
         tokio::time::sleep(away).await;
-        site.server.up();
-        site.until_settled(Duration::from_millis(300)).await;
-        let cost = agent.metric("noverlay_import_seconds") - before;
+        testbed.server.up();
+        testbed.until_settled(Duration::from_millis(300)).await;
+        let cost = agent.metric("noverlay_import_duration_seconds") - before;
         assert!(cost >= away.as_secs_f64(), "{cost} s of at least {away:?}");
     });
 }
@@ -126,12 +126,16 @@ fn other_inputs_are_followed_while_routes_change_faster_than_the_database_answer
         return;
     }
     in_namespace(|| async {
-        let site = Site::build().await;
+        let testbed = Testbed::build().await;
         let slow = Relay::Gathered(Duration::from_millis(150));
-        let proxy = Proxy::start(site.server.path("slow.sock"), site.server.socket(), slow);
+        let proxy = Proxy::start(
+            testbed.server.path("slow.sock"),
+            testbed.server.socket(),
+            slow,
+        );
         let agent = Agent::start(AgentConfig {
             socket: proxy.socket().to_path_buf(),
-            ..site.config()
+            ..testbed.config()
         });
         agent.until_agreed().await;
         let over = Over::default();
@@ -148,10 +152,10 @@ fn other_inputs_are_followed_while_routes_change_faster_than_the_database_answer
             }
         });
         tokio::time::sleep(Duration::from_millis(1500)).await;
-        let hidden = site.steady.iter().next().unwrap().clone();
+        let hidden = testbed.steady.iter().next().unwrap().clone();
         let subnet = hidden.parse().unwrap();
         agent.change(|inputs| inputs.world.other_networks = Subnets::from_iter([(subnet, ())]));
-        let rows = || site.observer.look().imported();
+        let rows = || testbed.observer.look().imported();
         until("the row of what is another network's now goes", || {
             rows().iter().all(|(prefix, _)| *prefix != hidden)
         })

@@ -7,6 +7,6 @@
 mod cuts;
 mod interleave;
 mod losses;
-mod stranger;
 mod table;
+mod third_party;
 mod withdrawals;

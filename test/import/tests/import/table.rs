@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use import_tests::{Agent, AgentConfig, PATIENCE, ROUTER, Site, absent};
+use import_tests::{Agent, AgentConfig, PATIENCE, ROUTER, Testbed, absent};
 use model::Prefix;
 use model::nb::{Columns, Value as Column};
 use netns_tests::{in_namespace, ip, ip_batch};
@@ -267,8 +267,8 @@ fn now() -> Instant {
     Instant::now()
 }
 
-fn nbctl(site: &Site, arguments: &[&str]) -> String {
-    let db = format!("--db=unix:{}", site.server.socket().display());
+fn nbctl(testbed: &Testbed, arguments: &[&str]) -> String {
+    let db = format!("--db=unix:{}", testbed.server.socket().display());
     let output = Command::new("ovn-nbctl").arg(db).args(arguments).output();
     let output = output.unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -277,10 +277,10 @@ fn nbctl(site: &Site, arguments: &[&str]) -> String {
 }
 
 /// Next hops by destination, as `ovn-nbctl` shows them; a row that stands twice shows twice.
-fn rows(site: &Site) -> BTreeMap<String, Vec<String>> {
+fn rows(testbed: &Testbed) -> BTreeMap<String, Vec<String>> {
     let columns = "--columns=ip_prefix,nexthop";
     let table = "Logical_Router_Static_Route";
-    let text = nbctl(site, &["--format=json", columns, "list", table]);
+    let text = nbctl(testbed, &["--format=json", columns, "list", table]);
     let seen: Value = serde_json::from_str(&text).unwrap();
     let mut rows: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for row in seen.get("data").and_then(Value::as_array).unwrap() {
@@ -294,10 +294,10 @@ fn rows(site: &Site) -> BTreeMap<String, Vec<String>> {
 }
 
 /// `_uuid` of every row: a row that was deleted and added again has another one.
-fn identities(site: &Site) -> BTreeSet<String> {
+fn identities(testbed: &Testbed) -> BTreeSet<String> {
     let words = ["--bare", "--columns=_uuid", "list"];
     let all = nbctl(
-        site,
+        testbed,
         &[&words[..], &["Logical_Router_Static_Route"]].concat(),
     );
     all.split_whitespace().map(str::to_owned).collect()
@@ -325,7 +325,7 @@ fn spelt(to: &str) -> String {
 }
 
 /// Runs the commands, looks that the kernel took them, and waits for the rows.
-async fn act(site: &Site, acts: impl Fn(&Case) -> Act) {
+async fn act(testbed: &Testbed, acts: impl Fn(&Case) -> Act) {
     let mut expected: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut text = String::new();
     for case in CASES {
@@ -357,11 +357,11 @@ async fn act(site: &Site, acts: impl Fn(&Case) -> Act) {
     }
     let start = now();
     loop {
-        let seen = rows(site);
+        let seen = rows(testbed);
         if seen == expected {
             // And so it stays.
             tokio::time::sleep(Duration::from_millis(500)).await;
-            assert_eq!(rows(site), expected);
+            assert_eq!(rows(testbed), expected);
             return;
         }
         if start.elapsed() > PATIENCE {
@@ -394,39 +394,39 @@ fn every_kind_of_route_becomes_the_rows_that_the_table_says() {
         return;
     }
     in_namespace(|| async {
-        let site = Site::build().await;
+        let testbed = Testbed::build().await;
         ip("route flush proto bgp");
         ip("-6 route flush proto bgp");
         let add = ["--", "add", "Logical_Router", ROUTER, "static_routes", "@r"];
         let create = ["--", "--id=@r", "create", "Logical_Router_Static_Route"];
-        let stamp = "external_ids:\"noverlay.io/owner\"=default";
-        let ours = ["ip_prefix=\"10.128.0.0/14\"", "nexthop=discard", stamp];
-        nbctl(&site, &[&create[..], &ours, &add].concat());
+        let marker = "external_ids:\"noverlay.io/owner\"=default";
+        let ours = ["ip_prefix=\"10.128.0.0/14\"", "nexthop=discard", marker];
+        nbctl(&testbed, &[&create[..], &ours, &add].concat());
         nbctl(
-            &site,
+            &testbed,
             &["lr-route-add", ROUTER, "198.18.0.0/24", "172.30.0.99"],
         );
-        let mut config = AgentConfig { ..site.config() };
+        let mut config = AgentConfig { ..testbed.config() };
         let world = &mut config.inputs.world;
         world.fallbacks = [drops("10.128.0.0/14")].into();
         world.other_networks = [("10.200.7.0/24".parse().unwrap(), ())]
             .into_iter()
             .collect();
         let agent = Agent::start(config);
-        act(&site, |case| case.first).await;
-        act(&site, |case| case.then).await;
+        act(&testbed, |case| case.first).await;
+        act(&testbed, |case| case.then).await;
         // A fresh one finds nothing to do.
         drop(agent);
-        let before = (rows(&site), identities(&site));
+        let before = (rows(&testbed), identities(&testbed));
         assert!(before.1.len() > 10, "{before:?}");
-        let mut config = site.config();
+        let mut config = testbed.config();
         config.inputs.world.fallbacks = [drops("10.128.0.0/14")].into();
         config.inputs.world.other_networks = [("10.200.7.0/24".parse().unwrap(), ())]
             .into_iter()
             .collect();
         let agent = Agent::start(config);
         agent.until_agreed().await;
-        assert_eq!((rows(&site), identities(&site)), before);
+        assert_eq!((rows(&testbed), identities(&testbed)), before);
         assert!(agent.errors().is_empty(), "{:?}", agent.errors());
     });
 }

@@ -1,8 +1,8 @@
-//! Withdrawals en masse, with an FRR that says what the test wants it to say.
+//! Withdrawals in numbers, with an FRR that says what the test wants it to say.
 //!
-//! In: routes that go all at once, sessions. Out: held rows, and what lets them go.
+//! In: routes that go all at once, sessions. Out: retained rows, and what lets them go.
 //! Invariant: the import's questions are the real ones, over vty sockets; the lab's tests ask a real FRR.
-//! Not here: what a mass is (`plan_node::breaker`).
+//! Not here: what a mass is (`import::suppression`).
 
 use std::path::Path;
 use std::process::Command;
@@ -10,14 +10,14 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use frr_edge::Frr;
-use import_tests::{Agent, AgentConfig, Site, absent, until};
+use import_tests::{Agent, AgentConfig, Testbed, absent, until};
 use netns_tests::{in_namespace, ip_batch};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 
 const PEER: &str = "172.30.9.1";
-/// No test waits that long: what is held with it goes only because it is let.
+/// No test waits that long: what is retained with it goes only because it is let.
 const LONG: Duration = Duration::from_secs(600);
 const QUIET: Duration = Duration::from_millis(1500);
 
@@ -99,7 +99,7 @@ fn lines(verb: &str) -> String {
 }
 
 struct Scene {
-    site: Site,
+    testbed: Testbed,
     daemons: Daemons,
     agent: Agent,
 }
@@ -107,18 +107,18 @@ struct Scene {
 impl Scene {
     /// Twenty routes that stand, and nothing else.
     async fn set(neighbors: &str, hold: Duration) -> Self {
-        let site = Site::build().await;
+        let testbed = Testbed::build().await;
         netns_tests::ip("route flush proto bgp");
         netns_tests::ip("-6 route flush proto bgp");
         let daemons = Daemons::start(neighbors);
         let agent = Agent::start(AgentConfig {
             frr: Some(daemons.frr()),
             hold,
-            ..site.config()
+            ..testbed.config()
         });
         ip_batch(&lines("add"));
         let scene = Self {
-            site,
+            testbed,
             daemons,
             agent,
         };
@@ -127,13 +127,13 @@ impl Scene {
     }
 
     async fn stand(&self) {
-        // Long enough for the dump that checks what events told: it must not see half of what follows.
-        let standing = self.site.until_settled(QUIET).await;
+        // Long enough for the dump that checks what events reported: it must not see half of what follows.
+        let standing = self.testbed.until_settled(QUIET).await;
         assert_eq!(standing.imported().len(), 20);
     }
 
     fn rows(&self) -> usize {
-        self.site.observer.look().imported().len()
+        self.testbed.observer.look().imported().len()
     }
 
     /// The thread is the agent's too: it hears of all of them at once.
@@ -143,30 +143,33 @@ impl Scene {
     }
 
     async fn assert_held(&self) {
-        until("the withdrawals are held", || {
-            self.agent.state.lock().held().count() == 20
+        until("the withdrawals are retained", || {
+            self.agent.state.lock().retained().count() == 20
         })
         .await;
         tokio::time::sleep(Duration::from_secs(3)).await;
-        assert_eq!(self.rows(), 20, "held rows");
+        assert_eq!(self.rows(), 20, "retained rows");
         let metric = |name| self.agent.metric(name);
         assert_eq!(
-            metric("noverlay_withdrawals_held").to_bits(),
+            metric("noverlay_mass_withdrawal_suppressed").to_bits(),
             1.0_f64.to_bits()
         );
-        assert_eq!(metric("noverlay_routes_held").to_bits(), 20.0_f64.to_bits());
         assert_eq!(
-            metric("noverlay_mass_withdrawals_total").to_bits(),
+            metric("noverlay_retained_destinations").to_bits(),
+            20.0_f64.to_bits()
+        );
+        assert_eq!(
+            metric("noverlay_mass_withdrawal_suppressions_total").to_bits(),
             1.0_f64.to_bits()
         );
     }
 
     async fn assert_gone(&self) {
         until("they are gone", || self.rows() == 0).await;
-        self.site.until_settled(Duration::from_millis(300)).await;
-        until("nothing is held", || {
-            self.agent.metric("noverlay_withdrawals_held") < 0.5
-                && self.agent.metric("noverlay_routes_held") < 0.5
+        self.testbed.until_settled(Duration::from_millis(300)).await;
+        until("nothing is retained", || {
+            self.agent.metric("noverlay_mass_withdrawal_suppressed") < 0.5
+                && self.agent.metric("noverlay_retained_destinations") < 0.5
         })
         .await;
         assert!(self.agent.errors().is_empty(), "{:?}", self.agent.errors());
@@ -179,7 +182,7 @@ fn now() -> Instant {
 }
 
 #[test]
-fn withdrawals_en_masse_are_held_while_the_session_is_up_and_go_after_the_hold_time() {
+fn withdrawals_en_masse_are_retained_while_the_session_is_up_and_go_after_the_hold_time() {
     if absent() {
         return;
     }
@@ -190,12 +193,15 @@ fn withdrawals_en_masse_are_held_while_the_session_is_up_and_go_after_the_hold_t
         scene.assert_held().await;
         scene.assert_gone().await;
         assert!(start.elapsed() >= hold, "{:?}", start.elapsed());
-        // What passed once is not held again when it is whole again: another mass is another case.
+        // What passed once is not retained again when it is whole again: another mass is another case.
         ip_batch(&lines("add"));
         scene.stand().await;
         scene.withdraw();
-        until("held a second time", || {
-            scene.agent.metric("noverlay_mass_withdrawals_total") > 1.5
+        until("retained a second time", || {
+            scene
+                .agent
+                .metric("noverlay_mass_withdrawal_suppressions_total")
+                > 1.5
         })
         .await;
         assert_eq!(scene.rows(), 20);
@@ -203,7 +209,7 @@ fn withdrawals_en_masse_are_held_while_the_session_is_up_and_go_after_the_hold_t
 }
 
 #[test]
-fn the_admins_other_word_lets_held_withdrawals_go_and_the_same_word_does_not() {
+fn the_admins_other_word_lets_retained_withdrawals_go_and_the_same_word_does_not() {
     if absent() {
         return;
     }
@@ -212,7 +218,7 @@ fn the_admins_other_word_lets_held_withdrawals_go_and_the_same_word_does_not() {
         scene
             .agent
             .change(|inputs| inputs.release = Some("1".to_owned()));
-        scene.site.until_settled(QUIET).await;
+        scene.testbed.until_settled(QUIET).await;
         scene.withdraw();
         scene.assert_held().await;
         scene
@@ -236,18 +242,21 @@ fn held_withdrawals_go_when_their_session_does_and_stay_no_longer_when_the_route
         let scene = Scene::set(&sessions("Established"), LONG).await;
         scene.withdraw();
         scene.assert_held().await;
-        let before = scene.site.observer.look().updates;
+        let before = scene.testbed.observer.look().updates;
         ip_batch(&lines("add"));
         until("they are back", || {
-            scene.agent.metric("noverlay_withdrawals_held") < 0.5
+            scene.agent.metric("noverlay_mass_withdrawal_suppressed") < 0.5
         })
         .await;
         scene.stand().await;
-        let after = scene.site.observer.look().updates;
+        let after = scene.testbed.observer.look().updates;
         assert_eq!(before, after, "nothing was written for it");
         scene.withdraw();
-        until("held a second time", || {
-            scene.agent.metric("noverlay_mass_withdrawals_total") > 1.5
+        until("retained a second time", || {
+            scene
+                .agent
+                .metric("noverlay_mass_withdrawal_suppressions_total")
+                > 1.5
         })
         .await;
         scene.daemons.say(&sessions("Active"));
@@ -267,8 +276,10 @@ fn withdrawals_en_masse_are_obeyed_at_once_without_peers_or_with_peers_that_are_
             let start = scene.withdraw();
             scene.assert_gone().await;
             println!("gone after {:?} with {neighbors}", start.elapsed());
-            let count = scene.agent.metric("noverlay_mass_withdrawals_total");
-            assert!(count < 0.5, "held with {neighbors}");
+            let count = scene
+                .agent
+                .metric("noverlay_mass_withdrawal_suppressions_total");
+            assert!(count < 0.5, "retained with {neighbors}");
             ip_batch(&lines("add"));
             scene.stand().await;
         }

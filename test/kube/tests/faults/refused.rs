@@ -1,4 +1,4 @@
-//! Writes that the API server refuses, as a whole or for one field: all else goes on, and the words are told.
+//! Writes that the API server refuses, as a whole or for one field: all else goes on, and the words are reported.
 
 use std::time::Duration;
 
@@ -78,7 +78,7 @@ fn a_refused_write_costs_its_own_object_only_and_the_status_says_it_in_the_serve
         "the refused node stays a neighbor of the others"
     );
     assert_eq!(
-        daemon.metric("noverlay_cluster_manager_objects_refused"),
+        daemon.metric("noverlay_cluster_manager_refused_objects"),
         Ok(1.0)
     );
     // It is tried again, less and less often.
@@ -102,7 +102,7 @@ fn a_refused_write_costs_its_own_object_only_and_the_status_says_it_in_the_serve
     api.kubectl(&["delete", "validatingadmissionpolicybinding", "no-n2"]);
     settled(&api, 3, 60);
     assert_eq!(
-        daemon.metric("noverlay_cluster_manager_objects_refused"),
+        daemon.metric("noverlay_cluster_manager_refused_objects"),
         Ok(0.0)
     );
     deletes(&api);

@@ -35,7 +35,7 @@ pub(crate) const MOST: u16 = 10_000;
 struct Stop {
     daemons: &'static [&'static str],
     /// Ended when those are started again: watchfrr does so after zebra, because bgpd does
-    /// not tell a new zebra what it told the old one.
+    /// not tell a new zebra what it reported the old one.
     after: &'static [&'static str],
     /// The node-agent is replaced as soon as they are back.
     agent: bool,
@@ -116,7 +116,7 @@ fn rounds_of(lab: &Lab, node: &Node, stop: &Stop, rounds: u32, more: &[String]) 
     for gaps in gaps.iter().filter(|gaps| gaps.side == Side::Ovn) {
         tell(&format!("    {}", gaps.shown()));
     }
-    // Pings are told and not judged: with zebra, BFD ends too, and then the others take
+    // Pings are reported and not judged: with zebra, BFD ends too, and then the others take
     // their routes to this node away.
     Ok(short(Side::Ovn) == 0)
 }

@@ -18,7 +18,7 @@ use crate::state::Lab;
 
 /// Seconds between two pings of a pair.
 const PACE: f64 = 0.01;
-/// Pings that may be under way when a pair is told to end.
+/// Pings that may be under way when a pair is asked to stop.
 const UNDER_WAY: u64 = 2;
 
 /// Pings under way.
@@ -117,7 +117,7 @@ impl Losses {
         let count = u64::try_from(answered.len())?;
         let end = answered.last().copied().unwrap_or(0);
         let mut lost = sent.saturating_sub(count);
-        // The last ones may have been on their way when ping was told to end.
+        // The last ones may have been on their way when ping was asked to stop.
         let tail = sent.saturating_sub(end);
         if tail <= UNDER_WAY {
             lost = lost.saturating_sub(tail);

@@ -190,7 +190,7 @@ pub(super) struct Watch(Vec<(Child, Arc<Mutex<Gaps>>)>);
 
 impl Watch {
     /// Follows these nodes; each should have routes to the pods of all others, and to what
-    /// else is named. The times are told from now on.
+    /// else is named. The times are distinguished from now on.
     pub(super) fn start(lab: &Lab, nodes: &[&str], more: &[String]) -> Result<Self> {
         let mut watch = Self(Vec::new());
         for node in nodes {
@@ -219,7 +219,7 @@ impl Watch {
         self.0.iter().all(|(_, gaps)| locked(gaps).short())
     }
 
-    /// Deletes a row that every gap would show in, and wants to see it go and come back, once. It is not told later.
+    /// Deletes a row that every gap would show in, and wants to see it go and come back, once. It is not reported later.
     pub(super) fn control(&self, lab: &Lab, node: &str) -> Result<()> {
         let of_rows = |(_, gaps): &&(Child, Arc<Mutex<Gaps>>)| {
             let gaps = locked(gaps);
@@ -255,7 +255,7 @@ impl Watch {
         Ok(())
     }
 
-    /// What they told. The monitors end, which they have not done before.
+    /// What they reported. The monitors end, which they have not done before.
     pub(super) fn stop(mut self) -> Result<Vec<Gaps>> {
         let mut told = Vec::new();
         for (child, gaps) in &mut self.0 {

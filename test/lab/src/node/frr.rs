@@ -73,7 +73,7 @@ fn daemon(lab: &Lab, node: &Node, name: &str) -> Start {
 /// What bgpd says to neighbors that have graceful restart already.
 const TWICE: &str = "The Graceful Restart command used is not valid at this moment";
 
-/// Gives a daemon that was started anew its part of frr.conf, as watchfrr does. The agent may have done so already.
+/// Gives a daemon that was started again its part of frr.conf, as watchfrr does. The agent may have done so already.
 pub(crate) fn boot(lab: &Lab, node: &str, daemon: &str) -> Result<()> {
     let dir = text(&lab.frr_dir(node));
     let words = ["--vty_socket", &dir, "--config_dir", &dir];

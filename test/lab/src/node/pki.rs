@@ -15,7 +15,7 @@ use crate::state::{Lab, Node, text};
 const INDEX: u32 = 3;
 const PORT: u16 = 6641;
 
-/// Makes an authority and both certificates; returns what its ovsdb-server is told. Nothing for other nodes.
+/// Makes an authority and both certificates; returns the options of its ovsdb-server. Nothing for other nodes.
 pub(super) fn server_arguments(lab: &Lab, node: &Node) -> Result<Vec<String>> {
     if node.index != INDEX {
         return Ok(Vec::new());

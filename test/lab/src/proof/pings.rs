@@ -23,7 +23,7 @@ pub(super) struct Pings {
     /// Pairs that lost some: from, to, how many came back.
     lost: Vec<(Node, Node, String)>,
     /// Receivers that saw a source which is no pod: to, source.
-    strange: Vec<(Node, Ipv4Addr)>,
+    foreign: Vec<(Node, Ipv4Addr)>,
     /// Pairs whose packets a receiver never saw from the sender's address.
     unseen: Vec<(Node, Node)>,
     /// Echo requests sent from one node to another.
@@ -58,11 +58,11 @@ pub(super) fn every_pair(world: &mut World<'_>) -> Result<Verdict> {
     }
     let lab = &*world.lab;
     let pings = pinged(&mut world.pings, lab)?;
-    let strange = pings.strange.iter();
+    let foreign = pings.foreign.iter();
     let lost = pings.lost.iter();
     let unseen = pings.unseen.iter();
     let complaints: Vec<String> =
-        strange
+        foreign
             .map(|(to, source)| format!("the pod on {} saw {source}", to.name))
             .chain(lost.map(|(from, to, came)| format!("{} -> {}: {came}", from.name, to.name)))
             .chain(unseen.map(|(from, to)| {
@@ -169,9 +169,9 @@ fn ping(lab: &Lab) -> Result<Pings> {
         .collect::<Result<_>>()?;
     let wire = outer.stop()?;
     let addresses: BTreeSet<Ipv4Addr> = pods.iter().map(|(_, pod)| pod.address).collect();
-    let (mut strange, mut unseen) = (Vec::new(), Vec::new());
+    let (mut foreign, mut unseen) = (Vec::new(), Vec::new());
     for ((to, _), sources) in pods.iter().zip(&seen) {
-        strange.extend(
+        foreign.extend(
             sources
                 .iter()
                 .filter(|s| !addresses.contains(s))
@@ -195,7 +195,7 @@ fn ping(lab: &Lab) -> Result<Pings> {
     let sent = pods.len() * pods.len().saturating_sub(1) * COUNT;
     Ok(Pings {
         lost,
-        strange,
+        foreign,
         unseen,
         sent,
         plain,

@@ -236,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_session_that_is_missing_down_or_young_is_told_and_no_other() {
+    fn a_session_that_is_missing_down_or_young_is_reported_and_no_other() {
         let session = |state: &str, seconds: u64| Session {
             state: state.to_owned(),
             uptime: seconds * 1000,

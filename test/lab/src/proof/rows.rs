@@ -1,7 +1,7 @@
 //! Line 5: what the Northbound DB of each node must hold.
 //!
 //! In: nodes and their subnets. Out: whether each gateway router has exactly one
-//! stamped route per remote subnet, no transit switch is there, and the SNAT row
+//! marked route per remote subnet, no transit switch is there, and the SNAT row
 //! exempts the pods.
 
 use std::collections::BTreeMap;

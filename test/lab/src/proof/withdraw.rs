@@ -2,7 +2,7 @@
 //!
 //! In: a running lab. Out: how long the others took to drop the route, whether their
 //! pods' packets for it left anywhere, and whether all was as before afterwards. The
-//! node's own applier is frozen meanwhile, because it may mend what is done here.
+//! node's own applier is frozen meanwhile, because it may repair what is done here.
 //! That packets are seen nowhere says something only where they were sent, and where
 //! such as must leave were seen: both are counted beside them.
 

@@ -32,7 +32,7 @@ fn with_the_rights_of_the_manifests_and_through_what_stands_still_all_work_is_do
     part("zebra hangs", frr::zebra_hangs);
     part("zebra is killed", frr::zebra_is_killed);
     part("zebra is stopped", frr::zebra_is_stopped);
-    part("bgpd does not listen", frr::nobody_listens);
+    part("bgpd does not listen", frr::bgp_listen_disabled);
     part("API server frozen", frozen::api_server);
     let whole = wait(Duration::from_secs(20), || call(&["status"]).good);
     assert!(whole, "status is not good in the end, or a daemon has died");

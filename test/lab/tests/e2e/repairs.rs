@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::cluster::{condition, kubectl};
 use crate::harness::{Standing, able, call, wait};
-use look::{Routes, Seat, pods_ping};
+use look::{Routes, TestNode, pods_ping};
 
 /// How soon what somebody broke by hand is back.
 const REPAIR: Duration = Duration::from_secs(2);
@@ -35,9 +35,9 @@ fn what_others_break_is_repaired_and_what_nobody_broke_stays() {
         job(&lab);
         println!("--- {what}: {:.1} s", start.elapsed().as_secs_f64());
     };
-    let seats = Seat::all(&lab);
-    let accused = |seats: &[Seat<'_>]| seats.iter().any(Seat::accuses);
-    assert!(!accused(&seats), "nobody has broken anything yet");
+    let test_nodes = TestNode::all(&lab);
+    let accused = |test_nodes: &[TestNode<'_>]| test_nodes.iter().any(TestNode::accuses);
+    assert!(!accused(&test_nodes), "nobody has broken anything yet");
     part("rows broken by hand", rows::broken_by_hand);
     part("kernel broken by hand", kernel_broken_by_hand);
     part("other rows stay", rows::of_others_never_leave);
@@ -56,19 +56,19 @@ fn what_others_break_is_repaired_and_what_nobody_broke_stays() {
     assert!(whole, "status is not good in the end, or a daemon has died");
     lab.recovers("1,5");
     assert!(
-        !accused(&seats[1..]),
+        !accused(&test_nodes[1..]),
         "only the first node's rows were broken"
     );
 }
 
 /// The host's rule, its route to pods and the management port's address are taken away.
 fn kernel_broken_by_hand(lab: &Standing) {
-    let seat = Seat::of(lab, 0);
+    let test_node = TestNode::of(lab, 0);
     let device = "ovn-k8s-mp0";
     let shown = || {
-        let rule = seat.run(&["ip", "rule", "show", "pref", "31"]);
-        let route = seat.run(&["ip", "route", "show", "table", "7"]);
-        let address = seat.run(&["ip", "-br", "-4", "address", "show", "dev", device]);
+        let rule = test_node.run(&["ip", "rule", "show", "pref", "31"]);
+        let route = test_node.run(&["ip", "route", "show", "table", "7"]);
+        let address = test_node.run(&["ip", "-br", "-4", "address", "show", "dev", device]);
         [rule, route, address]
     };
     let before = shown();
@@ -87,9 +87,9 @@ fn kernel_broken_by_hand(lab: &Standing) {
         ("the link", &["ip", "link", "set", device, "down"]),
     ];
     for (what, words) in breakages {
-        let mark = seat.mark();
+        let mark = test_node.mark();
         let start = Instant::now();
-        seat.run(words);
+        test_node.run(words);
         let back = wait(REPAIR, || shown() == before);
         assert!(
             back,
@@ -98,13 +98,14 @@ fn kernel_broken_by_hand(lab: &Standing) {
         );
         println!("{what} was back after {:?}", start.elapsed());
         assert!(
-            seat.told(mark, &["changed the kernel"]),
+            test_node.told(mark, &["changed the kernel"]),
             "{what}: not told in the log"
         );
     }
     let pod = lab.pod(1).to_string();
     let reached = wait(PINGS, || {
-        seat.try_run(&["ping", "-q", "-c", "1", "-W", "1", &pod])
+        test_node
+            .try_run(&["ping", "-q", "-c", "1", "-W", "1", &pod])
             .is_some()
     });
     assert!(reached, "the host does not reach {pod}");
@@ -113,8 +114,8 @@ fn kernel_broken_by_hand(lab: &Standing) {
 /// A node whose subnets cannot be read costs only itself, and is named.
 fn malformed_annotation(lab: &Standing) {
     const KEY: &str = "k8s.ovn.org/node-subnets";
-    let seats = Seat::all(lab);
-    let bad = &seats[1];
+    let test_nodes = TestNode::all(lab);
+    let bad = &test_nodes[1];
     let node = kubectl(&["get", "node", &bad.node, "-o", "json"]);
     let annotation = format!("/metadata/annotations/{}", KEY.replace('/', "~1"));
     let good = node.pointer(&annotation).and_then(Value::as_str).unwrap();
@@ -131,9 +132,9 @@ fn malformed_annotation(lab: &Standing) {
         assert!(said.good, "{}", said.text);
     };
     let holds = || -> Vec<Held> {
-        seats
+        test_nodes
             .iter()
-            .map(|seat| (seat.rows(), seat.learned(), seat.flows()))
+            .map(|test_node| (test_node.rows(), test_node.learned(), test_node.flows()))
             .collect()
     };
     let before = holds();
@@ -152,8 +153,8 @@ fn malformed_annotation(lab: &Standing) {
     std::thread::sleep(Duration::from_secs(4));
     let after = holds();
     annotate(good);
-    for (seat, (was, is)) in seats.iter().zip(before.iter().zip(&after)) {
-        unaffected(seat, bad, was, is);
+    for (test_node, (was, is)) in test_nodes.iter().zip(before.iter().zip(&after)) {
+        unaffected(test_node, bad, was, is);
     }
     let whole = wait(Duration::from_secs(10), || {
         condition("Complete").is_some_and(|(status, _)| status == "True")
@@ -171,11 +172,11 @@ fn malformed_annotation(lab: &Standing) {
 type Held = (Option<String>, Routes, String);
 
 /// Rows, learned routes and flows are what they were.
-fn unaffected(seat: &Seat<'_>, bad: &Seat<'_>, was: &Held, is: &Held) {
+fn unaffected(test_node: &TestNode<'_>, bad: &TestNode<'_>, was: &Held, is: &Held) {
     assert!(
         was == is,
         "{} was changed because {}'s annotation is malformed: {is:#?}\nbefore: {was:#?}",
-        seat.node,
+        test_node.node,
         bad.node
     );
 }

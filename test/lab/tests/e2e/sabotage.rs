@@ -1,7 +1,7 @@
 //! The proof can fail: for each of its lines at least two ways to break a lab, each seen by
 //! the line at the layer that was broken.
 //!
-//! One lab for all, and what was broken is mended after each. The daemon that would mend
+//! One lab for all, and what was broken is corrected after each. The daemon that would repair
 //! the damage is frozen or stopped meanwhile.
 
 mod life;
@@ -146,7 +146,7 @@ fn replace_flows(node: &str, flows: &str) {
     assert!(child.wait().unwrap().success(), "replacing flows");
 }
 
-/// The kernel has the route, the gateway router has not; the agent mends it later.
+/// The kernel has the route, the gateway router has not; the agent repairs it later.
 fn route_deleted(lab: &Standing) {
     let node = lab.node(0);
     lab.daemon("stop", &node, "node-agent");

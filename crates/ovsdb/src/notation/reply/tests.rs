@@ -33,7 +33,7 @@ fn each_kind_has_its_result() {
 }
 
 #[test]
-fn a_count_other_than_one_is_told_for_updates_and_mutations() {
+fn a_count_other_than_one_is_reported_for_updates_and_mutations() {
     for (text, count) in [(r#"[{},{"count":0}]"#, 0), (r#"[{},{"count":2}]"#, 2)] {
         for kind in [OpKind::Update, OpKind::Mutate] {
             let reply = decode_reply(text, &[OpKind::Other, kind]).unwrap();
@@ -43,7 +43,7 @@ fn a_count_other_than_one_is_told_for_updates_and_mutations() {
 }
 
 #[test]
-fn a_failed_operation_is_told_with_its_index() {
+fn a_failed_operation_is_reported_with_its_index() {
     let text = r#"[{},{"error":"timed out","details":"d"},null]"#;
     match decode_reply(text, &[OpKind::Other, OpKind::Other, OpKind::Insert]) {
         Err(TransactError::Operation {

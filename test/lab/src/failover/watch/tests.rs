@@ -77,7 +77,7 @@ fn rows_of_the_routers_outer_port_count_and_others_do_not() {
             row(4, "delete", ours) + "," + &row(5, "insert", ours),
             false,
         ),
-        // The columns that stay are not told.
+        // The columns that stay are not reported.
         (
             r#"["5","old","10.128.1.0/24",null],["","new","10.9.0.0/24","rtoe-GR_n1"]"#.to_owned(),
             true,

@@ -2,7 +2,7 @@
 //!
 //! In: a lab. Out: what changed between two moments: the API server's audit log, the
 //! records of the databases' own logs, frr.conf, FRR's log and running configuration;
-//! and what kernel and bridge told of changes meanwhile. Nobody is asked who he is: a
+//! and what kernel and bridge reported of changes meanwhile. Nobody is asked who he is: a
 //! write counts whoever made it. What OVN's own daemons write to the Southbound DB, and
 //! leases, are no writes here.
 

@@ -8,7 +8,7 @@ use crate::harness::{Standing, wait};
 /// How soon a bgpd that was restarted meanwhile has its configuration and its sessions.
 const BACK: Duration = Duration::from_secs(40);
 
-/// Pods go on reaching each other while it freezes and stays frozen. A bgpd that is started anew meanwhile gets what it had,
+/// Pods go on reaching each other while it freezes and stays frozen. A bgpd that is started again meanwhile gets what it had,
 /// then pods reach each other again; daemons go on being alive.
 pub(super) fn api_server(lab: &Standing) {
     let (node, target) = (lab.node(0), lab.pod(1).to_string());

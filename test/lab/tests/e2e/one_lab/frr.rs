@@ -40,7 +40,7 @@ fn without_zebra(lab: &Standing, away: &str, back: &str, unnoticed: bool) {
     std::thread::sleep(AWAY);
     lab.daemon(back, &node, "zebra");
     if !unnoticed {
-        // As watchfrr does after a zebra that ended: bgpd does not tell a new one what it told the old one.
+        // As watchfrr does after a zebra that ended: bgpd does not tell a new one what it reported the old one.
         lab.daemon("stop", &node, "bgpd");
         lab.daemon("start", &node, "bgpd");
     }
@@ -77,7 +77,7 @@ pub(super) fn a_row_that_goes_is_seen(lab: &Standing) {
 }
 
 /// Two bgpd as frr-k8s starts them: neither listens, so neither reaches the other; the third reaches both.
-pub(super) fn nobody_listens(lab: &Standing) {
+pub(super) fn bgp_listen_disabled(lab: &Standing) {
     let nodes = [lab.node(0), lab.node(1)];
     for node in &nodes {
         restarted(lab, node, "0");

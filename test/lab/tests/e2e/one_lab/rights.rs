@@ -166,12 +166,12 @@ pub(super) fn no_capability_is_idle(lab: &Standing) {
             std::fs::write(&file, less.to_string()).unwrap();
             lab.daemon("start", node, daemon);
             // As long as it may take with all of them, below.
-            let done = wait(PATIENCE * 3, || mended(lab, node, daemon, number));
+            let done = wait(PATIENCE * 3, || corrected(lab, node, daemon, number));
             lab.daemon("stop", node, daemon);
             std::fs::write(&file, &text).unwrap();
             lab.daemon("start", node, daemon);
             assert!(!done, "{daemon} does its work without {one}");
-            let back = wait(PATIENCE * 3, || mended(lab, node, daemon, number));
+            let back = wait(PATIENCE * 3, || corrected(lab, node, daemon, number));
             assert!(back, "{daemon} does not do its work with {one} again");
             println!("{daemon} needs {one}");
         }
@@ -210,10 +210,10 @@ fn broken(lab: &Standing, node: &str, daemon: &str, number: usize) {
         let said = call(&["kubectl", "apply", "-f", &file.to_string_lossy()]);
         assert!(said.good, "{}", said.text);
     }
-    assert!(!mended(lab, node, daemon, number), "nothing is broken");
+    assert!(!corrected(lab, node, daemon, number), "nothing is broken");
 }
 
-fn mended(lab: &Standing, node: &str, daemon: &str, number: usize) -> bool {
+fn corrected(lab: &Standing, node: &str, daemon: &str, number: usize) -> bool {
     if daemon == "node-agent" {
         let rule = lab.exec(node, &["ip", "rule", "show", "pref", "31"]);
         !rule.trim().is_empty()

@@ -12,14 +12,14 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use super::look::{Seat, pods_ping, readyz};
+use super::look::{TestNode, pods_ping, readyz};
 use super::proxy::Proxy;
 use super::{PINGS, REPAIR};
 use crate::harness::{Standing, wait};
 
 /// Where the node-agent serves `/readyz`.
 const AGENT: u16 = 9101;
-/// How soon a daemon ends that is told to.
+/// How soon a daemon ends that is asked to.
 const END: Duration = Duration::from_secs(2);
 /// How soon a daemon is ready.
 const READY: Duration = Duration::from_secs(10);
@@ -37,36 +37,36 @@ fn ready(namespace: &str, port: u16, limit: Duration) {
 
 /// The agent is there before its database: it waits, says so, and then does its work.
 pub(super) fn agent_starts_first(lab: &Standing) {
-    let seat = Seat::of(lab, 0);
-    let before = seat.rows().unwrap();
-    lab.daemon("stop", &seat.node, "node-agent");
-    lab.daemon("stop", &seat.node, "ovsdb-ovnnb");
-    let mark = seat.mark();
-    lab.daemon("start", &seat.node, "node-agent");
+    let test_node = TestNode::of(lab, 0);
+    let before = test_node.rows().unwrap();
+    lab.daemon("stop", &test_node.node, "node-agent");
+    lab.daemon("stop", &test_node.node, "ovsdb-ovnnb");
+    let mark = test_node.mark();
+    lab.daemon("start", &test_node.node, "node-agent");
     std::thread::sleep(Duration::from_secs(2));
-    let (status, answer) = readyz(&seat.node, AGENT);
+    let (status, answer) = readyz(&test_node.node, AGENT);
     assert!(
         status == 503 && answer.contains("ovn"),
         "/readyz without the Northbound DB: {answer}"
     );
     assert!(
-        seat.told(mark, &["WARN", "not in step", "north"]),
+        test_node.told(mark, &["WARN", "not in step", "north"]),
         "not told"
     );
     pods_ping(lab, PINGS);
-    lab.daemon("start", &seat.node, "ovsdb-ovnnb");
+    lab.daemon("start", &test_node.node, "ovsdb-ovnnb");
     let start = Instant::now();
-    ready(&seat.node, AGENT, Duration::from_secs(5));
+    ready(&test_node.node, AGENT, Duration::from_secs(5));
     println!("ready {:?} after its database", start.elapsed());
-    assert_eq!(seat.rows().unwrap(), before);
+    assert_eq!(test_node.rows().unwrap(), before);
     pods_ping(lab, PINGS);
 }
 
 /// A router that bears no owner any more is nobody's to change: it stays, pods reach each other, and the agent is not ready.
 pub(super) fn a_router_of_nobody(lab: &Standing) {
-    let seat = Seat::of(lab, 0);
-    let (router, before) = (seat.router(), seat.rows().unwrap());
-    let ids = seat.nbctl(&[
+    let test_node = TestNode::of(lab, 0);
+    let (router, before) = (test_node.router(), test_node.rows().unwrap());
+    let ids = test_node.nbctl(&[
         "get",
         "Logical_Router",
         &router,
@@ -74,7 +74,7 @@ pub(super) fn a_router_of_nobody(lab: &Standing) {
     ]);
     let owner = ids.trim().trim_matches('"');
     assert!(!owner.is_empty(), "{router} has no owner to begin with");
-    seat.nbctl(&[
+    test_node.nbctl(&[
         "remove",
         "Logical_Router",
         &router,
@@ -83,32 +83,32 @@ pub(super) fn a_router_of_nobody(lab: &Standing) {
     ]);
     let mut last = (0, String::new());
     let told = wait(READY, || {
-        last = readyz(&seat.node, AGENT);
+        last = readyz(&test_node.node, AGENT);
         last.0 == 503 && last.1.contains("topology")
     });
     pods_ping(lab, PINGS);
     let back = format!("external_ids:noverlay.io/owner={owner}");
-    seat.nbctl(&["set", "Logical_Router", &router, &back]);
+    test_node.nbctl(&["set", "Logical_Router", &router, &back]);
     assert!(
         told,
         "/readyz of an agent whose router is another's: {last:?}"
     );
-    ready(&seat.node, AGENT, READY);
-    assert_eq!(seat.rows().unwrap(), before);
+    ready(&test_node.node, AGENT, READY);
+    assert_eq!(test_node.rows().unwrap(), before);
 }
 
 /// A restarted agent that finds all as it should be sends no transaction at all.
 pub(super) fn restart_writes_nothing(lab: &Standing) {
-    let seat = Seat::of(lab, 0);
-    let before = seat.rows().unwrap();
-    lab.daemon("stop", &seat.node, "node-agent");
-    let folder = behind(&seat);
+    let test_node = TestNode::of(lab, 0);
+    let before = test_node.rows().unwrap();
+    lab.daemon("stop", &test_node.node, "node-agent");
+    let folder = behind(&test_node);
     let proxies = ["ovnnb_db.sock", "db.sock"]
-        .map(|socket| Proxy::start(&folder.join(socket), &seat.sockets().join(socket)));
+        .map(|socket| Proxy::start(&folder.join(socket), &test_node.sockets().join(socket)));
     let audit = written(lab);
     assert!(!audit.is_empty(), "the audit log names no agent");
-    let (mut agent, log) = start_proxied(&seat, &folder);
-    ready(&seat.node, AGENT, READY);
+    let (mut agent, log) = start_proxied(&test_node, &folder);
+    ready(&test_node.node, AGENT, READY);
     std::thread::sleep(QUIET);
     for (proxy, database) in proxies.iter().zip(["Northbound", "conf"]) {
         let methods = proxy.methods();
@@ -127,8 +127,8 @@ pub(super) fn restart_writes_nothing(lab: &Standing) {
         assert!(!said.contains(word), "the restarted agent {word}:\n{said}");
     }
     assert_eq!(written(lab), audit, "writes to the API server");
-    assert_eq!(seat.rows().unwrap(), before);
-    repairs_through(&seat, &proxies[0], &before);
+    assert_eq!(test_node.rows().unwrap(), before);
+    repairs_through(&test_node, &proxies[0], &before);
     let start = Instant::now();
     kill(
         Pid::from_raw(i32::try_from(agent.id()).unwrap()),
@@ -142,15 +142,15 @@ pub(super) fn restart_writes_nothing(lab: &Standing) {
         start.elapsed()
     );
     drop(proxies);
-    lab.daemon("start", &seat.node, "node-agent");
-    ready(&seat.node, AGENT, READY);
+    lab.daemon("start", &test_node.node, "node-agent");
+    ready(&test_node.node, AGENT, READY);
 }
 
 /// The proxy does see transactions: here is one.
-fn repairs_through(seat: &Seat<'_>, proxy: &Proxy, before: &str) {
-    let (prefix, _) = seat.imported().first().unwrap().clone();
-    seat.nbctl(&["lr-route-del", &seat.router(), &prefix]);
-    let back = wait(REPAIR, || seat.rows().as_deref() == Some(before));
+fn repairs_through(test_node: &TestNode<'_>, proxy: &Proxy, before: &str) {
+    let (prefix, _) = test_node.imported().first().unwrap().clone();
+    test_node.nbctl(&["lr-route-del", &test_node.router(), &prefix]);
+    let back = wait(REPAIR, || test_node.rows().as_deref() == Some(before));
     let methods = proxy.methods();
     assert!(
         back && methods.iter().any(|method| method == "transact"),
@@ -159,29 +159,30 @@ fn repairs_through(seat: &Seat<'_>, proxy: &Proxy, before: &str) {
 }
 
 /// A folder like the node's own of Open vSwitch and OVN, without the databases' sockets.
-fn behind(seat: &Seat<'_>) -> PathBuf {
-    let folder = seat.lab.dir(&seat.node).join("proxied");
+fn behind(test_node: &TestNode<'_>) -> PathBuf {
+    let folder = test_node.lab.dir(&test_node.node).join("proxied");
     std::fs::create_dir(&folder).unwrap();
     let bridge = "br-ex.mgmt";
-    std::fs::hard_link(seat.sockets().join(bridge), folder.join(bridge)).unwrap();
+    std::fs::hard_link(test_node.sockets().join(bridge), folder.join(bridge)).unwrap();
     folder
 }
 
 /// The node-agent as the lab starts it, but for its databases.
-fn start_proxied(seat: &Seat<'_>, folder: &Path) -> (Child, PathBuf) {
-    let own = seat.lab.dir(&seat.node);
-    let container = std::fs::read_to_string(seat.lab.container(&seat.node, "node-agent")).unwrap();
-    let ovs = format!("\"{}\"", seat.sockets().display());
+fn start_proxied(test_node: &TestNode<'_>, folder: &Path) -> (Child, PathBuf) {
+    let own = test_node.lab.dir(&test_node.node);
+    let container =
+        std::fs::read_to_string(test_node.lab.container(&test_node.node, "node-agent")).unwrap();
+    let ovs = format!("\"{}\"", test_node.sockets().display());
     assert_eq!(container.matches(&ovs).count(), 2, "{container}");
     let file = own.join("proxied.json");
     let proxied = format!("\"{}\"", folder.display());
     std::fs::write(&file, container.replace(&ovs, &proxied)).unwrap();
-    let record = seat.lab.daemon_record(&seat.node, "node-agent");
+    let record = test_node.lab.daemon_record(&test_node.node, "node-agent");
     let program = record.pointer("/start/argv/0").and_then(Value::as_str);
     let log = own.join("proxied.log");
     let output = std::fs::File::create(&log).unwrap();
     let words = [program.unwrap(), "container", &file.to_string_lossy()];
-    let mut command = seat.tool(&words);
+    let mut command = test_node.tool(&words);
     // `ip netns exec` becomes the program: the child is the agent itself.
     let child = command
         .stdout(output.try_clone().unwrap())

@@ -42,13 +42,13 @@ const TABLES: [(&str, &str); 8] = [
 pub(super) type Routes = Vec<(String, String)>;
 
 /// A node of the lab.
-pub(super) struct Seat<'a> {
+pub(super) struct TestNode<'a> {
     pub(super) lab: &'a Standing,
     pub(super) number: usize,
     pub(super) node: String,
 }
 
-impl<'a> Seat<'a> {
+impl<'a> TestNode<'a> {
     pub(super) fn of(lab: &'a Standing, number: usize) -> Self {
         Self {
             lab,
@@ -187,7 +187,7 @@ impl<'a> Seat<'a> {
         ])
     }
 
-    /// A place in the node-agent's log; [`Self::told`] reads from there.
+    /// A place in the node-agent's log; [`Self::reported`] reads from there.
     pub(super) fn mark(&self) -> usize {
         self.log().len()
     }
@@ -252,7 +252,7 @@ pub(super) fn http(namespace: &str, port: u16, path: &str) -> (u16, String) {
 
 /// Every pod answers every other pod, within this time.
 pub(super) fn pods_ping(lab: &Standing, limit: Duration) {
-    for from in Seat::all(lab) {
+    for from in TestNode::all(lab) {
         for to in 0..3 {
             let address = lab.pod(to).to_string();
             let words = ["ping", "-n", "-q", "-c", "1", "-W", "1", &address];

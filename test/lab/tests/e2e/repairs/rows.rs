@@ -1,12 +1,12 @@
 //! Northbound rows: broken by hand, their database restarted, their neighbours' routes gone.
 //!
 //! In: a lab in which all is well. Out: the same. Peers' routes are withdrawn with
-//! vtysh while frr-agent, which would mend it, is frozen.
+//! vtysh while frr-agent, which would repair it, is frozen.
 
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use super::look::{Routes, Seat, pods_ping};
+use super::look::{Routes, TestNode, pods_ping};
 use super::{PINGS, REPAIR};
 use crate::harness::{Standing, wait};
 
@@ -17,22 +17,22 @@ const IN_STEP: Duration = Duration::from_secs(5);
 /// How long BGP may take.
 const BGP: Duration = Duration::from_secs(20);
 
-/// Each breakage is mended, and the log says what somebody else did.
+/// Each breakage is corrected, and the log says what somebody else did.
 pub(super) fn broken_by_hand(lab: &Standing) {
-    let seat = Seat::of(lab, 0);
-    let before = seat.rows().unwrap();
+    let test_node = TestNode::of(lab, 0);
+    let before = test_node.rows().unwrap();
     let routes = "somebody else changed imported routes";
     let topology = "somebody else changed the topology's rows";
 
-    let (prefix, nexthop) = seat.imported().first().unwrap().clone();
-    let router = seat.router();
+    let (prefix, nexthop) = test_node.imported().first().unwrap().clone();
+    let router = test_node.router();
     let (prefix, nexthop) = (
         format!("ip_prefix=\"{prefix}\""),
         format!("nexthop=\"{nexthop}\""),
     );
     let port = format!("output_port=rtoe-{router}");
     let owner = "external_ids:\"noverlay.io/owner\"=default";
-    let stamp = "external_ids:\"k8s.ovn.org/owner-controller\"=RouteImport";
+    let marker = "external_ids:\"k8s.ovn.org/owner-controller\"=RouteImport";
     let twin = [
         "--id=@twin",
         "create",
@@ -41,7 +41,7 @@ pub(super) fn broken_by_hand(lab: &Standing) {
         &nexthop,
         &port,
         owner,
-        stamp,
+        marker,
         "--",
         "add",
         "Logical_Router",
@@ -49,25 +49,47 @@ pub(super) fn broken_by_hand(lab: &Standing) {
         "static_routes",
         "@twin",
     ];
-    repaired(&seat, &before, "an imported route twice", &twin, routes);
+    repaired(
+        &test_node,
+        &before,
+        "an imported route twice",
+        &twin,
+        routes,
+    );
 
-    let route = id(&seat, "Logical_Router_Static_Route", &[&prefix, stamp]);
+    let route = id(
+        &test_node,
+        "Logical_Router_Static_Route",
+        &[&prefix, marker],
+    );
     let edit = [
         "clear",
         "Logical_Router_Static_Route",
         &route,
         "output_port",
     ];
-    repaired(&seat, &before, "an imported route edited", &edit, routes);
+    repaired(
+        &test_node,
+        &before,
+        "an imported route edited",
+        &edit,
+        routes,
+    );
 
     let cluster = format!("logical_ip=\"{}\"", lab.record("/values/cluster_subnet"));
-    let nat = id(&seat, "NAT", &[&cluster]);
+    let nat = id(&test_node, "NAT", &[&cluster]);
     let clear = ["clear", "NAT", &nat, "exempted_ext_ips"];
-    repaired(&seat, &before, "SNAT without exemption", &clear, topology);
+    repaired(
+        &test_node,
+        &before,
+        "SNAT without exemption",
+        &clear,
+        topology,
+    );
 
     let delete = ["lr-del", &router];
     repaired(
-        &seat,
+        &test_node,
         &before,
         "the gateway router deleted",
         &delete,
@@ -75,29 +97,29 @@ pub(super) fn broken_by_hand(lab: &Standing) {
     );
 }
 
-fn id(seat: &Seat<'_>, table: &str, conditions: &[&str]) -> String {
+fn id(test_node: &TestNode<'_>, table: &str, conditions: &[&str]) -> String {
     let words = [&["--bare", "--columns=_uuid", "find", table], conditions].concat();
-    let found = seat.nbctl(&words).trim().to_owned();
+    let found = test_node.nbctl(&words).trim().to_owned();
     assert_eq!(found.lines().count(), 1, "{table} {conditions:?}: {found}");
     found
 }
 
-fn repaired(seat: &Seat<'_>, before: &str, what: &str, breakage: &[&str], told: &str) {
-    let mark = seat.mark();
+fn repaired(test_node: &TestNode<'_>, before: &str, what: &str, breakage: &[&str], told: &str) {
+    let mark = test_node.mark();
     let start = Instant::now();
-    seat.nbctl(breakage);
-    let back = wait(REPAIR, || seat.rows().as_deref() == Some(before));
+    test_node.nbctl(breakage);
+    let back = wait(REPAIR, || test_node.rows().as_deref() == Some(before));
     assert!(
         back,
         "{what}: not repaired after {REPAIR:?}:\n{}\nbefore:\n{before}",
-        seat.rows().unwrap_or_default()
+        test_node.rows().unwrap_or_default()
     );
     println!("{what}: repaired after {:?}", start.elapsed());
     assert!(
-        seat.told(mark, &["WARN", told]),
+        test_node.told(mark, &["WARN", told]),
         "{what}: the log does not say {told:?}"
     );
-    pods_ping(seat.lab, PINGS);
+    pods_ping(test_node.lab, PINGS);
 }
 
 /// `ovsdb-client monitor` of the static routes, with what it printed so far.
@@ -107,16 +129,16 @@ struct Monitor {
 }
 
 impl Monitor {
-    fn start(seat: &Seat<'_>) -> Self {
-        let file = seat.lab.dir(&seat.node).join("monitor.csv");
+    fn start(test_node: &TestNode<'_>) -> Self {
+        let file = test_node.lab.dir(&test_node.node).join("monitor.csv");
         let output = std::fs::File::create(&file).unwrap();
-        let child = seat
+        let child = test_node
             .tool(&[
                 "ovsdb-client",
                 "--format=csv",
                 "--no-headings",
                 "monitor",
-                &seat.northbound(),
+                &test_node.northbound(),
                 "OVN_Northbound",
                 "Logical_Router_Static_Route",
                 "ip_prefix,nexthop",
@@ -147,10 +169,10 @@ impl Drop for Monitor {
 
 /// Links and one peer's session flap: only that peer's row goes, and comes back.
 pub(super) fn of_others_never_leave(lab: &Standing) {
-    let seat = Seat::of(lab, 0);
-    let whole = seat.imported();
+    let test_node = TestNode::of(lab, 0);
+    let whole = test_node.imported();
     let (peer, subnet) = (lab.address(1), lab.subnet(1));
-    let monitor = Monitor::start(&seat);
+    let monitor = Monitor::start(&test_node);
     for words in [
         "ip link add flap0 type veth peer name flap1",
         "ip link set flap0 up",
@@ -160,25 +182,25 @@ pub(super) fn of_others_never_leave(lab: &Standing) {
         "ip link set veth-pod up",
         "ip link del flap0",
     ] {
-        seat.run(&words.split(' ').collect::<Vec<_>>());
+        test_node.run(&words.split(' ').collect::<Vec<_>>());
     }
-    agreed(&seat, "flapping links", &whole);
+    agreed(&test_node, "flapping links", &whole);
     assert_eq!(monitor.seen(",delete,"), Vec::<String>::new());
     // A node-agent that was started beside a young FRR waits five seconds for what it may not have found yet.
     std::thread::sleep(Duration::from_secs(7));
-    lab.daemon("freeze", &seat.node, "frr-agent");
+    lab.daemon("freeze", &test_node.node, "frr-agent");
     let without: Routes = whole
         .iter()
         .filter(|(prefix, _)| *prefix != subnet)
         .cloned()
         .collect();
     for flap in 0..2 {
-        seat.bgp(&[&format!("neighbor {peer} shutdown")]);
-        agreed(&seat, &format!("session {flap} down"), &without);
-        seat.bgp(&[&format!("no neighbor {peer} shutdown")]);
-        agreed(&seat, &format!("session {flap} up"), &whole);
+        test_node.bgp(&[&format!("neighbor {peer} shutdown")]);
+        agreed(&test_node, &format!("session {flap} down"), &without);
+        test_node.bgp(&[&format!("no neighbor {peer} shutdown")]);
+        agreed(&test_node, &format!("session {flap} up"), &whole);
     }
-    lab.daemon("thaw", &seat.node, "frr-agent");
+    lab.daemon("thaw", &test_node.node, "frr-agent");
     let gone = monitor.seen(",delete,");
     assert_eq!(gone.len(), 2, "deleted rows: {gone:#?}");
     assert!(
@@ -189,15 +211,15 @@ pub(super) fn of_others_never_leave(lab: &Standing) {
     pods_ping(lab, PINGS);
 }
 
-/// The agent sleeps through more events than its socket holds: it reads everything anew,
+/// The agent sleeps through more events than its socket holds: it reads everything again,
 /// finds the one change that counts, and touches no other row.
 pub(super) fn overrun(lab: &Standing) {
-    let seat = Seat::of(lab, 0);
-    let whole = seat.imported();
-    let monitor = Monitor::start(&seat);
-    let mark = seat.mark();
-    lab.daemon("freeze", &seat.node, "node-agent");
-    let flood = lab.dir(&seat.node).join("flood");
+    let test_node = TestNode::of(lab, 0);
+    let whole = test_node.imported();
+    let monitor = Monitor::start(&test_node);
+    let mark = test_node.mark();
+    lab.daemon("freeze", &test_node.node, "node-agent");
+    let flood = lab.dir(&test_node.node).join("flood");
     for verb in ["add", "del"] {
         let lines: String = (0..60_000_u32)
             .map(|n| {
@@ -206,26 +228,26 @@ pub(super) fn overrun(lab: &Standing) {
             })
             .collect();
         std::fs::write(&flood, lines).unwrap();
-        seat.run(&["ip", "-batch", &flood.display().to_string()]);
+        test_node.run(&["ip", "-batch", &flood.display().to_string()]);
     }
     let extra = "10.77.0.0/16".to_owned();
     let via = whole.first().unwrap().1.clone();
     let route = |verb: &str| {
         let words = format!("ip route {verb} {extra} via {via} dev br-ex proto bgp");
-        seat.run(&words.split(' ').collect::<Vec<_>>());
+        test_node.run(&words.split(' ').collect::<Vec<_>>());
     };
     route("add");
-    lab.daemon("thaw", &seat.node, "node-agent");
+    lab.daemon("thaw", &test_node.node, "node-agent");
     let mut with: Routes = whole.clone();
     with.push((extra.clone(), via.clone()));
     with.sort();
-    agreed(&seat, "events lost", &with);
+    agreed(&test_node, "events lost", &with);
     assert!(
-        seat.told(mark, &["WARN", "events of the kernel were lost"]),
+        test_node.told(mark, &["WARN", "events of the kernel were lost"]),
         "the flood was no overrun"
     );
     route("del");
-    agreed(&seat, "a route taken back", &whole);
+    agreed(&test_node, "a route taken back", &whole);
     let gone = monitor.seen(",delete,");
     assert!(
         gone.len() == 1 && gone.iter().all(|row| row.contains(&extra)),
@@ -235,19 +257,19 @@ pub(super) fn overrun(lab: &Standing) {
 }
 
 /// As soon as the kernel has these routes, the rows follow.
-fn agreed(seat: &Seat<'_>, event: &str, routes: &Routes) {
-    let learned = wait(BGP, || seat.learned() == *routes);
+fn agreed(test_node: &TestNode<'_>, event: &str, routes: &Routes) {
+    let learned = wait(BGP, || test_node.learned() == *routes);
     assert!(
         learned,
         "{event}: the kernel has {:?}, not {routes:?}",
-        seat.learned()
+        test_node.learned()
     );
     let start = Instant::now();
-    let same = wait(AGREED, || seat.imported() == *routes);
+    let same = wait(AGREED, || test_node.imported() == *routes);
     assert!(
         same,
         "{event}: the rows are {:?}, not {routes:?}",
-        seat.imported()
+        test_node.imported()
     );
     println!(
         "{event}: rows and kernel agreed after {:?}",
@@ -257,55 +279,55 @@ fn agreed(seat: &Seat<'_>, event: &str, routes: &Routes) {
 
 /// The database is away for three seconds, in which one route goes and another comes.
 pub(super) fn database_restarted(lab: &Standing) {
-    let seats = Seat::all(lab);
-    let seat = &seats[0];
-    let before = seat.rows().unwrap();
-    let whole = seat.imported();
+    let test_nodes = TestNode::all(lab);
+    let test_node = &test_nodes[0];
+    let before = test_node.rows().unwrap();
+    let whole = test_node.imported();
     let only = |number: usize| -> Routes {
         let subnet = lab.subnet(number);
         let found = whole.iter().filter(|(prefix, _)| *prefix == subnet);
         found.cloned().collect()
     };
-    for peer in &seats[1..] {
+    for peer in &test_nodes[1..] {
         lab.daemon("freeze", &peer.node, "frr-agent");
     }
-    announce(&seats[2], false);
-    agreed(seat, "a route withdrawn before", &only(1));
-    lab.daemon("stop", &seat.node, "ovsdb-ovnnb");
+    announce(&test_nodes[2], false);
+    agreed(test_node, "a route withdrawn before", &only(1));
+    lab.daemon("stop", &test_node.node, "ovsdb-ovnnb");
     let stopped = Instant::now();
-    announce(&seats[1], false);
-    announce(&seats[2], true);
-    let changed = wait(BGP, || seat.learned() == only(2));
-    assert!(changed, "the kernel has {:?}", seat.learned());
+    announce(&test_nodes[1], false);
+    announce(&test_nodes[2], true);
+    let changed = wait(BGP, || test_node.learned() == only(2));
+    assert!(changed, "the kernel has {:?}", test_node.learned());
     std::thread::sleep(Duration::from_secs(3).saturating_sub(stopped.elapsed()));
-    let mark = seat.mark();
-    lab.daemon("start", &seat.node, "ovsdb-ovnnb");
+    let mark = test_node.mark();
+    lab.daemon("start", &test_node.node, "ovsdb-ovnnb");
     let start = Instant::now();
     let gone = lab.subnet(1);
     let lines = before.lines().filter(|line| !line.contains(&gone));
     let expected = lines.collect::<Vec<_>>().join("\n");
     let right = wait(IN_STEP, || {
-        seat.rows().as_deref() == Some(expected.as_str())
+        test_node.rows().as_deref() == Some(expected.as_str())
     });
     assert!(
         right,
         "after {IN_STEP:?} the rows are\n{}\nnot\n{expected}",
-        seat.rows().unwrap_or_default()
+        test_node.rows().unwrap_or_default()
     );
     println!("in step, and right, after {:?}", start.elapsed());
-    assert!(seat.told(mark, &["in step", "north"]), "not told");
-    announce(&seats[1], true);
-    agreed(seat, "the route is back", &whole);
-    for peer in &seats[1..] {
+    assert!(test_node.told(mark, &["in step", "north"]), "not told");
+    announce(&test_nodes[1], true);
+    agreed(test_node, "the route is back", &whole);
+    for peer in &test_nodes[1..] {
         lab.daemon("thaw", &peer.node, "frr-agent");
     }
-    assert_eq!(seat.rows().unwrap(), before);
+    assert_eq!(test_node.rows().unwrap(), before);
     pods_ping(lab, PINGS);
 }
 
 /// A node's FRR announces its subnet, or withdraws it.
-fn announce(seat: &Seat<'_>, yes: bool) {
+fn announce(test_node: &TestNode<'_>, yes: bool) {
     let word = if yes { "network" } else { "no network" };
-    let statement = format!("{word} {}", seat.lab.subnet(seat.number));
-    seat.bgp(&["address-family ipv4 unicast", &statement]);
+    let statement = format!("{word} {}", test_node.lab.subnet(test_node.number));
+    test_node.bgp(&["address-family ipv4 unicast", &statement]);
 }

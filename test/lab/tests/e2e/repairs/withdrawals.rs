@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 use super::REPAIR;
-use super::look::{Seat, http, tool_in};
+use super::look::{TestNode, http, tool_in};
 use crate::cluster::kubectl;
 use crate::harness::{Standing, able, call, wait};
 
@@ -135,50 +135,54 @@ fn of_routes_that_are_withdrawn_all_at_once_about_half_or_more_is_held_while_the
         return;
     }
     let lab = Standing::up(&[]);
-    let seat = Seat::of(&lab, 0);
+    let test_node = TestNode::of(&lab, 0);
     let outside = Outside::start(&lab);
     let asn = lab.record("/values/as_number");
-    outside.configure(&outside_address(&lab, &seat), &asn);
-    invite(&lab, &seat, &asn);
-    let whole = wait(SOON, || ours(&seat.imported()) == COUNT);
-    assert!(whole, "imported: {:?}", seat.imported());
-    let ping = ping(&lab, &seat);
+    outside.configure(&outside_address(&lab, &test_node), &asn);
+    invite(&lab, &test_node, &asn);
+    let whole = wait(SOON, || ours(&test_node.imported()) == COUNT);
+    assert!(whole, "imported: {:?}", test_node.imported());
+    let ping = ping(&lab, &test_node);
 
     let start = Instant::now();
     outside.policy(true);
-    let gone = wait(SOON, || ours(&seat.learned()) == 0);
-    assert!(gone, "the kernel still has {:?}", seat.learned());
+    let gone = wait(SOON, || ours(&test_node.learned()) == 0);
+    assert!(gone, "the kernel still has {:?}", test_node.learned());
     println!("the kernel had lost all after {:?}", start.elapsed());
-    held(&lab, &seat);
-    release(&seat);
+    held(&lab, &test_node);
+    release(&test_node);
 
     outside.policy(false);
-    let back = wait(SOON, || ours(&seat.imported()) == COUNT);
-    assert!(back, "imported: {:?}", seat.imported());
+    let back = wait(SOON, || ours(&test_node.imported()) == COUNT);
+    assert!(back, "imported: {:?}", test_node.imported());
     // Long enough for what just came to be no part of a change any more.
     std::thread::sleep(Duration::from_secs(3));
-    let mark = seat.mark();
+    let mark = test_node.mark();
     outside.shutdown();
-    let gone = wait(SOON, || ours(&seat.learned()) == 0);
-    assert!(gone, "the kernel still has {:?}", seat.learned());
+    let gone = wait(SOON, || ours(&test_node.learned()) == 0);
+    assert!(gone, "the kernel still has {:?}", test_node.learned());
     let start = Instant::now();
-    let obeyed = wait(REPAIR, || ours(&seat.imported()) == 0);
-    assert!(obeyed, "imported {REPAIR:?} later: {:?}", seat.imported());
+    let obeyed = wait(REPAIR, || ours(&test_node.imported()) == 0);
+    assert!(
+        obeyed,
+        "imported {REPAIR:?} later: {:?}",
+        test_node.imported()
+    );
     println!("gone with their session after {:?}", start.elapsed());
     assert!(
-        !seat.told(mark, &["too many routes would go at once"]),
+        !test_node.told(mark, &["too many routes would go at once"]),
         "they were held"
     );
     lossless(ping);
     lab.recovers("1");
-    assert_eq!(seat.imported().len(), 2, "one for each other node");
+    assert_eq!(test_node.imported().len(), 2, "one for each other node");
 }
 
-/// The first node's pod calls the second's, until it is told to end.
-fn ping(lab: &Standing, seat: &Seat<'_>) -> Child {
+/// The first node's pod calls the second's, until it is asked to stop.
+fn ping(lab: &Standing, test_node: &TestNode<'_>) -> Child {
     let target = lab.pod(1).to_string();
     let words = ["ping", "-n", "-q", "-i", "0.1", "-W", "1", &target];
-    let mut ping = tool_in(&format!("{}-pod", seat.node), &words);
+    let mut ping = tool_in(&format!("{}-pod", test_node.node), &words);
     ping.stdout(Stdio::piped()).spawn().unwrap()
 }
 
@@ -199,17 +203,17 @@ fn ours(routes: &[(String, String)]) -> usize {
 }
 
 /// Gives the first node a session with the outside host, as an admin would.
-fn invite(lab: &Standing, seat: &Seat<'_>, asn: &str) {
+fn invite(lab: &Standing, test_node: &TestNode<'_>, asn: &str) {
     let object = json!({
         "apiVersion": "frrk8s.metallb.io/v1beta1",
         "kind": "FRRConfiguration",
         "metadata": {"name": "outside", "namespace": "frr-k8s-system"},
         "spec": {
-            "nodeSelector": {"matchLabels": {"kubernetes.io/hostname": seat.node}},
+            "nodeSelector": {"matchLabels": {"kubernetes.io/hostname": test_node.node}},
             "bgp": {"routers": [{
                 "asn": asn.parse::<u32>().unwrap(),
                 "neighbors": [{
-                    "address": outside_address(lab, seat),
+                    "address": outside_address(lab, test_node),
                     "asn": AS.parse::<u32>().unwrap(),
                     "connectTime": "2s",
                     "toReceive": {"allowed": {"mode": "all"}}
@@ -224,22 +228,22 @@ fn invite(lab: &Standing, seat: &Seat<'_>, asn: &str) {
 }
 
 /// The outside host is every node's default router.
-fn outside_address(lab: &Standing, seat: &Seat<'_>) -> String {
-    let file = lab.config(&seat.node, "node-agent");
+fn outside_address(lab: &Standing, test_node: &TestNode<'_>) -> String {
+    let file = lab.config(&test_node.node, "node-agent");
     let config = std::fs::read_to_string(file).unwrap();
     let line = config.lines().find(|line| line.starts_with("next-hop"));
     let word = line.and_then(|line| line.split(' ').nth(2));
     word.expect("a default router").to_owned()
 }
 
-/// Most rows stand, and whoever looks is told why.
-fn held(lab: &Standing, seat: &Seat<'_>) {
-    let told = wait(SOON, || condition(seat).0 == "False");
-    assert!(told, "NodeRoutes: {:?}", condition(seat));
+/// Most rows stand, and the reason is shown to whoever looks.
+fn held(lab: &Standing, test_node: &TestNode<'_>) {
+    let told = wait(SOON, || condition(test_node).0 == "False");
+    assert!(told, "NodeRoutes: {:?}", condition(test_node));
     // Two windows and more: nothing goes by and by.
     std::thread::sleep(Duration::from_secs(5));
-    let (status, message) = condition(seat);
-    let rows = ours(&seat.imported());
+    let (status, message) = condition(test_node);
+    let rows = ours(&test_node.imported());
     println!("{rows} of {COUNT} are held: {message}");
     // What went before it was more than half of all, those to the other nodes among them, was obeyed as any withdrawal is.
     assert!(
@@ -254,56 +258,72 @@ fn held(lab: &Standing, seat: &Seat<'_>) {
     ] {
         assert!(message.contains(word), "no {word:?} in {message:?}");
     }
-    let sessions = seat.vtysh(&["show bgp ipv4 unicast summary json"]);
+    let sessions = test_node.vtysh(&["show bgp ipv4 unicast summary json"]);
     let up = sessions.matches("\"state\":\"Established\"").count();
     assert_eq!(up, 3, "sessions that are up: {sessions}");
     let events = kubectl(&["get", "events", "-A", "-o", "json"]);
     let all = events.pointer("/items").and_then(Value::as_array).unwrap();
     let of = |event: &&Value| {
         let word = |path: &str| event.pointer(path).and_then(Value::as_str);
-        word("/reason") == Some("MassWithdrawalHeld")
+        word("/reason") == Some("MassWithdrawalSuppressed")
             && word("/involvedObject/kind") == Some("Node")
-            && word("/involvedObject/name") == Some(&seat.node)
+            && word("/involvedObject/name") == Some(&test_node.node)
     };
     assert!(all.iter().any(|event| of(&event)), "no event on the Node");
-    assert_eq!(metric(seat, "noverlay_withdrawals_held"), "1");
-    assert_eq!(metric(seat, "noverlay_routes_held"), rows.to_string());
+    assert_eq!(
+        metric(test_node, "noverlay_mass_withdrawal_suppressed"),
+        "1"
+    );
+    assert_eq!(
+        metric(test_node, "noverlay_retained_destinations"),
+        rows.to_string()
+    );
     lab.prove(&["--only", "1"]).assert_all_hold();
 }
 
-fn release(seat: &Seat<'_>) {
+fn release(test_node: &TestNode<'_>) {
     let annotation = "noverlay.io/release-withdrawals=1";
-    let said = call(&["kubectl", "annotate", "node", &seat.node, annotation]);
+    let said = call(&["kubectl", "annotate", "node", &test_node.node, annotation]);
     let start = Instant::now();
     assert!(said.good, "{}", said.text);
-    let gone = wait(REPAIR, || ours(&seat.imported()) == 0);
-    assert!(gone, "imported {REPAIR:?} later: {:?}", seat.imported());
+    let gone = wait(REPAIR, || ours(&test_node.imported()) == 0);
+    assert!(
+        gone,
+        "imported {REPAIR:?} later: {:?}",
+        test_node.imported()
+    );
     println!("released after {:?}", start.elapsed());
-    let obeyed = wait(SOON, || condition(seat).0 == "True");
-    assert!(obeyed, "NodeRoutes: {:?}", condition(seat));
-    assert_eq!(metric(seat, "noverlay_withdrawals_held"), "0");
-    assert_eq!(metric(seat, "noverlay_mass_withdrawals_total"), "1");
+    let obeyed = wait(SOON, || condition(test_node).0 == "True");
+    assert!(obeyed, "NodeRoutes: {:?}", condition(test_node));
+    assert_eq!(
+        metric(test_node, "noverlay_mass_withdrawal_suppressed"),
+        "0"
+    );
+    assert_eq!(
+        metric(test_node, "noverlay_mass_withdrawal_suppressions_total"),
+        "1"
+    );
 }
 
-/// Status and message of the condition WithdrawalsObeyed of the node's NodeRoutes.
-fn condition(seat: &Seat<'_>) -> (String, String) {
-    let object = kubectl(&["get", "noderoutes", &seat.node, "-o", "json"]);
+/// Status and message of the condition WithdrawalsProcessed of the node's NodeRoutes.
+fn condition(test_node: &TestNode<'_>) -> (String, String) {
+    let object = kubectl(&["get", "noderoutes", &test_node.node, "-o", "json"]);
     let conditions = object
         .pointer("/status/conditions")
         .and_then(Value::as_array);
     let word = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
-    let is = |c: &&Value| word(c, "type").as_deref() == Some("WithdrawalsObeyed");
+    let is = |c: &&Value| word(c, "type").as_deref() == Some("WithdrawalsProcessed");
     let found = conditions.and_then(|all| all.iter().find(is));
     let of = |key| found.and_then(|c| word(c, key)).unwrap_or_default();
     (of("status"), of("message"))
 }
 
 /// A metric of the node-agent, without labels.
-fn metric(seat: &Seat<'_>, name: &str) -> String {
-    let (_, text) = http(&seat.node, 9101, "/metrics");
+fn metric(test_node: &TestNode<'_>, name: &str) -> String {
+    let (_, text) = http(&test_node.node, 9101, "/metrics");
     let line = text
         .lines()
-        .find_map(|line| line.strip_prefix(&format!("{name} ")));
+        .find_map(|line| line.strip_prefix(&format!("{name}{{network=\"default\"}} ")));
     assert!(line.is_some(), "no {name} in {text}");
     line.unwrap_or_default().to_owned()
 }

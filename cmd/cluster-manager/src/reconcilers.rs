@@ -1,0 +1,211 @@
+//! The cluster-manager's subjects: read the world, plan, diff, write, judge.
+//! In: keys from the loop. Out: objects on the API server. Invariant: one pass per key at a time; each pass may be repeated at any time.
+//! Not here: decisions; every `if` here is about what stands there already.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::api::core::v1::Node as KubeNode;
+use kube_edge::{Leadership, Writer, events};
+use model::intent::Event;
+use model::{NodeName, ObjectKey, Problem};
+use plan_cluster::advertise::Planner;
+use plan_cluster::verdicts::DefaultNetwork;
+use plan_cluster::{fabric, generated};
+use reconcile::{Action, Reconciler, WorkQueue};
+use settings::Settings;
+use telemetry::Readiness;
+
+use crate::caches::Caches;
+use crate::key::Key;
+use crate::metrics::Metrics;
+
+mod advertisement;
+mod attachment;
+mod fabric_objects;
+mod frr;
+mod leftovers;
+mod networks;
+mod sessions;
+mod writes;
+
+/// What the passes write to and report by.
+pub(crate) struct Clients {
+    pub(crate) client: kube::Client,
+    pub(crate) writer: Writer,
+    pub(crate) events: events::Queue,
+    pub(crate) leadership: Leadership,
+    pub(crate) queue: WorkQueue<Key>,
+    pub(crate) readiness: Readiness,
+    pub(crate) metrics: Metrics,
+}
+
+/// All of the daemon's keys; one loop, one writer.
+pub(crate) struct ClusterReconciler {
+    caches: Caches,
+    settings: Settings,
+    clients: Clients,
+    verdict: Option<DefaultNetwork>,
+    swept: Option<BTreeSet<NodeName>>,
+    told: BTreeMap<&'static str, Vec<Problem>>,
+    watched: sessions::Watched,
+    planner: Planner,
+    refusals: writes::Refusals,
+    /// RouteAdvertisements whose last pass came to nothing.
+    failing: BTreeSet<String>,
+    /// By RouteAdvertisements: the objects whose refusal its status names, so that events tell each once.
+    refused_before: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl ClusterReconciler {
+    pub(crate) fn new(caches: Caches, settings: Settings, clients: Clients) -> Self {
+        Self {
+            caches,
+            settings,
+            clients,
+            verdict: None,
+            swept: None,
+            told: BTreeMap::new(),
+            watched: sessions::Watched::new(),
+            planner: Planner::default(),
+            refusals: writes::Refusals::default(),
+            failing: BTreeSet::new(),
+            refused_before: BTreeMap::new(),
+        }
+    }
+
+    /// Another replica leads: it is the one who tells and remembers.
+    fn follows(&mut self) {
+        self.refusals.clear();
+        self.failing.clear();
+        self.refused_before.clear();
+        self.clients.metrics.follows();
+        self.clients.readiness.set("first pass", true);
+        self.clients.readiness.set("route advertisements", true);
+    }
+
+    /// Events on nodes, when what is to be reported of a subject changed. The first time after a start those are left out
+    /// that a standing condition names: the leader before us reported them.
+    pub(super) fn tell_nodes(&mut self, subject: &'static str, problems: Vec<Problem>) {
+        let before = self.told.get(subject);
+        if before == Some(&problems) {
+            return;
+        }
+        let first = before.is_none();
+        for problem in &problems {
+            tracing::warn!(reason = problem.reason, "{problem}");
+            let Some(name) = problem.subject.strip_prefix("Node/") else {
+                continue;
+            };
+            if before.is_some_and(|list| list.contains(problem))
+                || (first && self.stands_told(name))
+            {
+                continue;
+            }
+            let key = ObjectKey::new("", name);
+            let uid = self
+                .caches
+                .nodes
+                .get(&key)
+                .map(|e| e.uid)
+                .unwrap_or_default();
+            let event = Event {
+                warning: true,
+                reason: problem.reason,
+                message: problem.message.clone(),
+            };
+            self.clients.events.publish::<KubeNode>(&key, &uid, &event);
+        }
+        self.told.insert(subject, problems);
+    }
+
+    fn stands_told(&self, node: &str) -> bool {
+        let words = format!("node {node}: ");
+        self.caches.advertisements.with(|map| {
+            let mut conditions = map.values().flat_map(|e| e.value.conditions.iter());
+            conditions.any(|c| c.message.contains(&words))
+        })
+    }
+}
+
+/// Plans of large clusters take a while: meanwhile other threads go on with what waits here, above all renewals of the lease.
+fn planned<T>(plan: impl FnOnce() -> T) -> T {
+    tokio::task::block_in_place(plan)
+}
+
+impl Reconciler for ClusterReconciler {
+    type Key = Key;
+
+    async fn keys(&mut self) -> Option<Vec<Key>> {
+        let waiting = self.caches.waiting();
+        self.clients.readiness.set("caches", waiting.is_empty());
+        if !waiting.is_empty() {
+            tracing::debug!(?waiting, "caches are not filled yet");
+            return None;
+        }
+        let world = self.caches.world(&self.settings);
+        let mut keys = vec![Key::Networks, Key::Fabric, Key::Sessions];
+        let left_behind = generated::left_behind(&world);
+        keys.extend(
+            world
+                .ras
+                .keys()
+                .cloned()
+                .chain(left_behind)
+                .map(Key::Advertisement),
+        );
+        keys.extend([Key::Attachment, Key::Leftovers]);
+        Some(keys)
+    }
+
+    /// Never cancelled: the loop finishes it before it stops.
+    async fn reconcile(&mut self, key: &Key) -> Action {
+        // A pass before the caches are complete would take for deleted what has not been listed yet.
+        if !self.caches.waiting().is_empty() {
+            return Action::Requeue;
+        }
+        if !self.clients.leadership.may_write() {
+            self.follows();
+            return Action::Done;
+        }
+        let before = self.clients.writer.count();
+        let world = planned(|| self.caches.world(&self.settings));
+        let action = match key {
+            Key::Networks => self.networks(&world).await,
+            Key::Fabric => self.fabric(&world).await,
+            Key::Sessions => self.sessions(&world),
+            Key::Advertisement(name) => self.advertisement(&fabric::complete(world), name).await,
+            Key::Attachment => self.attachment(&fabric::complete(world)).await,
+            Key::Leftovers => self.leftovers(&world).await,
+        };
+        let metrics = &self.clients.metrics;
+        metrics.writes.inc_by(self.clients.writer.count() - before);
+        let refused = i64::try_from(self.refusals.count()).unwrap_or(i64::MAX);
+        metrics.objects_refused.set(refused);
+        let word = match action {
+            Action::Done | Action::NoChange => "done",
+            Action::Requeue => "requeue",
+            Action::AwaitChange => "await_change",
+        };
+        metrics
+            .reconciles
+            .with_label_values(&[key.reconciler(), word])
+            .inc();
+        if !self.clients.leadership.leads() {
+            // What this pass reported of itself belongs to another replica by now.
+            self.follows();
+            return Action::Done;
+        }
+        let all_fail = !self.failing.is_empty()
+            && self
+                .caches
+                .advertisements
+                .with(|map| map.keys().all(|k| self.failing.contains(&k.name)));
+        self.clients
+            .readiness
+            .set("route advertisements", !all_fail);
+        if action != Action::Requeue && *key == Key::Attachment {
+            self.clients.readiness.set("first pass", true);
+        }
+        action
+    }
+}

@@ -1,0 +1,107 @@
+//! The default network's NetworkAttachmentDefinition, and events on it.
+//! In: the world. Out: the object; an event when the verdict on the network changes. Invariant: the verdict is reported whether or not the object can be written.
+//! Not here: the verdict (`plan_cluster::verdicts`).
+
+use api::nad::NetworkAttachmentDefinition;
+use model::ObjectKey;
+use plan_cluster::{MANAGED_BY, RA_KEY, World, verdicts};
+use reconcile::Action;
+use serde_json::{Value, json};
+
+use super::writes::{Job, What};
+use super::{ClusterReconciler, planned};
+use crate::key::Key;
+
+impl ClusterReconciler {
+    pub(super) async fn attachment(&mut self, world: &World) -> Action {
+        let key = self.settings.default_nad.clone();
+        let names: Vec<String> = world
+            .ras
+            .iter()
+            .filter(|(_, ra)| {
+                ra.as_ref()
+                    .is_ok_and(model::intent::RouteAdvertisements::covers_default_network)
+            })
+            .map(|(name, _)| name.clone())
+            .collect();
+        if names.is_empty() && self.caches.attachments.get(&key).is_none() && !world.no_overlay {
+            return Action::Done;
+        }
+        let annotation = json!(names).to_string();
+        let config = api::nad::default_config();
+        let standing = self.caches.attachments.get(&key);
+        let config_right = standing
+            .as_ref()
+            .is_some_and(|e| same_json(&e.value.config, &config));
+        let annotated = |key: &str, text: &str| {
+            standing
+                .as_ref()
+                .and_then(|e| e.value.annotations.get(key))
+                .is_some_and(|t| same_json(t, text))
+        };
+        let mut jobs = Vec::new();
+        if !(config_right
+            && annotated(RA_KEY, &annotation)
+            && annotated("k8s.ovn.org/network-id", "0"))
+        {
+            let body = json!({
+                "metadata": {
+                    "labels": {MANAGED_BY.0: MANAGED_BY.1},
+                    "annotations": {
+                        RA_KEY: annotation, "k8s.ovn.org/network-id": "0", "k8s.ovn.org/network-name": "default",
+                    },
+                },
+                "spec": {"config": config},
+            });
+            let what = What::Apply {
+                uid: None,
+                version: None,
+                body,
+            };
+            jobs.push(Job {
+                key: key.clone(),
+                node: None,
+                what,
+            });
+        }
+        let done = self
+            .write_all::<NetworkAttachmentDefinition>(&Key::Attachment, jobs)
+            .await;
+        self.verdict(world, &key);
+        done.verdict()
+    }
+
+    fn verdict(&mut self, world: &World, key: &ObjectKey) {
+        let planner = &mut self.planner;
+        let accepted = planned(|| {
+            let plans = planner.plan_all(world).iter();
+            plans
+                .map(|(name, plan)| (name.clone(), plan.accepted()))
+                .collect()
+        });
+        let now = verdicts::default_network(world, &accepted);
+        if let Some(event) = verdicts::event(self.verdict.as_ref(), &now) {
+            if event.warning {
+                tracing::warn!("No-overlay validation failed: {}", event.message);
+            }
+            let uid = self
+                .caches
+                .attachments
+                .get(key)
+                .map(|e| e.uid)
+                .unwrap_or_default();
+            self.clients
+                .events
+                .publish::<NetworkAttachmentDefinition>(key, &uid, &event);
+        }
+        self.verdict = Some(now);
+    }
+}
+
+fn same_json(a: &str, b: &str) -> bool {
+    a == b
+        || matches!(
+            (serde_json::from_str::<Value>(a), serde_json::from_str::<Value>(b)),
+            (Ok(a), Ok(b)) if a == b
+        )
+}

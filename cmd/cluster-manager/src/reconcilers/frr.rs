@@ -1,0 +1,48 @@
+//! FRRConfigurations: which have to be written.
+//! In: wanted objects, the cache. Out: jobs. Invariant: what stands there as it is wanted is not written.
+//! Not here: their content.
+
+use std::collections::BTreeMap;
+
+use api::frr_configuration::FRRConfiguration;
+use model::NodeName;
+use model::frr::FrrConfiguration;
+use plan_cluster::RA_KEY;
+
+use super::ClusterReconciler;
+use super::writes::{Job, What};
+
+impl ClusterReconciler {
+    /// The write that an object needs, if it needs one.
+    pub(super) fn frr_job(&self, wanted: &FrrConfiguration) -> Option<Job> {
+        let standing = self.caches.frr.get(&wanted.key);
+        if standing.is_some_and(|e| e.value.object.is_ok_and(|s| same_frr(&s, wanted))) {
+            return None;
+        }
+        let body = serde_json::to_value(FRRConfiguration::from(wanted)).unwrap_or_default();
+        let identity = wanted.annotations.get(RA_KEY);
+        let node = identity.and_then(|id| id.split('/').nth(2));
+        Some(Job {
+            key: wanted.key.clone(),
+            node: node.map(NodeName::from),
+            what: What::Apply {
+                uid: None,
+                version: None,
+                body,
+            },
+        })
+    }
+}
+
+/// Whether the object that stands there already is what is wanted; other people's labels and annotations do not count.
+fn same_frr(standing: &FrrConfiguration, wanted: &FrrConfiguration) -> bool {
+    let covers = |have: &BTreeMap<String, String>, want: &BTreeMap<String, String>| {
+        want.iter().all(|(k, v)| have.get(k) == Some(v))
+    };
+    covers(&standing.labels, &wanted.labels)
+        && covers(&standing.annotations, &wanted.annotations)
+        && standing.node_selector == wanted.node_selector
+        && standing.routers == wanted.routers
+        && standing.bfd_profiles == wanted.bfd_profiles
+        && standing.raw == wanted.raw
+}

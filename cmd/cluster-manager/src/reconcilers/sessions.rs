@@ -1,0 +1,97 @@
+//! The fabric's sessions: looks at what nodes report, and has the RouteAdvertisements reported when the verdict changes.
+//! In: BGPSessionStates, the clock. Out: a verdict for the next pass of the fabric's RouteAdvertisements.
+//! Invariant: after a start what stands in the condition holds until there is a verdict.
+//! Not here: the verdict (`plan_cluster::sessions`), writing the condition.
+
+use std::time::Duration;
+
+use model::NetworkName;
+use model::intent::Condition;
+use plan_cluster::sessions::{self, Trying};
+use plan_cluster::{World, fabric};
+use reconcile::Action;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use super::ClusterReconciler;
+use crate::caches::Advertisement;
+use crate::key::Key;
+
+/// What is remembered from look to look.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    begun: Instant,
+    trying: Trying,
+    verdict: Option<sessions::State>,
+    alarm: Option<JoinHandle<()>>,
+}
+
+impl Watched {
+    pub(crate) fn new() -> Self {
+        Self {
+            begun: Instant::now(),
+            trying: Trying::new(),
+            verdict: None,
+            alarm: None,
+        }
+    }
+}
+
+impl ClusterReconciler {
+    pub(super) fn sessions(&mut self, world: &World) -> Action {
+        let Some(cache) = self.caches.sessions.as_ref().filter(|c| c.ready()) else {
+            return Action::Done;
+        };
+        let ends: Vec<sessions::End> = cache.with(|map| {
+            let ends = map.values().filter_map(|entry| entry.value.clone());
+            ends.collect()
+        });
+        let now = self.watched.begun.elapsed();
+        let seen = sessions::judge(world, &ends, &self.watched.trying, now);
+        self.watched.trying = seen.trying;
+        if let Some(old) = self.watched.alarm.take() {
+            old.abort();
+        }
+        if let Some(at) = seen.again_at {
+            let queue = self.clients.queue.clone();
+            let rest: Duration = at.saturating_sub(now);
+            self.watched.alarm = Some(tokio::spawn(async move {
+                tokio::time::sleep(rest).await;
+                queue.enqueue(Key::Sessions);
+            }));
+        }
+        if self.watched.verdict.as_ref() != Some(&seen.verdict) {
+            self.watched.verdict = Some(seen.verdict);
+            let name = fabric::advertisement_name(&NetworkName::default_network());
+            self.clients.queue.enqueue(Key::Advertisement(name));
+        }
+        Action::Done
+    }
+
+    /// The standing and the wanted condition on an RouteAdvertisements.
+    pub(super) fn session_conditions(
+        &self,
+        world: &World,
+        name: &str,
+        standing: &Advertisement,
+    ) -> (Option<Condition>, Option<Condition>) {
+        let mut all = standing.conditions.iter();
+        let standing = all
+            .find(|c| c.kind == sessions::CONDITION)
+            .map(|c| Condition {
+                kind: sessions::CONDITION,
+                status: c.status,
+                reason: c.reason.clone(),
+                message: c.message.clone(),
+            });
+        let fabrics = fabric::advertisement_name(&NetworkName::default_network());
+        let wanted = if world.fabric.is_none() || name != fabrics {
+            None
+        } else if let Some(verdict) = &self.watched.verdict {
+            sessions::condition(verdict, standing.clone())
+        } else {
+            standing.clone()
+        };
+        (standing, wanted)
+    }
+}

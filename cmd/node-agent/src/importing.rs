@@ -1,0 +1,507 @@
+//! The import of one network's learned routes: kernel, FRR and gateway router in; rows out.
+//! In: what was heard of the kernel, its routes and links, the replica's changes, looks at FRR, the world.
+//! Out: guarded transactions of a few hundred rows, the most important first; the state that reports are made from.
+//! Invariant: nothing is removed because something could not be read; a pass that finds all as wanted writes nothing; what is
+//! known of routes is checked against a dump soon after events changed it.
+//! Not here: which rows (`plan_node::importing`), when a pass is due (`reconcile`), where the world comes from (`loops::import`).
+
+mod event_buffer;
+mod write;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use import::retention::{self, FrrStatus, PAUSE, Peer, Retention};
+use import::suppression::{Suppression, Threshold};
+use import::{Importer, Sessions};
+use model::Scope;
+use model::nb::ImportTarget;
+use model::route::{Hints, PROTOCOL_BGP, TableId};
+use model::{NodeName, Prefix};
+use netlink::dump;
+use ovn::north::RouteFollower;
+use ovsdb::{Client, Uuid};
+use plan_node::check;
+use reconcile::{Pace, Timing};
+
+pub use self::event_buffer::EventBuffer;
+use self::event_buffer::PendingEvents;
+pub use crate::frr::FrrProbe;
+use crate::frr::{self, Seen, Want};
+use crate::metrics::ImportMetrics;
+use crate::transact::TransactionFailed;
+
+/// In a pass with much to write, the kernel is heard again after this time, so that what is written last is not long past.
+const SLICE: Duration = Duration::from_millis(100);
+/// A pass ends after this time though there is more to write, so that other inputs, reports and the pace get their turn: while
+/// the database is slower than the kernel's changes come, there always is.
+const LONGEST: Duration = Duration::from_secs(5);
+/// Routes that events reported are dumped after this time at the earliest, and so seldom that dumps take a hundredth of one core.
+const VERIFY: Duration = Duration::from_secs(5);
+const VERIFY_SHARE: u32 = 100;
+/// A pass after this time dumps though nothing was heard; the loop's sweep brings one.
+const UNREAD: Duration = Duration::from_secs(270);
+
+/// The loop's times: changes that come one by one go at once; a storm becomes some twenty passes a second, because the database,
+/// northd and every ovn-controller pay for each one.
+pub const TIMING: Timing = Timing {
+    pace: Pace::ByCost {
+        share: 30,
+        least: Duration::from_millis(2),
+        gather: Duration::from_millis(40),
+    },
+    gather: Duration::ZERO,
+    gather_most: Duration::ZERO,
+    sweep: Duration::from_secs(300),
+    retry_first: Duration::from_millis(100),
+    retry_most: Duration::from_secs(10),
+};
+
+/// What an import depends on beside routes and rows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Inputs {
+    /// The network's routing table; `None` while it has none. Source: `plan_node::vrf`.
+    pub table: Option<TableId>,
+    /// The world.
+    pub world: Scope,
+    /// The subnets of the network, and whose they are.
+    pub owners: Vec<(Prefix, NodeName)>,
+    /// The admin's word on withdrawals that are retained: another one than when they began to be retained releases them.
+    /// Source: annotation `noverlay.io/release-withdrawals` of the Node.
+    pub release: Option<String>,
+}
+
+/// The importer, shared with those who report.
+#[derive(Debug, Clone)]
+pub struct ImportState(Arc<Mutex<Importer<Uuid>>>);
+
+impl ImportState {
+    /// The importer; retained for moments only.
+    pub fn lock(&self) -> MutexGuard<'_, Importer<Uuid>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Why a pass failed; the world's fault, tried again.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    /// The replica holds what a column cannot.
+    #[error("cannot read rows")]
+    Access(#[from] ovsdb::AccessError),
+    /// A transaction failed.
+    #[error(transparent)]
+    Transact(#[from] TransactionFailed),
+    /// The kernel did not give a whole list.
+    #[error("cannot read the kernel's routes")]
+    Dump(#[from] dump::DumpError),
+    /// A thread that reads the kernel ended badly.
+    #[error("a reading thread ended badly")]
+    Thread,
+    /// A plan with a broken invariant is a bug of ours; nothing is written.
+    #[error("the plan breaks an invariant, nothing is written: {0}")]
+    Unsound(Box<check::Violation>),
+    /// What was written does not show in the replica.
+    #[error("the database acknowledged rows and does not show them")]
+    NoProgress,
+}
+
+/// What a pass did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Passed {
+    /// The replica or the router is not there yet.
+    NotReady,
+    /// The pass took too long, the next one goes on; so many rows were added and removed.
+    Unfinished(usize, usize),
+    /// Rows and routes agree.
+    Agreed {
+        /// Rows added and removed.
+        wrote: (usize, usize),
+        /// Whether anything was looked at: false for a pass that found nothing new.
+        looked: bool,
+        /// Whether it undid what somebody else did to the rows.
+        repaired: bool,
+    },
+}
+
+/// What an import is made of.
+#[derive(Debug, Clone)]
+pub struct ImportConfig {
+    /// Router, network and output port.
+    pub target: ImportTarget,
+    /// `[limits] max-imported-routes`, destinations.
+    pub limit: usize,
+    /// `[limits] stale-time`.
+    pub stale: Duration,
+    /// `[limits] mass-withdraw-*`.
+    pub threshold: Threshold,
+    /// The interface that imported routes lead to. Source: `[gateway] interface`.
+    pub interface: String,
+}
+
+/// What bgpd said when it was asked for sessions last.
+#[derive(Debug)]
+enum Told {
+    Unasked,
+    Nothing,
+    Peers(BTreeMap<Peer, bool>),
+}
+
+/// The import of one network on this node.
+pub struct Import {
+    config: ImportConfig,
+    north: Client,
+    /// `None`: there is no FRR to ask, nothing is retained.
+    probe: Option<FrrProbe>,
+    /// When the last look began.
+    looked: Option<tokio::time::Instant>,
+    sessions: Told,
+    event_buffer: Arc<EventBuffer>,
+    metrics: ImportMetrics,
+    state: ImportState,
+    follower: RouteFollower,
+    retention: Retention,
+    suppression: Suppression,
+    release: Option<String>,
+    /// The inputs of the last pass: a pass with the same ones need not look at them.
+    inputs: Option<Arc<Inputs>>,
+    table: Option<Option<TableId>>,
+    /// Rows from before this process have been taken over.
+    adopted: bool,
+    start: tokio::time::Instant,
+    /// The last read failed: events since then are not enough.
+    unread: bool,
+    verify: Option<Instant>,
+    /// When the kernel was last read whole.
+    dumped: Option<Instant>,
+    dump_cost: Duration,
+    /// When the first event was heard that no pass has come to the end of.
+    since: Option<Instant>,
+    /// The last pass was [`Passed::Unfinished`].
+    unfinished: bool,
+}
+
+impl Import {
+    /// An import that knows nothing yet.
+    #[must_use]
+    pub fn new(
+        config: ImportConfig,
+        north: Client,
+        probe: Option<FrrProbe>,
+        event_buffer: Arc<EventBuffer>,
+        metrics: ImportMetrics,
+    ) -> Self {
+        let importer = Importer::new(config.limit);
+        Self {
+            follower: RouteFollower::new(config.target.clone()),
+            retention: Retention::new(config.stale, Some(config.interface.clone())),
+            suppression: Suppression::new(config.threshold),
+            state: ImportState(Arc::new(Mutex::new(importer))),
+            config,
+            north,
+            probe,
+            looked: None,
+            sessions: Told::Unasked,
+            event_buffer,
+            metrics,
+            release: None,
+            inputs: None,
+            table: None,
+            adopted: false,
+            start: tokio::time::Instant::now(),
+            unread: true,
+            verify: None,
+            dumped: None,
+            dump_cost: Duration::ZERO,
+            since: None,
+            unfinished: false,
+        }
+    }
+
+    /// What reports are made from.
+    #[must_use]
+    pub fn state(&self) -> ImportState {
+        self.state.clone()
+    }
+
+    /// How soon a pass has to follow although nothing enqueues it: while something is retained, to check what events reported, and where the
+    /// last one was not finished.
+    #[must_use]
+    pub fn again(&self) -> Option<Duration> {
+        if self.unfinished {
+            return Some(Duration::ZERO);
+        }
+        let retained = self.retention.is_waiting(self.start.elapsed())
+            || self.suppression.is_open()
+            || self.state.lock().unexplained().is_some();
+        let verify = self.verify.map(|at| at.saturating_duration_since(now()));
+        verify
+            .into_iter()
+            .chain(retained.then_some(frr::PACE))
+            .min()
+    }
+
+    /// Brings the router's imported rows to where routes, world and limits want them.
+    ///
+    /// # Errors
+    /// When something could not be read or written. Nothing was removed for it; the next pass goes on from there.
+    pub async fn pass(&mut self, inputs: &Arc<Inputs>) -> Result<Passed, ImportError> {
+        let mut pending = self.event_buffer.take();
+        self.note_since(&pending);
+        if self.table != Some(inputs.table) {
+            self.state.lock().set_table(inputs.table);
+            (self.table, self.unread) = (Some(inputs.table), true);
+        }
+        // Routes before owners: what the kernel has lost must keep the owner that it had. Nothing is lost the first time, and
+        // routes are decided once.
+        if self.inputs.is_none() {
+            self.take_inputs(inputs);
+        }
+        let kernel = self.read_kernel(&mut pending).await?;
+        if !self
+            .inputs
+            .as_ref()
+            .is_some_and(|last| Arc::ptr_eq(last, inputs))
+        {
+            self.take_inputs(inputs);
+        }
+        let Some(rows) = self.read_rows()? else {
+            return Ok(Passed::NotReady);
+        };
+        let Some(router) = self.follower.router() else {
+            return Ok(Passed::NotReady);
+        };
+        if !std::mem::replace(&mut self.adopted, true) {
+            self.state.lock().adopt();
+        }
+        self.judge(inputs);
+        let Some(wrote) = self.write(router, inputs).await? else {
+            return Ok(Passed::NotReady);
+        };
+        if self.unfinished {
+            self.measure();
+            return Ok(Passed::Unfinished(wrote.0, wrote.1));
+        }
+        // Passes that failed in between, and what was heard while it was written, are part of the time that it took.
+        if let Some(since) = self.since.take().filter(|_| wrote != (0, 0)) {
+            self.metrics.seconds.observe(since.elapsed().as_secs_f64());
+        }
+        self.measure();
+        Ok(Passed::Agreed {
+            wrote,
+            looked: kernel || rows > 0 || wrote != (0, 0),
+            repaired: rows > 0 && !kernel && wrote != (0, 0),
+        })
+    }
+
+    fn take_inputs(&mut self, inputs: &Arc<Inputs>) {
+        let mut state = self.state.lock();
+        state.set_world(inputs.world.clone());
+        state.set_owners(inputs.owners.iter().cloned());
+        drop(state);
+        self.inputs = Some(Arc::clone(inputs));
+    }
+
+    fn note_since(&mut self, pending: &PendingEvents) {
+        self.since = self.since.or(pending.since);
+    }
+
+    /// Reads what changed in the kernel: from events where they tell enough, else by a dump. Returns whether it looked.
+    async fn read_kernel(&mut self, pending: &mut PendingEvents) -> Result<bool, ImportError> {
+        let due = self.verify.is_some_and(|at| at <= now());
+        let sweep = self.dumped.is_some_and(|at| at.elapsed() >= UNREAD);
+        // No event tells of a setting that changes what routes and links mean.
+        let everything = self.unread || pending.lost || sweep;
+        let links = everything || pending.links;
+        let cause = match &pending.hints {
+            _ if self.unread => Some("start"),
+            _ if pending.lost => Some("lost"),
+            Hints::Dump if pending.links => Some("links"),
+            Hints::Dump => Some("events"),
+            Hints::Events(_) if due => Some("check"),
+            Hints::Events(_) if sweep => Some("sweep"),
+            Hints::Events(_) => None,
+        };
+        let hints = std::mem::take(&mut pending.hints);
+        let cause = match (cause, hints) {
+            (None, Hints::Events(events)) if events.is_empty() => return Ok(false),
+            (None, Hints::Events(events)) => {
+                if self.state.lock().events(PROTOCOL_BGP, events) {
+                    let wait = VERIFY.max(self.dump_cost * VERIFY_SHARE);
+                    self.verify.get_or_insert_with(|| now() + wait);
+                    return Ok(true);
+                }
+                "events"
+            }
+            (cause, _) => cause.unwrap_or("events"),
+        };
+        self.metrics.resyncs.with_label_values(&[cause]).inc();
+        // Until it is read whole, no event helps.
+        self.unread = true;
+        let (table, began) = (self.table.flatten(), now());
+        let read = tokio::task::spawn_blocking(move || -> Result<_, dump::DumpError> {
+            let up = if links { Some(dump::links()?) } else { None };
+            let routes = match table {
+                Some(table) => dump::routes(Some(table), PROTOCOL_BGP)?,
+                None => Vec::new(),
+            };
+            Ok((up, routes))
+        });
+        let (links, routes) = read.await.map_err(|_| ImportError::Thread)??;
+        let mut state = self.state.lock();
+        if let Some(links) = links {
+            state.set_links(links.iter().map(|l| (l.index, l.up)).collect());
+        }
+        let changed = state.dump(routes);
+        drop(state);
+        if cause == "check" && changed > 0 {
+            // Mostly a change that was not heard of yet.
+            tracing::debug!(changed, "the dump shows more than the events did");
+        }
+        self.unread = false;
+        self.verify = None;
+        self.dumped = Some(now());
+        self.dump_cost = began.elapsed();
+        Ok(true)
+    }
+
+    /// Reads what changed on the router; `None` while there is no replica. Returns how many rows are others now.
+    fn read_rows(&mut self) -> Result<Option<usize>, ImportError> {
+        let follower = &mut self.follower;
+        let Some(changes) = self.north.with_replica(|replica| follower.follow(replica)) else {
+            return Ok(None);
+        };
+        let changes = changes?;
+        let foreign = i64::try_from(follower.foreign()).unwrap_or(i64::MAX);
+        if self.metrics.foreign.get() != foreign {
+            self.metrics.foreign.set(foreign);
+            tracing::warn!(
+                rows = foreign,
+                "imported routes of another writer on the gateway router; they stay, and nothing is imported for their destinations"
+            );
+        }
+        let mut state = self.state.lock();
+        for change in &changes {
+            state.row(change.id, change.before.as_ref(), change.after.as_ref());
+        }
+        Ok(Some(changes.len()))
+    }
+
+    /// Judges what the kernel has lost by the last look at FRR, and says which looks are needed. Waits for none.
+    fn judge(&mut self, inputs: &Inputs) {
+        let at = self.start.elapsed();
+        let standing = self.state.lock().standing();
+        let restarting = self.retention.is_restarting();
+        let seen = match &mut self.probe {
+            None => {
+                self.retention.look(at, &FrrStatus::Unseen);
+                None
+            }
+            Some(probe) => probe.take(),
+        };
+        if let Some(seen) = seen {
+            self.notice(&seen);
+        }
+        if restarting != self.retention.is_restarting() {
+            tracing::info!(restarting = !restarting, "FRR");
+        }
+        let was_open = self.suppression.is_open();
+        if was_open && self.release != inputs.release {
+            tracing::info!("the admin released the withdrawals that were retained");
+            self.suppression.release();
+        }
+        let sessions = match &self.sessions {
+            Told::Peers(peers) => Sessions::Peers {
+                peers,
+                interface: &self.config.interface,
+            },
+            Told::Nothing => Sessions::NoAnswer,
+            Told::Unasked => Sessions::Unknown,
+        };
+        let mut state = self.state.lock();
+        state.judge(at, &self.retention, &mut self.suppression, sessions);
+        let retained = state.retained().count();
+        let unexplained = state.unexplained();
+        let mass = state.is_mass(at, &mut self.suppression);
+        drop(state);
+        self.want(at, unexplained, mass);
+        if self.suppression.is_open() && !was_open {
+            self.metrics.mass_withdrawals.inc();
+            tracing::warn!(
+                retained,
+                standing,
+                "too many routes would go at once while their sessions are up, holding them"
+            );
+        } else if was_open && !self.suppression.is_open() {
+            tracing::warn!("withdrawals are obeyed again");
+        }
+        if !self.suppression.is_open() {
+            self.release.clone_from(&inputs.release);
+        }
+    }
+
+    /// Takes notice of a look.
+    fn notice(&mut self, seen: &Seen) {
+        let began = seen.began.saturating_duration_since(self.start);
+        self.retention.look(began, &seen.look);
+        self.looked = Some(seen.began);
+        let sessions = match &seen.look {
+            FrrStatus::Up(running) => &running.sessions,
+            FrrStatus::Unseen | FrrStatus::Absent | FrrStatus::Gone => {
+                self.sessions = Told::Unasked;
+                return;
+            }
+        };
+        match sessions {
+            retention::Sessions::NotAsked => {}
+            retention::Sessions::Silent => self.sessions = Told::Nothing,
+            retention::Sessions::Peers(peers) => {
+                let of = |(peer, session): (&Peer, &retention::Session)| (peer.clone(), session.up);
+                self.sessions = Told::Peers(peers.iter().map(of).collect());
+            }
+        }
+    }
+
+    /// Says which looks are needed: one that explains what was lost, and many while something is retained.
+    fn want(&self, at: Duration, unexplained: Option<(Duration, Duration)>, mass: bool) {
+        let Some(probe) = &self.probe else {
+            return;
+        };
+        // One look for what is lost together; but who was first does not wait for ever for others.
+        let explains = unexplained.map(|(first, last)| {
+            let due = self.start + (last + PAUSE).min(first + 2 * PAUSE);
+            // The last one did not explain it.
+            self.looked.map_or(due, |last| due.max(last + PAUSE))
+        });
+        probe.want(Want {
+            at: explains,
+            sessions: mass,
+            steady: self.retention.is_waiting(at) || self.suppression.is_open(),
+        });
+    }
+
+    fn measure(&self) {
+        let m = &self.metrics;
+        let state = self.state.lock();
+        let gauge = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
+        m.seen.set(gauge(state.seen()));
+        m.eligible.set(gauge(state.eligible()));
+        m.programmed.set(gauge(state.rows()));
+        m.suppressed.set(i64::from(self.suppression.is_open()));
+        m.retained.set(gauge(state.retained().count()));
+        m.skipped.reset();
+        for (reason, skipped) in state.skipped() {
+            m.skipped
+                .with_label_values(&[reason])
+                .set(gauge(skipped.count));
+        }
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a binary measures its own latency"
+)]
+fn now() -> Instant {
+    Instant::now()
+}

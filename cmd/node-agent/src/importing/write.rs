@@ -1,0 +1,101 @@
+//! Writing what differs, a few transactions on their way at a time.
+//! In: steps of the importer. Out: transactions, in their order; the replica read after each.
+//! Invariant: rows that nothing takes the place of go only when no addition is on its way; after a failure what is on its way
+//! comes to its end before anything else. Not here: which rows.
+
+use futures::StreamExt;
+use futures::stream::FuturesOrdered;
+use ovsdb::Uuid;
+use plan_node::check;
+
+use super::{Import, ImportError, Inputs, LONGEST, SLICE, now};
+use crate::transact::{TransactionFailed, transact};
+
+/// Rows of one transaction.
+const BATCH: usize = ovn::encode::BATCH;
+/// So many transactions are on their way at a time: one that the server works on, one that it has next.
+const IN_FLIGHT: usize = 3;
+
+impl Import {
+    /// Writes until rows and routes agree or the pass has lasted too long, a few transactions on their way at a time. Returns
+    /// how many rows were added and removed; `None` where the replica went away.
+    pub(super) async fn write(
+        &mut self,
+        router: Uuid,
+        inputs: &Inputs,
+    ) -> Result<Option<(usize, usize)>, ImportError> {
+        let comment = format!("noverlay node-agent import {}", self.config.target.router);
+        let target = self.config.target.clone();
+        // After a pass that failed nobody knows what arrived; the replica has reported by now.
+        self.state.lock().resume();
+        let (mut wrote, began) = ((0, 0), now());
+        let mut slice = began;
+        self.unfinished = false;
+        let mut flying = FuturesOrdered::new();
+        let mut adding = 0_usize;
+        let mut failed: Option<ImportError> = None;
+        loop {
+            // What is on its way goes on while the kernel is heard.
+            if failed.is_none() && slice.elapsed() > SLICE {
+                let mut pending = self.event_buffer.take();
+                self.note_since(&pending);
+                match self.read_kernel(&mut pending).await {
+                    Ok(_) => self.judge(inputs),
+                    Err(error) => failed = Some(error),
+                }
+                slice = now();
+            }
+            let ends = began.elapsed() > LONGEST;
+            while failed.is_none() && !ends && flying.len() < IN_FLIGHT {
+                let step = self.state.lock().step(BATCH, adding == 0);
+                if step.is_empty() {
+                    break;
+                }
+                let violations = check::imports(&target, &step.add, &inputs.world.own_addresses);
+                if let Some(violation) = violations.into_iter().next() {
+                    debug_assert!(false, "{violation}");
+                    failed = Some(ImportError::Unsound(Box::new(violation)));
+                    break;
+                }
+                let size = (step.add.len(), step.remove.len());
+                let transactions = ovn::encode::imports(
+                    &target,
+                    router,
+                    &step.add,
+                    &step.remove,
+                    &step.restore,
+                    &comment,
+                );
+                let (north, counter) = (self.north.clone(), self.metrics.transactions.clone());
+                adding += usize::from(size.0 > 0);
+                flying.push_back(async move {
+                    for transaction in transactions {
+                        transact("north", &north, &transaction, &counter).await?;
+                    }
+                    Ok::<_, TransactionFailed>(size)
+                });
+            }
+            let Some(outcome) = flying.next().await else {
+                if let Some(error) = failed {
+                    return Err(error);
+                }
+                self.unfinished = ends && self.state.lock().due() > 0;
+                return Ok(Some(wrote));
+            };
+            match outcome {
+                Ok((add, remove)) => {
+                    adding = adding.saturating_sub(usize::from(add > 0));
+                    wrote = (wrote.0 + add, wrote.1 + remove);
+                }
+                // What else is on its way comes to its end first.
+                Err(error) => failed = failed.or(Some(error.into())),
+            }
+            if self.read_rows()?.is_none() {
+                return Ok(None);
+            }
+            if flying.is_empty() && failed.is_none() && self.state.lock().on_their_way() > 0 {
+                return Err(ImportError::NoProgress);
+            }
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! Node into `model::node`.
+//! In: a Node object. Out: facts; what is malformed stays beside them as a sentence.
+//! Invariant: a malformed annotation never makes a node look as if it had none.
+//! Not here: what follows for the node.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::Node as KubeNode;
+use model::node::{Fact, Node, Salvaged, annotation};
+use model::{InterfaceAddr, NetworkName, NodeName, Prefix};
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum OneOrMany {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl OneOrMany {
+    fn into_vec(self) -> Vec<String> {
+        match self {
+            Self::One(text) => vec![text],
+            Self::Many(list) => list,
+        }
+    }
+}
+
+/// Reads a Node.
+#[must_use]
+pub fn decode_node(object: &KubeNode) -> Node {
+    let name = object.metadata.name.clone().unwrap_or_default();
+    let annotations = object.metadata.annotations.clone().unwrap_or_default();
+    let addresses = object.status.as_ref().and_then(|s| s.addresses.as_ref());
+    let mut internal_ips = Vec::new();
+    let mut bad_addresses = Vec::new();
+    for address in addresses
+        .into_iter()
+        .flatten()
+        .filter(|a| a.type_ == "InternalIP")
+    {
+        match address.address.parse() {
+            Ok(ip) => internal_ips.push(ip),
+            Err(_) => bad_addresses.push(address.address.clone()),
+        }
+    }
+    let fact = |key: &'static str| Reader {
+        key,
+        text: annotations.get(key),
+    };
+    let node_id = fact(annotation::NODE_ID).read("a decimal number from 2 on", |t| {
+        t.parse().ok().filter(|n| *n >= 2)
+    });
+    let node_subnets =
+        fact(annotation::NODE_SUBNETS).read("a JSON map of network to list of CIDR", subnets);
+    let salvaged = Salvaged {
+        subnets: of_malformed(&node_subnets, annotations.get(annotation::NODE_SUBNETS))
+            .map(salvaged_subnets)
+            .unwrap_or_default(),
+        ids: of_malformed(&node_id, annotations.get(annotation::NODE_ID))
+            .map(salvaged_ids)
+            .unwrap_or_default(),
+    };
+    let conditions = object.status.as_ref().and_then(|s| s.conditions.as_ref());
+    let mut conditions = conditions.into_iter().flatten();
+    Node {
+        name: NodeName::from(name),
+        labels: object.metadata.labels.clone().unwrap_or_default(),
+        internal_ips,
+        bad_addresses,
+        node_id,
+        subnets: node_subnets,
+        primary: fact(annotation::PRIMARY_IFADDR).read(
+            "JSON such as {\"ipv4\":\"172.18.0.2/16\"}",
+            |text| {
+                let map: BTreeMap<String, String> = serde_json::from_str(text).ok()?;
+                addresses_of(map.into_values().filter(|t| !t.is_empty()))
+            },
+        ),
+        host_cidrs: fact(annotation::HOST_CIDRS).read("a JSON list of CIDR", |text| {
+            addresses_of(serde_json::from_str::<Vec<String>>(text).ok()?.into_iter())
+        }),
+        host_mtu: fact(annotation::HOST_MTU).read("a number of bytes", |t| t.parse().ok()),
+        salvaged,
+        ready: conditions
+            .find(|c| c.type_ == "Ready")
+            .map(|c| c.status == "True"),
+    }
+}
+
+fn of_malformed<'a, T>(fact: &Fact<T>, text: Option<&'a String>) -> Option<&'a str> {
+    match fact {
+        Fact::Malformed(_) => text.map(String::as_str),
+        Fact::Absent | Fact::Known(_) => None,
+    }
+}
+
+/// Whatever looks like an address or a prefix; only of the default network where the text is a map that has it.
+fn salvaged_subnets(text: &str) -> Vec<InterfaceAddr> {
+    let default = NetworkName::default_network();
+    let scope = match serde_json::from_str::<serde_json::Value>(text) {
+        Ok(map) => map.get(default.as_str()).map(ToString::to_string),
+        Err(_) => None,
+    };
+    let scope = scope.as_deref().unwrap_or(text);
+    let words = scope.split(|c: char| !c.is_ascii_hexdigit() && !matches!(c, '.' | ':' | '/'));
+    words.filter_map(salvaged_subnet).collect()
+}
+
+/// A word may have colons of its surroundings at its ends, or a key before them.
+fn salvaged_subnet(word: &str) -> Option<InterfaceAddr> {
+    let behind_key = word.rsplit(':').next().filter(|t| t.contains('.'));
+    let mut spellings = [Some(word), Some(word.trim_matches(':')), behind_key]
+        .into_iter()
+        .flatten();
+    spellings.find_map(|text| {
+        let host = |ip| Prefix::host(ip).bits();
+        let lone = || {
+            text.parse()
+                .ok()
+                .map(|ip| InterfaceAddr { ip, len: host(ip) })
+        };
+        text.parse().ok().or_else(lone)
+    })
+}
+
+fn salvaged_ids(text: &str) -> Vec<u32> {
+    let numbers = text.split(|c: char| !c.is_ascii_digit());
+    numbers
+        .filter_map(|n| n.parse().ok())
+        .filter(|n| *n >= 2)
+        .collect()
+}
+
+/// Most characters of a value that a message quotes.
+const QUOTED: usize = 120;
+
+fn quoted(text: &str) -> String {
+    match text.char_indices().nth(QUOTED) {
+        Some((at, _)) => format!("{:?} and so on", text.get(..at).unwrap_or_default()),
+        None => format!("{text:?}"),
+    }
+}
+
+struct Reader<'a> {
+    key: &'a str,
+    text: Option<&'a String>,
+}
+
+impl Reader<'_> {
+    fn read<T>(&self, wanted: &str, parse: impl Fn(&str) -> Option<T>) -> Fact<T> {
+        match self.text {
+            None => Fact::Absent,
+            Some(text) => match parse(text) {
+                Some(value) => Fact::Known(value),
+                None => Fact::Malformed(format!(
+                    "annotation {} = {} is not {wanted}",
+                    self.key,
+                    quoted(text)
+                )),
+            },
+        }
+    }
+}
+
+fn subnets(text: &str) -> Option<BTreeMap<NetworkName, Vec<Prefix>>> {
+    let map: BTreeMap<String, OneOrMany> = serde_json::from_str(text).ok()?;
+    map.into_iter()
+        .map(|(network, list)| {
+            let list = list
+                .into_vec()
+                .iter()
+                .map(|t| t.parse().ok())
+                .collect::<Option<Vec<Prefix>>>()?;
+            Some((NetworkName::from(network), list))
+        })
+        .collect()
+}
+
+fn addresses_of(texts: impl Iterator<Item = String>) -> Option<Vec<InterfaceAddr>> {
+    texts.map(|t| t.parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(annotations: &[(&str, &str)]) -> Node {
+        let mut object = KubeNode::default();
+        object.metadata.name = Some("w1".to_owned());
+        object.metadata.annotations = Some(
+            annotations
+                .iter()
+                .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+                .collect(),
+        );
+        decode_node(&object)
+    }
+
+    #[test]
+    fn annotations_read_in_both_forms_and_malformed_ones_are_named() {
+        let n = node(&[
+            (
+                annotation::NODE_SUBNETS,
+                r#"{"default":["10.1.0.0/24"],"b":"10.2.0.0/24"}"#,
+            ),
+            (annotation::PRIMARY_IFADDR, r#"{"ipv4":"172.18.0.2/16"}"#),
+            (annotation::NODE_ID, "2"),
+        ]);
+        assert_eq!(n.subnets.known().unwrap().len(), 2);
+        assert_eq!(n.own_addresses().len(), 1);
+        assert_eq!(n.node_id, Fact::Known(2));
+        assert_eq!(n.host_mtu, Fact::Absent);
+        assert_eq!(n.hostname(), "w1");
+        for (key, text) in [
+            (annotation::NODE_SUBNETS, r#"{"default":["10.1.0.0"]}"#),
+            (annotation::NODE_SUBNETS, "10.1.0.0/24"),
+            (annotation::NODE_ID, "1"),
+            (annotation::NODE_ID, "x"),
+        ] {
+            let n = node(&[(key, text)]);
+            let wrong = [&n.subnets as &dyn std::fmt::Debug, &n.node_id]
+                .map(|f| format!("{f:?}"))
+                .join(" ");
+            assert!(
+                wrong.contains("Malformed") && wrong.contains(key),
+                "{wrong}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_can_be_read_of_malformed_annotations_is_salvaged() {
+        let subnets = |text: &str| -> Vec<String> {
+            let n = node(&[(annotation::NODE_SUBNETS, text)]);
+            let list = n.salvaged.subnets.iter();
+            list.map(ToString::to_string).collect()
+        };
+        for (text, wanted) in [
+            (r#"{"default":["10.1.0.0/24"]}"#, vec![]),
+            (
+                r#"{"default":["10.1.0.0/24","x"],"b":"10.2.0.0/24"}"#,
+                vec!["10.1.0.0/24"],
+            ),
+            (r#"{"default":["10.1.3.0"]}"#, vec!["10.1.3.0/32"]),
+            (r#"{"default":["10.1.3.0/24","#, vec!["10.1.3.0/24"]),
+            (r#"{"default":["10.1.3.0/2"#, vec!["10.1.3.0/2"]),
+            ("default:10.1.3.0/24;", vec!["10.1.3.0/24"]),
+            ("node:10.1.3.0/24", vec!["10.1.3.0/24"]),
+            (
+                r#"["10.1.3.0/24","fd01:0:0:2::/64"]"#,
+                vec!["10.1.3.0/24", "fd01:0:0:2::/64"],
+            ),
+            ("nothing at all", vec![]),
+        ] {
+            assert_eq!(subnets(text), wanted, "{text}");
+        }
+        for (text, wanted) in [("3", vec![]), (" 3", vec![3]), ("id 1 or 7", vec![7])] {
+            assert_eq!(node(&[(annotation::NODE_ID, text)]).salvaged.ids, wanted);
+        }
+    }
+
+    #[test]
+    fn a_long_value_is_quoted_in_part() {
+        let text = "x".repeat(200_000);
+        let Fact::Malformed(why) = node(&[(annotation::NODE_SUBNETS, &text)]).subnets else {
+            panic!("it is no JSON");
+        };
+        assert!(why.len() < 300 && why.contains("and so on"), "{why}");
+    }
+}

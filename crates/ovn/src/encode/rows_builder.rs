@@ -1,0 +1,182 @@
+//! What a transaction collects while it grows: new uuids, guards, and changes of parents' references.
+//! In: a diff and the decoded rows. Out: guards, mutations and root rows to delete, each row named once.
+//! Invariant: what is referred to is made here, or there and guarded, and not deleted here.
+//! Not here: columns.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::diff::Diff;
+use model::nb::{Columns, RowKey, Table};
+use ovsdb::{Mutation, Uuid, random_uuid};
+
+use super::EncodeError;
+use crate::north::North;
+
+/// References to add to and to remove from one column.
+#[derive(Default)]
+struct Edit {
+    insert: BTreeSet<Uuid>,
+    delete: BTreeSet<Uuid>,
+}
+
+pub(super) struct RowsBuilder<'a> {
+    diff: &'a Diff<RowKey, Columns, Uuid>,
+    north: &'a North,
+    created: BTreeMap<&'a RowKey, Uuid>,
+    /// Root rows that go.
+    to_delete: BTreeSet<(Table, Uuid)>,
+    guards: BTreeSet<(Table, Uuid)>,
+    edits: BTreeMap<(Table, Uuid), BTreeMap<&'static str, Edit>>,
+}
+
+impl<'a> RowsBuilder<'a> {
+    pub(super) fn new(diff: &'a Diff<RowKey, Columns, Uuid>, north: &'a North) -> Self {
+        // A set that somebody else's row refers to cannot go; trying it would fail everything else too.
+        let roots = diff
+            .delete
+            .iter()
+            .filter(|(uuid, key)| key.table.parent().is_none() && !north.referenced.contains(uuid));
+        Self {
+            diff,
+            north,
+            created: diff
+                .create
+                .iter()
+                .map(|(key, _)| (key, random_uuid()))
+                .collect(),
+            to_delete: roots.map(|(uuid, key)| (key.table, *uuid)).collect(),
+            guards: BTreeSet::new(),
+            edits: BTreeMap::new(),
+        }
+    }
+
+    /// The uuid of a row to make; its parent gets the reference.
+    pub(super) fn create(&mut self, key: &RowKey) -> Result<Uuid, EncodeError> {
+        let orphan = || EncodeError::NoParent { key: key.clone() };
+        let uuid = self.created.get(key).copied().ok_or_else(orphan)?;
+        if let Some((table, column)) = key.table.parent() {
+            let parent = self.refer(&RowKey::root(table, key.parent.as_str()));
+            self.edit(table, parent.ok_or_else(orphan)?, column)
+                .insert
+                .insert(uuid);
+        }
+        Ok(uuid)
+    }
+
+    /// A decoded row's columns.
+    pub(super) fn standing(&self, uuid: Uuid, key: &RowKey) -> Option<&'a Columns> {
+        let rows = self.north.owned.get(key)?;
+        rows.iter()
+            .find(|(row, _)| *row == uuid)
+            .map(|(_, columns)| columns)
+    }
+
+    /// Of the rows of ours with this key, the one that stays.
+    fn survivor(&self, key: &RowKey) -> Option<Uuid> {
+        let rows = self.north.owned.get(key)?.iter().map(|(uuid, _)| *uuid);
+        rows.into_iter()
+            .find(|uuid| !self.to_delete.contains(&(key.table, *uuid)))
+    }
+
+    /// The root row that a key means: made here, ours, or somebody's. Guarded where it is not made here.
+    pub(super) fn refer(&mut self, key: &RowKey) -> Option<Uuid> {
+        if let Some(uuid) = self.created.get(key) {
+            return Some(*uuid);
+        }
+        let somebody = || self.north.roots.get(&(key.table, key.id.clone())).copied();
+        let uuid = self
+            .survivor(key)
+            .or_else(somebody)
+            .filter(|uuid| !self.to_delete.contains(&(key.table, *uuid)))?;
+        self.guards.insert((key.table, uuid));
+        Some(uuid)
+    }
+
+    fn edit(&mut self, table: Table, parent: Uuid, column: &'static str) -> &mut Edit {
+        let columns = self.edits.entry((table, parent)).or_default();
+        columns.entry(column).or_default()
+    }
+
+    /// Takes the children to delete from the parents of that name; the server collects what nobody refers to.
+    /// Of two parents that refer to one child only the one that the key means loses it.
+    pub(super) fn detach(&mut self) {
+        let (diff, north) = (self.diff, self.north);
+        for (child, key) in &diff.delete {
+            let Some((table, column)) = key.table.parent() else {
+                continue;
+            };
+            for holder in north.holders.get(child).into_iter().flatten() {
+                let meant = north.names.get(holder) == Some(&key.parent);
+                if meant && !self.to_delete.contains(&(table, *holder)) {
+                    self.guards.insert((table, *holder));
+                    self.edit(table, *holder, column).delete.insert(*child);
+                }
+            }
+        }
+    }
+
+    /// Hands what stays of a duplicate's children, whoever made them, to the root row that stays.
+    pub(super) fn adopt(&mut self) {
+        let (diff, north) = (self.diff, self.north);
+        let deleted: BTreeSet<(Uuid, &str)> = diff
+            .delete
+            .iter()
+            .map(|(uuid, key)| (*uuid, key.parent.as_str()))
+            .collect();
+        for (to_delete, key) in &diff.delete {
+            if key.table.parent().is_some() {
+                continue;
+            }
+            let Some(survivor) = self.survivor(key) else {
+                continue;
+            };
+            for (column, child) in north.children.get(to_delete).into_iter().flatten() {
+                if !deleted.contains(&(*child, key.id.as_str())) {
+                    self.guards.insert((key.table, survivor));
+                    self.edit(key.table, survivor, column).insert.insert(*child);
+                }
+            }
+        }
+    }
+
+    /// Root rows to delete.
+    pub(super) fn to_delete(&self) -> impl Iterator<Item = (Table, Uuid)> + '_ {
+        self.to_delete.iter().copied()
+    }
+
+    /// Whether a root row of ours with this key goes.
+    pub(super) fn is_deleted(&self, key: &RowKey) -> bool {
+        let rows = self.north.owned.get(key).into_iter().flatten();
+        rows.into_iter()
+            .any(|(uuid, _)| self.to_delete.contains(&(key.table, *uuid)))
+    }
+
+    /// Whether no reference changes.
+    pub(super) fn is_idle(&self) -> bool {
+        self.edits.is_empty()
+    }
+
+    /// Rows that must be there still, with their names.
+    pub(super) fn guards(&self) -> impl Iterator<Item = (Table, Uuid, &'a str)> + '_ {
+        self.guards.iter().filter_map(|(table, uuid)| {
+            let name = self.north.names.get(uuid)?;
+            Some((*table, *uuid, name.as_str()))
+        })
+    }
+
+    /// The changes of parents' references.
+    pub(super) fn edits(self) -> impl Iterator<Item = (Table, Uuid, Vec<Mutation>)> {
+        self.edits.into_iter().map(|((table, parent), columns)| {
+            let mut mutations = Vec::new();
+            for (column, edit) in columns {
+                if !edit.delete.is_empty() {
+                    mutations.push(Mutation::delete(column, edit.delete));
+                }
+                if !edit.insert.is_empty() {
+                    mutations.push(Mutation::insert(column, edit.insert));
+                }
+            }
+            (table, parent, mutations)
+        })
+    }
+}

@@ -1,0 +1,20 @@
+//! Plans of the builders' views: tables of rules, and whole plans as text.
+//! In: views of `testkit`. Out: failed tests. Invariant: every plan that is looked at is also checked.
+//! Not here: the import of routes (`import`).
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test"
+)]
+
+mod annotations;
+mod check;
+mod claims;
+mod golden;
+mod host;
+mod learn;
+mod snapshot;
+mod snat;
+mod topology;
