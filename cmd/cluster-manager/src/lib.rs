@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!  Node, RA, FRRConfiguration, NAD --caches--> World --plan--> diff --(leader?)--> apply
-//!        '-- changed value --> enqueue(subject) --> reconcile --^
+//!        '-- changed value --> enqueue(key) --> reconcile --^
 //! ```
 
 mod caches;

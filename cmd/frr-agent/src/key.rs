@@ -1,4 +1,4 @@
-//! What the frr-agent's three loops reconciles.
+//! What the frr-agent's three loops reconcile.
 //! In and out: keys. Invariant: a reload that takes long holds up no session's state, and an API server that does not answer
 //! no reload. Not here: state.
 

@@ -78,7 +78,7 @@ impl Metrics {
             )?,
             behind_seconds: gauge(
                 "noverlay_frr_out_of_sync_seconds",
-                "For how long FRR has not held what the objects say; 0 is good",
+                "For how long FRR has not run what the objects say; 0 is good",
             )?,
             conflicts: gauge(
                 "noverlay_frr_merge_conflicts",

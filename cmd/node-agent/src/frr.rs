@@ -55,10 +55,10 @@ pub struct FrrProbe {
 }
 
 impl FrrProbe {
-    /// Begins to look; has to be called in a runtime. `reported` is called after each look that tells something new or was
+    /// Begins to look; has to be called in a runtime. `changed` is called after each look that tells something new or was
     /// wanted.
     #[must_use]
-    pub fn start(frr: Frr, told: impl Fn() + Send + Sync + 'static) -> Self {
+    pub fn start(frr: Frr, changed: impl Fn() + Send + Sync + 'static) -> Self {
         let (want, wanted) = watch::channel(Want::default());
         let (tell, seen) = watch::channel(None);
         let onlooker = Onlooker {
@@ -72,7 +72,7 @@ impl FrrProbe {
         Self {
             want,
             seen,
-            task: tokio::spawn(onlooker.run(told)),
+            task: tokio::spawn(onlooker.run(changed)),
         }
     }
 
@@ -114,7 +114,7 @@ struct Onlooker {
 }
 
 impl Onlooker {
-    async fn run(mut self, told: impl Fn() + Sync) {
+    async fn run(mut self, changed: impl Fn() + Sync) {
         loop {
             let want = *self.wanted.borrow_and_update();
             let due = self.due(want);
@@ -130,7 +130,7 @@ impl Onlooker {
                     continue;
                 }
             }
-            self.look(want, &told).await;
+            self.look(want, &changed).await;
         }
     }
 
@@ -161,7 +161,7 @@ impl Onlooker {
         }
     }
 
-    async fn look(&mut self, want: Want, told: &(impl Fn() + Sync)) {
+    async fn look(&mut self, want: Want, changed: &(impl Fn() + Sync)) {
         let began = Instant::now();
         let wanted = want.at.is_some_and(|at| at <= began);
         let calm = self.asked.is_none_or(|at| began >= at + SESSIONS_CALM);
@@ -187,7 +187,7 @@ impl Onlooker {
             *last = Some(seen);
         });
         if news {
-            told();
+            changed();
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Out: guarded transactions of a few hundred rows, the most important first; the state that reports are made from.
 //! Invariant: nothing is removed because something could not be read; a pass that finds all as wanted writes nothing; what is
 //! known of routes is checked against a dump soon after events changed it.
-//! Not here: which rows (`plan_node::importing`), when a pass is due (`reconcile`), where the world comes from (`loops::import`).
+//! Not here: which rows (`import`), when a pass is due (`reconcile`), where the world comes from (`loops::import`).
 
 mod event_buffer;
 mod write;
@@ -77,7 +77,7 @@ pub struct Inputs {
 pub struct ImportState(Arc<Mutex<Importer<Uuid>>>);
 
 impl ImportState {
-    /// The importer; retained for moments only.
+    /// The importer; locked for moments only.
     pub fn lock(&self) -> MutexGuard<'_, Importer<Uuid>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -246,6 +246,7 @@ impl Import {
     /// # Errors
     /// When something could not be read or written. Nothing was removed for it; the next pass goes on from there.
     pub async fn pass(&mut self, inputs: &Arc<Inputs>) -> Result<Passed, ImportError> {
+        self.unfinished = false;
         let mut pending = self.event_buffer.take();
         self.note_since(&pending);
         if self.table != Some(inputs.table) {
@@ -336,8 +337,9 @@ impl Import {
             (cause, _) => cause.unwrap_or("events"),
         };
         self.metrics.resyncs.with_label_values(&[cause]).inc();
-        // Until it is read whole, no event helps.
+        // Until it is read whole, no event helps; when that is tried again after a failure is the loop's to say.
         self.unread = true;
+        self.verify = None;
         let (table, began) = (self.table.flatten(), now());
         let read = tokio::task::spawn_blocking(move || -> Result<_, dump::DumpError> {
             let up = if links { Some(dump::links()?) } else { None };
@@ -430,10 +432,10 @@ impl Import {
             tracing::warn!(
                 retained,
                 standing,
-                "too many routes would go at once while their sessions are up, holding them"
+                "too many routes would go at once while their sessions are up, retaining them"
             );
         } else if was_open && !self.suppression.is_open() {
-            tracing::warn!("withdrawals are obeyed again");
+            tracing::warn!("withdrawals are processed again");
         }
         if !self.suppression.is_open() {
             self.release.clone_from(&inputs.release);

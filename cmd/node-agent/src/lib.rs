@@ -14,6 +14,7 @@
 pub mod databases;
 mod frr;
 pub mod importing;
+mod keys;
 mod known;
 mod loops;
 pub mod metrics;
@@ -31,12 +32,12 @@ use kube_edge::connect;
 use model::gateway::GatewayMode;
 use model::{NetworkName, NodeName};
 use ovsdb::Client;
-use reconcile::{Pace, Timing, WorkQueue};
+use reconcile::{Pace, Timing};
 use settings::{OvnTopology, Settings};
 
+use crate::keys::Queues;
 use crate::known::Known;
 use crate::metrics::Metrics;
-use crate::sources::Queues;
 
 /// Field manager of everything the node-agent writes.
 pub const FIELD_MANAGER: &str = "noverlay-node-agent";
@@ -129,8 +130,8 @@ pub async fn serve(
     );
     daemon.spawn_loop("bridge", work);
     let work = reconcile::run(
-        loops::north::OvnReconciler::new(Arc::clone(&known), queues.clone(), readiness.clone()),
-        queues.ovn.clone(),
+        loops::north::NorthReconciler::new(Arc::clone(&known), queues.clone(), readiness.clone()),
+        queues.north.clone(),
         timing(100, 200, 10_000),
         stopped.clone(),
     );
@@ -161,9 +162,6 @@ fn timing(rest: u64, first: u64, most: u64) -> Timing {
         ..Timing::default()
     }
 }
-
-/// A loop's handle and key, for the sources.
-pub(crate) type QueueOf<K> = WorkQueue<K>;
 
 #[cfg(test)]
 mod tests;

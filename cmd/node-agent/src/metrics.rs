@@ -163,7 +163,7 @@ impl Metrics {
             flow_writes: IntCounterVec::new(
                 Opts::new(
                     "noverlay_bridge_flow_replacements_total",
-                    "Replacements of the bridge's flows by stage (host, full)",
+                    "Replacements of the bridge's flows by stage (host, full, plain)",
                 ),
                 &["stage"],
             )?,

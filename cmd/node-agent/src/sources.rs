@@ -9,26 +9,14 @@ use daemon::Daemon;
 use host::{BridgeControl, FlowEvent};
 use k8s_openapi::api::core::v1::Node as KubeNode;
 use kube_edge::{Cache, watch};
+use model::ObjectKey;
 use model::node::annotation;
-use model::{NetworkName, ObjectKey};
 use netlink::Watcher;
 use ovsdb::Client;
 use telemetry::{Chain, Readiness};
 
-use crate::QueueOf;
+use crate::keys::{ApiKey, BridgeKey, NorthKey, Queues};
 use crate::known::{Known, NodeEntry};
-use crate::loops::api::Key as ApiKey;
-use crate::loops::bridge::Key as BridgeKey;
-use crate::loops::north::Key as OvnKey;
-
-/// The handles of the four loops.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Queues {
-    pub(crate) bridge: QueueOf<BridgeKey>,
-    pub(crate) ovn: QueueOf<OvnKey>,
-    pub(crate) import: QueueOf<NetworkName>,
-    pub(crate) api: QueueOf<ApiKey>,
-}
 
 const PUBLISHED: [&str; 5] = [
     annotation::PRIMARY_IFADDR,
@@ -58,9 +46,9 @@ pub(crate) fn start(
                 // The schema may be another one now.
                 known.note_facts();
                 ready.set("ovn", synced);
-                to.ovn.resync();
+                to.north.resync();
             }
-            to.ovn.enqueue(OvnKey::Topology);
+            to.north.enqueue(NorthKey::Topology);
             to.import.resync();
         }
     });
@@ -71,8 +59,8 @@ pub(crate) fn start(
         move |_| {
             known.note_facts();
             to.bridge.enqueue(BridgeKey::Flows);
-            to.ovn.enqueue(OvnKey::Topology);
-            to.ovn.enqueue(OvnKey::Port);
+            to.north.enqueue(NorthKey::Topology);
+            to.north.enqueue(NorthKey::Port);
             to.import.resync();
             to.api.enqueue(ApiKey::Annotations);
         }
@@ -82,8 +70,8 @@ pub(crate) fn start(
     let changed = move |key: Option<&ObjectKey>| {
         known.note_facts();
         ready.set("caches", true);
-        to.ovn.enqueue(OvnKey::Topology);
-        to.ovn.enqueue(OvnKey::Port);
+        to.north.enqueue(NorthKey::Topology);
+        to.north.enqueue(NorthKey::Port);
         to.api.enqueue(ApiKey::Report);
         // Whose a subnet is matters to what is retained, and other networks' subnets to what is imported.
         to.import.resync();
@@ -131,7 +119,7 @@ async fn kernel(known: Arc<Known>, queues: Queues) {
         known.note_facts();
         known.event_buffer.note_everything();
         queues.import.resync();
-        queues.ovn.resync();
+        queues.north.resync();
         queues.bridge.enqueue(BridgeKey::Flows);
         queues.api.enqueue(ApiKey::Annotations);
         loop {
@@ -148,7 +136,7 @@ async fn kernel(known: Arc<Known>, queues: Queues) {
             }
             // The host's own routes to pods are routes too; those of BGP are not among them.
             if change.other_routes {
-                queues.ovn.enqueue(OvnKey::Port);
+                queues.north.enqueue(NorthKey::Port);
             }
             let facts = change.links || change.addresses || change.rules || change.lost;
             if facts {
@@ -158,8 +146,8 @@ async fn kernel(known: Arc<Known>, queues: Queues) {
                 queues.import.resync();
             }
             if facts {
-                queues.ovn.enqueue(OvnKey::Topology);
-                queues.ovn.enqueue(OvnKey::Port);
+                queues.north.enqueue(NorthKey::Topology);
+                queues.north.enqueue(NorthKey::Port);
                 queues.bridge.enqueue(BridgeKey::Flows);
                 queues.api.enqueue(ApiKey::Annotations);
             }

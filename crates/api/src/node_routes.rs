@@ -26,7 +26,7 @@ pub struct NodeRoutesSpec {}
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeRoutesStatus {
-    /// One entry a network.
+    /// One entry per network.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub networks: Vec<NetworkRoutes>,
@@ -56,8 +56,8 @@ pub struct NetworkRoutes {
     pub in_ovn: i32,
     /// Rows of the gateway router that were imported for destinations inside the network. Others are in metrics only.
     pub imported: i32,
-    /// How many destinations inside the network are retained: the kernel has lost them because FRR is gone or starts
-    /// again, or because too many would go at once.
+    /// How many destinations inside the network are retained: the kernel has lost them because FRR is gone or
+    /// restarts, or because too many would go at once.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub retained: i32,
     /// Hash of other nodes' subnets and of what kernel and gateway router do with each.

@@ -1,4 +1,4 @@
-//! What the decode of an FRRConfiguration levels out, though it matters to somebody else who reads the object.
+//! What decoding of an FRRConfiguration normalizes away, though it matters to somebody else who reads the object.
 //! In: the object as its file has it. Out: problems that stop nothing.
 //! Invariant: an object without problems here means the same to frr-k8s, to the API server and to us.
 //! Not here: what is wrong (`decode_frr`), what FRR makes of it (`frr::lint`).

@@ -2,7 +2,10 @@
 //! In: the API server's OpenAPI documents (v3, one for each group and version). Out: what is missing, by name.
 //! Invariant: what cannot be asked is not missing. Not here: what a daemon does without.
 
+use std::time::Duration;
+
 use kube::Client;
+use reconcile::Backoff;
 use serde_json::Value;
 
 /// A custom resource that is needed.
@@ -16,27 +19,32 @@ pub struct Need {
     pub fields: &'static [&'static str],
 }
 
-/// Asks for everything that is needed and logs what is missing, a line each. Returns how many are missing.
+/// A document is not larger than this, bytes; frr-k8s's has 70,000.
+const LARGEST: usize = 8 << 20;
+/// From a question without an answer to the next; grows to the second.
+const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
+
+/// Asks for everything that is needed until each question is answered, and logs what is missing, a line each. Returns how
+/// many are missing.
 pub async fn probe(client: Client, needs: &'static [Need]) -> usize {
     let mut count = 0;
     for need in needs {
-        let asked =
-            http::Request::get(format!("/openapi/v3/apis/{}", need.version)).body(Vec::new());
-        let Ok(request) = asked else {
-            continue;
-        };
-        let missing = match client.request::<Value>(request).await {
-            Ok(document) => missing(&document, need),
-            Err(kube::Error::Api(status)) if status.code == 404 => vec![whole(need)],
-            Err(error) => {
-                let error = telemetry::Chain(&error).to_string();
-                tracing::warn!(
-                    kind = need.kind,
-                    error,
-                    "cannot ask for the installed fields of this kind"
-                );
-                continue;
+        let mut backoff = Backoff::new(PAUSES.0, PAUSES.1).with_jitter();
+        let mut told = false;
+        let missing = loop {
+            match ask(&client, need).await {
+                Ok(missing) => break missing,
+                Err(error) if !told => {
+                    tracing::warn!(
+                        kind = need.kind,
+                        error,
+                        "cannot ask for the installed fields of this kind, trying again"
+                    );
+                    told = true;
+                }
+                Err(_) => {}
             }
+            tokio::time::sleep(backoff.pause()).await;
         };
         for what in &missing {
             tracing::warn!("the cluster's custom resource definitions lack {what}");
@@ -46,16 +54,32 @@ pub async fn probe(client: Client, needs: &'static [Need]) -> usize {
     count
 }
 
-/// What an OpenAPI document lacks of a need: the kind, or fields.
+/// What is missing, or why that is not known.
+async fn ask(client: &Client, need: &Need) -> Result<Vec<String>, String> {
+    let path = format!("/openapi/v3/apis/{}", need.version);
+    let request = http::Request::get(path).body(Vec::new());
+    let request = request.map_err(|error| error.to_string())?;
+    match client.request_text(request).await {
+        Ok(text) if text.len() > LARGEST => Err(format!("an answer of {} bytes", text.len())),
+        Ok(text) => {
+            let document = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+            missing(&document, need).ok_or_else(|| "the answer is no OpenAPI document".to_owned())
+        }
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(vec![whole(need)]),
+        Err(error) => Err(telemetry::Chain(&error).to_string()),
+    }
+}
+
+/// What an OpenAPI document lacks of a need: the kind, or fields; `None`: it is no such document.
 #[must_use]
-pub fn missing(document: &Value, need: &Need) -> Vec<String> {
-    let Some(schema) = schema(document, need) else {
-        return vec![whole(need)];
+pub fn missing(document: &Value, need: &Need) -> Option<Vec<String>> {
+    let schemas = document.pointer("/components/schemas")?.as_object()?;
+    let Some(schema) = schemas.values().find(|schema| is_of(schema, need)) else {
+        return Some(vec![whole(need)]);
     };
     let lacking = need.fields.iter().filter(|field| !has(schema, field));
-    lacking
-        .map(|field| format!("field {field} of {} {}", need.version, need.kind))
-        .collect()
+    let named = lacking.map(|field| format!("field {field} of {} {}", need.version, need.kind));
+    Some(named.collect())
 }
 
 fn whole(need: &Need) -> String {
@@ -63,16 +87,13 @@ fn whole(need: &Need) -> String {
 }
 
 /// Schemas carry the kinds they are of.
-fn schema<'a>(document: &'a Value, need: &Need) -> Option<&'a Value> {
-    let schemas = document.pointer("/components/schemas")?.as_object()?;
-    schemas.values().find(|schema| {
-        let kinds = schema.get("x-kubernetes-group-version-kind");
-        let mut kinds = kinds.and_then(Value::as_array).into_iter().flatten();
-        kinds.any(|of| {
-            let text = |key| of.get(key).and_then(Value::as_str).unwrap_or_default();
-            text("kind") == need.kind
-                && need.version == format!("{}/{}", text("group"), text("version"))
-        })
+fn is_of(schema: &Value, need: &Need) -> bool {
+    let kinds = schema.get("x-kubernetes-group-version-kind");
+    let mut kinds = kinds.and_then(Value::as_array).into_iter().flatten();
+    kinds.any(|of| {
+        let text = |key| of.get(key).and_then(Value::as_str).unwrap_or_default();
+        text("kind") == need.kind
+            && need.version == format!("{}/{}", text("group"), text("version"))
     })
 }
 
@@ -127,15 +148,16 @@ mod tests {
             ],
         );
         assert_eq!(
-            missing(&document, &all),
+            missing(&document, &all).unwrap(),
             [
                 "field spec.bgp.routers.neighbors.connectTime of frrk8s.metallb.io/v1beta1 FRRConfiguration"
             ]
         );
         assert_eq!(
-            missing(&document, &need("FRRNodeState", &[])),
+            missing(&document, &need("FRRNodeState", &[])).unwrap(),
             ["frrk8s.metallb.io/v1beta1 FRRNodeState"]
         );
-        assert_eq!(missing(&json!({}), &all).len(), 1);
+        assert_eq!(missing(&json!({}), &all), None);
+        assert_eq!(missing(&json!({"kind": "Status"}), &all), None);
     }
 }

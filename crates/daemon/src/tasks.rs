@@ -1,6 +1,6 @@
 //! The tasks that a daemon is made of: when one of them ends before it was asked to, the daemon ends too.
 //! In: tasks by name. Out: why the daemon has to end. Invariant: none of them dies unnoticed, whether it returns or panics;
-//! what the kubelet starts again works again, while a process without one of its loops only looks as if it did.
+//! what the kubelet restarts works again, while a process without one of its loops only looks as if it did.
 //! Not here: what the tasks do.
 
 use std::any::Any;

@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_daemon_that_starts_anew_changes_the_instance() {
+    fn a_daemon_that_restarts_changes_the_instance() {
         let folder = tempfile::tempdir().unwrap();
         let frr = frr(folder.path());
         assert_eq!(frr.instance(), "");

@@ -38,7 +38,7 @@ pub enum ProgramError {
         /// The signal's number.
         signal: i32,
     },
-    /// It failed, and named nothing that would be to attribute.
+    /// It failed, and named no line as the cause.
     #[error("{program} failed: {words}")]
     Failed {
         /// What was started.

@@ -70,7 +70,7 @@ impl Frr {
             return Err(CheckError::Unknown(unknown));
         }
         if !output.status.success() {
-            // Without a line that is to attribute nothing says that it is the text's fault.
+            // Without a line that is to blame nothing says that it is the text's fault.
             return Err(CheckError::Program(ProgramError::Failed {
                 program: "vtysh -C".to_owned(),
                 words: refusal::list(&refusal::last_words(&output.text)),

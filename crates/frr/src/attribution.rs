@@ -47,7 +47,7 @@ mod tests {
     use crate::builders::{PEER, merged, mk_neighbor, mk_object, mk_peering, mk_raw, mk_router};
 
     #[test]
-    fn a_line_is_attributed_on_the_raw_text_that_holds_it_or_on_those_who_name_the_neighbor() {
+    fn a_line_is_attributed_to_the_raw_text_that_holds_it_or_on_those_who_name_the_neighbor() {
         let objects = [
             mk_peering("a", &[], mk_neighbor(PEER)),
             mk_object(

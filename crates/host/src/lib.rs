@@ -8,6 +8,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use model::ovs::{COOKIE, Flow};
+use reconcile::Backoff;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::UnixStream;
 use tokio::process::{Child, ChildStderr, ChildStdout, Command};
@@ -162,6 +163,7 @@ impl BridgeControl {
             target: self.target(bridge),
             monitor: None,
             wait: AGAIN,
+            backoff: Backoff::new(AGAIN, SELDOM).with_jitter(),
         }
     }
 }
@@ -189,8 +191,9 @@ pub struct FlowWatch {
     socket: PathBuf,
     target: String,
     monitor: Option<Monitor>,
-    /// Until the next process that follows; doubles while they end without a word.
+    /// Until the next process that follows; grows while they end without a word.
     wait: Duration,
+    backoff: Backoff,
 }
 
 #[derive(Debug)]
@@ -218,9 +221,10 @@ impl FlowWatch {
             // The file of a socket outlives its owner: only one that takes connections is worth a process.
             if UnixStream::connect(&self.socket).await.is_err() {
                 self.wait = AGAIN;
+                self.backoff.reset();
                 return FlowEvent::Gone;
             }
-            self.wait = self.wait.saturating_mul(2).min(SELDOM);
+            self.wait = self.backoff.pause();
             self.monitor = self.begin();
         }
         let Some(monitor) = &mut self.monitor else {
@@ -234,6 +238,7 @@ impl FlowWatch {
             match line {
                 Ok(Some(line)) if line.contains(MESSAGE) => {
                     self.wait = AGAIN;
+                    self.backoff.reset();
                     return FlowEvent::Changed;
                 }
                 Ok(Some(_)) => {}

@@ -10,7 +10,7 @@ use model::hash;
 
 use crate::Importer;
 use crate::decide::{self, Skipped};
-use crate::judge::Retained;
+use crate::place::Retained;
 
 /// What is imported of the network itself.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

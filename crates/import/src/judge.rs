@@ -13,20 +13,9 @@ use model::route::{KernelRoute, RouteKind, RoutePath};
 
 use crate::Importer;
 use crate::decide;
-use crate::place::Place;
+use crate::place::{Place, Retained};
 use crate::retention::{Peer, Retention};
 use crate::suppression::Suppression;
-
-/// Why a destination stays although the kernel has lost it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Retained {
-    /// FRR is gone or starts again.
-    Restart,
-    /// Nobody has looked at FRR since it was lost.
-    Unexplained,
-    /// Too many went at once while their sessions are up.
-    MassWithdrawal,
-}
 
 /// What bgpd says of its sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

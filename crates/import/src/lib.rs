@@ -31,8 +31,9 @@ use model::route::{KernelRoute, RouteEvent, RouteKind, TableId};
 use rib::Rib;
 
 pub use self::counts::Pods;
-pub use self::judge::{Retained, Sessions};
+pub use self::judge::Sessions;
 use self::place::Place;
+pub use self::place::Retained;
 use self::step::Difference;
 pub use self::step::Step;
 use crate::budget::{Budget, OVER_LIMIT, Rank};
@@ -131,9 +132,9 @@ impl<R: Copy + Ord> Importer<R> {
         let other_pods = pods != Some(world.cluster_subnets.as_slice());
         self.world = Some(world);
         if other_pods {
-            self.rank_anew();
+            self.recompute_ranks();
         }
-        self.bare_anew();
+        self.recompute_bare();
         self.decide_all();
     }
 
@@ -301,7 +302,7 @@ impl<R: Copy + Ord> Importer<R> {
     }
 
     /// Notes it of all destinations: an edited row does not say which one it was of, and what was on its way may not arrive.
-    fn bare_anew(&mut self) {
+    fn recompute_bare(&mut self) {
         self.bare.clear();
         let world = self.world.as_ref();
         let all: Vec<Prefix> =
@@ -350,7 +351,7 @@ impl<R: Copy + Ord> Importer<R> {
     }
 
     /// The order of importance changed: everything that is kept in it is put in again.
-    fn rank_anew(&mut self) {
+    fn recompute_ranks(&mut self) {
         let limit = self.budget.limit();
         self.budget = Budget::new(limit);
         self.adds.clear();

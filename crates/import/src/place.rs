@@ -8,7 +8,16 @@ use std::time::Duration;
 
 use model::names::NodeName;
 
-use crate::judge::Retained;
+/// Why a destination stays although the kernel has lost it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Retained {
+    /// FRR is gone or restarts.
+    Restart,
+    /// Nobody has looked at FRR since it was lost.
+    Unexplained,
+    /// Too many went at once while their sessions are up.
+    MassWithdrawal,
+}
 
 /// All that is known of a destination.
 #[derive(Debug, Clone)]

@@ -120,7 +120,7 @@ impl<R: Copy + Ord> Importer<R> {
     /// Nothing is on its way any more: what did not arrive is due again.
     pub fn resume(&mut self) {
         self.odd.append(&mut self.sent_odd);
-        self.bare_anew();
+        self.recompute_bare();
         for rank in std::mem::take(&mut self.sent) {
             self.check(&rank);
         }

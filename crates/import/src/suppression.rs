@@ -18,7 +18,7 @@ pub type Went = BTreeMap<Vec<IpAddr>, usize>;
 /// When a withdrawal is a mass withdrawal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Threshold {
-    /// More than so many of a hundred; 0 never holds. Source: `[limits] mass-withdraw-share`.
+    /// More than so many of a hundred; 0 never retains. Source: `[limits] mass-withdraw-share`.
     pub share: u8,
     /// Of at least so many destinations. Source: `[limits] mass-withdraw-routes`.
     pub least: usize,

@@ -1,4 +1,4 @@
-//! A cache of one kind of object, decoded at the binary: what planners see, and nothing else, is kept.
+//! A cache of one kind of object, decoded on arrival: what planners see, and nothing else, is kept.
 //! In: a watch. Out: a map of decoded values, and a call for every key whose value changed.
 //! Invariant: a restart of the watch replaces the map in one step; between, the old one is served.
 //! Not here: raw objects; they are dropped once decoded.

@@ -1,6 +1,6 @@
-//! The difference between what we own in a sink and what is wanted there.
-//! In: owned rows (all of them, duplicates too) and wanted ones, both by key. Out: a value to lower into one transaction.
-//! Invariant: its list of keys is wanted keys and *owned* keys; what does not bear our owner marker cannot appear, hence cannot be deleted.
+//! The difference between what we own in a target and what is wanted there.
+//! In: owned rows (all of them, duplicates too) and wanted ones, both by key. Out: a value to encode into one transaction.
+//! Invariant: it looks at wanted keys and *owned* keys only; what does not bear our owner marker cannot appear, hence cannot be deleted.
 //! Not here: how to apply it.
 
 use std::collections::BTreeMap;

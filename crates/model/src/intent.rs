@@ -1,6 +1,6 @@
 //! What users ask for: RouteAdvertisements as plain values.
 //! In: objects decoded by `api`. Out: input of `plan-cluster`.
-//! Invariant: only combinations that the schema allows; the rest is a `Problem` at the decode.
+//! Invariant: only combinations that the schema allows; the rest is a `Problem` when it is decoded.
 //! Not here: which networks and nodes a selector finds.
 
 use crate::selector::LabelSelector;

@@ -1,6 +1,6 @@
 //! The nouns of noverlay: addresses, names, desired things as plain values, problems and diffs.
 //! In: text and numbers that an edge has read. Out: values that cannot be wrong in form.
-//! Invariant: below an edge no address, prefix, name or AS number is held as a bare string.
+//! Invariant: inside the edges no address, prefix, name or AS number is held as a bare string.
 //! Not here: serde, tokio, any wire format; the crate that knows a wire format owns its translation.
 
 pub mod address;

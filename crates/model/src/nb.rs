@@ -1,5 +1,5 @@
 //! Rows of OVN's Northbound database as plain values.
-//! In: what a planner wants, or what `ovn` decoded. Out: rows that `ovn` lowers into operations.
+//! In: what a planner wants, or what `ovn` decoded. Out: rows that `ovn` encodes into operations.
 //! Invariant: a row's key is its identity (names, or router and prefix); the columns given are the ones we answer for, others are left alone.
 //! Not here: uuids (the edge keeps them beside the rows) and JSON.
 
@@ -291,5 +291,17 @@ impl ImportTarget {
             output_port: rtoe(&router),
             router,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_target_is_the_gateway_router_and_its_outer_port() {
+        let target = ImportTarget::of(&NetworkName::from("default"), &NodeName::from("n1"));
+        assert_eq!(target.router.as_str(), "GR_n1");
+        assert_eq!(target.output_port, "rtoe-GR_n1");
     }
 }

@@ -76,7 +76,7 @@ impl North {
     }
 }
 
-/// Decodes what bears the owner's owner marker.
+/// Decodes what bears the owner marker.
 ///
 /// # Errors
 /// When a table is not followed or a column holds what it cannot.

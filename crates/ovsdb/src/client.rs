@@ -12,7 +12,6 @@
 //!        '------ back-off ----------'------- loss, silence, schema ----'
 //! ```
 
-mod backoff;
 mod config;
 mod endpoint;
 mod error;

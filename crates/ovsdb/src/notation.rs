@@ -14,6 +14,7 @@ mod operation;
 mod reply;
 mod row;
 mod schema;
+mod tag;
 mod transaction;
 mod uuid;
 

@@ -18,7 +18,7 @@ use crate::world::World;
 /// The first node id; smaller ones are the cluster router's and the base address.
 pub const FIRST_NODE_ID: u32 = 2;
 
-/// What a node should be reported. Absent parts it has already.
+/// What is to be written to a Node. Absent parts it has already.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Allocation {
     /// `k8s.ovn.org/node-id`.

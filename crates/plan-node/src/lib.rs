@@ -1,4 +1,4 @@
-//! What a node should hold for its networks: OVN rows, imported routes, bridge flows, kernel entries, annotations.
+//! What a node should hold for its networks: OVN rows, bridge flows, kernel entries, annotations.
 //! In: snapshots (`NetworkView` and the inputs beside each planner). Out: plans as values of `model`.
 //! Invariant: every function is total, deterministic and without I/O; equal snapshots give equal plans.
 //! Not here: reading the world, comparing with it and changing it (the edges and the binary).
@@ -8,9 +8,6 @@
 //!                +-- snat ------+
 //!                +-- host ---------------> HostNetwork, InternalPort
 //!  links ----------- vrf ----------------> the table to read
-//!  kernel routes --- imports --.
-//!  rows ------------------------+- importing --> rows to add and to remove, a few at a time
-//!  looks at FRR ---- holding --'- budget (the limit), suppression (mass withdrawals)
 //!  ports, MAC ------ bridge -------------> flows
 //!  other nodes ----- claims -------------> whose a subnet is, which ones are other networks'
 //!  topology -------- learn --------------> the scope that `import` obeys

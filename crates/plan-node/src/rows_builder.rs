@@ -1,5 +1,5 @@
 //! A growing set of Northbound rows of one network.
-//! In: keys and columns. Out: rows. Invariant: every row bears the owner's owner marker.
+//! In: keys and columns. Out: rows. Invariant: every row bears the owner marker.
 //! Not here: which rows there are.
 
 use std::collections::BTreeMap;

@@ -1,12 +1,12 @@
 //! The one level-triggered loop: requests in, passes out, for every daemon and every kind of key.
-//! In: a [`WorkQueue`] that any source may call, and [`Reconciler`] that know how to bring one key to where it should be.
+//! In: a [`WorkQueue`] that any source may call, and [`Reconciler`]s that know how to bring one key to where it should be.
 //! Invariant: a key never passes twice at once; no request is lost; churn on one key cannot starve another or delay itself beyond its rest.
 //! Not here: what is right (planners), how it is written (edges).
 //!
 //! ```text
-//!  sources --enqueue(key)--> [set of dirty keys] --due?--> pass(key) --Done--> quiet
-//!                              ^                            |-----Requeue----> due again, delay doubles
-//!     sweep timer, Everything -'(keys)                  '----AwaitChange---> quiet until enqueued
+//!  sources --enqueue(key)--> [set of keys] --due?--> reconcile(key) --Done--> quiet
+//!                              ^                        |-------Requeue----> due again, delay doubles
+//!    sweep timer, resync ------' (all keys)             '-----AwaitChange--> quiet until enqueued
 //! ```
 
 mod backoff;
@@ -84,7 +84,8 @@ impl Default for Timing {
 struct Dirty<K> {
     /// How often each was enqueued.
     keys: BTreeMap<K, u32>,
-    everything: bool,
+    /// How often everything was.
+    everything: u32,
 }
 
 #[derive(Debug)]
@@ -108,7 +109,7 @@ impl<K: Ord> Default for WorkQueue<K> {
         Self(Arc::new(Shared {
             dirty: Mutex::new(Dirty {
                 keys: BTreeMap::new(),
-                everything: false,
+                everything: 0,
             }),
             wake: Notify::new(),
         }))
@@ -133,11 +134,11 @@ impl<K: Ord> WorkQueue<K> {
 
     /// Look at everything: after a lost subscription, an overflow, a reconnect.
     pub fn resync(&self) {
-        self.with(|dirty| dirty.everything = true);
+        self.with(|dirty| dirty.everything = dirty.everything.saturating_add(1));
         self.0.wake.notify_one();
     }
 
-    fn take(&self) -> (BTreeMap<K, u32>, bool) {
+    fn take(&self) -> (BTreeMap<K, u32>, u32) {
         self.with(|dirty| {
             (
                 std::mem::take(&mut dirty.keys),
@@ -218,7 +219,8 @@ impl<K: Ord + Clone> Agenda<K> {
         if action != Action::NoChange {
             let paced = self.paces.entry(key.clone());
             let paced = paced.or_insert_with(|| Paced::new(began));
-            paced.passed(timing.pace, began, now, requests);
+            let failed = action == Action::Requeue;
+            paced.passed(timing.pace, (began, now), requests, failed);
         }
         if action == Action::Requeue {
             let delays = self.delays.entry(key.clone());
@@ -258,8 +260,8 @@ pub async fn run<S: Reconciler>(
         for (key, requests) in keys {
             agenda.enqueued(key, requests, now, &timing);
         }
-        if everything || agenda.sweep_at <= now {
-            sweep(&mut reconciler, &mut agenda, &timing).await;
+        if everything > 0 || agenda.sweep_at <= now {
+            sweep(&mut reconciler, &mut agenda, &timing, everything.max(1)).await;
         }
         let now = Instant::now();
         let ready = agenda.ready(now);
@@ -277,7 +279,12 @@ pub async fn run<S: Reconciler>(
     }
 }
 
-async fn sweep<S: Reconciler>(reconciler: &mut S, agenda: &mut Agenda<S::Key>, timing: &Timing) {
+async fn sweep<S: Reconciler>(
+    reconciler: &mut S,
+    agenda: &mut Agenda<S::Key>,
+    timing: &Timing,
+    requests: u32,
+) {
     let keys = reconciler.keys().await;
     let now = Instant::now();
     let Some(keys) = keys else {
@@ -290,7 +297,7 @@ async fn sweep<S: Reconciler>(reconciler: &mut S, agenda: &mut Agenda<S::Key>, t
     agenda.paces.retain(|key, _| known.contains(key));
     agenda.delays.retain(|key, _| known.contains(key));
     for key in known {
-        agenda.enqueued(key, 1, now, timing);
+        agenda.enqueued(key, requests, now, timing);
     }
 }
 

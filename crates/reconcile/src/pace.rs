@@ -52,8 +52,14 @@ impl Paced {
         self.rested
     }
 
-    /// A pass came to its end, after so many requests since the one before.
-    pub(crate) fn passed(&mut self, pace: Pace, began: Instant, ended: Instant, requests: u32) {
+    /// A pass came to its end, after so many requests since the one before; `failed`: it has to be tried again.
+    pub(crate) fn passed(
+        &mut self,
+        pace: Pace,
+        (began, ended): (Instant, Instant),
+        requests: u32,
+        failed: bool,
+    ) {
         let (share, least, gather) = match pace {
             Pace::Fixed(rest) => {
                 self.rested = ended + rest;
@@ -68,21 +74,25 @@ impl Paced {
         let took = ended.saturating_duration_since(began).max(least);
         let allowed = began.saturating_duration_since(self.began) * share / 100;
         self.began = began;
-        if self.gathers && self.single.saturating_mul(requests) <= allowed {
-            // Each of these requests could have had a pass of its own.
-            (self.gathers, self.debt) = (false, Duration::ZERO);
+        if self.gathers {
+            // What a pass of many takes, one of a single request takes at most.
+            self.single = self.single.min(took);
+            if self.single.saturating_mul(requests.max(1)) <= allowed {
+                // Each of these requests could have had a pass of its own.
+                self.gathers = false;
+                self.debt = took.saturating_sub(allowed);
+            }
         } else {
             self.debt = self.debt.saturating_sub(allowed) + took;
-            if !self.gathers {
-                self.single = if self.single.is_zero() {
-                    took
-                } else {
-                    (self.single * 7 + took) / 8
-                };
-                self.gathers = self.debt > gather;
-            }
+            self.single = if self.single.is_zero() {
+                took
+            } else {
+                (self.single * 7 + took) / 8
+            };
+            self.gathers = self.debt > gather;
         }
-        let rest = if self.gathers { gather } else { Duration::ZERO };
-        self.rested = ended + rest;
+        // What fails is not tried faster because somebody asks for it.
+        let rests = self.gathers || failed;
+        self.rested = ended + if rests { gather } else { Duration::ZERO };
     }
 }

@@ -157,6 +157,78 @@ async fn one_pass_that_takes_long_delays_few_others() {
     assert_eq!(passes, [("a", 5000), ("a", 10_040)]);
 }
 
+/// Its first pass takes long, the others 2 ms.
+struct LongAtFirst(Recorder, bool);
+
+impl Reconciler for LongAtFirst {
+    type Key = &'static str;
+
+    async fn keys(&mut self) -> Option<Vec<&'static str>> {
+        self.0.keys().await
+    }
+
+    async fn reconcile(&mut self, key: &&'static str) -> Action {
+        if !std::mem::replace(&mut self.1, true) {
+            ms(5000).await;
+        }
+        self.0.reconcile(key).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_long_pass_is_forgotten_while_requests_go_on() {
+    let log = Arc::new(Mutex::new(Log::default()));
+    let (queue, (_stop, stopped)) = (WorkQueue::new(), watch::channel(false));
+    let recorder = Recorder(Arc::clone(&log), Instant::now(), Duration::from_millis(2));
+    tokio::spawn(run(
+        LongAtFirst(recorder, false),
+        queue.clone(),
+        by_cost(),
+        stopped,
+    ));
+    for _ in 0..2000 {
+        queue.enqueue("a");
+        ms(10).await;
+    }
+    let passes: Vec<u128> = log
+        .lock()
+        .unwrap()
+        .passes
+        .iter()
+        .map(|(_, at)| *at)
+        .collect();
+    let last = gaps(&passes[passes.len() - 100..]);
+    assert!(last.iter().all(|gap| *gap == 10), "{last:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_fails_at_once_is_not_tried_faster_because_it_is_asked_for() {
+    let failing = || VecDeque::from(vec![Action::Requeue; 100_000]);
+    let log = Log {
+        answers: BTreeMap::from([("a", failing())]),
+        ..Log::default()
+    };
+    let b = start_with(log, Duration::ZERO, by_cost());
+    let passes = passes_of(&b, 10_000, 1).await.len();
+    assert!(passes <= 10_100 / 40 + 20, "{passes}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resync_counts_as_a_request_of_each_key() {
+    let log = Log {
+        keys: VecDeque::from(vec![Some(vec!["a"]); 10_000]),
+        ..Log::default()
+    };
+    let b = start_with(log, Duration::from_millis(2), by_cost());
+    for _ in 0..2000 {
+        b.queue.resync();
+        ms(1).await;
+    }
+    let passes: Vec<u128> = b.log.lock().unwrap().passes.iter().map(|p| p.1).collect();
+    let later = gaps(&passes[40..]);
+    assert!(later.iter().all(|gap| *gap >= 42), "{later:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn no_rest_follows_a_pass_that_found_nothing_to_do() {
     let log = Log {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use model::address::Prefix;
 use model::route::{KernelRoute, RouteChange, RouteEvent, RouteKind, RoutePath, TableId};
 
-/// What a change is reported by: table and destination.
+/// What identifies a change: table and destination.
 pub type RouteKey = (TableId, Prefix);
 
 /// One route; the order of the fields is the order of the vector.

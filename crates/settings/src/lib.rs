@@ -166,7 +166,7 @@ pub struct Limits {
     pub stale_time: Duration,
     /// `mass-withdraw-share` in percent, 0 to 100, default 50; 0 holds nothing.
     pub mass_withdraw_share: u8,
-    /// `mass-withdraw-routes`, default 10: of fewer destinations nothing is held.
+    /// `mass-withdraw-routes`, default 10: of fewer destinations nothing is retained.
     pub mass_withdraw_routes: u32,
     /// `mass-withdraw-window`, default 2 s.
     pub mass_withdraw_window: Duration,

@@ -16,16 +16,16 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("plan-node", &["model"]),
     ("import", &["model", "rib"]),
     ("api", &["model"]),
-    ("ovsdb", &[]),
+    ("ovsdb", &["reconcile"]),
     ("ovn", &["model", "ovsdb"]),
     ("netlink", &["model"]),
-    ("host", &["model"]),
+    ("host", &["model", "reconcile"]),
     ("kube-edge", &["model", "api", "reconcile"]),
     ("frr-edge", &["model"]),
     ("reconcile", &[]),
     ("settings", &["model"]),
     ("telemetry", &[]),
-    ("daemon", &["settings", "telemetry"]),
+    ("daemon", &["reconcile", "settings", "telemetry"]),
     // Development only.
     ("testkit", &["model", "plan-node"]),
     ("xtask", &["api"]),
@@ -54,7 +54,7 @@ const OPEN: &[&str] = &[
 /// What tests of a crate may use beside its own arrows.
 const DEV_ARROWS: &[(&str, &[&str])] = &[
     ("plan-cluster", &["api"]),
-    ("plan-node", &["import", "rib", "testkit"]),
+    ("plan-node", &["import", "testkit"]),
     ("import", &["plan-node", "testkit"]),
     ("frr", &["api"]),
 ];

@@ -82,6 +82,12 @@ impl Agent {
         let text = until("the agent serves metrics", 10, || {
             self.get("/metrics", Duration::from_secs(5))
         });
+        // One that is not there yet counts as zero, one that is never there must not.
+        let documented = include_str!("../../../docs/operations.md");
+        assert!(
+            documented.contains(&format!("| `{name}` |")),
+            "there is no metric {name}"
+        );
         let series = text.lines().filter(|line| {
             let rest = line.strip_prefix(name);
             rest.is_some_and(|r| r.starts_with([' ', '{'])) && line.contains(labels)

@@ -47,7 +47,7 @@ fn what_was_written_down_by_hand_is_not_taken_for_good() {
 }
 
 #[test]
-fn a_foreign_file_is_not_loaded_when_a_daemon_starts_anew() {
+fn a_foreign_file_is_not_loaded_when_a_daemon_restarts() {
     let Some(mut fixture) = refused() else { return };
     let good = fixture.conf();
     let (near, far) = (fixture.near_since(), fixture.both_up());

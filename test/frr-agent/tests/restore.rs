@@ -7,7 +7,7 @@ use frr_agent_tests::{Fixture, NEAR, lacks_tools};
 use kube_tests::until;
 use serde_json::{Value, json};
 
-/// Kills bgpd, which starts again with nothing configured, and waits until both sessions stand again.
+/// Kills bgpd, which restarts with nothing configured, and waits until both sessions stand again.
 fn bgpd_comes_back(fixture: &Fixture) {
     fixture.frr.signal("bgpd", "KILL").unwrap();
     until("bgpd is another one", 10, || {
@@ -21,7 +21,7 @@ fn bgpd_comes_back(fixture: &Fixture) {
 }
 
 #[test]
-fn a_frr_that_starts_anew_gets_the_last_good_configuration_while_the_wanted_one_is_refused() {
+fn a_frr_that_restarts_gets_the_last_good_configuration_while_the_wanted_one_is_refused() {
     if lacks_tools() {
         return;
     }
@@ -90,7 +90,7 @@ fn watched_as_the_profile_says(fixture: &Fixture) {
 /// FRR's shell shows what any of the daemons holds. Filters are held by several, so one that lost them looks as if it had
 /// them; a bgpd without its filters accepts and announces nothing, with every session established.
 #[test]
-fn a_daemon_that_starts_anew_gets_all_of_its_own_configuration_though_others_hold_the_same() {
+fn a_daemon_that_restarts_gets_all_of_its_own_configuration_though_others_hold_the_same() {
     if lacks_tools() {
         return;
     }

@@ -50,7 +50,7 @@ fn render_and_recording_of_every_case_compare_as_equal_and_of_different_cases_as
         if !differences.is_empty() {
             wrong.push(format!("{name}:\n{}", unified(&differences)));
         }
-        // The comparison is no rubber owner marker: another case's recording differs, where it is not the same text.
+        // The comparison does not accept everything: another case's recording differs, where it is not the same text.
         for (other, (_, theirs)) in &texts {
             if theirs != recorded && compare(theirs, rendered).is_empty() {
                 wrong.push(format!("{name} compares as equal to {other}"));

@@ -190,7 +190,7 @@ impl Testbed {
     }
 }
 
-/// Runs `ip` and tells whether it did what it was reported.
+/// Runs `ip` and tells whether it did what it was asked to.
 #[must_use]
 pub fn try_ip(arguments: &str) -> bool {
     let status = Command::new("ip")

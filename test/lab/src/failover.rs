@@ -192,7 +192,7 @@ fn restart(lab: &Lab, node: &Node) -> Result<bool> {
     Ok(lost.lost == 0 || lab.profile != "resilient")
 }
 
-/// The uplink is cut, and corrected again.
+/// The uplink is cut and reconnected.
 fn cut(lab: &Lab, node: &Node) -> Result<()> {
     let others = lab.nodes.iter().filter(|other| *other != node);
     let others: Vec<&str> = others.map(|other| other.name.as_str()).collect();
@@ -240,12 +240,12 @@ fn cut(lab: &Lab, node: &Node) -> Result<()> {
     ));
     if missing.is_empty() {
         tell(&format!(
-            "    all pods reach each other again {back:.1} s after it was mended"
+            "    all pods reach each other again {back:.1} s after it was repaired"
         ));
         return Ok(());
     }
     bail!(
-        "{} pairs of pods do not reach each other {back:.0} s after the uplink was mended",
+        "{} pairs of pods do not reach each other {back:.0} s after the uplink was repaired",
         missing.len()
     )
 }

@@ -25,7 +25,7 @@ use crate::up::own_program;
 
 /// Name among a node's daemons.
 pub(crate) const NAME: &str = "frr-k8s";
-/// Where the controller has its files, whatever it is reported.
+/// Where the controller has its files, whatever it is configured with.
 const FIXED: &str = "/etc/frr_reloader";
 
 /// Can this be run at all?

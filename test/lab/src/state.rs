@@ -185,7 +185,7 @@ impl Lab {
     pub(crate) fn running(name: &str) -> Result<Self> {
         match Self::load(name) {
             Some(lab) if lab.complete => Ok(lab),
-            Some(_) => bail!("lab {name} did not come up whole; `hack/lab up` builds it anew"),
+            Some(_) => bail!("lab {name} did not come up whole; `hack/lab up` rebuilds it"),
             None => bail!("no lab {name} is running; `hack/lab up` starts it"),
         }
     }

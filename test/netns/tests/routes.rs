@@ -74,7 +74,7 @@ fn main_after(commands: &'static str, wanted: &'static [&'static str]) {
 }
 
 #[test]
-fn equal_paths_of_one_route_are_its_paths() {
+fn multipath_routes_are_read_with_all_paths() {
     main_after(
         "route add 10.1.0.0/24 proto bgp metric 20 nexthop via 192.0.2.3 nexthop via 192.0.2.2
          route add 10.2.0.0/24 proto bgp metric 20 nexthop via 198.51.100.2 weight 7 nexthop via 192.0.2.2
@@ -92,7 +92,7 @@ fn equal_paths_of_one_route_are_its_paths() {
 }
 
 #[test]
-fn nexthop_objects_and_groups_are_paths() {
+fn nexthop_objects_and_groups_are_resolved_to_paths() {
     main_after(
         "nexthop add id 1 via 192.0.2.2 dev d0 proto zebra
          nexthop add id 2 via 192.0.2.3 dev d0 proto zebra

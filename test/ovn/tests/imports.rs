@@ -103,7 +103,7 @@ async fn a_next_hop_is_replaced_in_one_step() {
             .await,
         1
     );
-    // The observer was reported once, so there was no state in between.
+    // The observer was notified once, so there was no state in between.
     assert_eq!(generation(&fixture.hand), before + 1);
 }
 

@@ -1,7 +1,7 @@
 //! Faults at the worst moment: the server dies between request and reply, in the middle of a dump, has no room left on
 //! its disk, or changes its schema.
 //!
-//! In: a real server behind something that holds back and cuts. Out: what callers are reported, and what the replica shows.
+//! In: a real server behind something that holds back and cuts. Out: what callers get, and what the replica shows.
 //! Invariant: the replica shows the old rows until the new ones are whole, and then equals what a new client gets.
 //! Not here: slow readers, which measure the whole process; see `slow.rs`.
 #![allow(

@@ -83,7 +83,7 @@ async fn a_certificate_of_the_authority_is_accepted_whatever_its_name() {
 }
 
 #[tokio::test]
-async fn third_parties_are_refused_in_both_directions() {
+async fn untrusted_peers_are_refused_in_both_directions() {
     if absent(TOOLS) {
         return;
     }

@@ -81,7 +81,7 @@ fn output_and_exit_status_come_back_and_files_cannot_be_written() {
     let (out, err) = text(&done);
     assert_eq!(done.status.code(), Some(7), "{err}");
     let here = here.to_str().unwrap();
-    // A checkout in a folder that the machine has again is found below the machine's own files.
+    // A checkout in a folder that the machine mounts itself is found below the machine's own files.
     let anew = ["/run/", "/tmp/", "/var/tmp/", "/var/log/"];
     let above = if anew.iter().any(|folder| here.starts_with(folder)) {
         "/run/machine"
@@ -137,7 +137,7 @@ fn a_machine_whose_script_is_killed_leaves_nothing() {
 }
 
 #[test]
-fn a_wrong_call_is_reported_what_is_right() {
+fn a_wrong_call_prints_what_is_right() {
     for (arguments, wanted) in [
         (vec![], "usage: hack/vm"),
         (vec!["A=1"], "usage: hack/vm"),

@@ -1,4 +1,4 @@
-//! The fabric's sessions: looks at what nodes report, and has the RouteAdvertisements reported when the verdict changes.
+//! The fabric's sessions: looks at what nodes report, and requests a pass of the RouteAdvertisements when the verdict changes.
 //! In: BGPSessionStates, the clock. Out: a verdict for the next pass of the fabric's RouteAdvertisements.
 //! Invariant: after a start what stands in the condition holds until there is a verdict.
 //! Not here: the verdict (`plan_cluster::sessions`), writing the condition.

@@ -175,7 +175,7 @@ pub(super) struct Done {
 }
 
 impl Done {
-    /// Settled where nothing has to be tried again.
+    /// `Done` where nothing has to be tried again.
     pub(super) fn verdict(&self) -> Action {
         if self.bad == 0 {
             Action::Done

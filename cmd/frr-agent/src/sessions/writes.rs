@@ -96,8 +96,8 @@ struct Refused {
 pub(crate) struct Refusals(BTreeMap<ObjectKey, Refused>);
 
 impl Refusals {
-    /// Does all jobs; they are all there are, so refusals of others are forgotten. Each that was done is asked to `done`.
-    /// Settled where nothing has to be tried before the next look: what was refused waits for its own time.
+    /// Does all jobs; they are all there are, so refusals of others are forgotten. Each that was done is passed to `done`.
+    /// `Done` where nothing has to be tried before the next look: what was refused waits for its own time.
     pub(super) async fn write(
         &mut self,
         door: &impl Door,

@@ -134,7 +134,7 @@ async fn an_answer_in_other_words_is_an_answer() {
 }
 
 #[tokio::test]
-async fn a_wanted_probe_begins_when_it_is_wanted_and_a_calm_frr_is_not_asked() {
+async fn a_wanted_probe_begins_when_it_is_wanted_and_a_daemon_that_goes_is_noticed_unasked() {
     let folder = tempfile::tempdir().unwrap();
     answer(bind(folder.path(), "zebra"), CLIENTS);
     answer(bind(folder.path(), "bgpd"), PEERS);

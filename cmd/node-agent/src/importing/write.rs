@@ -30,23 +30,13 @@ impl Import {
         self.state.lock().resume();
         let (mut wrote, began) = ((0, 0), now());
         let mut slice = began;
-        self.unfinished = false;
         let mut flying = FuturesOrdered::new();
         let mut adding = 0_usize;
         let mut failed: Option<ImportError> = None;
         loop {
-            // What is on its way goes on while the kernel is heard.
-            if failed.is_none() && slice.elapsed() > SLICE {
-                let mut pending = self.event_buffer.take();
-                self.note_since(&pending);
-                match self.read_kernel(&mut pending).await {
-                    Ok(_) => self.judge(inputs),
-                    Err(error) => failed = Some(error),
-                }
-                slice = now();
-            }
-            let ends = began.elapsed() > LONGEST;
-            while failed.is_none() && !ends && flying.len() < IN_FLIGHT {
+            // Nothing is on its way when the kernel is heard: the importer judges what stands, not what is about to.
+            let late = slice.elapsed() > SLICE;
+            while failed.is_none() && !late && flying.len() < IN_FLIGHT {
                 let step = self.state.lock().step(BATCH, adding == 0);
                 if step.is_empty() {
                     break;
@@ -76,11 +66,21 @@ impl Import {
                 });
             }
             let Some(outcome) = flying.next().await else {
-                if let Some(error) = failed {
-                    return Err(error);
+                match failed {
+                    Some(error) => return Err(error),
+                    None if !late => return Ok(Some(wrote)),
+                    None if began.elapsed() > LONGEST => {
+                        self.unfinished = true;
+                        return Ok(Some(wrote));
+                    }
+                    None => {}
                 }
-                self.unfinished = ends && self.state.lock().due() > 0;
-                return Ok(Some(wrote));
+                let mut pending = self.event_buffer.take();
+                self.note_since(&pending);
+                self.read_kernel(&mut pending).await?;
+                self.judge(inputs);
+                slice = now();
+                continue;
             };
             match outcome {
                 Ok((add, remove)) => {

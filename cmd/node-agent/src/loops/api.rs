@@ -33,21 +33,13 @@ use tokio::time::Instant;
 
 use self::standing::Report;
 use crate::FIELD_MANAGER;
+use crate::keys::ApiKey;
 use crate::known::Known;
 
 /// So long the routes have to be within the limit until it is said.
 const CALM: Duration = Duration::from_secs(60);
 
-/// What can be looked at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Key {
-    /// Annotations of the own Node.
-    Annotations,
-    /// The NodeRoutes object.
-    Report,
-}
-
-/// The loop's subjects.
+/// Reconciles them.
 pub(crate) struct ApiReconciler {
     known: Arc<Known>,
     writer: Writer,
@@ -402,19 +394,19 @@ fn same_json(a: &str, b: &str) -> bool {
 }
 
 impl Reconciler for ApiReconciler {
-    type Key = Key;
+    type Key = ApiKey;
 
-    async fn keys(&mut self) -> Option<Vec<Key>> {
+    async fn keys(&mut self) -> Option<Vec<ApiKey>> {
         // A report that somebody deleted is noticed with the sweep.
         self.doubted = true;
-        Some(vec![Key::Annotations, Key::Report])
+        Some(vec![ApiKey::Annotations, ApiKey::Report])
     }
 
     /// Never cancelled by the loop.
-    async fn reconcile(&mut self, key: &Key) -> Action {
+    async fn reconcile(&mut self, key: &ApiKey) -> Action {
         let outcome = match key {
-            Key::Annotations => self.annotations().await,
-            Key::Report => self.report().await,
+            ApiKey::Annotations => self.annotations().await,
+            ApiKey::Report => self.report().await,
         };
         outcome.unwrap_or_else(|error| {
             tracing::warn!(error = %Chain(&error), "cannot write to the API server ({key:?}), trying again");

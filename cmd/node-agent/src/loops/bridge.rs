@@ -13,16 +13,10 @@ use plan_node::{GatewayView, NetworkView};
 use reconcile::{Action, Reconciler};
 use telemetry::Chain;
 
+use crate::keys::BridgeKey;
 use crate::known::Known;
 
-/// What can be looked at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Key {
-    /// The flows of the external bridge.
-    Flows,
-}
-
-/// The loop's subject.
+/// Reconciles them.
 pub(crate) struct BridgeReconciler {
     known: Arc<Known>,
     control: BridgeControl,
@@ -213,14 +207,14 @@ fn uplink(bridge: &str, ports: &[PortFact]) -> Result<u32, NoUplink> {
 }
 
 impl Reconciler for BridgeReconciler {
-    type Key = Key;
+    type Key = BridgeKey;
 
-    async fn keys(&mut self) -> Option<Vec<Key>> {
-        Some(vec![Key::Flows])
+    async fn keys(&mut self) -> Option<Vec<BridgeKey>> {
+        Some(vec![BridgeKey::Flows])
     }
 
     /// Never cancelled by the loop; a bundle is written whole or not at all.
-    async fn reconcile(&mut self, _: &Key) -> Action {
+    async fn reconcile(&mut self, _: &BridgeKey) -> Action {
         match self.flows().await {
             Ok(verdict) => verdict,
             Err(error) => {

@@ -26,12 +26,9 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::importing::{FrrProbe, Import, ImportConfig, ImportError, Inputs, Passed};
+use crate::keys::{ApiKey, Queues};
 use crate::known::{Known, NoView};
-use crate::loops::api::Key as ApiKey;
-use crate::sources::Queues;
-
-/// For so long nothing may come to its end before the process says that it is not ready.
-pub(crate) const UNREADY: Duration = Duration::from_secs(5);
+use crate::loops::UNREADY;
 
 /// What the report shows of an import.
 #[derive(Debug, PartialEq, Eq)]
@@ -43,7 +40,7 @@ struct Told {
     skipped: BTreeMap<&'static str, Skipped>,
 }
 
-/// The loop's subjects: networks. There is one, the default network.
+/// Reconciles networks' imports. There is one, the default network.
 pub(crate) struct ImportReconciler {
     known: Arc<Known>,
     queues: Queues,
@@ -56,6 +53,9 @@ pub(crate) struct ImportReconciler {
     reported: Option<Told>,
     told: Option<String>,
     again: Option<JoinHandle<()>>,
+    /// Rows that were added and removed and not logged yet, and when some were.
+    unlogged: (usize, usize),
+    logged: Option<Instant>,
 }
 
 impl ImportReconciler {
@@ -94,6 +94,8 @@ impl ImportReconciler {
             reported: None,
             told: None,
             again: None,
+            unlogged: (0, 0),
+            logged: None,
         }
     }
 
@@ -186,6 +188,22 @@ impl ImportReconciler {
         }
     }
 
+    /// Says what was imported, once a second at most: a route that flaps must not fill the log. The rest is said with the next
+    /// pass, that of the check a few seconds later at the latest.
+    fn log(&mut self, (add, remove): (usize, usize)) {
+        self.unlogged.0 += add;
+        self.unlogged.1 += remove;
+        let soon = self
+            .logged
+            .is_some_and(|at| at.elapsed() < Duration::from_secs(1));
+        if self.unlogged != (0, 0) && !soon {
+            let (add, remove) = std::mem::take(&mut self.unlogged);
+            let routes = self.import.state().lock().rows();
+            tracing::info!(add, remove, routes, "imported routes");
+            self.logged = Some(Instant::now());
+        }
+    }
+
     async fn import(&mut self) -> Action {
         let retries = self.known.metrics.import.retries.clone();
         let read = self.inputs().await;
@@ -220,19 +238,14 @@ impl ImportReconciler {
                 looked,
                 repaired,
             }) => {
-                if (add, remove) != (0, 0) {
-                    let routes = self.import.state().lock().rows();
-                    if repaired {
-                        tracing::warn!(
-                            add,
-                            remove,
-                            routes,
-                            "somebody else changed imported routes, repaired them"
-                        );
-                    } else {
-                        tracing::info!(add, remove, routes, "imported routes");
-                    }
+                if repaired {
+                    tracing::warn!(
+                        add,
+                        remove,
+                        "somebody else changed imported routes, repaired them"
+                    );
                 }
+                self.log((add, remove));
                 self.report();
                 if missing.is_some() {
                     return Action::Requeue;

@@ -20,20 +20,10 @@ use reconcile::{Action, Reconciler};
 use telemetry::{Chain, Readiness};
 use tokio::time::Instant;
 
+use crate::keys::{BridgeKey, NorthKey, Queues};
 use crate::known::Known;
-use crate::loops::bridge::Key as BridgeKey;
-use crate::loops::import::UNREADY;
-use crate::sources::Queues;
+use crate::loops::UNREADY;
 use crate::transact::{TransactionFailed, transact};
-
-/// What can be looked at; topology first, because imports hang on its router.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Key {
-    /// Routers, switches, ports, SNAT.
-    Topology,
-    /// The management port, down to the kernel's addresses, rules and routes.
-    Port,
-}
 
 /// Why a pass failed; the world's fault, tried again.
 #[derive(Debug, thiserror::Error)]
@@ -41,15 +31,15 @@ enum PassError {
     #[error("cannot read rows")]
     Access(#[from] ovsdb::AccessError),
     #[error("cannot make a transaction")]
-    Lower(#[from] ovn::EncodeError),
+    Encode(#[from] ovn::EncodeError),
     #[error(transparent)]
     Transact(#[from] TransactionFailed),
     #[error("cannot write the kernel's side")]
     Kernel(#[from] write::WriteError),
 }
 
-/// The loop's subjects.
-pub(crate) struct OvnReconciler {
+/// Reconciles them.
+pub(crate) struct NorthReconciler {
     known: Arc<Known>,
     queues: Queues,
     readiness: Readiness,
@@ -58,12 +48,12 @@ pub(crate) struct OvnReconciler {
     /// The topology's rows as they last stood, whether written or found.
     stood: Option<Rows>,
     /// What was last said of each subject.
-    told: BTreeMap<Key, String>,
+    told: BTreeMap<NorthKey, String>,
     /// Since when every pass of a subject has failed.
-    failing: BTreeMap<Key, Instant>,
+    failing: BTreeMap<NorthKey, Instant>,
 }
 
-impl OvnReconciler {
+impl NorthReconciler {
     pub(crate) fn new(known: Arc<Known>, queues: Queues, readiness: Readiness) -> Self {
         Self {
             known,
@@ -76,7 +66,7 @@ impl OvnReconciler {
         }
     }
 
-    fn tell(&mut self, key: Key, text: String) {
+    fn tell(&mut self, key: NorthKey, text: String) {
         if self.told.get(&key) != Some(&text) {
             tracing::warn!("{text}");
             self.told.insert(key, text);
@@ -84,7 +74,7 @@ impl OvnReconciler {
     }
 
     /// A subject that fails for a while, or that only somebody else can help, is not ready any more.
-    fn note(&mut self, key: Key, verdict: Action) {
+    fn note(&mut self, key: NorthKey, verdict: Action) {
         if !matches!(verdict, Action::Requeue | Action::AwaitChange) {
             self.failing.remove(&key);
             return;
@@ -92,15 +82,15 @@ impl OvnReconciler {
         let since = self.failing.entry(key).or_insert_with(Instant::now);
         if verdict == Action::AwaitChange || since.elapsed() >= UNREADY {
             let condition = match key {
-                Key::Topology => "topology",
-                Key::Port => "port",
+                NorthKey::Topology => "topology",
+                NorthKey::Port => "port",
             };
             self.readiness.set(condition, false);
         }
     }
 
     /// A plan with a broken invariant is a bug of a planner: it is said, and nothing is written.
-    fn is_sound(&mut self, key: Key, violations: &[Violation]) -> bool {
+    fn is_sound(&mut self, key: NorthKey, violations: &[Violation]) -> bool {
         let Some(first) = violations.first() else {
             return true;
         };
@@ -113,7 +103,7 @@ impl OvnReconciler {
     }
 
     /// The view, or `None` with the reason reported. A view that cannot be made changes nothing.
-    async fn view(&mut self, key: Key) -> Option<(NetworkView, u32)> {
+    async fn view(&mut self, key: NorthKey) -> Option<(NetworkView, u32)> {
         let made = match self.known.local().await {
             Ok(local) => self
                 .known
@@ -129,7 +119,7 @@ impl OvnReconciler {
                     Chain(&error)
                 );
                 // All subjects miss the same view: one of them says it.
-                if key == Key::Topology {
+                if key == NorthKey::Topology {
                     self.known.metrics.problems.set(1);
                     self.tell(key, why);
                 }
@@ -157,7 +147,7 @@ impl OvnReconciler {
             return Ok(Action::NoChange);
         }
         self.quiet = None;
-        let Some((view, _)) = self.view(Key::Topology).await else {
+        let Some((view, _)) = self.view(NorthKey::Topology).await else {
             return Ok(Action::Requeue);
         };
         let problems = view.problems();
@@ -166,11 +156,11 @@ impl OvnReconciler {
             .problems
             .set(i64::try_from(problems.len()).unwrap_or(i64::MAX));
         if let Some(problem) = problems.first() {
-            self.tell(Key::Topology, problem.to_string());
+            self.tell(NorthKey::Topology, problem.to_string());
         }
         let default = self.known.settings.gateway.bgp_default;
         let rows = plan_node::plan(&view);
-        if !self.is_sound(Key::Topology, &check::rows(&rows)) {
+        if !self.is_sound(NorthKey::Topology, &check::rows(&rows)) {
             self.known.metrics.problems.inc();
             return Ok(Action::AwaitChange);
         }
@@ -197,7 +187,7 @@ impl OvnReconciler {
         };
         let (north, foreign, quiet, rows) = decoded?;
         if let Some(problem) = foreign.first() {
-            self.tell(Key::Topology, problem.to_string());
+            self.tell(NorthKey::Topology, problem.to_string());
             let more = i64::try_from(foreign.len()).unwrap_or(i64::MAX);
             self.known.metrics.problems.add(more);
             return Ok(Action::AwaitChange);
@@ -224,26 +214,26 @@ impl OvnReconciler {
             self.quiet = Some((epoch, quiet));
         }
         self.stood = Some(rows);
-        self.told.remove(&Key::Topology);
+        self.told.remove(&NorthKey::Topology);
         self.readiness.set("topology", true);
         self.queues.bridge.enqueue(BridgeKey::Flows);
         Ok(Action::Done)
     }
 }
 
-impl Reconciler for OvnReconciler {
-    type Key = Key;
+impl Reconciler for NorthReconciler {
+    type Key = NorthKey;
 
-    async fn keys(&mut self) -> Option<Vec<Key>> {
+    async fn keys(&mut self) -> Option<Vec<NorthKey>> {
         self.quiet = None;
-        Some(vec![Key::Topology, Key::Port])
+        Some(vec![NorthKey::Topology, NorthKey::Port])
     }
 
     /// Never cancelled by the loop; a transaction is applied whole or not at all.
-    async fn reconcile(&mut self, key: &Key) -> Action {
+    async fn reconcile(&mut self, key: &NorthKey) -> Action {
         let outcome = match key {
-            Key::Topology => self.topology().await,
-            Key::Port => self.port().await,
+            NorthKey::Topology => self.topology().await,
+            NorthKey::Port => self.port().await,
         };
         let verdict = outcome.unwrap_or_else(|error| {
             self.tell(

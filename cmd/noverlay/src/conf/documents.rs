@@ -51,7 +51,7 @@ pub(crate) struct Documents {
     pub(crate) nodes: BTreeMap<NodeName, Node>,
     /// Secrets, each with its password or why it has none.
     pub(crate) secrets: BTreeMap<ObjectKey, Result<String, String>>,
-    /// Spellings that the decode levels out, by object.
+    /// Spellings that decoding normalizes away, by object.
     pub(crate) warnings: BTreeMap<ObjectKey, Vec<Problem>>,
     /// Objects that name no namespace.
     pub(crate) homeless: BTreeSet<String>,

@@ -21,7 +21,7 @@ pub(super) const ROUTE_EXTRAS: [&str; 2] = ["bfd", "route_table"];
 pub struct Imports {
     /// Imported routes in the form that we write, with every row of each.
     pub rows: BTreeMap<ImportedRoute, Vec<Uuid>>,
-    /// Stamped rows in another form: edited by hand, or unreadable. Surplus.
+    /// Marked rows in another form: edited by hand, or unreadable. Surplus.
     pub odd: Vec<Uuid>,
     /// Prefixes of rows without the owner marker of imports, or of another importer.
     pub taken: BTreeSet<Prefix>,

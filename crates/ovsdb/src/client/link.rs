@@ -18,7 +18,6 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use super::backoff::{Backoff, noise};
 use super::config::ClientConfig;
 use super::error::LinkError;
 use super::follow::{Follower, Token, abandon};
@@ -26,6 +25,7 @@ use super::stream::{self, Duplex};
 use super::{Command, Connection, Shared, clock};
 use crate::notation::TransactError;
 use crate::session::{Session, SessionConfig};
+use reconcile::Backoff;
 
 /// Frames between the session and the writer; more wait in the session, and then callers wait.
 const WRITE_QUEUE: usize = 64;
@@ -39,6 +39,9 @@ const PROGRESS: usize = 2048;
 /// How long a connection that takes no more writes is listened to.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
+/// From a lost connection to the first attempt; it doubles.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+
 /// All handles are gone.
 struct Stopped;
 
@@ -46,7 +49,9 @@ type Commands = mpsc::Receiver<Command>;
 
 /// Runs until every handle is dropped.
 pub(super) async fn run(config: ClientConfig, shared: Arc<Shared>, mut commands: Commands) {
-    let mut backoff = Backoff::new(config.max_backoff);
+    // Clients that lost one server do not come back together; a limit of zero does not spin.
+    let most = config.max_backoff.max(Duration::from_millis(1));
+    let mut backoff = Backoff::new(FIRST_PAUSE.min(most), most).with_jitter();
     loop {
         let sessions = shared.status.borrow().sessions;
         let error = match attempt(&config, &shared, &mut commands).await {
@@ -66,7 +71,7 @@ pub(super) async fn run(config: ClientConfig, shared: Arc<Shared>, mut commands:
                 error: Some(Arc::new(error)),
             };
         });
-        let delay = tokio::time::sleep(backoff.step(noise()));
+        let delay = tokio::time::sleep(backoff.pause());
         if refuse_until(delay, &mut commands).await.is_err() {
             return;
         }

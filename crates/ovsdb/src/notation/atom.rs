@@ -9,7 +9,7 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
 
-use super::datum::{Tag, end_of};
+use super::tag::{Tag, end_of};
 use super::uuid::{Uuid, UuidText};
 
 /// One scalar value.

@@ -7,10 +7,11 @@
 
 use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, SeqAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
 
 use super::atom::{Atom, AtomVisitor, tagged_atom};
+use super::tag::{Tag, end_of};
 
 /// The value of one column.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -260,24 +261,6 @@ impl<'de> Visitor<'de> for DatumVisitor {
         };
         end_of(&mut seq)?;
         Ok(datum)
-    }
-}
-
-/// The first element of an array that is a value.
-#[derive(Debug, Clone, Copy, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum Tag {
-    Uuid,
-    NamedUuid,
-    Set,
-    Map,
-}
-
-/// Errs where the array goes on.
-pub(super) fn end_of<'de, A: SeqAccess<'de>>(seq: &mut A) -> Result<(), A::Error> {
-    match seq.next_element::<IgnoredAny>()? {
-        None => Ok(()),
-        Some(IgnoredAny) => Err(A::Error::custom("a third element in a tagged array")),
     }
 }
 

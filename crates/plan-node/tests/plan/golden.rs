@@ -1,5 +1,5 @@
-//! Whole plans as text, retained against `tests/golden/<case>/NN-plan.txt`; `UPDATE_GOLDEN=1` writes them again.
-//! In: views of the samples. Out: a failed test with both texts. Invariant: every plan that is compared is also checked.
+//! Whole plans as text, compared with `tests/golden/<case>/NN-plan.txt`; `UPDATE_GOLDEN=1` writes them again.
+//! In: views of `testkit`. Out: a failed test with both texts. Invariant: every plan that is compared is also checked.
 //! Not here: why a plan is as it is (each case's `why.md`).
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -142,7 +142,7 @@ fn leading_ends_in_time_beside_an_api_server_that_takes_calls_and_never_answers(
 }
 
 #[test]
-fn a_leader_that_is_reported_to_end_gives_its_lease_back_after_its_last_write() {
+fn a_leader_that_is_asked_to_stop_gives_its_lease_back_after_its_last_write() {
     let Some(tools) = tools() else { return };
     let api = ApiServer::start(tools);
     let settings = much_to_write(&api);

@@ -35,7 +35,7 @@ pub(crate) const MOST: u16 = 10_000;
 struct Stop {
     daemons: &'static [&'static str],
     /// Ended when those are started again: watchfrr does so after zebra, because bgpd does
-    /// not tell a new zebra what it reported the old one.
+    /// not tell a new zebra what it sent to the old one.
     after: &'static [&'static str],
     /// The node-agent is replaced as soon as they are back.
     agent: bool,

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn geneve_is_reported_by_the_ports_and_not_by_digits_anywhere_in_the_line() {
+    fn geneve_is_recognized_by_its_ports_and_not_by_digits_anywhere_in_the_line() {
         for line in [
             "10:06:12.1 IP 10.0.0.1.99 > 10.0.0.2.6081: Geneve, Flags [none], vni 0x1: IP 10.128.0.5 > 10.128.1.5: ICMP echo request",
             "10:06:12.1 IP 10.0.0.1.6081 > 10.0.0.2.40000: UDP, length 40",

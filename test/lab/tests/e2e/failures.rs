@@ -12,7 +12,7 @@ use crate::harness::{Standing, able, call, command, name, wait};
 
 /// How soon the host stage of the outer bridge must be back after it was lost. The switch tells the agent of it, and then
 /// it takes a tenth of a second, and starts of processes that may have to wait on a busy machine; BGP gives up after 9 s,
-/// and an agent that is not reported looks each 300 s.
+/// and an agent that gets no event looks each 300 s.
 const HOST_STAGE: Duration = Duration::from_secs(4);
 /// How long a new leader may take.
 const TAKEOVER: Duration = Duration::from_secs(20);

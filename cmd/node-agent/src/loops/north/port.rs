@@ -6,12 +6,13 @@
 use netlink::write;
 use reconcile::Action;
 
-use super::{Key, OvnReconciler, PassError};
+use super::{NorthReconciler, PassError};
+use crate::keys::NorthKey;
 use crate::transact::transact;
 
-impl OvnReconciler {
+impl NorthReconciler {
     pub(super) async fn port(&mut self) -> Result<Action, PassError> {
-        let Some((view, _)) = self.view(Key::Port).await else {
+        let Some((view, _)) = self.view(NorthKey::Port).await else {
             return Ok(Action::Requeue);
         };
         if let Some(port) = plan_node::host::port(&view) {
@@ -31,7 +32,7 @@ impl OvnReconciler {
                 tracing::info!(change, "changed the kernel");
             }
         }
-        self.told.remove(&Key::Port);
+        self.told.remove(&NorthKey::Port);
         self.readiness.set("port", true);
         Ok(Action::Done)
     }

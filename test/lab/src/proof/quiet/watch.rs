@@ -92,7 +92,7 @@ impl Snapshot {
                 let text = format!("database {database}: {} records: {first}", new.len());
                 found.push((Layer::Ovn, text));
             } else if known.len() > records.len() {
-                let text = format!("database {database} was written anew as a whole");
+                let text = format!("database {database} was rewritten as a whole");
                 found.push((Layer::Ovn, text));
             }
         }

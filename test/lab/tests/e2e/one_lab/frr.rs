@@ -40,7 +40,7 @@ fn without_zebra(lab: &Standing, away: &str, back: &str, unnoticed: bool) {
     std::thread::sleep(AWAY);
     lab.daemon(back, &node, "zebra");
     if !unnoticed {
-        // As watchfrr does after a zebra that ended: bgpd does not tell a new one what it reported the old one.
+        // As watchfrr does after a zebra that ended: bgpd does not tell a new one what it sent to the old one.
         lab.daemon("stop", &node, "bgpd");
         lab.daemon("start", &node, "bgpd");
     }

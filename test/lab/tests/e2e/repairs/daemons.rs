@@ -50,7 +50,7 @@ pub(super) fn agent_starts_first(lab: &Standing) {
         "/readyz without the Northbound DB: {answer}"
     );
     assert!(
-        test_node.told(mark, &["WARN", "not in step", "north"]),
+        test_node.logged(mark, &["WARN", "not in step", "north"]),
         "not told"
     );
     pods_ping(lab, PINGS);

@@ -187,7 +187,7 @@ impl<'a> TestNode<'a> {
         ])
     }
 
-    /// A place in the node-agent's log; [`Self::reported`] reads from there.
+    /// A place in the node-agent's log; [`Self::logged`] reads from there.
     pub(super) fn mark(&self) -> usize {
         self.log().len()
     }
@@ -203,7 +203,7 @@ impl<'a> TestNode<'a> {
     }
 
     /// Does the log say this since the mark (looked at for half a second)?
-    pub(super) fn told(&self, mark: usize, words: &[&str]) -> bool {
+    pub(super) fn logged(&self, mark: usize, words: &[&str]) -> bool {
         wait(Duration::from_millis(500), || {
             let log = self.log();
             let mut new = log.get(mark..).unwrap_or_default().lines();

@@ -116,7 +116,7 @@ fn repaired(test_node: &TestNode<'_>, before: &str, what: &str, breakage: &[&str
     );
     println!("{what}: repaired after {:?}", start.elapsed());
     assert!(
-        test_node.told(mark, &["WARN", told]),
+        test_node.logged(mark, &["WARN", told]),
         "{what}: the log does not say {told:?}"
     );
     pods_ping(test_node.lab, PINGS);
@@ -243,7 +243,7 @@ pub(super) fn overrun(lab: &Standing) {
     with.sort();
     agreed(&test_node, "events lost", &with);
     assert!(
-        test_node.told(mark, &["WARN", "events of the kernel were lost"]),
+        test_node.logged(mark, &["WARN", "events of the kernel were lost"]),
         "the flood was no overrun"
     );
     route("del");
@@ -315,7 +315,7 @@ pub(super) fn database_restarted(lab: &Standing) {
         test_node.rows().unwrap_or_default()
     );
     println!("in step, and right, after {:?}", start.elapsed());
-    assert!(test_node.told(mark, &["in step", "north"]), "not told");
+    assert!(test_node.logged(mark, &["in step", "north"]), "not told");
     announce(&test_nodes[1], true);
     agreed(test_node, "the route is back", &whole);
     for peer in &test_nodes[1..] {
