@@ -1,9 +1,9 @@
 //! The import of one network's learned routes: kernel, FRR and gateway router in; rows out.
-//! In: what was heard of the kernel, its routes and links, the replica's changes, looks at FRR, the world.
+//! In: what was heard of the kernel, its routes and links, the replica's changes, looks at FRR, the scope.
 //! Out: guarded transactions of a few hundred rows, the most important first; the state that reports are made from.
 //! Invariant: nothing is removed because something could not be read; a pass that finds all as wanted writes nothing; what is
 //! known of routes is checked against a dump soon after events changed it.
-//! Not here: which rows (`import`), when a pass is due (`reconcile`), where the world comes from (`loops::import`).
+//! Not here: which rows (`import`), when a pass is due (`reconcile`), where the scope comes from (`loops::import`).
 
 mod event_buffer;
 mod write;
@@ -63,8 +63,8 @@ pub const TIMING: Timing = Timing {
 pub struct Inputs {
     /// The network's routing table; `None` while it has none. Source: `plan_node::vrf`.
     pub table: Option<TableId>,
-    /// The world.
-    pub world: Scope,
+    /// The scope.
+    pub scope: Scope,
     /// The subnets of the network, and whose they are.
     pub owners: Vec<(Prefix, NodeName)>,
     /// The admin's word on withdrawals that are retained: another one than when they began to be retained releases them.
@@ -83,7 +83,7 @@ impl ImportState {
     }
 }
 
-/// Why a pass failed; the world's fault, tried again.
+/// Why a pass failed; the scope's fault, tried again.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
     /// The replica holds what a column cannot.
@@ -241,7 +241,7 @@ impl Import {
             .min()
     }
 
-    /// Brings the router's imported rows to where routes, world and limits want them.
+    /// Brings the router's imported rows to where routes, scope and limits want them.
     ///
     /// # Errors
     /// When something could not be read or written. Nothing was removed for it; the next pass goes on from there.
@@ -297,7 +297,7 @@ impl Import {
 
     fn take_inputs(&mut self, inputs: &Arc<Inputs>) {
         let mut state = self.state.lock();
-        state.set_world(inputs.world.clone());
+        state.set_scope(inputs.scope.clone());
         state.set_owners(inputs.owners.iter().cloned());
         drop(state);
         self.inputs = Some(Arc::clone(inputs));

@@ -1,6 +1,6 @@
 //! The node-agent: learned routes into OVN, the node's topology, SNAT, bridge flows, and the truth about them.
 //! In: Node objects, the kernel over netlink, two OVSDB databases, FRR's sockets. Out: rows, flows, addresses, annotations, NodeRoutes.
-//! Invariant: four loops, one writer for each sink; the bridge's host stage needs neither API server nor OVN.
+//! Invariant: four loops, one writer for each target; the bridge's host stage needs neither API server nor OVN.
 //! Not here: decisions (`plan-node`), wires (`ovn`, `netlink`, `host`, `kube-edge`).
 //!
 //! ```text

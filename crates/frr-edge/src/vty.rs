@@ -168,7 +168,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let frr = Frr::new(folder.path().to_owned(), folder.path().join("frr.conf"));
         assert!(!frr.runs("bgpd").await.unwrap());
-        let door = frozen(&folder.path().join("bgpd.vty"));
+        let listener = frozen(&folder.path().join("bgpd.vty"));
         let probe = async {
             for _ in 0..10 {
                 assert!(frr.runs("bgpd").await.unwrap());
@@ -180,7 +180,7 @@ mod tests {
         };
         let time = std::time::Duration::from_secs(30);
         tokio::time::timeout(time, probe).await.unwrap();
-        drop(door);
+        drop(listener);
         assert!(!frr.runs("bgpd").await.unwrap(), "its socket stays behind");
     }
 

@@ -70,6 +70,28 @@ impl Budget {
         }
     }
 
+    /// One that holds these destinations.
+    #[must_use]
+    pub fn laid_out(limit: usize, mut ranks: BTreeSet<Rank>) -> Self {
+        let first_cut = ranks.iter().nth(limit).copied();
+        let cut = first_cut.map(|rank| ranks.split_off(&rank));
+        Self {
+            limit,
+            kept: ranks,
+            cut: cut.unwrap_or_default(),
+        }
+    }
+
+    /// The destinations that stay, the most important first.
+    pub fn kept(&self) -> impl Iterator<Item = Rank> {
+        self.kept.iter().copied()
+    }
+
+    /// Those beyond the limit.
+    pub fn cut(&self) -> impl Iterator<Item = &Rank> {
+        self.cut.iter()
+    }
+
     /// The limit, in destinations.
     #[must_use]
     pub fn limit(&self) -> usize {

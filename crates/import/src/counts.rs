@@ -143,7 +143,7 @@ impl<R: Copy + Ord> Importer<R> {
     /// What is left out inside the network, by reason.
     #[must_use]
     pub fn skipped_pods(&self) -> BTreeMap<&'static str, Skipped> {
-        let Some(world) = &self.world else {
+        let Some(scope) = &self.scope else {
             return BTreeMap::new();
         };
         let mut found = BTreeMap::new();
@@ -153,7 +153,7 @@ impl<R: Copy + Ord> Importer<R> {
                 let (from, subnet) = (*subnet, *subnet);
                 all.range(from..).take_while(move |p| subnet.contains(p))
             };
-            let inside = || world.cluster_subnets.iter().flat_map(of);
+            let inside = || scope.cluster_subnets.iter().flat_map(of);
             let skipped = Skipped {
                 count: inside().count(),
                 first: inside().take(decide::NAMED).copied().collect(),

@@ -62,14 +62,14 @@ pub struct Decision {
 
 /// Decides over the best route of a destination in the network's table (`rib::Rib::best_of`).
 #[must_use]
-pub fn decide(route: &KernelRoute, world: &Scope) -> Decision {
+pub fn decide(route: &KernelRoute, scope: &Scope) -> Decision {
     let mut decision = Decision::default();
-    if let Some(reason) = refuse(route, world) {
+    if let Some(reason) = refuse(route, scope) {
         decision.reasons.push(reason);
         return decision;
     }
     for path in &route.paths {
-        match next_hop(route.prefix, path, world) {
+        match next_hop(route.prefix, path, scope) {
             Ok(hop) => decision.hops.push(hop),
             Err(reason) => decision.reasons.push(reason),
         }
@@ -82,26 +82,26 @@ pub fn decide(route: &KernelRoute, world: &Scope) -> Decision {
 }
 
 /// Why a destination is left out whatever its paths are.
-fn refuse(route: &KernelRoute, world: &Scope) -> Option<&'static str> {
+fn refuse(route: &KernelRoute, scope: &Scope) -> Option<&'static str> {
     let prefix = route.prefix;
     let inside = |subnets: &[Prefix]| subnets.iter().any(|subnet| subnet.contains(&prefix));
     // The network's own destinations come first: no other network can hide them.
-    let foreign = || world.other_networks.longest_match(&prefix).is_some();
+    let foreign = || scope.other_networks.longest_match(&prefix).is_some();
     if route.kind == RouteKind::Encapsulated {
         Some(ENCAPSULATED)
     } else if route.kind != RouteKind::Unicast {
         Some(NOT_UNICAST)
-    } else if prefix.is_default() && world.bgp_default == BgpDefault::Ignore {
+    } else if prefix.is_default() && scope.bgp_default == BgpDefault::Ignore {
         Some(DEFAULT_ROUTE)
-    } else if inside(&world.host_subnets) {
+    } else if inside(&scope.host_subnets) {
         Some(OWN_SUBNET)
-    } else if !world.no_overlay && inside(&world.cluster_subnets) {
+    } else if !scope.no_overlay && inside(&scope.cluster_subnets) {
         Some(OVERLAY_SUBNET)
-    } else if !inside(&world.cluster_subnets) && foreign() {
+    } else if !inside(&scope.cluster_subnets) && foreign() {
         Some(OTHER_NETWORK)
-    } else if inside(&world.join_subnets) {
+    } else if inside(&scope.join_subnets) {
         Some(JOIN_SUBNET)
-    } else if world.taken.contains(&prefix) {
+    } else if scope.taken.contains(&prefix) {
         Some(PREFIX_TAKEN)
     } else {
         None
@@ -109,15 +109,15 @@ fn refuse(route: &KernelRoute, world: &Scope) -> Option<&'static str> {
 }
 
 /// The next hop of a path, or why it cannot be used.
-fn next_hop(prefix: Prefix, path: &RoutePath, world: &Scope) -> Result<IpAddr, &'static str> {
-    if world.gateway_link != Some(path.oif) {
+fn next_hop(prefix: Prefix, path: &RoutePath, scope: &Scope) -> Result<IpAddr, &'static str> {
+    if scope.gateway_link != Some(path.oif) {
         return Err(OTHER_LINK);
     }
     let gateway = path.gateway.ok_or(NO_GATEWAY)?;
     if Family::of(gateway) != prefix.family() {
         return Err(FAMILY_MISMATCH);
     }
-    if world.own_addresses.contains(&gateway) {
+    if scope.own_addresses.contains(&gateway) {
         return Err(SELF_NEXT_HOP);
     }
     Ok(gateway)

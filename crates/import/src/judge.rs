@@ -157,7 +157,7 @@ impl<R: Copy + Ord> Importer<R> {
     /// and has no route for now, its node is the same and there (an aggregate covers nodes that are), and it would be
     /// imported if the kernel had it.
     pub(super) fn retainable(&self, prefix: Prefix, place: &Place<R>) -> Vec<IpAddr> {
-        let Some(world) = &self.world else {
+        let Some(scope) = &self.scope else {
             return Vec::new();
         };
         let owners = self.owners.longest_match(&prefix);
@@ -166,9 +166,9 @@ impl<R: Copy + Ord> Importer<R> {
             Some(now) => !now.is_disjoint(&place.owners),
             None => place.owners.is_empty(),
         };
-        let in_cluster = world.cluster_subnets.iter().any(|s| s.contains(&prefix));
+        let in_cluster = scope.cluster_subnets.iter().any(|s| s.contains(&prefix));
         let somebodys = !in_cluster || owners.is_some() || self.owners.any_within(&prefix);
-        let link = world.gateway_link.filter(|link| self.rib.is_up(*link));
+        let link = scope.gateway_link.filter(|link| self.rib.is_up(*link));
         let (Some(link), Some(table), true) = (
             link,
             self.table,
@@ -188,6 +188,6 @@ impl<R: Copy + Ord> Importer<R> {
             kind: RouteKind::Unicast,
             paths: place.hops.iter().filter(stands).map(path).collect(),
         };
-        decide::decide(&as_it_was, world).hops
+        decide::decide(&as_it_was, scope).hops
     }
 }

@@ -1,6 +1,6 @@
 //! The import of one network, step by step: routes, rows and everything between them as a value that is changed only where
 //! something changed.
-//! In: dumps and events of routes, links, rows as they come and go, the world, who owns which subnet, looks at FRR.
+//! In: dumps and events of routes, links, rows as they come and go, the scope, who owns which subnet, looks at FRR.
 //! Out: the next few rows to add and to remove. Invariant: after any sequence of inputs the rows that are wanted equal those
 //! of a fresh value with the same inputs, retained destinations aside; a destination is never without a row because its next hop
 //! changes; pod subnets come first. Not here: reading and writing; what a single route becomes (`decide`).
@@ -55,7 +55,7 @@ pub struct Importer<R> {
     /// `None`: the network has no table, and so no routes.
     table: Option<TableId>,
     rib: Rib,
-    world: Option<Scope>,
+    scope: Option<Scope>,
     owners: Subnets<BTreeSet<NodeName>>,
     places: BTreeMap<Prefix, Place<R>>,
     odd: BTreeSet<R>,
@@ -84,13 +84,13 @@ pub struct Importer<R> {
 }
 
 impl<R: Copy + Ord> Importer<R> {
-    /// An empty one: no table, no routes, no links, no rows, no world. `limit` in destinations.
+    /// An empty one: no table, no routes, no links, no rows, no scope. `limit` in destinations.
     #[must_use]
     pub fn new(limit: usize) -> Self {
         Self {
             table: None,
             rib: Rib::default(),
-            world: None,
+            scope: None,
             owners: Subnets::default(),
             places: BTreeMap::new(),
             odd: BTreeSet::new(),
@@ -120,17 +120,17 @@ impl<R: Copy + Ord> Importer<R> {
         self.table = table;
     }
 
-    /// Takes the world, but for what other rows take: that is reported row by row. Everything is decided again where it changed.
-    pub fn set_world(&mut self, mut world: Scope) {
+    /// Takes the scope, but for what other rows take: that is reported row by row. Everything is decided again where it changed.
+    pub fn set_scope(&mut self, mut scope: Scope) {
         let ours = self.topology.keys();
-        let ours = ours.filter(|prefix| !world.fallbacks.contains_key(prefix));
-        world.taken = self.others.keys().chain(ours).copied().collect();
-        if self.world.as_ref() == Some(&world) {
+        let ours = ours.filter(|prefix| !scope.fallbacks.contains_key(prefix));
+        scope.taken = self.others.keys().chain(ours).copied().collect();
+        if self.scope.as_ref() == Some(&scope) {
             return;
         }
-        let pods = self.world.as_ref().map(|w| w.cluster_subnets.as_slice());
-        let other_pods = pods != Some(world.cluster_subnets.as_slice());
-        self.world = Some(world);
+        let pods = self.scope.as_ref().map(|w| w.cluster_subnets.as_slice());
+        let other_pods = pods != Some(scope.cluster_subnets.as_slice());
+        self.scope = Some(scope);
         if other_pods {
             self.recompute_ranks();
         }
@@ -179,7 +179,7 @@ impl<R: Copy + Ord> Importer<R> {
     }
 
     fn subnets(&self) -> &[Prefix] {
-        let pods = self.world.as_ref().map(|w| w.cluster_subnets.as_slice());
+        let pods = self.scope.as_ref().map(|w| w.cluster_subnets.as_slice());
         pods.unwrap_or_default()
     }
 
@@ -195,11 +195,14 @@ impl<R: Copy + Ord> Importer<R> {
     /// Takes a whole dump of the table's routes. Returns how many destinations differ from what was known.
     pub fn dump(&mut self, routes: Vec<KernelRoute>) -> usize {
         let changed = self.rib.replace(routes);
-        let mut count = 0;
-        for (table, prefix) in changed {
-            if Some(table) == self.table {
+        let ours = |(table, _): &(TableId, Prefix)| Some(*table) == self.table;
+        let changed: Vec<Prefix> = changed.into_iter().filter(ours).map(|(_, p)| p).collect();
+        let count = changed.len();
+        if self.places.is_empty() {
+            self.lay_out();
+        } else {
+            for prefix in changed {
                 self.decide(prefix);
-                count += 1;
             }
         }
         count
@@ -291,8 +294,8 @@ impl<R: Copy + Ord> Importer<R> {
 
     /// Notes whether a destination has a fallback and neither that nor an imported row.
     fn note_bare(&mut self, prefix: Prefix) {
-        let world = self.world.as_ref();
-        let falls_back = world.is_some_and(|w| w.fallbacks.contains_key(&prefix));
+        let scope = self.scope.as_ref();
+        let falls_back = scope.is_some_and(|w| w.fallbacks.contains_key(&prefix));
         let imported = self.places.get(&prefix).is_some_and(|p| !p.rows.is_empty());
         if falls_back && !imported && !self.topology.contains_key(&prefix) {
             self.bare.insert(prefix);
@@ -304,9 +307,9 @@ impl<R: Copy + Ord> Importer<R> {
     /// Notes it of all destinations: an edited row does not say which one it was of, and what was on its way may not arrive.
     fn recompute_bare(&mut self) {
         self.bare.clear();
-        let world = self.world.as_ref();
+        let scope = self.scope.as_ref();
         let all: Vec<Prefix> =
-            world.map_or_else(Vec::new, |w| w.fallbacks.keys().copied().collect());
+            scope.map_or_else(Vec::new, |w| w.fallbacks.keys().copied().collect());
         for prefix in all {
             self.note_bare(prefix);
         }
@@ -329,14 +332,14 @@ impl<R: Copy + Ord> Importer<R> {
 
     /// Another row than an imported one came to this destination, or went.
     fn retake(&mut self, prefix: Prefix) {
-        let Some(world) = &mut self.world else {
+        let Some(scope) = &mut self.scope else {
             return;
         };
-        let ours = self.topology.contains_key(&prefix) && !world.fallbacks.contains_key(&prefix);
+        let ours = self.topology.contains_key(&prefix) && !scope.fallbacks.contains_key(&prefix);
         let changed = if ours || self.others.contains_key(&prefix) {
-            world.taken.insert(prefix)
+            scope.taken.insert(prefix)
         } else {
-            world.taken.remove(&prefix)
+            scope.taken.remove(&prefix)
         };
         if changed {
             self.decide(prefix);
@@ -363,7 +366,47 @@ impl<R: Copy + Ord> Importer<R> {
         }
     }
 
+    /// Decides over all routes where nothing is known of any destination yet: one way through them, instead of a search in
+    /// each index for each of them.
+    fn lay_out(&mut self) {
+        let (Some(scope), Some(table)) = (&self.scope, self.table) else {
+            return;
+        };
+        let mut places = Vec::new();
+        for route in self.rib.view(table) {
+            let Decision { hops, reasons } = crate::decide::decide(&route, scope);
+            for reason in &reasons {
+                let of_reason = self.skipped.entry(reason).or_default();
+                of_reason.insert(route.prefix);
+            }
+            let wanted = !hops.is_empty();
+            let owners = self.owners.longest_match(&route.prefix);
+            let place = Place {
+                kernel: Some(route.kind == RouteKind::Unicast),
+                owners: owners.filter(|_| wanted).cloned().unwrap_or_default(),
+                wanted,
+                hops,
+                reasons,
+                ..Place::default()
+            };
+            places.push((route.prefix, place));
+        }
+        self.places = places.into_iter().collect();
+        let wanted = self.places.iter().filter(|(_, place)| place.wanted);
+        let ranks: BTreeSet<Rank> = wanted.map(|(prefix, _)| self.rank(*prefix)).collect();
+        self.sent.retain(|rank| !ranks.contains(rank));
+        self.budget = Budget::laid_out(self.budget.limit(), ranks);
+        self.adds.extend(self.budget.kept());
+        let over: BTreeSet<Prefix> = self.budget.cut().map(|rank| rank.prefix).collect();
+        if !over.is_empty() {
+            self.skipped.entry(OVER_LIMIT).or_default().extend(over);
+        }
+    }
+
     fn decide_all(&mut self) {
+        if self.places.is_empty() {
+            return self.lay_out();
+        }
         let view = self
             .table
             .into_iter()
@@ -378,14 +421,14 @@ impl<R: Copy + Ord> Importer<R> {
 
     /// Decides over a destination's route as it is now.
     fn decide(&mut self, prefix: Prefix) {
-        let Some(world) = &self.world else {
+        let Some(scope) = &self.scope else {
             // Decided as soon as there is one.
             return;
         };
         let route = self.table.and_then(|table| self.rib.best_of(table, prefix));
         let kernel = route.as_ref().map(|r| r.kind == RouteKind::Unicast);
         let Decision { hops, reasons } = route
-            .map(|route| crate::decide::decide(&route, world))
+            .map(|route| crate::decide::decide(&route, scope))
             .unwrap_or_default();
         let place = self.places.entry(prefix).or_default();
         place.kernel = kernel;

@@ -82,7 +82,7 @@ impl<R: Copy + Ord> Importer<R> {
         if whole && (!removals.is_empty() || self.adds.is_empty()) {
             let room = most.saturating_sub(step.add.len() + step.remove.len());
             // An edited row does not say whose destination it stands for.
-            let known = self.world.as_ref().is_some_and(|w| w.fallbacks_known);
+            let known = self.scope.as_ref().is_some_and(|w| w.fallbacks_known);
             let room = if known { room } else { 0 };
             let odd: Vec<R> = self.odd.iter().take(room).copied().collect();
             step.remove.extend(&odd);
@@ -167,14 +167,14 @@ impl<R: Copy + Ord> Importer<R> {
 
     /// Whether a fallback may belong in the place of this destination's rows, and it is not known which: they stay until it is.
     fn may_fall_back(&self, prefix: &Prefix) -> bool {
-        self.world.as_ref().is_some_and(|world| {
-            !world.fallbacks_known
-                && (prefix.is_default() || world.cluster_subnets.contains(prefix))
+        self.scope.as_ref().is_some_and(|scope| {
+            !scope.fallbacks_known
+                && (prefix.is_default() || scope.cluster_subnets.contains(prefix))
         })
     }
 
     /// The topology's rows that give way to an imported route of this prefix.
     fn fallback(&self, prefix: &Prefix) -> Option<&Vec<Columns>> {
-        self.world.as_ref()?.fallbacks.get(prefix)
+        self.scope.as_ref()?.fallbacks.get(prefix)
     }
 }

@@ -48,7 +48,7 @@ fn route(to: Prefix, hops: &[(u8, u32)]) -> KernelRoute {
     }
 }
 
-fn world() -> Scope {
+fn mk_scope() -> Scope {
     let view = mk_view(1);
     learn::scope(&view, Some(BRIDGE), BTreeSet::new(), BgpDefault::Ignore)
 }
@@ -230,7 +230,7 @@ impl Fixture {
 
     /// The row that drops what has no route.
     fn add_discard(&mut self) {
-        for columns in world().fallbacks.values().flatten() {
+        for columns in mk_scope().fallbacks.values().flatten() {
             self.add(own_row(columns));
         }
     }
@@ -239,7 +239,7 @@ impl Fixture {
 fn ready(limit: usize, suppression: Suppression, routes: Vec<KernelRoute>) -> Fixture {
     let mut fixture = Fixture::new(limit, suppression);
     fixture.importer.set_links([(BRIDGE, true)].into());
-    fixture.importer.set_world(world());
+    fixture.importer.set_scope(mk_scope());
     fixture.add_discard();
     fixture.importer.dump(routes);
     fixture.settle(1000);
@@ -444,7 +444,7 @@ fn a_new_process_holds_on_to_what_it_finds_if_that_is_retained_at_all() {
         let mut fixture = Fixture::new(100, usual());
         fixture.peers = Some(BTreeMap::from([(peer(9), true)]));
         fixture.importer.set_links([(BRIDGE, true)].into());
-        fixture.importer.set_world(world());
+        fixture.importer.set_scope(mk_scope());
         for route in nets(20) {
             let prefix = route.prefix;
             let nexthop = route.paths[0].gateway.unwrap();
@@ -595,11 +595,11 @@ fn a_next_hop_that_is_no_peer_may_come_from_a_peer_that_is_named_by_its_interfac
 fn what_went_for_another_reason_does_not_count_as_withdrawn() {
     let mut fixture = ready(100, usual(), nets(20));
     fixture.peers = Some(BTreeMap::from([(peer(2), true), (peer(3), true)]));
-    let mut other = world();
+    let mut other = mk_scope();
     other.other_networks = (0..11)
         .map(|n| (prefix(&format!("192.0.{n}.0/24")), ()))
         .collect();
-    fixture.importer.set_world(other);
+    fixture.importer.set_scope(other);
     fixture.settle(1000);
     assert_eq!(fixture.imported().len(), 9);
     fixture.importer.dump(nets(19));
@@ -723,13 +723,13 @@ fn an_aggregate_equal_to_the_networks_subnet_takes_the_place_of_the_row_that_dro
     assert_eq!(fixture.importer.skipped()[decide::PREFIX_TAKEN].count, 1);
 }
 
-/// A world in which a learned default route takes the configured one's place.
+/// A scope in which a learned default route takes the configured one's place.
 fn replacing() -> Scope {
     let view = mk_view(1);
     learn::scope(&view, Some(BRIDGE), BTreeSet::new(), BgpDefault::Replace)
 }
 
-/// A world of a process that has never seen the whole view.
+/// A scope of a process that has never seen the whole view.
 fn unseen() -> Scope {
     Scope {
         fallbacks: BTreeMap::new(),
@@ -746,10 +746,10 @@ fn learned(to: Prefix) -> RouteRow {
 }
 
 /// An import that has just started, before its rows are read.
-fn started(world: Scope) -> Fixture {
+fn started(scope: Scope) -> Fixture {
     let mut fixture = Fixture::new(100, never());
     fixture.importer.set_links([(BRIDGE, true)].into());
-    fixture.importer.set_world(world);
+    fixture.importer.set_scope(scope);
     fixture
 }
 
@@ -774,7 +774,7 @@ fn without_a_view_at_the_start_the_fallback_comes_back() {
         fixture.rows.values().any(|row| *row == RouteRow::Odd),
         "nor which destination an edited row is of"
     );
-    fixture.importer.set_world(replacing());
+    fixture.importer.set_scope(replacing());
     fixture.settle(1000);
     assert_eq!(fixture.own(), [default, subnet]);
     assert_eq!(fixture.imported(), []);
@@ -843,7 +843,7 @@ fn a_learned_default_over_the_limit_leaves_the_configured_one() {
     let default = prefix("0.0.0.0/0");
     let mut fixture = Fixture::new(0, never());
     fixture.importer.set_links([(BRIDGE, true)].into());
-    fixture.importer.set_world(replacing());
+    fixture.importer.set_scope(replacing());
     fixture.importer.dump(vec![route(default, &[(2, BRIDGE)])]);
     fixture.settle(1000);
     assert!(fixture.own().contains(&default), "{:?}", fixture.own());
@@ -989,14 +989,14 @@ fn some_happening() -> impl Strategy<Value = Happening> {
 fn reference(
     kernel: &BTreeMap<Prefix, KernelRoute>,
     links: &BTreeMap<u32, bool>,
-    world: &Scope,
+    scope: &Scope,
     limit: usize,
 ) -> Vec<ImportedRoute> {
     let mut rib = Rib::default();
     rib.set_links(links.clone());
     rib.replace(kernel.values().cloned().collect());
-    let plan = crate::decide::tests::plan(rib.view(MAIN_TABLE), world);
-    let rank = |row: &ImportedRoute| Rank::new(row.prefix, &world.cluster_subnets, false);
+    let plan = crate::decide::tests::plan(rib.view(MAIN_TABLE), scope);
+    let rank = |row: &ImportedRoute| Rank::new(row.prefix, &scope.cluster_subnets, false);
     let all: BTreeSet<Rank> = plan.desired.iter().map(rank).collect();
     let kept: BTreeSet<Rank> = all.into_iter().take(limit).collect();
     let rows = plan.desired.into_iter();
@@ -1013,9 +1013,9 @@ proptest! {
         let mut fixture = Fixture::new(limit, never());
         let mut kernel: BTreeMap<Prefix, KernelRoute> = BTreeMap::new();
         let mut links = BTreeMap::from([(BRIDGE, true), (OTHER, true)]);
-        let mut world = world();
+        let mut scope = mk_scope();
         fixture.importer.set_links(links.clone());
-        fixture.importer.set_world(world.clone());
+        fixture.importer.set_scope(scope.clone());
         let mut foreign: BTreeMap<Prefix, u32> = BTreeMap::new();
         fixture.add_discard();
         for happening in happenings {
@@ -1042,9 +1042,9 @@ proptest! {
                     fixture.importer.set_links(links.clone());
                 }
                 Happening::World(link, replace) => {
-                    world.gateway_link = link;
-                    world.bgp_default = if replace { BgpDefault::Replace } else { BgpDefault::Ignore };
-                    fixture.importer.set_world(world.clone());
+                    scope.gateway_link = link;
+                    scope.bgp_default = if replace { BgpDefault::Replace } else { BgpDefault::Ignore };
+                    fixture.importer.set_scope(scope.clone());
                 }
                 Happening::Foreign(to, there) => {
                     if there && !foreign.contains_key(&to) {
@@ -1076,8 +1076,8 @@ proptest! {
             }
         }
         fixture.settle(most);
-        world.taken = foreign.keys().copied().collect();
-        let expected = reference(&kernel, &links, &world, limit);
+        scope.taken = foreign.keys().copied().collect();
+        let expected = reference(&kernel, &links, &scope, limit);
         prop_assert_eq!(fixture.imported(), expected);
         // One of the two is there, never both.
         let subnet = prefix("10.128.0.0/16");
@@ -1089,11 +1089,58 @@ proptest! {
             fresh.add(row.clone());
         }
         fresh.importer.dump(kernel.into_values().collect());
-        fresh.importer.set_world(world);
+        fresh.importer.set_scope(scope);
         fresh.importer.set_links(links);
         prop_assert!(!fresh.write(most), "a restart has nothing to do");
         let told = |i: &Importer<u32>| (i.skipped(), i.digest(), i.rows(), i.standing(), i.eligible(), i.seen(), i.withdrawn());
         prop_assert_eq!(told(&fresh.importer), told(&fixture.importer));
+    }
+
+    #[test]
+    fn a_first_dump_gives_what_one_route_after_the_other_gives(
+        nets in prop::collection::btree_map((0_u32..=u32::MAX, 0_u8..33), 0_u8..4, 0..40),
+        limit in 0_usize..20,
+    ) {
+        // Half of them near the pods; some without a way, over another link, or by way of the node itself.
+        let mut routes: BTreeMap<Prefix, KernelRoute> = BTreeMap::new();
+        for ((bits, length), kind) in nets {
+            let near = if bits % 2 == 0 { bits } else { 0x0a80_0000 | (bits >> 16) };
+            let ip = std::net::Ipv4Addr::from_bits(near);
+            let to = Prefix::new(ip.into(), length).unwrap();
+            let hops: &[(u8, u32)] = match kind {
+                0 => &[],
+                1 => &[(2, BRIDGE), (3, BRIDGE)],
+                2 => &[(2, OTHER), (3, BRIDGE)],
+                _ => &[(1, BRIDGE)],
+            };
+            routes.insert(to, route(to, hops));
+        }
+        let fresh = || {
+            let mut importer: Importer<u32> = Importer::new(limit);
+            importer.set_table(Some(MAIN_TABLE));
+            importer.set_links([(BRIDGE, true), (OTHER, true)].into());
+            importer.set_owners([(prefix("10.128.2.0/24"), NodeName::from("n2"))]);
+            importer
+        };
+        let (mut at_once, mut late, mut one_by_one) = (fresh(), fresh(), fresh());
+        at_once.set_scope(mk_scope());
+        one_by_one.set_scope(mk_scope());
+        // One that is there already: nothing is laid out at once.
+        let first = route(prefix("203.0.113.0/24"), &[(2, BRIDGE)]);
+        one_by_one.dump(vec![first]);
+        let all: Vec<KernelRoute> = routes.values().cloned().collect();
+        let mut some = vec![route(prefix("203.0.113.0/24"), &[(2, BRIDGE)])];
+        for route in &all {
+            some.push(route.clone());
+            one_by_one.dump(some.clone());
+        }
+        one_by_one.dump(all.clone());
+        at_once.dump(all.clone());
+        late.dump(all);
+        late.set_scope(mk_scope());
+        let text = |importer: &Importer<u32>| format!("{importer:#?}");
+        prop_assert_eq!(text(&at_once), text(&one_by_one));
+        prop_assert_eq!(text(&late), text(&one_by_one));
     }
 
     #[test]
@@ -1116,7 +1163,7 @@ proptest! {
             fixture.add(RouteRow::Topology { prefix: *prefix, discards });
         }
         fixture.importer.set_links([(BRIDGE, true)].into());
-        fixture.importer.set_world(world());
+        fixture.importer.set_scope(mk_scope());
         fixture.importer.dump(routes);
         fixture.settle(100);
         let imported = fixture.destinations();

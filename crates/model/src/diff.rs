@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-/// What to create, update and delete. `I` is the sink's own id of a row.
+/// What to create, update and delete. `I` is the target's own id of a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diff<K, V, I> {
     /// Wanted keys that have no row.

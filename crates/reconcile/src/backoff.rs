@@ -12,8 +12,8 @@ pub struct Backoff {
     first: Duration,
     most: Duration,
     next: Duration,
-    /// State of the dice; `None` gives each delay in full.
-    dice: Option<u64>,
+    /// State of the random numbers; `None` gives each delay in full.
+    random: Option<u64>,
 }
 
 impl Backoff {
@@ -24,7 +24,7 @@ impl Backoff {
             first,
             most: most.max(first),
             next: first,
-            dice: None,
+            random: None,
         }
     }
 
@@ -32,7 +32,7 @@ impl Backoff {
     /// come back together.
     #[must_use]
     pub fn with_jitter(mut self) -> Self {
-        self.dice = Some(RandomState::new().build_hasher().finish() | 1);
+        self.random = Some(RandomState::new().build_hasher().finish() | 1);
         self
     }
 
@@ -40,14 +40,14 @@ impl Backoff {
     pub fn pause(&mut self) -> Duration {
         let whole = self.next;
         self.next = (whole * 2).min(self.most);
-        let Some(dice) = &mut self.dice else {
+        let Some(random) = &mut self.random else {
             return whole;
         };
         // xorshift64: chance enough to spread calls.
-        *dice ^= *dice << 13;
-        *dice ^= *dice >> 7;
-        *dice ^= *dice << 17;
-        let share = u32::try_from(*dice % 1000).unwrap_or(0);
+        *random ^= *random << 13;
+        *random ^= *random >> 7;
+        *random ^= *random << 17;
+        let share = u32::try_from(*random % 1000).unwrap_or(0);
         whole / 2 + whole * share / 2000
     }
 

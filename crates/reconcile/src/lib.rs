@@ -27,7 +27,7 @@ use pace::Paced;
 /// What came of a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// The sink holds what is wanted.
+    /// The target holds what is wanted.
     Done,
     /// The same, and nothing was there to do: no rest follows.
     NoChange,
@@ -37,7 +37,7 @@ pub enum Action {
     AwaitChange,
 }
 
-/// The things a loop looks after. The loop owns them: one writer per sink, no locks.
+/// The things a loop looks after. The loop owns them: one writer per target, no locks.
 pub trait Reconciler {
     /// Identity of what one reconcile is about: an object, a row set, a part of the host.
     type Key: Ord + Clone;
@@ -55,7 +55,7 @@ pub struct Timing {
     /// How soon a key passes again.
     pub pace: Pace,
     /// An enqueued key waits this long for further requests, each of which puts the pass off; zero: it does not wait.
-    /// For sinks where one more write costs far more than a short delay.
+    /// For targets where one more write costs far more than a short delay.
     pub gather: Duration,
     /// Requests put a pass off until this long after the first of them at most.
     pub gather_most: Duration,

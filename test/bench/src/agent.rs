@@ -1,4 +1,4 @@
-//! The process under test: the node-agent's import, with a world that stands still.
+//! The process under test: the node-agent's import, with a scope that stands still.
 //! In: a Northbound socket, the gateway's link. Out: rows; `agreed` on standard output after the first pass that found rows
 //! and routes in agreement. Invariant: the node-agent's own `Import`, in the same loop at the same pace.
 //! Not here: the rest of the node-agent.
@@ -48,7 +48,7 @@ async fn serve(arguments: &AgentArguments) -> Result<()> {
     let link = links.iter().find(|link| link.name == arguments.link);
     let link = link.with_context(|| format!("there is no link {}", arguments.link))?;
     let subnet = |text: &str| text.parse::<Prefix>();
-    let world = Scope {
+    let scope = Scope {
         gateway_link: Some(link.index),
         cluster_subnets: vec![subnet("10.128.0.0/14")?],
         host_subnets: vec![subnet("10.128.0.0/24")?],
@@ -65,7 +65,7 @@ async fn serve(arguments: &AgentArguments) -> Result<()> {
         socket: arguments.north.clone(),
         inputs: Inputs {
             table: Some(MAIN_TABLE),
-            world,
+            scope,
             owners: Vec::new(),
             release: None,
         },

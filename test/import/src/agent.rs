@@ -1,4 +1,4 @@
-//! The node-agent's import of one network, with a world that the test holds in its hand.
+//! The node-agent's import of one network, with a scope that the test holds in its hand.
 //! In: a Northbound socket, inputs. Out: rows; what the passes said. Invariant: import, loop and pace are the node-agent's own;
 //! who enqueues its key and where inputs come from is wired here a second time (the lab runs the node-agent's).
 //! Not here: the rest of the node-agent.

@@ -85,7 +85,7 @@ impl Testbed {
             third_party,
             inputs: Inputs {
                 table: Some(MAIN_TABLE),
-                world: world(),
+                scope: mk_scope(),
                 owners: Vec::new(),
                 release: None,
             },
@@ -117,16 +117,16 @@ impl Testbed {
     pub fn wanted(&self, snapshot: &Snapshot) -> Vec<(String, String)> {
         let others = snapshot.routes().iter().filter(|route| !route.marked);
         let taken = others.filter_map(|route| route.prefix.parse::<Prefix>().ok());
-        let world = Scope {
+        let scope = Scope {
             taken: taken.collect(),
-            ..self.inputs.world.clone()
+            ..self.inputs.scope.clone()
         };
         let mut rib = Rib::default();
         let links = dump::links().expect("links");
         rib.set_links(links.iter().map(|l| (l.index, l.up)).collect());
         rib.replace(dump::routes(Some(MAIN_TABLE), PROTOCOL_BGP).expect("routes"));
         let rows = rib.view(MAIN_TABLE).flat_map(|route| {
-            let hops = decide(&route, &world).hops.into_iter();
+            let hops = decide(&route, &scope).hops.into_iter();
             hops.map(move |hop| (route.prefix.to_string(), hop.to_string()))
         });
         let mut wanted: Vec<_> = rows.collect();
@@ -212,7 +212,7 @@ pub(crate) fn add_other_link() -> String {
     )
 }
 
-fn world() -> Scope {
+fn mk_scope() -> Scope {
     let links = dump::links().expect("links");
     let link = links
         .iter()

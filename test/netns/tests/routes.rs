@@ -339,8 +339,8 @@ fn a_link_without_carrier_counts_as_long_as_the_kernel_uses_it() {
     });
 }
 
-/// The world of a node whose external bridge is d0 and whose pods are 10.128.1.0/24 of 10.128.0.0/16.
-fn world() -> Scope {
+/// The scope of a node whose external bridge is d0 and whose pods are 10.128.1.0/24 of 10.128.0.0/16.
+fn mk_scope() -> Scope {
     let prefixes = |texts: &str| texts.split(' ').map(|t| t.parse().unwrap()).collect();
     let links = dump::links().unwrap();
     Scope {
@@ -371,7 +371,7 @@ fn imported() -> (Vec<String>, Vec<String>) {
     rib.set_links(links.iter().map(|l| (l.index, l.up)).collect());
     let (mut rows, mut skipped) = (Vec::new(), Vec::new());
     for route in rib.view(MAIN_TABLE) {
-        let decision = decide(&route, &world());
+        let decision = decide(&route, &mk_scope());
         let (to, hops) = (route.prefix, decision.hops.into_iter());
         rows.extend(hops.map(|hop| (to, hop)));
         skipped.extend(decision.reasons.into_iter().map(|reason| (reason, to)));

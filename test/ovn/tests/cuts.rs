@@ -180,7 +180,7 @@ async fn a_connection_cut_after_any_byte_leaves_no_route_twice_and_none_out() {
         return;
     }
     let server = Server::start();
-    let fault_proxy = FaultProxy::start(server.path("cutter"), server.socket());
+    let fault_proxy = FaultProxy::start(server.path("proxy"), server.socket());
     let socket = fault_proxy.socket().to_owned();
     let fixture = Fixture::by_way_of(server, socket).await;
     let view = mk_view();

@@ -87,7 +87,7 @@ impl FaultProxy {
     /// Listens at `socket` and relays to `server`, freely.
     #[must_use]
     pub fn start(socket: PathBuf, server: PathBuf) -> Self {
-        let listener = UnixListener::bind(&socket).expect("socket of the cutter");
+        let listener = UnixListener::bind(&socket).expect("socket of the proxy");
         let (orders, _) = watch::channel(Orders {
             flow: Both {
                 up: Flow::Free,

@@ -84,7 +84,7 @@ async fn a_server_killed_before_its_reply_leaves_open_whether_it_was_applied_and
     let bytewise = Flow::Slow(1, Duration::from_secs(1));
     for (way, flow, applied) in [(Way::Up, bytewise, 0), (Way::Down, Flow::Held, 1)] {
         let mut server = Server::start();
-        let fault_proxy = FaultProxy::start(server.path("cutter"), server.socket());
+        let fault_proxy = FaultProxy::start(server.path("proxy"), server.socket());
         let (client, onlooker) = (mk_eager(&fault_proxy), mk_client(&server.socket()));
         until_synced(&client).await;
         until_synced(&onlooker).await;
@@ -120,7 +120,7 @@ async fn a_server_killed_before_any_of_many_replies_loses_none_of_them() {
         return;
     }
     let mut server = Server::start();
-    let fault_proxy = FaultProxy::start(server.path("cutter"), server.socket());
+    let fault_proxy = FaultProxy::start(server.path("proxy"), server.socket());
     let client = mk_eager(&fault_proxy);
     until_synced(&client).await;
     client.transact(&mk_router("gr")).await.unwrap();
@@ -191,7 +191,7 @@ async fn a_dump_cut_anywhere_is_never_shown_and_the_old_rows_stay() {
     }
     let mut server = Server::start();
     let before = fill(&server, ROWS).await;
-    let fault_proxy = FaultProxy::start(server.path("cutter"), server.socket());
+    let fault_proxy = FaultProxy::start(server.path("proxy"), server.socket());
     let client = mk_eager(&fault_proxy);
     let generation = until_synced(&client).await.generation;
     assert_eq!(rows_of(&client).as_ref(), Some(&before));
@@ -241,7 +241,7 @@ async fn a_server_killed_in_the_middle_of_its_dump_leaves_the_old_rows() {
     }
     let mut server = Server::start();
     let before = fill(&server, ROWS).await;
-    let fault_proxy = FaultProxy::start(server.path("cutter"), server.socket());
+    let fault_proxy = FaultProxy::start(server.path("proxy"), server.socket());
     let client = mk_eager(&fault_proxy);
     until_synced(&client).await;
     let length = fault_proxy.relayed(Way::Down);

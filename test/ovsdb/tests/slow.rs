@@ -52,7 +52,7 @@ async fn a_slow_reader_stays_small_and_comes_into_step() {
     };
     filler.transact(&widened(0)).await.unwrap();
 
-    let fault_proxy = FaultProxy::start(server.path("cutter"), server.socket());
+    let fault_proxy = FaultProxy::start(server.path("proxy"), server.socket());
     let client = mk_client(fault_proxy.socket());
     until_synced(&client).await;
     let (before, relayed) = (peak(), fault_proxy.relayed(Way::Down));

@@ -46,7 +46,7 @@ pub(super) struct Job {
 }
 
 /// Where writes go.
-pub(super) trait Door {
+pub(super) trait ObjectWriter {
     async fn send(&self, job: &Job) -> Result<(), WriteError>;
 }
 
@@ -56,7 +56,7 @@ pub(super) struct Objects {
     pub(super) node: NodeName,
 }
 
-impl Door for Objects {
+impl ObjectWriter for Objects {
     async fn send(&self, job: &Job) -> Result<(), WriteError> {
         let (status, new) = match &job.what {
             What::Delete { uid } => {
@@ -100,7 +100,7 @@ impl Refusals {
     /// `Done` where nothing has to be tried before the next look: what was refused waits for its own time.
     pub(super) async fn write(
         &mut self,
-        door: &impl Door,
+        writer: &impl ObjectWriter,
         jobs: Vec<Job>,
         now: Instant,
         mut done: impl FnMut(Job),
@@ -119,7 +119,7 @@ impl Refusals {
                 if unanswered.load(Ordering::Relaxed) >= UNANSWERED {
                     return (job, None);
                 }
-                let outcome = door.send(&job).await;
+                let outcome = writer.send(&job).await;
                 if outcome.as_ref().is_err_and(|e| !e.is_answer()) {
                     unanswered.fetch_add(1, Ordering::Relaxed);
                 }
@@ -175,7 +175,7 @@ mod tests {
         asked: Mutex<Vec<String>>,
     }
 
-    impl Door for Fake {
+    impl ObjectWriter for Fake {
         async fn send(&self, job: &Job) -> Result<(), WriteError> {
             self.asked.lock().unwrap().push(job.key.name.clone());
             if self.refused.contains(&job.key.name) {
@@ -202,19 +202,19 @@ mod tests {
 
     fn pass(
         refusals: &mut Refusals,
-        door: &Fake,
+        writer: &Fake,
         jobs: Vec<Job>,
         now: Instant,
     ) -> (Vec<String>, Action) {
         let mut done = Vec::new();
-        let writes = refusals.write(door, jobs, now, |job| done.push(job.key.name));
+        let writes = refusals.write(writer, jobs, now, |job| done.push(job.key.name));
         let verdict = futures::executor::block_on(writes);
         done.sort();
         (done, verdict)
     }
 
-    fn asked(door: &Fake) -> Vec<String> {
-        let mut all = std::mem::take(&mut *door.asked.lock().unwrap());
+    fn asked(writer: &Fake) -> Vec<String> {
+        let mut all = std::mem::take(&mut *writer.asked.lock().unwrap());
         all.sort();
         all
     }
@@ -222,23 +222,23 @@ mod tests {
     #[test]
     fn a_refused_session_object_costs_itself_only() {
         let mut refusals = Refusals::default();
-        let door = Fake {
+        let writer = Fake {
             refused: vec!["s00".to_owned()],
             asked: Mutex::default(),
         };
         let now = Instant::now();
         let jobs = (0..20).map(|n| job(n, "Idle")).collect();
-        let (done, verdict) = pass(&mut refusals, &door, jobs, now);
+        let (done, verdict) = pass(&mut refusals, &writer, jobs, now);
         let others: Vec<String> = (1..20).map(|n| format!("s{n:02}")).collect();
         assert_eq!((done, verdict), (others, Action::Done));
-        assert_eq!(asked(&door).len(), 20);
+        assert_eq!(asked(&writer).len(), 20);
         // It is not tried again at once, unless something else is wanted of it.
-        pass(&mut refusals, &door, vec![job(0, "Idle")], now);
-        assert_eq!(asked(&door), [""; 0]);
-        pass(&mut refusals, &door, vec![job(0, "Established")], now);
-        assert_eq!(asked(&door), ["s00"]);
+        pass(&mut refusals, &writer, vec![job(0, "Idle")], now);
+        assert_eq!(asked(&writer), [""; 0]);
+        pass(&mut refusals, &writer, vec![job(0, "Established")], now);
+        assert_eq!(asked(&writer), ["s00"]);
         // One that is no longer wanted is forgotten.
-        pass(&mut refusals, &door, Vec::new(), now);
+        pass(&mut refusals, &writer, Vec::new(), now);
         assert!(refusals.0.is_empty());
     }
 
@@ -266,18 +266,18 @@ mod tests {
     fn where_nothing_is_answered_the_rest_is_left_and_comes_first_the_next_time() {
         let mut refusals = Refusals::default();
         let names: Vec<String> = (0..30).map(|n| format!("s{n:02}")).collect();
-        let door = Fake {
+        let writer = Fake {
             refused: names.clone(),
             asked: Mutex::default(),
         };
         let jobs = || (0..30).map(|n| job(n, "Idle")).collect::<Vec<_>>();
         let now = Instant::now();
-        let (done, verdict) = pass(&mut refusals, &door, jobs(), now);
+        let (done, verdict) = pass(&mut refusals, &writer, jobs(), now);
         assert_eq!((done, verdict), (Vec::new(), Action::Requeue));
-        let first = asked(&door);
+        let first = asked(&writer);
         assert!(first.len() < 20, "{first:?}");
-        pass(&mut refusals, &door, jobs(), now);
-        let second = asked(&door);
+        pass(&mut refusals, &writer, jobs(), now);
+        let second = asked(&writer);
         assert!(
             second.iter().all(|name| !first.contains(name)),
             "{second:?}"

@@ -41,7 +41,7 @@ impl Import {
                 if step.is_empty() {
                     break;
                 }
-                let violations = check::imports(&target, &step.add, &inputs.world.own_addresses);
+                let violations = check::imports(&target, &step.add, &inputs.scope.own_addresses);
                 if let Some(violation) = violations.into_iter().next() {
                     debug_assert!(false, "{violation}");
                     failed = Some(ImportError::Unsound(Box::new(violation)));

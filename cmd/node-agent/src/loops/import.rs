@@ -1,4 +1,4 @@
-//! The import loop: which world a network's import lives in, and what is reported of it.
+//! The import loop: which scope a network's import lives in, and what is reported of it.
 //! In: views of the network, the Nodes. Out: passes of `import`, requests for the report.
 //! Invariant: what cannot be read now is as it was last known, and the import goes on with it; facts are read again only where
 //! one of them may have changed.
@@ -152,7 +152,7 @@ impl ImportReconciler {
         let claims = known.claims();
         let inputs = Inputs {
             table,
-            world: Scope {
+            scope: Scope {
                 gateway_link: Some(link),
                 cluster_subnets: known.cluster_subnets(),
                 host_subnets,
@@ -331,7 +331,7 @@ fn fallbacks(
 fn carried_on(last: &Inputs, claims: Option<Claims>, release: Option<String>) -> Inputs {
     let mut inputs = last.clone();
     if let Some(claims) = claims {
-        inputs.world.other_networks = claims.other_networks;
+        inputs.scope.other_networks = claims.other_networks;
         inputs.owners = claims.owners;
         // A Node that is not there says nothing.
         inputs.release = release.or(inputs.release);

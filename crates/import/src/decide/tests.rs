@@ -33,11 +33,11 @@ impl ImportPlan {
 
 /// Decides over the best routes of the network's table (`rib::Rib::view`), in the order of prefixes: all at once what
 /// [`crate::Importer`] does step by step.
-pub(crate) fn plan(routes: impl IntoIterator<Item = KernelRoute>, world: &Scope) -> ImportPlan {
+pub(crate) fn plan(routes: impl IntoIterator<Item = KernelRoute>, scope: &Scope) -> ImportPlan {
     let mut plan = ImportPlan::default();
     for route in routes {
         let prefix = route.prefix;
-        let decision = decide(&route, world);
+        let decision = decide(&route, scope);
         let row = |nexthop| ImportedRoute { prefix, nexthop };
         plan.desired.extend(decision.hops.into_iter().map(row));
         for reason in decision.reasons {
@@ -67,7 +67,7 @@ fn route(to: &str, paths: &[(&str, u32)]) -> KernelRoute {
     }
 }
 
-fn world() -> Scope {
+fn mk_scope() -> Scope {
     let view = mk_view(1);
     let mut taken = learn::topology_prefixes(&plan_node::plan(&view), &view.gateway_router());
     let giving_way = learn::fallbacks(&view, BgpDefault::Ignore);
@@ -75,14 +75,14 @@ fn world() -> Scope {
     learn::scope(&view, Some(BRIDGE), taken, BgpDefault::Ignore)
 }
 
-fn checked(routes: Vec<KernelRoute>, world: &Scope) -> ImportPlan {
-    let plan = plan(routes, world);
+fn checked(routes: Vec<KernelRoute>, scope: &Scope) -> ImportPlan {
+    let plan = plan(routes, scope);
     let view = mk_view(1);
     assert_eq!(
         check::imports(
             &ImportTarget::of(&view.network, &view.node),
             &plan.desired,
-            &world.own_addresses
+            &scope.own_addresses
         ),
         []
     );
@@ -90,9 +90,9 @@ fn checked(routes: Vec<KernelRoute>, world: &Scope) -> ImportPlan {
 }
 
 /// The one reason for which a single route is left out.
-fn refused(route: KernelRoute, world: &Scope) -> &'static str {
+fn refused(route: KernelRoute, scope: &Scope) -> &'static str {
     let to = route.prefix;
-    let plan = checked(vec![route], world);
+    let plan = checked(vec![route], scope);
     assert_eq!(plan.desired, BTreeSet::new());
     assert_eq!(plan.skipped.len(), 1);
     let (reason, skipped) = plan.skipped.first_key_value().unwrap();
@@ -112,7 +112,7 @@ fn rows(plan: &ImportPlan) -> Vec<String> {
 fn a_remote_subnet_over_the_gateway_bridge_is_imported() {
     let plan = checked(
         vec![route("10.128.2.0/24", &[("172.30.0.2", BRIDGE)])],
-        &world(),
+        &mk_scope(),
     );
     assert_eq!(rows(&plan), ["10.128.2.0/24 via 172.30.0.2"]);
     assert!(plan.skipped.is_empty());
@@ -121,7 +121,7 @@ fn a_remote_subnet_over_the_gateway_bridge_is_imported() {
 #[test]
 fn equal_paths_are_one_row_each() {
     let paths = [("172.30.0.2", BRIDGE), ("172.30.0.3", BRIDGE)];
-    let plan = checked(vec![route("192.0.2.0/24", &paths)], &world());
+    let plan = checked(vec![route("192.0.2.0/24", &paths)], &mk_scope());
     assert_eq!(
         rows(&plan),
         ["192.0.2.0/24 via 172.30.0.2", "192.0.2.0/24 via 172.30.0.3"]
@@ -131,15 +131,15 @@ fn equal_paths_are_one_row_each() {
 #[test]
 fn of_several_paths_only_those_over_the_bridge_count_and_the_rest_is_reported() {
     let paths = [("172.30.0.2", BRIDGE), ("172.31.0.2", 9), ("172.32.0.2", 8)];
-    let plan = checked(vec![route("192.0.2.0/24", &paths)], &world());
+    let plan = checked(vec![route("192.0.2.0/24", &paths)], &mk_scope());
     assert_eq!(rows(&plan), ["192.0.2.0/24 via 172.30.0.2"]);
     assert_eq!(plan.skipped[OTHER_LINK].count, 1);
 }
 
 #[test]
 fn each_rule_has_its_reason() {
-    let mut world = world();
-    world.other_networks = [(prefix("10.200.7.0/24"), ())].into_iter().collect();
+    let mut scope = mk_scope();
+    scope.other_networks = [(prefix("10.200.7.0/24"), ())].into_iter().collect();
     let good = [("172.30.0.2", BRIDGE)];
     let mut hole = route("192.0.2.0/24", &[]);
     hole.kind = RouteKind::Other;
@@ -163,7 +163,7 @@ fn each_rule_has_its_reason() {
             SELF_NEXT_HOP,
         ),
     ] {
-        assert_eq!(refused(route, &world), reason);
+        assert_eq!(refused(route, &scope), reason);
     }
 }
 
@@ -171,53 +171,53 @@ fn each_rule_has_its_reason() {
 fn a_route_that_covers_the_own_subnet_is_imported() {
     let plan = checked(
         vec![route("10.0.0.0/8", &[("172.30.0.2", BRIDGE)])],
-        &world(),
+        &mk_scope(),
     );
     assert_eq!(rows(&plan), ["10.0.0.0/8 via 172.30.0.2"]);
 }
 
 #[test]
 fn a_foreign_row_keeps_its_prefix() {
-    let mut world = world();
-    world.taken.insert(prefix("192.0.2.0/24"));
+    let mut scope = mk_scope();
+    scope.taken.insert(prefix("192.0.2.0/24"));
     let learned = route("192.0.2.0/24", &[("172.30.0.2", BRIDGE)]);
-    assert_eq!(refused(learned, &world), PREFIX_TAKEN);
+    assert_eq!(refused(learned, &scope), PREFIX_TAKEN);
 }
 
 #[test]
 fn a_default_route_is_imported_where_it_may_replace_ours() {
     let view = mk_view(1);
-    let world = learn::scope(&view, Some(BRIDGE), BTreeSet::new(), BgpDefault::Replace);
+    let scope = learn::scope(&view, Some(BRIDGE), BTreeSet::new(), BgpDefault::Replace);
     let plan = checked(
         vec![route("0.0.0.0/0", &[("172.30.0.100", BRIDGE)])],
-        &world,
+        &scope,
     );
     assert_eq!(rows(&plan), ["0.0.0.0/0 via 172.30.0.100"]);
 }
 
 #[test]
 fn an_overlay_network_keeps_its_own_subnets_for_the_overlay() {
-    let mut world = world();
-    world.no_overlay = false;
+    let mut scope = mk_scope();
+    scope.no_overlay = false;
     let remote = route("10.128.2.0/24", &[("172.30.0.2", BRIDGE)]);
-    assert_eq!(refused(remote, &world), OVERLAY_SUBNET);
+    assert_eq!(refused(remote, &scope), OVERLAY_SUBNET);
     let other = route("10.200.2.0/24", &[("172.30.0.2", BRIDGE)]);
-    assert_eq!(checked(vec![other], &world).desired.len(), 1);
+    assert_eq!(checked(vec![other], &scope).desired.len(), 1);
 }
 
 #[test]
 fn without_the_bridge_nothing_is_imported() {
-    let mut world = world();
-    world.gateway_link = None;
+    let mut scope = mk_scope();
+    scope.gateway_link = None;
     let learned = route("10.128.2.0/24", &[("172.30.0.2", BRIDGE)]);
-    assert_eq!(refused(learned, &world), OTHER_LINK);
+    assert_eq!(refused(learned, &scope), OTHER_LINK);
 }
 
 #[test]
 fn an_ipv6_link_local_next_hop_is_taken_as_it_is() {
     let plan = checked(
         vec![route("fd00:10:0:2::/64", &[("fe80::2", BRIDGE)])],
-        &world(),
+        &mk_scope(),
     );
     assert_eq!(rows(&plan), ["fd00:10:0:2::/64 via fe80::2"]);
 }
@@ -227,7 +227,7 @@ fn many_skipped_routes_are_counted_and_five_are_named() {
     let routes = (0..20)
         .map(|n| route(&format!("192.0.{n}.0/24"), &[("172.30.0.2", 9)]))
         .collect();
-    let plan = checked(routes, &world());
+    let plan = checked(routes, &mk_scope());
     let skipped = &plan.skipped[OTHER_LINK];
     assert_eq!(skipped.count, 20);
     assert_eq!(skipped.first.len(), 5);
@@ -261,17 +261,17 @@ proptest! {
     fn the_order_of_a_dump_does_not_change_the_plan(
         routes in prop::collection::vec(some_route(), 0..12)
     ) {
-        let world = world();
+        let scope = mk_scope();
         let mut rib = Rib::default();
         rib.set_links(BTreeMap::from([(2, true), (BRIDGE, true), (4, false)]));
         rib.replace(routes.clone());
-        let one = checked(rib.view(MAIN_TABLE).collect(), &world);
+        let one = checked(rib.view(MAIN_TABLE).collect(), &scope);
         rib.replace(routes.into_iter().rev().collect());
-        let two = checked(rib.view(MAIN_TABLE).collect(), &world);
+        let two = checked(rib.view(MAIN_TABLE).collect(), &scope);
         prop_assert_eq!(&one, &two);
         for row in &one.desired {
-            prop_assert!(!world.taken.contains(&row.prefix));
-            prop_assert!(!world.host_subnets.iter().any(|s| s.contains(&row.prefix)));
+            prop_assert!(!scope.taken.contains(&row.prefix));
+            prop_assert!(!scope.host_subnets.iter().any(|s| s.contains(&row.prefix)));
         }
     }
 }
@@ -280,5 +280,5 @@ proptest! {
 fn a_path_that_a_row_cannot_say_is_left_out_and_reported() {
     let mut labelled = route("192.0.2.0/24", &[("172.30.0.2", BRIDGE)]);
     labelled.kind = RouteKind::Encapsulated;
-    assert_eq!(refused(labelled, &world()), ENCAPSULATED);
+    assert_eq!(refused(labelled, &mk_scope()), ENCAPSULATED);
 }

@@ -32,7 +32,7 @@ fn address(node: u8) -> IpAddr {
     format!("172.30.0.{node}").parse().unwrap()
 }
 
-fn world() -> Scope {
+fn mk_scope() -> Scope {
     learn::scope(&mk_view(1), Some(3), BTreeSet::new(), BgpDefault::Ignore)
 }
 
@@ -135,11 +135,11 @@ impl Import {
         standing: &BTreeSet<ImportedRoute>,
         wanted: &BTreeSet<ImportedRoute>,
         owners: &[(Prefix, NodeName)],
-        world: &Scope,
+        scope: &Scope,
     ) -> BTreeSet<ImportedRoute> {
         self.importer.set_links([(BRIDGE, true)].into());
-        self.importer.set_world(world.clone());
-        for (at, prefix) in world.taken.iter().enumerate() {
+        self.importer.set_scope(scope.clone());
+        for (at, prefix) in scope.taken.iter().enumerate() {
             let id = 1_000_000 + u32::try_from(at).unwrap();
             self.importer
                 .row(id, None, Some(&RouteRow::Other(Some(*prefix))));
@@ -189,7 +189,7 @@ fn well() -> Import {
     retention.look(at(0), &old(up("a", &[(2, true), (3, true)])));
     let both = BTreeSet::from([row(2), row(3)]);
     assert_eq!(
-        retention.rows(at(0), &both, &both, &owners(&[1, 2, 3]), &world()),
+        retention.rows(at(0), &both, &both, &owners(&[1, 2, 3]), &mk_scope()),
         BTreeSet::new()
     );
     retention
@@ -203,7 +203,7 @@ fn retained(retention: &mut Import, now: u64) -> Vec<u8> {
         &both,
         &BTreeSet::new(),
         &owners(&[1, 2, 3]),
-        &world(),
+        &mk_scope(),
     );
     [2, 3]
         .into_iter()
@@ -233,7 +233,7 @@ fn what_a_living_frr_takes_away_goes_with_the_next_look_and_not_with_one_before_
 fn an_frr_that_is_gone_at_the_first_look_holds_for_the_stale_time() {
     let mut retention = Import::new();
     let both = BTreeSet::from([row(2), row(3)]);
-    retention.rows(at(0), &both, &both, &owners(&[1, 2, 3]), &world());
+    retention.rows(at(0), &both, &both, &owners(&[1, 2, 3]), &mk_scope());
     retention.look(at(1), &FrrStatus::Gone);
     assert_eq!(retained(&mut retention, 1), [2, 3]);
     retention.look(at(120), &FrrStatus::Gone);
@@ -247,7 +247,7 @@ fn an_frr_that_may_not_be_asked_at_the_first_look_holds_nothing() {
     let mut retention = Import::new();
     let both = BTreeSet::from([row(2), row(3)]);
     retention.look(at(0), &FrrStatus::Unseen);
-    retention.rows(at(0), &both, &both, &owners(&[1, 2, 3]), &world());
+    retention.rows(at(0), &both, &both, &owners(&[1, 2, 3]), &mk_scope());
     retention.look(at(1), &FrrStatus::Gone);
     assert_eq!(retained(&mut retention, 1), []);
 }
@@ -347,7 +347,7 @@ fn adopted() -> Import {
     let both = BTreeSet::from([row(2), row(3)]);
     let owners = owners(&[1, 2, 3]);
     retention.importer.set_links([(BRIDGE, true)].into());
-    retention.importer.set_world(world());
+    retention.importer.set_scope(mk_scope());
     retention.importer.set_owners(owners.iter().cloned());
     for row in &both {
         retention.stand(row, true);
@@ -596,7 +596,7 @@ fn a_subnet_that_another_node_owns_now_or_whose_node_is_gone_is_not_retained() {
     ] {
         let mut retention = well();
         retention.look(at(10), &FrrStatus::Gone);
-        let retained = retention.rows(at(10), &both, &BTreeSet::new(), &now_owned, &world());
+        let retained = retention.rows(at(10), &both, &BTreeSet::new(), &now_owned, &mk_scope());
         assert_eq!(retained, expected.into_iter().collect());
     }
 }
@@ -610,9 +610,9 @@ fn a_prefix_that_the_kernel_has_over_another_way_or_that_is_taken_is_not_retaine
         prefix: row(2).prefix,
         nexthop: address(7),
     }]);
-    let mut world = world();
-    world.taken.insert(row(3).prefix);
-    let retained = retention.rows(at(10), &both, &other, &owners(&[1, 2, 3]), &world);
+    let mut scope = mk_scope();
+    scope.taken.insert(row(3).prefix);
+    let retained = retention.rows(at(10), &both, &other, &owners(&[1, 2, 3]), &scope);
     assert_eq!(retained, BTreeSet::new());
 }
 
@@ -621,7 +621,7 @@ fn a_row_that_the_kernel_never_asked_for_is_not_retained() {
     let mut retention = well();
     retention.look(at(10), &FrrStatus::Gone);
     let stray = BTreeSet::from([row(4)]);
-    let retained = retention.rows(at(10), &stray, &BTreeSet::new(), &owners(&[4]), &world());
+    let retained = retention.rows(at(10), &stray, &BTreeSet::new(), &owners(&[4]), &mk_scope());
     assert_eq!(retained, BTreeSet::new());
 }
 
@@ -670,7 +670,7 @@ proptest! {
             1..40
         )
     ) {
-        let world = world();
+        let scope = mk_scope();
         let mut retention = Import::new();
         let mut now = 0;
         let mut standing = BTreeSet::new();
@@ -687,7 +687,7 @@ proptest! {
             for row in standing.difference(&wanted) {
                 retention.lost.entry(ImportedRoute::clone(row)).or_insert(now);
             }
-            let retained = retention.rows(at(now), &standing, &wanted, &owners, &world);
+            let retained = retention.rows(at(now), &standing, &wanted, &owners, &scope);
             prop_assert!(retained.is_disjoint(&wanted) && retained.is_subset(&standing));
             for row in &retained {
                 prop_assert!(owners.iter().any(|(subnet, _)| *subnet == row.prefix));

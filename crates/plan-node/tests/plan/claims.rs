@@ -49,15 +49,15 @@ fn told(claims: &Claims) -> Vec<(&str, &str)> {
     problems.map(|p| (p.subject.as_str(), p.reason)).collect()
 }
 
-/// The destinations that are imported in a world with these claims.
+/// The destinations that are imported in a scope with these claims.
 fn imported(claims: Claims, routes: &[&str]) -> Vec<String> {
-    let mut world = learn::scope(
+    let mut scope = learn::scope(
         &mk_view(1),
         Some(BRIDGE),
         BTreeSet::new(),
         BgpDefault::Ignore,
     );
-    world.other_networks = claims.other_networks;
+    scope.other_networks = claims.other_networks;
     let routes = routes.iter().map(|to| KernelRoute {
         table: MAIN_TABLE,
         prefix: prefix(to),
@@ -69,7 +69,7 @@ fn imported(claims: Claims, routes: &[&str]) -> Vec<String> {
         }],
     });
     routes
-        .filter(|route| !decide(route, &world).hops.is_empty())
+        .filter(|route| !decide(route, &scope).hops.is_empty())
         .map(|route| route.prefix.to_string())
         .collect()
 }
@@ -270,7 +270,7 @@ fn a_host_mtu_that_cannot_be_rules_nobody_and_is_reported() {
 
 #[test]
 fn nothing_in_a_world_of_other_networks_hides_the_own_pods() {
-    // Even where somebody makes the world by hand.
+    // Even where somebody makes the scope by hand.
     let claims = Claims {
         other_networks: [(prefix("10.128.0.0/14"), ())].into_iter().collect(),
         ..Claims::default()

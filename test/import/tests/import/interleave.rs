@@ -171,7 +171,7 @@ fn operation(rng: &mut Rng) -> String {
 /// Addresses of the node's own change too.
 fn another_world(rng: &mut Rng, testbed: &mut Testbed) {
     let address: Ipv4Addr = "172.30.9.3".parse().unwrap();
-    let own = &mut testbed.inputs.world.own_addresses;
+    let own = &mut testbed.inputs.scope.own_addresses;
     if rng.percent(50) {
         own.insert(address.into());
     } else {
@@ -287,7 +287,7 @@ fn the_gateways_link_down_deleted_and_made_anew_takes_its_routes_and_brings_them
         ));
         let links = netlink::dump::links().unwrap();
         let link = links.iter().find(|link| link.name == LINK).unwrap();
-        testbed.inputs.world.gateway_link = Some(link.index);
+        testbed.inputs.scope.gateway_link = Some(link.index);
         let inputs = testbed.inputs.clone();
         agent.change(|of| *of = inputs);
         let back = testbed.until_settled(quiet).await.imported();

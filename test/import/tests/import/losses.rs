@@ -154,7 +154,7 @@ fn other_inputs_are_followed_while_routes_change_faster_than_the_database_answer
         tokio::time::sleep(Duration::from_millis(1500)).await;
         let hidden = testbed.steady.iter().next().unwrap().clone();
         let subnet = hidden.parse().unwrap();
-        agent.change(|inputs| inputs.world.other_networks = Subnets::from_iter([(subnet, ())]));
+        agent.change(|inputs| inputs.scope.other_networks = Subnets::from_iter([(subnet, ())]));
         let rows = || testbed.observer.look().imported();
         until("the row of what is another network's now goes", || {
             rows().iter().all(|(prefix, _)| *prefix != hidden)

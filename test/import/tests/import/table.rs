@@ -407,9 +407,9 @@ fn every_kind_of_route_becomes_the_rows_that_the_table_says() {
             &["lr-route-add", ROUTER, "198.18.0.0/24", "172.30.0.99"],
         );
         let mut config = AgentConfig { ..testbed.config() };
-        let world = &mut config.inputs.world;
-        world.fallbacks = [drops("10.128.0.0/14")].into();
-        world.other_networks = [("10.200.7.0/24".parse().unwrap(), ())]
+        let scope = &mut config.inputs.scope;
+        scope.fallbacks = [drops("10.128.0.0/14")].into();
+        scope.other_networks = [("10.200.7.0/24".parse().unwrap(), ())]
             .into_iter()
             .collect();
         let agent = Agent::start(config);
@@ -420,8 +420,8 @@ fn every_kind_of_route_becomes_the_rows_that_the_table_says() {
         let before = (rows(&testbed), identities(&testbed));
         assert!(before.1.len() > 10, "{before:?}");
         let mut config = testbed.config();
-        config.inputs.world.fallbacks = [drops("10.128.0.0/14")].into();
-        config.inputs.world.other_networks = [("10.200.7.0/24".parse().unwrap(), ())]
+        config.inputs.scope.fallbacks = [drops("10.128.0.0/14")].into();
+        config.inputs.scope.other_networks = [("10.200.7.0/24".parse().unwrap(), ())]
             .into_iter()
             .collect();
         let agent = Agent::start(config);

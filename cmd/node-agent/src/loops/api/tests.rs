@@ -32,7 +32,7 @@ fn importer(routes: Vec<KernelRoute>, rows: &[RouteRow]) -> Importer<Uuid> {
     let mut importer = Importer::new(100);
     importer.set_table(Some(MAIN_TABLE));
     importer.set_links([(3, true)].into());
-    importer.set_world(Scope {
+    importer.set_scope(Scope {
         gateway_link: Some(3),
         cluster_subnets: vec![prefix("10.128.0.0/14")],
         host_subnets: vec![prefix("10.128.0.0/23")],

@@ -37,7 +37,7 @@ fn subjects(folder: &std::path::Path) -> ImportReconciler {
 fn last() -> Inputs {
     Inputs {
         table: Some(254),
-        world: Scope {
+        scope: Scope {
             gateway_link: Some(3),
             cluster_subnets: vec![prefix("10.128.0.0/16")],
             host_subnets: vec![prefix("10.128.1.0/24")],
@@ -99,9 +99,9 @@ fn what_the_nodes_say_counts_though_the_own_one_cannot_be_read() {
     };
     let now = carried_on(&last(), Some(claims.clone()), None);
     assert_eq!(now.owners, claims.owners);
-    assert_eq!(now.world.other_networks, claims.other_networks);
+    assert_eq!(now.scope.other_networks, claims.other_networks);
     assert_eq!(now.release.as_deref(), Some("1"));
-    assert_eq!(now.world.host_subnets, last().world.host_subnets);
+    assert_eq!(now.scope.host_subnets, last().scope.host_subnets);
     let released = carried_on(&last(), Some(claims), Some("2".to_owned()));
     assert_eq!(released.release.as_deref(), Some("2"));
     assert_eq!(carried_on(&last(), None, None), last());
