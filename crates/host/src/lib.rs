@@ -163,7 +163,7 @@ impl BridgeControl {
             target: self.target(bridge),
             monitor: None,
             wait: AGAIN,
-            backoff: Backoff::new(AGAIN, SELDOM).with_jitter(),
+            backoff: Backoff::new(AGAIN * 2, SELDOM).with_jitter(),
         }
     }
 }
