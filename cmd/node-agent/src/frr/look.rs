@@ -30,9 +30,10 @@ enum Said<T> {
 /// Looks at the daemons, and asks bgpd for its peers if wanted.
 pub(super) async fn look(frr: &Frr, sessions: bool) -> FrrStatus {
     let instance = frr.instance();
-    if instance.is_empty() {
+    if instance.is_empty() && !frr.vty_socket.is_dir() {
         return FrrStatus::Absent;
     }
+    // In a folder of their own they are about to start: a machine that boots starts us first.
     if !(instance.contains("zebra=") && instance.contains("bgpd=")) {
         return FrrStatus::Gone;
     }

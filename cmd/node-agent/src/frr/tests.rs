@@ -45,10 +45,11 @@ fn answer(listener: UnixListener, text: &'static str) {
 }
 
 #[tokio::test]
-async fn daemons_that_died_leave_sockets_and_are_gone_and_a_folder_without_sockets_tells_nothing() {
+async fn daemons_that_died_leave_sockets_and_are_gone_and_a_folder_without_sockets_says_that_they_have_not_started()
+ {
     let folder = tempfile::tempdir().unwrap();
     let frr = frr(folder.path());
-    assert_eq!(look(&frr, true).await, FrrStatus::Absent);
+    assert_eq!(look(&frr, true).await, FrrStatus::Gone);
     drop(bind(folder.path(), "zebra"));
     assert_eq!(look(&frr, true).await, FrrStatus::Gone, "there is no bgpd");
     drop(bind(folder.path(), "bgpd"));

@@ -11,7 +11,7 @@ use std::time::Duration;
 pub enum FrrStatus {
     /// Its daemons cannot be asked from here (no permission): nothing is known, and nothing is retained.
     Unseen,
-    /// Where its sockets should be there is none: gone if it was there before, else in another place.
+    /// There is no folder where its sockets should be: gone if it was there before, else in another place.
     Absent,
     /// zebra or bgpd does not run.
     Gone,
