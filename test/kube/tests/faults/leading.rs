@@ -55,7 +55,8 @@ fn versions_of_generated(api: &ApiServer) -> Vec<(String, String)> {
     let all = api.items("frrconfigurations");
     let version = |o: &serde_json::Value| {
         let [name, version] = ["/metadata/name", "/metadata/resourceVersion"].map(|p| text(o, p));
-        name.starts_with("ovnk-generated-").then_some((name, version))
+        name.starts_with("ovnk-generated-")
+            .then_some((name, version))
     };
     all.iter().filter_map(version).collect()
 }
@@ -115,8 +116,7 @@ fn a_leader_that_was_frozen_in_the_middle_of_its_writes_writes_nothing_more_once
         .map(ToString::to_string)
         .collect();
     assert_eq!(
-        new,
-        [""; 0],
+        new, [""; 0],
         "the old leader wrote after it had lost its lease"
     );
     assert_eq!(versions_of_generated(&api), versions);
