@@ -4,6 +4,7 @@
 //! Not here: writes.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use api::frr_configuration::FRRConfiguration;
 use api::frr_state::BGPSessionState;
@@ -17,9 +18,9 @@ use model::frr::Source;
 use model::intent;
 use model::network::Routing;
 use model::node::Node;
-use plan_cluster::World;
 use plan_cluster::sessions::End;
 use plan_cluster::world::FabricSettings;
+use plan_cluster::{World, fabric};
 use reconcile::WorkQueue;
 use settings::{Profile, Settings};
 
@@ -137,8 +138,17 @@ impl Caches {
         .collect()
     }
 
+    /// Numbers that are others after any change of what worlds are made from.
+    fn revisions(&self) -> [u64; 3] {
+        [
+            self.nodes.revision(),
+            self.advertisements.revision(),
+            self.frr.revision(),
+        ]
+    }
+
     /// The snapshot that plans are made from.
-    pub(crate) fn world(&self, settings: &Settings) -> World {
+    fn world(&self, settings: &Settings) -> World {
         let managed = is_managed(settings);
         World {
             nodes: self.nodes.with(|map| {
@@ -163,9 +173,9 @@ impl Caches {
                     .map(|(k, e)| (k.clone(), e.value.remains.clone()))
                     .collect()
             }),
-            cluster_subnets: settings.cluster_subnets.clone(),
-            join_subnets: join_subnets(settings),
-            no_overlay: settings.transport.no_overlay().is_some(),
+            networks: [settings.default_network()]
+                .map(|network| (network.name.clone(), network))
+                .into(),
             fabric: managed.then(|| FabricSettings {
                 asn: settings.managed.asn,
                 namespace: settings.managed.frr_namespace.clone(),
@@ -173,6 +183,37 @@ impl Caches {
             }),
             frr_namespace: settings.managed.frr_namespace.clone(),
         }
+    }
+}
+
+/// The world of the caches, made once for each change of them.
+#[derive(Debug, Default)]
+pub(crate) struct Worlds(Option<([u64; 3], Snapshots)>);
+
+/// One moment's world.
+#[derive(Debug, Clone)]
+pub(crate) struct Snapshots {
+    /// As the API server has it.
+    pub(crate) world: Arc<World>,
+    /// With the fabric's own objects as they should be (`fabric::complete`).
+    pub(crate) complete: Arc<World>,
+}
+
+impl Worlds {
+    /// The world as the caches have it now.
+    pub(crate) fn now(&mut self, caches: &Caches, settings: &Settings) -> Snapshots {
+        // Asked before the caches are read: a change in between is seen by the next call.
+        let revisions = caches.revisions();
+        if let Some((_, snapshots)) = self.0.as_ref().filter(|(of, _)| *of == revisions) {
+            return snapshots.clone();
+        }
+        let world = caches.world(settings);
+        let snapshots = Snapshots {
+            complete: Arc::new(fabric::complete(world.clone())),
+            world: Arc::new(world),
+        };
+        self.0 = Some((revisions, snapshots.clone()));
+        snapshots
     }
 }
 
@@ -199,23 +240,6 @@ fn decode_session(object: &DynamicObject) -> Option<End> {
             .ok()?,
         state: status.bgp_status?,
     })
-}
-
-/// Join subnets of the families that the cluster has.
-fn join_subnets(settings: &Settings) -> Vec<model::Prefix> {
-    let used = |p: &&model::Prefix| {
-        settings
-            .cluster_subnets
-            .iter()
-            .any(|c| c.cidr.family() == p.family())
-    };
-    settings
-        .gateway
-        .join_subnets
-        .iter()
-        .filter(used)
-        .copied()
-        .collect()
 }
 
 pub(crate) fn decode_frr(object: &DynamicObject) -> Source {

@@ -9,13 +9,13 @@ use kube_edge::{Leadership, Writer, events};
 use model::intent::Event;
 use model::{NodeName, ObjectKey, Problem};
 use plan_cluster::advertise::Planner;
+use plan_cluster::generated;
 use plan_cluster::verdicts::DefaultNetwork;
-use plan_cluster::{fabric, generated};
 use reconcile::{Action, Reconciler, WorkQueue};
 use settings::Settings;
 use telemetry::Readiness;
 
-use crate::caches::Caches;
+use crate::caches::{Caches, Snapshots, Worlds};
 use crate::key::Key;
 use crate::metrics::Metrics;
 
@@ -42,6 +42,7 @@ pub(crate) struct Clients {
 /// All of the daemon's keys; one loop, one writer.
 pub(crate) struct ClusterReconciler {
     caches: Caches,
+    worlds: Worlds,
     settings: Settings,
     clients: Clients,
     verdict: Option<DefaultNetwork>,
@@ -60,6 +61,7 @@ impl ClusterReconciler {
     pub(crate) fn new(caches: Caches, settings: Settings, clients: Clients) -> Self {
         Self {
             caches,
+            worlds: Worlds::default(),
             settings,
             clients,
             verdict: None,
@@ -142,7 +144,7 @@ impl Reconciler for ClusterReconciler {
             tracing::debug!(?waiting, "caches are not filled yet");
             return None;
         }
-        let world = self.caches.world(&self.settings);
+        let world = self.worlds.now(&self.caches, &self.settings).world;
         let mut keys = vec![Key::Networks, Key::Fabric, Key::Sessions];
         let left_behind = generated::left_behind(&world);
         keys.extend(
@@ -168,13 +170,14 @@ impl Reconciler for ClusterReconciler {
             return Action::Done;
         }
         let before = self.clients.writer.count();
-        let world = planned(|| self.caches.world(&self.settings));
+        let (worlds, caches) = (&mut self.worlds, &self.caches);
+        let Snapshots { world, complete } = planned(|| worlds.now(caches, &self.settings));
         let action = match key {
             Key::Networks => self.networks(&world).await,
             Key::Fabric => self.fabric(&world).await,
             Key::Sessions => self.sessions(&world),
-            Key::Advertisement(name) => self.advertisement(&fabric::complete(world), name).await,
-            Key::Attachment => self.attachment(&fabric::complete(world)).await,
+            Key::Advertisement(name) => self.advertisement(&complete, name).await,
+            Key::Attachment => self.attachment(&complete).await,
             Key::Leftovers => self.leftovers(&world).await,
         };
         let metrics = &self.clients.metrics;

@@ -7,6 +7,9 @@
 
 mod look;
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use frr_edge::Frr;
@@ -46,12 +49,29 @@ pub(crate) struct Seen {
     pub(crate) look: FrrStatus,
 }
 
-/// Somebody who looks at FRR in a task of its own, until this value is dropped.
+/// What several imports want to know of one FRR, by the number of each.
+type Wants = BTreeMap<u64, Want>;
+
+/// An import's way to ask for FRR. One task looks for all of them, until the last is dropped.
 #[derive(Debug)]
 pub struct FrrProbe {
-    want: watch::Sender<Want>,
+    number: u64,
+    want: watch::Sender<Wants>,
     seen: watch::Receiver<Option<Seen>>,
-    task: JoinHandle<()>,
+    task: Arc<Task>,
+}
+
+/// The task that looks, and how many probes there were.
+#[derive(Debug)]
+struct Task {
+    handle: JoinHandle<()>,
+    probes: AtomicU64,
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.handle.abort();
+    }
 }
 
 impl FrrProbe {
@@ -59,9 +79,9 @@ impl FrrProbe {
     /// wanted.
     #[must_use]
     pub fn start(frr: Frr, changed: impl Fn() + Send + Sync + 'static) -> Self {
-        let (want, wanted) = watch::channel(Want::default());
+        let (want, wanted) = watch::channel(Wants::new());
         let (tell, seen) = watch::channel(None);
-        let onlooker = Onlooker {
+        let looker = Looker {
             frr,
             wanted,
             tell,
@@ -69,20 +89,33 @@ impl FrrProbe {
             sessions_at: Instant::now(),
             asked: None,
         };
+        let task = Task {
+            handle: tokio::spawn(looker.run(changed)),
+            probes: AtomicU64::new(1),
+        };
         Self {
+            number: 0,
             want,
             seen,
-            task: tokio::spawn(onlooker.run(changed)),
+            task: Arc::new(task),
+        }
+    }
+
+    /// Another import's probe of the same FRR.
+    #[must_use]
+    pub fn share(&self) -> Self {
+        Self {
+            number: self.task.probes.fetch_add(1, Ordering::Relaxed),
+            want: self.want.clone(),
+            seen: self.seen.clone(),
+            task: Arc::clone(&self.task),
         }
     }
 
     /// Says what has to be known; replaces what was said before.
     pub(crate) fn want(&self, want: Want) {
-        self.want.send_if_modified(|was| {
-            let differs = *was != want;
-            *was = want;
-            differs
-        });
+        self.want
+            .send_if_modified(|wants| wants.insert(self.number, want) != Some(want));
     }
 
     /// The last look, if it has not been taken yet.
@@ -97,13 +130,14 @@ impl FrrProbe {
 
 impl Drop for FrrProbe {
     fn drop(&mut self) {
-        self.task.abort();
+        self.want
+            .send_if_modified(|wants| wants.remove(&self.number).is_some());
     }
 }
 
-struct Onlooker {
+struct Looker {
     frr: Frr,
-    wanted: watch::Receiver<Want>,
+    wanted: watch::Receiver<Wants>,
     tell: watch::Sender<Option<Seen>>,
     /// When the last look began.
     began: Option<Instant>,
@@ -113,11 +147,11 @@ struct Onlooker {
     asked: Option<Instant>,
 }
 
-impl Onlooker {
+impl Looker {
     async fn run(mut self, changed: impl Fn() + Sync) {
         loop {
-            let want = *self.wanted.borrow_and_update();
-            let due = self.due(want);
+            let wants = self.wanted.borrow_and_update().clone();
+            let due = self.due(&wants);
             let now = Instant::now();
             if due > now {
                 // A glance at the sockets costs nothing, so it is taken where no look is due.
@@ -130,19 +164,22 @@ impl Onlooker {
                     continue;
                 }
             }
-            self.look(want, &changed).await;
+            self.look(&wants, &changed).await;
         }
     }
 
     /// When to look next.
-    fn due(&self, want: Want) -> Instant {
+    fn due(&self, wants: &Wants) -> Instant {
         let Some(began) = self.began else {
             return Instant::now();
         };
-        let asked = want.at.filter(|at| *at > began);
-        let steady = want.steady.then(|| began + PACE);
         let calm = self.asked.unwrap_or(began) + SESSIONS_CALM;
-        asked.into_iter().chain(steady).fold(calm, Instant::min)
+        let wanted = wants.values().flat_map(|want| {
+            let asked = want.at.filter(|at| *at > began);
+            let steady = want.steady.then(|| began + PACE);
+            [asked, steady].into_iter().flatten()
+        });
+        wanted.fold(calm, Instant::min)
     }
 
     /// Whether the daemons are others than those of the last look.
@@ -161,14 +198,14 @@ impl Onlooker {
         }
     }
 
-    async fn look(&mut self, want: Want, changed: &(impl Fn() + Sync)) {
+    async fn look(&mut self, wants: &Wants, changed: &(impl Fn() + Sync)) {
         let began = Instant::now();
-        let wanted = want.at.is_some_and(|at| at <= began);
+        let is_due = |want: &&Want| want.at.is_some_and(|at| at <= began);
+        let wanted = wants.values().any(|want| is_due(&want));
+        let asks = wants.values().filter(is_due).any(|want| want.sessions);
+        let steady = wants.values().any(|want| want.steady);
         let calm = self.asked.is_none_or(|at| began >= at + SESSIONS_CALM);
-        let sessions = (want.sessions && wanted)
-            || calm
-            || self.is_other()
-            || (want.steady && began >= self.sessions_at);
+        let sessions = asks || calm || self.is_other() || (steady && began >= self.sessions_at);
         let seen = Seen {
             began,
             look: look(&self.frr, sessions).await,
@@ -179,7 +216,7 @@ impl Onlooker {
             self.sessions_at = Instant::now() + SESSIONS.max(cost * SESSIONS_SHARE);
         }
         self.began = Some(began);
-        let mut news = wanted || want.steady;
+        let mut news = wanted || steady;
         self.tell.send_modify(|last| {
             news |= last
                 .as_ref()

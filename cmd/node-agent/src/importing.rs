@@ -1,29 +1,29 @@
 //! The import of one network's learned routes: kernel, FRR and gateway router in; rows out.
 //! In: what was heard of the kernel, its routes and links, the replica's changes, looks at FRR, the scope.
-//! Out: guarded transactions of a few hundred rows, the most important first; the state that reports are made from.
+//! Out: guarded transactions of a few hundred rows, the most important first; the importer that reports are made from.
 //! Invariant: nothing is removed because something could not be read; a pass that finds all as wanted writes nothing; what is
 //! known of routes is checked against a dump soon after events changed it.
-//! Not here: which rows (`import`), when a pass is due (`reconcile`), where the scope comes from (`loops::import`).
+//! Not here: which rows (`import`), when a pass is due (`reconcile`), where the inputs come from (`plan_node::learn`).
 
 mod event_buffer;
 mod write;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use import::retention::{self, FrrStatus, PAUSE, Peer, Retention};
 use import::suppression::{Suppression, Threshold};
 use import::{Importer, Sessions};
-use model::Scope;
 use model::nb::ImportTarget;
 use model::route::{Hints, PROTOCOL_BGP, TableId};
-use model::{NodeName, Prefix};
 use netlink::dump;
 use ovn::north::RouteFollower;
 use ovsdb::{Client, Uuid};
 use plan_node::check;
 use reconcile::{Pace, Timing};
+
+pub use plan_node::Inputs;
 
 pub use self::event_buffer::EventBuffer;
 use self::event_buffer::PendingEvents;
@@ -57,31 +57,6 @@ pub const TIMING: Timing = Timing {
     retry_first: Duration::from_millis(100),
     retry_most: Duration::from_secs(10),
 };
-
-/// What an import depends on beside routes and rows.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Inputs {
-    /// The network's routing table; `None` while it has none. Source: `plan_node::vrf`.
-    pub table: Option<TableId>,
-    /// The scope.
-    pub scope: Scope,
-    /// The subnets of the network, and whose they are.
-    pub owners: Vec<(Prefix, NodeName)>,
-    /// The admin's word on withdrawals that are retained: another one than when they began to be retained releases them.
-    /// Source: annotation `noverlay.io/release-withdrawals` of the Node.
-    pub release: Option<String>,
-}
-
-/// The importer, shared with those who report.
-#[derive(Debug, Clone)]
-pub struct ImportState(Arc<Mutex<Importer<Uuid>>>);
-
-impl ImportState {
-    /// The importer; locked for moments only.
-    pub fn lock(&self) -> MutexGuard<'_, Importer<Uuid>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// Why a pass failed; the scope's fault, tried again.
 #[derive(Debug, thiserror::Error)]
@@ -158,7 +133,7 @@ pub struct Import {
     sessions: Told,
     event_buffer: Arc<EventBuffer>,
     metrics: ImportMetrics,
-    state: ImportState,
+    importer: Importer<Uuid>,
     follower: RouteFollower,
     retention: Retention,
     suppression: Suppression,
@@ -196,7 +171,7 @@ impl Import {
             follower: RouteFollower::new(config.target.clone()),
             retention: Retention::new(config.stale, Some(config.interface.clone())),
             suppression: Suppression::new(config.threshold),
-            state: ImportState(Arc::new(Mutex::new(importer))),
+            importer,
             config,
             north,
             probe,
@@ -220,8 +195,8 @@ impl Import {
 
     /// What reports are made from.
     #[must_use]
-    pub fn state(&self) -> ImportState {
-        self.state.clone()
+    pub fn importer(&self) -> &Importer<Uuid> {
+        &self.importer
     }
 
     /// How soon a pass has to follow although nothing enqueues it: while something is retained, to check what events reported, and where the
@@ -233,7 +208,7 @@ impl Import {
         }
         let retained = self.retention.is_waiting(self.start.elapsed())
             || self.suppression.is_open()
-            || self.state.lock().unexplained().is_some();
+            || self.importer.unexplained().is_some();
         let verify = self.verify.map(|at| at.saturating_duration_since(now()));
         verify
             .into_iter()
@@ -250,7 +225,7 @@ impl Import {
         let mut pending = self.event_buffer.take();
         self.note_since(&pending);
         if self.table != Some(inputs.table) {
-            self.state.lock().set_table(inputs.table);
+            self.importer.set_table(inputs.table);
             (self.table, self.unread) = (Some(inputs.table), true);
         }
         // Routes before owners: what the kernel has lost must keep the owner that it had. Nothing is lost the first time, and
@@ -273,7 +248,7 @@ impl Import {
             return Ok(Passed::NotReady);
         };
         if !std::mem::replace(&mut self.adopted, true) {
-            self.state.lock().adopt();
+            self.importer.adopt();
         }
         self.judge(inputs);
         let Some(wrote) = self.write(router, inputs).await? else {
@@ -296,10 +271,8 @@ impl Import {
     }
 
     fn take_inputs(&mut self, inputs: &Arc<Inputs>) {
-        let mut state = self.state.lock();
-        state.set_scope(inputs.scope.clone());
-        state.set_owners(inputs.owners.iter().cloned());
-        drop(state);
+        self.importer.set_scope(inputs.scope.clone());
+        self.importer.set_owners(inputs.owners.iter().cloned());
         self.inputs = Some(Arc::clone(inputs));
     }
 
@@ -327,7 +300,7 @@ impl Import {
         let cause = match (cause, hints) {
             (None, Hints::Events(events)) if events.is_empty() => return Ok(false),
             (None, Hints::Events(events)) => {
-                if self.state.lock().events(PROTOCOL_BGP, events) {
+                if self.importer.events(PROTOCOL_BGP, events) {
                     let wait = VERIFY.max(self.dump_cost * VERIFY_SHARE);
                     self.verify.get_or_insert_with(|| now() + wait);
                     return Ok(true);
@@ -350,12 +323,11 @@ impl Import {
             Ok((up, routes))
         });
         let (links, routes) = read.await.map_err(|_| ImportError::Thread)??;
-        let mut state = self.state.lock();
         if let Some(links) = links {
-            state.set_links(links.iter().map(|l| (l.index, l.up)).collect());
+            self.importer
+                .set_links(links.iter().map(|l| (l.index, l.up)).collect());
         }
-        let changed = state.dump(routes);
-        drop(state);
+        let changed = self.importer.dump(routes);
         if cause == "check" && changed > 0 {
             // Mostly a change that was not heard of yet.
             tracing::debug!(changed, "the dump shows more than the events did");
@@ -382,9 +354,9 @@ impl Import {
                 "imported routes of another writer on the gateway router; they stay, and nothing is imported for their destinations"
             );
         }
-        let mut state = self.state.lock();
         for change in &changes {
-            state.row(change.id, change.before.as_ref(), change.after.as_ref());
+            self.importer
+                .row(change.id, change.before.as_ref(), change.after.as_ref());
         }
         Ok(Some(changes.len()))
     }
@@ -392,7 +364,7 @@ impl Import {
     /// Judges what the kernel has lost by the last look at FRR, and says which looks are needed. Waits for none.
     fn judge(&mut self, inputs: &Inputs) {
         let at = self.start.elapsed();
-        let standing = self.state.lock().standing();
+        let standing = self.importer.standing();
         let restarting = self.retention.is_restarting();
         let seen = match &mut self.probe {
             None => {
@@ -420,12 +392,11 @@ impl Import {
             Told::Nothing => Sessions::NoAnswer,
             Told::Unasked => Sessions::Unknown,
         };
-        let mut state = self.state.lock();
-        state.judge(at, &self.retention, &mut self.suppression, sessions);
-        let retained = state.retained().count();
-        let unexplained = state.unexplained();
-        let mass = state.is_mass(at, &mut self.suppression);
-        drop(state);
+        self.importer
+            .judge(at, &self.retention, &mut self.suppression, sessions);
+        let retained = self.importer.retained().count();
+        let unexplained = self.importer.unexplained();
+        let mass = self.importer.is_mass(at, &mut self.suppression);
         self.want(at, unexplained, mass);
         if self.suppression.is_open() && !was_open {
             self.metrics.mass_withdrawals.inc();
@@ -484,15 +455,14 @@ impl Import {
 
     fn measure(&self) {
         let m = &self.metrics;
-        let state = self.state.lock();
         let gauge = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
-        m.seen.set(gauge(state.seen()));
-        m.eligible.set(gauge(state.eligible()));
-        m.programmed.set(gauge(state.rows()));
+        m.seen.set(gauge(self.importer.seen()));
+        m.eligible.set(gauge(self.importer.eligible()));
+        m.programmed.set(gauge(self.importer.rows()));
         m.suppressed.set(i64::from(self.suppression.is_open()));
-        m.retained.set(gauge(state.retained().count()));
+        m.retained.set(gauge(self.importer.retained().count()));
         m.skipped.reset();
-        for (reason, skipped) in state.skipped() {
+        for (reason, skipped) in self.importer.skipped() {
             m.skipped
                 .with_label_values(&[reason])
                 .set(gauge(skipped.count));

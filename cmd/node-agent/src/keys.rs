@@ -3,25 +3,26 @@
 //! Not here: state.
 
 use model::NetworkName;
+use model::nb::Owner;
 use reconcile::WorkQueue;
 
-/// What can be looked at.
+/// What the bridge loop reconciles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum BridgeKey {
     /// The flows of the external bridge.
     Flows,
 }
 
-/// What can be looked at; topology first, because imports hang on its router.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum NorthKey {
-    /// Routers, switches, ports, SNAT.
-    Topology,
-    /// The management port, down to the kernel's addresses, rules and routes.
-    Port,
+/// What the port loop reconciles; ports first, because the kernel's entries hang on their devices.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum PortKey {
+    /// A network's management port on the integration bridge.
+    Port(NetworkName),
+    /// All networks' addresses, routes and rules.
+    Kernel,
 }
 
-/// What can be looked at.
+/// What the API loop reconciles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ApiKey {
     /// Annotations of the own Node.
@@ -30,11 +31,13 @@ pub(crate) enum ApiKey {
     Report,
 }
 
-/// The queues of the four loops.
+/// The queues of the loops.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Queues {
     pub(crate) bridge: WorkQueue<BridgeKey>,
-    pub(crate) north: WorkQueue<NorthKey>,
+    /// Rows of OVN_Northbound, by owner.
+    pub(crate) north: WorkQueue<Owner>,
+    pub(crate) port: WorkQueue<PortKey>,
     pub(crate) import: WorkQueue<NetworkName>,
     pub(crate) api: WorkQueue<ApiKey>,
 }

@@ -1,25 +1,28 @@
 //! The node-agent: learned routes into OVN, the node's topology, SNAT, bridge flows, and the truth about them.
 //! In: Node objects, the kernel over netlink, two OVSDB databases, FRR's sockets. Out: rows, flows, addresses, annotations, NodeRoutes.
-//! Invariant: four loops, one writer for each target; the bridge's host stage needs neither API server nor OVN.
-//! Not here: decisions (`plan-node`), wires (`ovn`, `netlink`, `host`, `kube-edge`).
+//! Invariant: one task plans, one loop writes each target; no loop waits for another, and the bridge's host stage needs neither
+//! API server nor OVN. Not here: decisions (`plan-node`, `import`), wires (`ovn`, `netlink`, `host`, `kube-edge`).
 //!
 //! ```text
-//!  netlink events --.                       .--> bridge loop: flows of br-ex              (local facts, last known view)
-//!  flow monitor  ---+--enqueue(key)--> loops --+--> OVN loop: topology rows, port            (guarded transactions)
-//!  NB, conf DB  ----+                       +--> import loop: routes of the gateway router (guarded transactions)
-//!  Node objects ----+                       '--> API loop: annotations, NodeRoutes        (server-side apply)
-//!  FRR's sockets ---'
+//!  Node objects ----.                                    .--> bridge: flows of br-ex
+//!  NB, conf DB  ----+--facts--> world --watch<Planned>---+--> north:  rows, by owner            (guarded transactions)
+//!  links        ----'             |                      +--> port:   management ports, kernel  (transactions, netlink)
+//!                                 '--enqueue what differs+--> api:    annotations, NodeRoutes   (server-side apply)
+//!  routes, by table --events------------------------.    |                     ^ watch<Reports>
+//!  NB rows          --enqueue-----------------------+--> '--> import: routes of gateway routers, by network
+//!  FRR's sockets    --one probe, watch<Seen>--------'
 //! ```
 
 pub mod databases;
 mod frr;
 pub mod importing;
+mod kernel_events;
 mod keys;
-mod known;
 mod loops;
 pub mod metrics;
 mod sources;
 pub mod transact;
+mod world;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -28,16 +31,25 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use daemon::Daemon;
 use daemon::crds::{self, Need};
+use frr_edge::Frr;
 use kube_edge::connect;
+use model::NodeName;
 use model::gateway::GatewayMode;
-use model::{NetworkName, NodeName};
 use ovsdb::Client;
 use reconcile::{Pace, Timing};
 use settings::{OvnTopology, Settings};
+use tokio::sync::watch;
 
+use crate::importing::FrrProbe;
 use crate::keys::Queues;
-use crate::known::Known;
+use crate::loops::api::ApiReconciler;
+use crate::loops::bridge::BridgeReconciler;
+use crate::loops::import::{ImportReconciler, Reports, Shared};
+use crate::loops::north::NorthReconciler;
+use crate::loops::port::PortReconciler;
 use crate::metrics::Metrics;
+use crate::sources::Sources;
+use crate::world::{FactsChanged, World};
 
 /// Field manager of everything the node-agent writes.
 pub const FIELD_MANAGER: &str = "noverlay-node-agent";
@@ -46,7 +58,7 @@ pub const FIELD_MANAGER: &str = "noverlay-node-agent";
 pub const NEEDS: &[Need] = &[Need {
     version: "noverlay.io/v1alpha1",
     kind: "NodeRoutes",
-    fields: &["status.conditions", "status.networks"],
+    fields: &["status.networks"],
 }];
 
 /// Command line.
@@ -106,45 +118,88 @@ pub async fn serve(
     let conditions = ["caches", "ovn", "topology", "port", "import"];
     let mut daemon = Daemon::new(settings.metrics_address, &conditions);
     let (readiness, stopped) = (daemon.readiness.clone(), daemon.stopped());
-    let metrics = Metrics::new(&daemon.registry, &NetworkName::default_network())
-        .context("cannot register metrics")?;
+    let metrics = Metrics::new(&daemon.registry).context("cannot register metrics")?;
 
+    let node = NodeName::from(node);
+    let settings = Arc::new(settings);
     let queues = Queues::default();
-    let north = Client::connect(databases::north(&settings)?);
-    let switch = Client::connect(databases::switch(&settings)?);
-    let known = Arc::new(Known::new(
-        NodeName::from(node),
-        settings,
-        north,
-        switch,
-        metrics.clone(),
-    ));
-    let caches = sources::start(&kube, &known, &queues, &readiness, &mut daemon);
-    known.set_nodes(caches);
+    let sources = Sources {
+        node: node.clone(),
+        north: Client::connect(databases::north(&settings)?),
+        switch: Client::connect(databases::switch(&settings)?),
+        settings: Arc::clone(&settings),
+        facts: FactsChanged::default(),
+        events: Arc::default(),
+        queues: queues.clone(),
+        metrics: metrics.clone(),
+    };
+    let nodes = sources::start(&kube, &sources, &mut daemon);
+    let Sources { north, switch, .. } = &sources;
+    let (tell, planned) = watch::channel(None);
+    let world = World {
+        node: node.clone(),
+        settings: Arc::clone(&settings),
+        nodes: nodes.clone(),
+        north: north.clone(),
+        switch: switch.clone(),
+        metrics: metrics.clone(),
+        queues: queues.clone(),
+    };
+    daemon.spawn_source("plan", world.run(sources.facts.clone(), tell));
 
     let work = reconcile::run(
-        loops::bridge::BridgeReconciler::new(Arc::clone(&known)),
+        BridgeReconciler::new(planned.clone(), &settings, metrics.clone()),
         queues.bridge.clone(),
         timing(20, 50, 1000),
         stopped.clone(),
     );
     daemon.spawn_loop("bridge", work);
-    let work = reconcile::run(
-        loops::north::NorthReconciler::new(Arc::clone(&known), queues.clone(), readiness.clone()),
-        queues.north.clone(),
-        timing(100, 200, 10_000),
-        stopped.clone(),
+    let topology = NorthReconciler::new(
+        planned.clone(),
+        node.clone(),
+        north.clone(),
+        queues.clone(),
+        &metrics,
+        readiness.clone(),
     );
+    let pace = timing(100, 200, 10_000);
+    let work = reconcile::run(topology, queues.north.clone(), pace, stopped.clone());
     daemon.spawn_loop("OVN", work);
+    let ports = PortReconciler::new(
+        planned.clone(),
+        switch.clone(),
+        metrics.transactions.clone(),
+        readiness.clone(),
+    );
+    let work = reconcile::run(ports, queues.port.clone(), pace, stopped.clone());
+    daemon.spawn_loop("port", work);
+    let (tell, reports) = watch::channel(Reports::new());
+    let frr = Frr::new(
+        settings.frr_vty_socket.clone(),
+        settings.frr_config_file.clone(),
+    );
+    let queue = queues.import.clone();
+    let shared = Shared {
+        planned: planned.clone(),
+        node: node.clone(),
+        settings: Arc::clone(&settings),
+        north: north.clone(),
+        events: Arc::clone(&sources.events),
+        probe: FrrProbe::start(frr, move || queue.resync()),
+        queues: queues.clone(),
+        metrics,
+        registry: daemon.registry.clone(),
+    };
     let work = reconcile::run(
-        loops::import::ImportReconciler::new(Arc::clone(&known), queues.clone(), readiness),
+        ImportReconciler::new(shared, readiness, tell),
         queues.import.clone(),
         importing::TIMING,
         stopped.clone(),
     );
     daemon.spawn_loop("import", work);
+    let limits = settings.limits.clone();
     let work = reconcile::run(
-        loops::api::ApiReconciler::new(Arc::clone(&known), kube),
+        ApiReconciler::new(kube, node, limits, nodes, planned, reports),
         queues.api.clone(),
         timing(1000, 500, 30_000),
         stopped,

@@ -112,6 +112,36 @@ impl ImportMetrics {
     }
 }
 
+impl ImportMetrics {
+    /// Takes the series out of the registry, but for the transactions, which are everybody's.
+    pub(crate) fn unregister(self, registry: &Registry) {
+        let Self {
+            seen,
+            eligible,
+            programmed,
+            retained,
+            skipped,
+            seconds,
+            resyncs,
+            retries,
+            suppressed,
+            mass_withdrawals,
+            transactions: _,
+            foreign,
+        } = self;
+        let gauges = [seen, eligible, programmed, retained, suppressed, foreign];
+        for gauge in gauges {
+            drop(registry.unregister(Box::new(gauge)));
+        }
+        for counters in [resyncs, retries] {
+            drop(registry.unregister(Box::new(counters)));
+        }
+        drop(registry.unregister(Box::new(skipped)));
+        drop(registry.unregister(Box::new(seconds)));
+        drop(registry.unregister(Box::new(mass_withdrawals)));
+    }
+}
+
 /// Transactions with OVSDB servers, of all loops.
 ///
 /// # Errors
@@ -126,33 +156,69 @@ pub fn transactions(registry: &Registry) -> Result<IntCounterVec, prometheus::Er
     Ok(made)
 }
 
-/// All of them; cheap to clone.
-#[derive(Debug, Clone)]
-pub(crate) struct Metrics {
+/// Those of one network's import in this agent, taken away with it.
+#[derive(Debug)]
+pub(crate) struct NetworkMetrics {
     pub(crate) import: ImportMetrics,
     pub(crate) routes_missing: IntGauge,
+    pub(crate) inputs_stale: IntGauge,
+}
+
+impl NetworkMetrics {
+    pub(crate) fn new(
+        registry: &Registry,
+        network: &NetworkName,
+        transactions: IntCounterVec,
+    ) -> Result<Self, prometheus::Error> {
+        let gauge = |name: &str, help: &str| {
+            let opts = Opts::new(name, help).const_label("network", network.as_str());
+            let made = IntGauge::with_opts(opts)?;
+            registry.register(Box::new(made.clone()))?;
+            Ok::<_, prometheus::Error>(made)
+        };
+        Ok(Self {
+            import: ImportMetrics::new(registry, network, transactions)?,
+            routes_missing: gauge(
+                "noverlay_missing_node_subnets",
+                "Subnets of other nodes that kernel or gateway router do not cover",
+            )?,
+            inputs_stale: gauge(
+                "noverlay_import_inputs_stale",
+                "1 while routes are imported with what was last known of the own Node and the bridge, because they cannot be read now",
+            )?,
+        })
+    }
+
+    /// Takes the series of a network that is gone out of the registry.
+    pub(crate) fn unregister(self, registry: &Registry) {
+        let Self {
+            import,
+            routes_missing,
+            inputs_stale,
+        } = self;
+        import.unregister(registry);
+        for gauge in [routes_missing, inputs_stale] {
+            // What is not registered needs no taking away.
+            drop(registry.unregister(Box::new(gauge)));
+        }
+    }
+}
+
+/// Those of the node; cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Metrics {
+    pub(crate) transactions: IntCounterVec,
     pub(crate) session_up: IntGaugeVec,
     pub(crate) flow_writes: IntCounterVec,
     pub(crate) netlink_lost: IntCounter,
     pub(crate) problems: IntGauge,
     pub(crate) claims_ignored: IntGauge,
-    pub(crate) inputs_stale: IntGauge,
 }
 
 impl Metrics {
-    pub(crate) fn new(
-        registry: &Registry,
-        network: &NetworkName,
-    ) -> Result<Self, prometheus::Error> {
-        let of_network = |name: &str, help: &str| {
-            IntGauge::with_opts(Opts::new(name, help).const_label("network", network.as_str()))
-        };
+    pub(crate) fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
         let m = Self {
-            import: ImportMetrics::new(registry, network, transactions(registry)?)?,
-            routes_missing: of_network(
-                "noverlay_missing_node_subnets",
-                "Subnets of other nodes that kernel or gateway router do not cover",
-            )?,
+            transactions: transactions(registry)?,
             session_up: IntGaugeVec::new(
                 Opts::new(
                     "noverlay_ovsdb_session_up",
@@ -163,7 +229,7 @@ impl Metrics {
             flow_writes: IntCounterVec::new(
                 Opts::new(
                     "noverlay_bridge_flow_replacements_total",
-                    "Replacements of the bridge's flows by stage (host, full, plain)",
+                    "Writes of the bridge's flows by stage (host, full, plain, added)",
                 ),
                 &["stage"],
             )?,
@@ -175,22 +241,16 @@ impl Metrics {
                 "noverlay_plan_problems",
                 "Problems of this node's plan; 0 is good",
             )?,
-            inputs_stale: of_network(
-                "noverlay_import_inputs_stale",
-                "1 while routes are imported with what was last known of the own Node and the bridge, because they cannot be read now",
-            )?,
             claims_ignored: IntGauge::new(
                 "noverlay_ignored_node_annotations",
                 "Values in Nodes' annotations that are ignored because they cannot be right; the log names the Nodes",
             )?,
         };
-        registry.register(Box::new(m.routes_missing.clone()))?;
         registry.register(Box::new(m.session_up.clone()))?;
         registry.register(Box::new(m.flow_writes.clone()))?;
         registry.register(Box::new(m.netlink_lost.clone()))?;
         registry.register(Box::new(m.problems.clone()))?;
         registry.register(Box::new(m.claims_ignored.clone()))?;
-        registry.register(Box::new(m.inputs_stale.clone()))?;
         registry.register(Box::new(
             prometheus::process_collector::ProcessCollector::for_self(),
         ))?;

@@ -9,14 +9,17 @@ use daemon::Daemon;
 use host::{BridgeControl, FlowEvent};
 use k8s_openapi::api::core::v1::Node as KubeNode;
 use kube_edge::{Cache, watch};
-use model::ObjectKey;
 use model::node::annotation;
+use model::{NodeName, ObjectKey};
 use netlink::Watcher;
 use ovsdb::Client;
-use telemetry::{Chain, Readiness};
+use settings::Settings;
+use telemetry::Chain;
 
-use crate::keys::{ApiKey, BridgeKey, NorthKey, Queues};
-use crate::known::{Known, NodeEntry};
+use crate::kernel_events::KernelEvents;
+use crate::keys::{ApiKey, BridgeKey, PortKey, Queues};
+use crate::metrics::Metrics;
+use crate::world::{FactsChanged, NodeEntry};
 
 const PUBLISHED: [&str; 5] = [
     annotation::PRIMARY_IFADDR,
@@ -26,58 +29,69 @@ const PUBLISHED: [&str; 5] = [
     annotation::HOST_MTU,
 ];
 
+/// What sources follow, and whom they tell.
+#[derive(Clone)]
+pub(crate) struct Sources {
+    pub(crate) node: NodeName,
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) north: Client,
+    pub(crate) switch: Client,
+    pub(crate) facts: FactsChanged,
+    pub(crate) events: Arc<KernelEvents>,
+    pub(crate) queues: Queues,
+    pub(crate) metrics: Metrics,
+}
+
 /// Starts every source; returns the cache of Nodes.
 pub(crate) fn start(
     kube: &kube::Client,
-    known: &Arc<Known>,
-    queues: &Queues,
-    readiness: &Readiness,
+    sources: &Sources,
     daemon: &mut Daemon,
 ) -> Cache<NodeEntry> {
-    daemon.spawn_source("kernel", kernel(Arc::clone(known), queues.clone()));
-    daemon.spawn_source("bridge's flows", flows(Arc::clone(known), queues.clone()));
-    let ready = readiness.clone();
-    let to = queues.clone();
-    let followed = follow(known.north.clone(), Arc::clone(known), "north", {
-        let known = Arc::clone(known);
+    let Sources {
+        north,
+        switch,
+        facts,
+        queues,
+        metrics,
+        ..
+    } = sources;
+    daemon.spawn_source("kernel", kernel(sources.clone()));
+    daemon.spawn_source("bridge's flows", flows(sources.clone()));
+    let (to, ready) = (queues.clone(), daemon.readiness.clone());
+    let followed = follow(north.clone(), metrics.clone(), "north", {
+        let facts = facts.clone();
         let mut before = None;
         move |synced| {
             if before.replace(synced) != Some(synced) {
                 // The schema may be another one now.
-                known.note_facts();
+                facts.note();
                 ready.set("ovn", synced);
-                to.north.resync();
             }
-            to.north.enqueue(NorthKey::Topology);
+            to.north.resync();
             to.import.resync();
         }
     });
     daemon.spawn_source("northbound database", followed);
     let to = queues.clone();
-    let followed = follow(known.switch.clone(), Arc::clone(known), "switch", {
-        let known = Arc::clone(known);
+    let followed = follow(switch.clone(), metrics.clone(), "switch", {
+        let facts = facts.clone();
         move |_| {
-            known.note_facts();
+            facts.note();
+            // What somebody took away by hand is in no plan.
             to.bridge.enqueue(BridgeKey::Flows);
-            to.north.enqueue(NorthKey::Topology);
-            to.north.enqueue(NorthKey::Port);
-            to.import.resync();
-            to.api.enqueue(ApiKey::Annotations);
+            to.port.resync();
         }
     });
     daemon.spawn_source("switch database", followed);
-    let (to, ready, known) = (queues.clone(), readiness.clone(), Arc::clone(known));
+    let (to, ready, facts) = (queues.clone(), daemon.readiness.clone(), facts.clone());
+    let node = sources.node.clone();
     let changed = move |key: Option<&ObjectKey>| {
-        known.note_facts();
+        facts.note();
         ready.set("caches", true);
-        to.north.enqueue(NorthKey::Topology);
-        to.north.enqueue(NorthKey::Port);
-        to.api.enqueue(ApiKey::Report);
-        // Whose a subnet is matters to what is retained, and other networks' subnets to what is imported.
-        to.import.resync();
-        if key.is_none_or(|key| key.name == known.node.as_str()) {
-            to.bridge.enqueue(BridgeKey::Flows);
+        if key.is_none_or(|key| key.name == node.as_str()) {
             to.api.enqueue(ApiKey::Annotations);
+            to.api.enqueue(ApiKey::Report);
         }
     };
     let decode = |object: &KubeNode| NodeEntry {
@@ -100,7 +114,14 @@ pub(crate) fn start(
 }
 
 /// Netlink: events are hints; each says only which loops have to look.
-async fn kernel(known: Arc<Known>, queues: Queues) {
+async fn kernel(sources: Sources) {
+    let Sources {
+        facts,
+        events,
+        queues,
+        metrics,
+        ..
+    } = sources;
     let mut told = false;
     loop {
         let mut watcher = match Watcher::open() {
@@ -116,12 +137,10 @@ async fn kernel(known: Arc<Known>, queues: Queues) {
         told = false;
         tracing::info!(buffer = watcher.granted, "following the kernel");
         // What happened before the subscription is read by the passes that this brings.
-        known.note_facts();
-        known.event_buffer.note_everything();
+        facts.note();
+        events.note_everything();
         queues.import.resync();
-        queues.north.resync();
-        queues.bridge.enqueue(BridgeKey::Flows);
-        queues.api.enqueue(ApiKey::Annotations);
+        queues.port.resync();
         loop {
             let change = match watcher.changed().await {
                 Ok(change) => change,
@@ -132,33 +151,30 @@ async fn kernel(known: Arc<Known>, queues: Queues) {
             };
             if change.lost {
                 tracing::warn!("events of the kernel were lost, reading everything");
-                known.metrics.netlink_lost.inc();
+                metrics.netlink_lost.inc();
+            }
+            for network in events.note(&change) {
+                queues.import.enqueue(network);
+            }
+            let is_fact = change.links || change.addresses || change.rules || change.lost;
+            if is_fact {
+                facts.note();
             }
             // The host's own routes to pods are routes too; those of BGP are not among them.
-            if change.other_routes {
-                queues.north.enqueue(NorthKey::Port);
-            }
-            let facts = change.links || change.addresses || change.rules || change.lost;
-            if facts {
-                known.note_facts();
-            }
-            if known.event_buffer.note(change) || facts {
-                queues.import.resync();
-            }
-            if facts {
-                queues.north.enqueue(NorthKey::Topology);
-                queues.north.enqueue(NorthKey::Port);
-                queues.bridge.enqueue(BridgeKey::Flows);
-                queues.api.enqueue(ApiKey::Annotations);
+            if is_fact || change.other_routes {
+                queues.port.enqueue(PortKey::Kernel);
             }
         }
     }
 }
 
 /// The bridge's flow table: any change, also our own, and the switch going away.
-async fn flows(known: Arc<Known>, queues: Queues) {
-    let control = BridgeControl::new(known.settings.ovs_rundir.clone());
-    let mut watch = control.watch(&known.settings.gateway.interface);
+async fn flows(sources: Sources) {
+    let Sources {
+        settings, queues, ..
+    } = sources;
+    let control = BridgeControl::new(settings.ovs_rundir.clone());
+    let mut watch = control.watch(&settings.gateway.interface);
     let mut before = FlowEvent::Changed;
     loop {
         let event = watch.changed().await;
@@ -178,7 +194,7 @@ async fn flows(known: Arc<Known>, queues: Queues) {
 /// A database: every change of its replica, and of the session.
 async fn follow(
     client: Client,
-    known: Arc<Known>,
+    metrics: Metrics,
     name: &'static str,
     mut enqueue: impl FnMut(bool),
 ) {
@@ -216,8 +232,7 @@ async fn follow(
         if error.is_some() {
             told = error;
         }
-        known
-            .metrics
+        metrics
             .session_up
             .with_label_values(&[name])
             .set(i64::from(synced));

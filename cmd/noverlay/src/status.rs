@@ -220,7 +220,8 @@ fn node_lines(
             let status = routes.get(&name).and_then(|r| r.status.as_ref());
             let report =
                 status.and_then(|s| s.networks.iter().find(|n| n.name == default.as_str()));
-            let conditions = status.into_iter().flat_map(|s| &s.conditions);
+            let networks = status.into_iter().flat_map(|s| &s.networks);
+            let conditions = networks.flat_map(|network| &network.conditions);
             let bad = conditions.filter(|c| c.status == "False");
             let bad = bad.map(|c| format!("{}: {}", c.reason, c.message));
             let of_node = |s: &&BGPSessionState| {

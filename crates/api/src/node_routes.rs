@@ -30,11 +30,6 @@ pub struct NodeRoutesStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub networks: Vec<NetworkRoutes>,
-    /// `WithinLimits`: False while a network has more routes than it may. `WithdrawalsProcessed`: False while routes are retained
-    /// because too many would go at once. Each absent where it never was False.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
-    pub conditions: Vec<Condition>,
 }
 
 /// A condition's type: False while routes are retained because too many would go at once.
@@ -43,7 +38,7 @@ pub const WITHDRAWALS_PROCESSED: &str = "WithdrawalsProcessed";
 pub const WITHIN_LIMITS: &str = "WithinLimits";
 
 /// One network on one node.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct NetworkRoutes {
     /// Name of the network.
@@ -68,6 +63,11 @@ pub struct NetworkRoutes {
     /// Destinations inside the network that are not imported, counted by reason. Others are in metrics only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skipped: Vec<SkippedRoutes>,
+    /// `WithinLimits`: False while the network has more routes than it may. `WithdrawalsProcessed`: False while routes are
+    /// retained because too many would go at once. Each absent where it never was False.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
+    pub conditions: Vec<Condition>,
 }
 
 #[expect(

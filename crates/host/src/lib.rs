@@ -77,6 +77,22 @@ impl BridgeControl {
         }
     }
 
+    /// Whether the bridge holds these flows, whatever else it holds.
+    ///
+    /// # Errors
+    /// When the bridge cannot be asked.
+    pub async fn includes(&self, bridge: &str, flows: &[Flow]) -> Result<bool, FlowError> {
+        let (code, said) = self
+            .run("diff-flows", bridge, &["/dev/stdin"], Some(flows))
+            .await?;
+        match code {
+            0 => Ok(true),
+            // A line with `+` is a flow that only the second source has.
+            2 => Ok(!said.lines().any(|line| line.starts_with('+'))),
+            _ => Err(failed("diff-flows", bridge, said)),
+        }
+    }
+
     /// Whether the bridge holds flows with our cookie that serve this uplink.
     ///
     /// # Errors
@@ -105,6 +121,19 @@ impl BridgeControl {
         }
     }
 
+    /// Adds flows in one bundle; those of the same table, priority and match are changed, others stay.
+    ///
+    /// # Errors
+    /// When the bridge cannot be reached or refuses a flow; then nothing was changed.
+    pub async fn add(&self, bridge: &str, flows: &[Flow]) -> Result<(), FlowError> {
+        let (code, said) = self.run("add-flows", bridge, &["-"], Some(flows)).await?;
+        if code == 0 {
+            Ok(())
+        } else {
+            Err(failed("add-flows", bridge, said))
+        }
+    }
+
     async fn run(
         &self,
         verb: &'static str,
@@ -114,7 +143,7 @@ impl BridgeControl {
     ) -> Result<(i32, String), FlowError> {
         let mut command = Command::new("ovs-ofctl");
         command.args(["-O", "OpenFlow15"]);
-        if verb == "replace-flows" {
+        if matches!(verb, "replace-flows" | "add-flows") {
             command.arg("--bundle");
         }
         let mut child = command

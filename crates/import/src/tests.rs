@@ -9,9 +9,9 @@ use crate::suppression::{Suppression, Threshold};
 use model::gateway::BgpDefault;
 use model::nb::{self, Columns, Value};
 use model::route::{MAIN_TABLE, PROTOCOL_BGP, RouteChange, RouteKind, RoutePath};
-use plan_node::learn;
+use plan_node::{learn, north};
 use proptest::prelude::*;
-use testkit::mk_view;
+use testkit::{mk_scope_of, mk_view};
 
 const BRIDGE: u32 = 3;
 const OTHER: u32 = 4;
@@ -50,7 +50,7 @@ fn route(to: Prefix, hops: &[(u8, u32)]) -> KernelRoute {
 
 fn mk_scope() -> Scope {
     let view = mk_view(1);
-    learn::scope(&view, Some(BRIDGE), BTreeSet::new(), BgpDefault::Ignore)
+    mk_scope_of(&view, BTreeSet::new(), BgpDefault::Ignore)
 }
 
 fn never() -> Suppression {
@@ -726,7 +726,7 @@ fn an_aggregate_equal_to_the_networks_subnet_takes_the_place_of_the_row_that_dro
 /// A scope in which a learned default route takes the configured one's place.
 fn replacing() -> Scope {
     let view = mk_view(1);
-    learn::scope(&view, Some(BRIDGE), BTreeSet::new(), BgpDefault::Replace)
+    mk_scope_of(&view, BTreeSet::new(), BgpDefault::Replace)
 }
 
 /// A scope of a process that has never seen the whole view.
@@ -1149,7 +1149,7 @@ proptest! {
     ) {
         // Longest prefix match over all rows of the gateway router, our topology's and imported ones.
         let view = mk_view(1);
-        let topology = learn::topology_prefixes(&plan_node::plan(&view), &view.gateway_router());
+        let topology = learn::topology_prefixes(&north::plan(view.get()), &view.get().gateway_router());
         let mut routes: Vec<KernelRoute> = Vec::new();
         for (bits, length) in nets {
             // Half of them near the pods: around, equal to and inside the own subnet.
@@ -1168,7 +1168,7 @@ proptest! {
         fixture.settle(100);
         let imported = fixture.destinations();
         for host in [1_u128, 2, 5, 77, 254] {
-            let pod = Prefix::host(view.host_subnets[0].nth(host).unwrap());
+            let pod = Prefix::host(view.share.host_subnets[0].nth(host).unwrap());
             let longest = |all: &BTreeSet<Prefix>| all.iter().filter(|p| p.contains(&pod)).map(Prefix::bits).max();
             prop_assert!(longest(&imported) < longest(&topology), "{pod}");
         }

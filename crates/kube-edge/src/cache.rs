@@ -40,6 +40,8 @@ impl<T: PartialEq> Entry<T> {
 struct Inner<T> {
     map: BTreeMap<ObjectKey, Entry<T>>,
     ready: bool,
+    /// Grows with every change.
+    revision: u64,
 }
 
 /// The cache; cheap to clone. Its watch ends when the last clone is dropped.
@@ -76,6 +78,16 @@ impl<T: Clone> Cache<T> {
             .read()
             .unwrap_or_else(PoisonError::into_inner)
             .ready
+    }
+
+    /// Another number after every change of what objects say: whoever has made something of the map asks whether it is still
+    /// of this one.
+    #[must_use]
+    pub fn revision(&self) -> u64 {
+        self.inner
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .revision
     }
 
     /// Looks into the map.
@@ -186,6 +198,7 @@ where
     let shared = Arc::new(RwLock::new(Inner {
         map: BTreeMap::new(),
         ready: false,
+        revision: 0,
     }));
     let inner = Arc::clone(&shared);
     let task = tokio::spawn(async move {
@@ -281,6 +294,7 @@ fn step<K: Resource, T: Clone + PartialEq>(
             let first = !inner.ready;
             inner.map = fresh;
             inner.ready = true;
+            inner.revision += u64::from(first || !told.is_empty());
             if first { vec![None] } else { told }
         }
         Event::Apply(object) => {
@@ -288,12 +302,14 @@ fn step<K: Resource, T: Clone + PartialEq>(
             let mut inner = inner.write().unwrap_or_else(PoisonError::into_inner);
             let same = inner.map.get(&key).is_some_and(|old| old.says(&entry));
             inner.map.insert(key.clone(), entry);
+            inner.revision += u64::from(!same);
             if same { Vec::new() } else { vec![Some(key)] }
         }
         Event::Delete(object) => {
             let (key, _) = entry(&object);
             let mut inner = inner.write().unwrap_or_else(PoisonError::into_inner);
             let there = inner.map.remove(&key).is_some();
+            inner.revision += u64::from(there);
             if there { vec![Some(key)] } else { Vec::new() }
         }
     }

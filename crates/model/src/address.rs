@@ -28,6 +28,27 @@ impl Family {
         }
     }
 
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::V4, Self::V6];
+
+    /// `v4` or `v6`: how OVN-Kubernetes' ids name it.
+    #[must_use]
+    pub fn version(self) -> &'static str {
+        match self {
+            Self::V4 => "v4",
+            Self::V6 => "v6",
+        }
+    }
+
+    /// `ip4` or `ip6`: its protocol in a match (ovn-sb(5), Logical_Flow).
+    #[must_use]
+    pub fn ovn_protocol(self) -> &'static str {
+        match self {
+            Self::V4 => "ip4",
+            Self::V6 => "ip6",
+        }
+    }
+
     /// Prefix length of one host, in bits: 32 or 128.
     #[must_use]
     pub fn host_len(self) -> u8 {

@@ -8,6 +8,9 @@ use std::fmt;
 /// Longest name of a Linux device, bytes (`IFNAMSIZ` without the closing zero).
 const DEVICE_NAME: usize = 15;
 
+/// Name of the cluster default network.
+pub const DEFAULT_NETWORK: &str = "default";
+
 macro_rules! name_type {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
@@ -89,13 +92,13 @@ impl NetworkName {
     /// The cluster default network, `default`.
     #[must_use]
     pub fn default_network() -> Self {
-        Self("default".to_owned())
+        Self(DEFAULT_NETWORK.to_owned())
     }
 
     /// True for the cluster default network.
     #[must_use]
     pub fn is_default(&self) -> bool {
-        self.0 == "default"
+        self.0 == DEFAULT_NETWORK
     }
 
     /// The scope prefix of row names: empty for the default network, else the name with `-` and `/` as `.` and a `_`.
@@ -181,5 +184,15 @@ fn is_vrf_by_id(name: &str) -> bool {
 /// The management port's device for a network id: `ovn-k8s-mp<N>`.
 #[must_use]
 pub fn management_device(network_id: u16) -> String {
-    format!("ovn-k8s-mp{network_id}")
+    format!("{MANAGEMENT_DEVICE}{network_id}")
 }
+
+/// Whether a device's name is that of a management port: OVN-Kubernetes' or ours, of whatever network.
+#[must_use]
+pub fn is_management_device(name: &str) -> bool {
+    let id = name.strip_prefix(MANAGEMENT_DEVICE);
+    id.is_some_and(|id| !id.is_empty() && id.bytes().all(|b| b.is_ascii_digit()))
+}
+
+/// How names of management ports' devices begin.
+const MANAGEMENT_DEVICE: &str = "ovn-k8s-mp";

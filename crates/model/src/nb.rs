@@ -8,10 +8,56 @@ use std::fmt;
 use std::net::IpAddr;
 
 use crate::address::Prefix;
-use crate::names::{NetworkName, NodeName, RouterName};
+use crate::names::{DEFAULT_NETWORK, NetworkName, NodeName, RouterName};
 
 /// `external_ids` key that marks every row of ours; its value is the network.
 pub const OWNER: &str = "noverlay.io/owner";
+
+/// `external_ids` key by which OVN-Kubernetes says what kind of object a row is for.
+pub const OWNER_TYPE: &str = "k8s.ovn.org/owner-type";
+
+/// [`OWNER_TYPE`] of the set of all nodes' addresses, which every network's translation may refer to.
+pub const NODE_IPS_TYPE: &str = "ClusterNodeIPs";
+
+/// Who a row of ours is for. Each has one plan, one diff and one transaction of its own.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Owner {
+    /// The node: rows that several networks refer to. They come first, so that they are there for them.
+    Node,
+    /// A network.
+    Network(NetworkName),
+}
+
+impl Owner {
+    /// Value of [`OWNER`]. The node's rows bear the default network's, as their ids do: OVN-Kubernetes counts them as its
+    /// default network's; [`NODE_IPS_TYPE`] tells them apart.
+    #[must_use]
+    pub fn marker(&self) -> &str {
+        match self {
+            Self::Node => DEFAULT_NETWORK,
+            Self::Network(name) => name.as_str(),
+        }
+    }
+
+    /// The owner of a row with these values of [`OWNER`] and [`OWNER_TYPE`].
+    #[must_use]
+    pub fn of(marker: &str, kind: Option<&str>) -> Self {
+        if marker == DEFAULT_NETWORK && kind == Some(NODE_IPS_TYPE) {
+            Self::Node
+        } else {
+            Self::Network(NetworkName::from(marker))
+        }
+    }
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Node => f.write_str("the node"),
+            Self::Network(name) => write!(f, "network {name}"),
+        }
+    }
+}
 
 /// `external_ids` key and value of imported routes, the owner marker that OVN-Kubernetes uses for them too.
 pub const ROUTE_IMPORT: (&str, &str) = ("k8s.ovn.org/owner-controller", "RouteImport");

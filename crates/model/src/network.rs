@@ -1,7 +1,12 @@
 //! What a network is, whoever declared it: the settings (the default network) or a ClusterUserDefinedNetwork.
 //! In: settings and objects, parsed. Out: values that both daemons' planners speak of.
 //! Invariant: transport and routing of a network are defined here and nowhere else.
-//! Not here: a node's share of a network (`plan_node::NetworkView`), names derived from it (`names`).
+//! Not here: a node's share of a network (`plan_node::NetworkShare`), names derived from it (`names`).
+
+use std::collections::BTreeSet;
+
+use crate::address::{ClusterSubnet, Family, Prefix};
+use crate::names::NetworkName;
 
 /// How pods of different nodes reach each other. Source: `[default] transport`, `spec.network.transport`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,4 +55,40 @@ pub enum MissingRoute {
     Discard,
     /// It takes the default route, with the pod's own address (default when unmanaged).
     Forward,
+}
+
+/// A network, as it is declared for the whole cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Network {
+    /// Its name.
+    pub name: NetworkName,
+    /// Its id: 0 for the default network, from 1 on for the others. Names of devices and marks are made of it.
+    pub id: u16,
+    /// All its subnets.
+    pub subnets: Vec<ClusterSubnet>,
+    /// Subnets of its join switch, one for each of its families.
+    pub join_subnets: Vec<Prefix>,
+    /// How its pods reach each other.
+    pub transport: Transport,
+    /// MTU of its pods, bytes, where it is configured.
+    pub mtu: Option<u32>,
+}
+
+impl Network {
+    /// Families that it has subnets of.
+    #[must_use]
+    pub fn families(&self) -> BTreeSet<Family> {
+        self.prefixes().map(|subnet| subnet.family()).collect()
+    }
+
+    /// Its subnets without the length of a node's share.
+    pub fn prefixes(&self) -> impl Iterator<Item = Prefix> + '_ {
+        self.subnets.iter().map(|subnet| subnet.cidr)
+    }
+
+    /// Whether `subnet` lies in one of its subnets.
+    #[must_use]
+    pub fn holds(&self, subnet: &Prefix) -> bool {
+        self.prefixes().any(|own| own.contains(subnet))
+    }
 }

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use model::host::LinkFact;
+use model::kernel::LinkFact;
 use model::route::{KernelRoute, MAIN_TABLE, RouteKind, TableId};
 use netlink_packet_core::{
     NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use model::address::Mac;
-use model::host::LinkFact;
+use model::kernel::LinkFact;
 use model::route::TableId;
 use model::{InterfaceAddr, Prefix};
 

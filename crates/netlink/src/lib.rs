@@ -5,6 +5,7 @@
 
 pub mod dump;
 mod facts;
+mod kernel;
 mod message;
 pub mod probe;
 pub mod watch;
@@ -12,4 +13,4 @@ pub mod write;
 
 pub use dump::DumpError;
 pub use watch::{Change, Watcher};
-pub use write::WriteError;
+pub use write::{WriteError, Written};

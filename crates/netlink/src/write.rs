@@ -1,23 +1,20 @@
-//! What a network of ours needs in the kernel: its port's addresses, our rules, our routes.
-//! In: `HostNetwork`. Out: the kernel changed where it differs, and what was changed, in words.
-//! Invariant: only the given device, our preference with our table, and our table are touched; a second call changes nothing.
+//! The kernel's side of all networks of ours: management ports' addresses, our rules, our routes.
+//! In: entries wanted. Out: the kernel changed where it differs, and what was changed, in words.
+//! Invariant: what is not ours (`kernel`) is not touched; an entry that the kernel refuses keeps no other from being written; a
+//! second call changes nothing.
 //! Not here: devices themselves (Open vSwitch makes them), BGP's routes.
 
-use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use model::InterfaceAddr;
-use model::host::{HostNetwork, HostRoute, LinkFact, LocalRule, ManagementPort};
+use model::diff::Diff;
+use model::kernel::{Entries, KernelEntry, KernelKey, LinkFact, PROTOCOL};
+use model::{InterfaceAddr, Prefix};
 use netlink_packet_route::route::{RouteAttribute, RouteMetric, RouteProtocol};
 use netlink_packet_route::rule::RuleAction;
 use rtnetlink::{Handle, LinkUnspec, RouteMessageBuilder};
 
 use crate::dump::{self, DumpError};
-use crate::facts::{Address, Rule, TableRoute};
-use crate::message::{AF_INET, AF_INET6, DEL_ROUTE, NEW_ADDRESS, NEW_RULE};
-
-/// Route protocol of our routes, the number that OVN-Kubernetes uses for its own.
-pub const PROTOCOL: u8 = 85;
+use crate::kernel::{self, Held, Removal};
 
 /// Why the kernel is not as wanted. All of them are tried again.
 #[derive(Debug, thiserror::Error)]
@@ -34,19 +31,19 @@ pub enum WriteError {
     /// No netlink connection.
     #[error("cannot open a netlink connection")]
     Connect(#[source] std::io::Error),
-    /// The kernel refused a change.
-    #[error("cannot {change}")]
+    /// The kernel refused to write an entry.
+    #[error("cannot write the {key}")]
     Refused {
-        /// The change.
-        change: String,
+        /// The entry.
+        key: KernelKey,
         /// Why.
         source: Box<rtnetlink::Error>,
     },
-    /// The kernel refused to remove something.
-    #[error("cannot {change}")]
+    /// The kernel refused to remove an entry.
+    #[error("cannot remove the {key}")]
     Stays {
-        /// The change.
-        change: String,
+        /// The entry.
+        key: KernelKey,
         /// Its error code.
         source: std::io::Error,
     },
@@ -55,54 +52,37 @@ pub enum WriteError {
     Thread,
 }
 
-struct Standing {
-    links: Vec<LinkFact>,
-    addresses: Vec<Address>,
-    rules: Vec<Rule>,
-    routes: Vec<TableRoute>,
+/// What was done, and what could not be.
+#[derive(Debug, Default)]
+pub struct Written {
+    /// One sentence for each change.
+    pub done: Vec<String>,
+    /// One for each entry that is not as wanted; all of them are tried again by the next call.
+    pub failed: Vec<WriteError>,
 }
 
-fn read(tables: &BTreeSet<u32>) -> Result<Standing, DumpError> {
-    let mut standing = Standing {
-        links: dump::links()?,
-        addresses: dump::addresses()?,
-        rules: Vec::new(),
-        routes: Vec::new(),
-    };
-    for family in [AF_INET, AF_INET6] {
-        standing.rules.extend(dump::rules(family)?);
-        for table in tables {
-            standing.routes.extend(dump::table_routes(family, *table)?);
-        }
-    }
-    Ok(standing)
-}
+/// So often what the kernel did beyond what it was asked to is made good: secondary addresses go with their primary, and
+/// routes with the last address.
+const ROUNDS: usize = 3;
 
-/// Brings the kernel to what is wanted; returns what was changed.
+/// Brings the kernel to what is wanted. Entries of ours that are not wanted go, unless the wish is not `complete`.
 ///
 /// # Errors
-/// When the device is missing, the kernel cannot be read, or refuses.
-pub async fn apply(wanted: &HostNetwork) -> Result<Vec<String>, WriteError> {
-    let tables: BTreeSet<u32> = wanted
-        .routes
-        .iter()
-        .map(|r| r.table)
-        .chain(wanted.rules.iter().map(|r| r.table))
-        .collect();
+/// When the kernel cannot be read at all.
+pub async fn apply(wanted: &Entries, complete: bool) -> Result<Written, WriteError> {
     let (connection, handle, _) = rtnetlink::new_connection().map_err(WriteError::Connect)?;
     let task = tokio::spawn(connection);
     let mut writer = Writer {
         handle,
-        done: Vec::new(),
+        written: Written::default(),
     };
-    let outcome = writer.all(wanted, &tables).await;
+    let outcome = writer.rounds(wanted, complete).await;
     task.abort();
-    outcome.map(|()| writer.done)
+    outcome.map(|()| writer.written)
 }
 
-async fn look(tables: &BTreeSet<u32>) -> Result<Standing, WriteError> {
-    let tables = tables.clone();
-    tokio::task::spawn_blocking(move || read(&tables))
+async fn read() -> Result<Held, WriteError> {
+    tokio::task::spawn_blocking(kernel::read)
         .await
         .map_err(|_| WriteError::Thread)?
         .map_err(WriteError::Dump)
@@ -110,223 +90,182 @@ async fn look(tables: &BTreeSet<u32>) -> Result<Standing, WriteError> {
 
 struct Writer {
     handle: Handle,
-    done: Vec<String>,
+    written: Written,
 }
 
 impl Writer {
-    async fn all(
-        &mut self,
-        wanted: &HostNetwork,
-        tables: &BTreeSet<u32>,
-    ) -> Result<(), WriteError> {
-        let mut standing = look(tables).await?;
-        // The kernel removes more than it is asked to: secondary addresses go with their primary, and routes with the
-        // last address. So after a change it is read again, and once more what is missing is added.
-        for _ in 0..2 {
-            let before = self.done.len();
-            self.port(&wanted.port, &standing).await?;
-            if self.done.len() == before {
+    async fn rounds(&mut self, wanted: &Entries, complete: bool) -> Result<(), WriteError> {
+        for _ in 0..ROUNDS {
+            let held = read().await?;
+            let mut diff = Diff::between(&held.owned, wanted, PartialEq::eq);
+            // A device goes with its port, not here.
+            diff.delete.retain(|(removal, key)| {
+                removal.is_some() && (complete || wanted.contains_key(key))
+            });
+            if diff.is_empty() {
                 break;
             }
-            standing = look(tables).await?;
-        }
-        self.rules(&wanted.rules, &standing.rules).await?;
-        self.routes(wanted, &standing.links, &standing.routes).await
-    }
-
-    async fn port(
-        &mut self,
-        wanted: &ManagementPort,
-        standing: &Standing,
-    ) -> Result<(), WriteError> {
-        let link = standing
-            .links
-            .iter()
-            .find(|l| l.name == wanted.device)
-            .ok_or_else(|| WriteError::NoDevice {
-                device: wanted.device.clone(),
-            })?;
-        if !link.up {
-            let message = LinkUnspec::new_with_index(link.index).up().build();
-            let done = self.handle.link().set(message).execute().await;
-            self.note(format!("set {} up", link.name), done)?;
-        }
-        self.addresses(&wanted.addresses, link, &standing.addresses)
-            .await
-    }
-
-    fn note(
-        &mut self,
-        change: String,
-        done: Result<(), rtnetlink::Error>,
-    ) -> Result<(), WriteError> {
-        match done {
-            Ok(()) => {
-                self.done.push(change);
-                Ok(())
+            let before = self.written.done.len();
+            self.written.failed.clear();
+            self.round(&held.links, diff).await;
+            if self.written.done.len() == before {
+                break;
             }
-            Err(source) => Err(WriteError::Refused {
-                change,
-                source: Box::new(source),
-            }),
+        }
+        Ok(())
+    }
+
+    /// What is wanted first: where one address takes the place of another, the device is never without.
+    async fn round(&mut self, links: &[LinkFact], diff: Diff<KernelKey, KernelEntry, Removal>) {
+        for (removal, key, entry) in diff.update {
+            // A rule has no place of its own to be changed in.
+            if matches!(key, KernelKey::Rule { .. }) {
+                self.remove(&key, removal).await;
+            }
+            self.put(links, &key, &entry).await;
+        }
+        for (key, entry) in diff.create {
+            self.put(links, &key, &entry).await;
+        }
+        for (removal, key) in diff.delete.into_iter().rev() {
+            self.remove(&key, removal).await;
+        }
+    }
+
+    async fn put(&mut self, links: &[LinkFact], key: &KernelKey, entry: &KernelEntry) {
+        let done = match (key, entry) {
+            (KernelKey::Link { device }, _) => self.up(links, device).await,
+            (KernelKey::Address { device, address }, _) => {
+                self.address(links, device, *address).await
+            }
+            (KernelKey::Route { table, to }, KernelEntry::Route { via, device, mtu }) => {
+                let device = device.as_deref().unwrap_or_default();
+                self.route(links, (*table, *to), (*via, device, *mtu)).await
+            }
+            (
+                KernelKey::Rule {
+                    preference,
+                    to,
+                    table,
+                },
+                _,
+            ) => self.rule(*preference, *to, *table).await,
+            // No entry of another kind has a route's key.
+            (KernelKey::Route { .. }, _) => return,
+        };
+        match done {
+            Ok(()) => self.written.done.push(format!("wrote the {key}")),
+            Err(PutError::NoDevice(device)) => {
+                self.written.failed.push(WriteError::NoDevice { device });
+            }
+            Err(PutError::Refused(source)) => {
+                let key = key.clone();
+                self.written
+                    .failed
+                    .push(WriteError::Refused { key, source });
+            }
         }
     }
 
     /// Sends a dumped message back to have gone what it tells of.
-    async fn remove(
-        &mut self,
-        change: String,
-        kind: u16,
-        payload: &[u8],
-    ) -> Result<(), WriteError> {
-        let payload = payload.to_vec();
-        let done = tokio::task::spawn_blocking(move || dump::change(kind, &payload))
-            .await
-            .map_err(|_| WriteError::Thread)?;
+    async fn remove(&mut self, key: &KernelKey, removal: Removal) {
+        let Some((kind, payload)) = removal else {
+            return;
+        };
+        let done = tokio::task::spawn_blocking(move || dump::change(kind, &payload)).await;
         match done {
-            Ok(()) => {
-                self.done.push(change);
-                Ok(())
+            Ok(Ok(())) => self.written.done.push(format!("removed the {key}")),
+            // It went with another one.
+            Ok(Err(error)) if is_gone(&error) => {}
+            Ok(Err(source)) => {
+                let key = key.clone();
+                self.written.failed.push(WriteError::Stays { key, source });
             }
-            Err(source) => Err(WriteError::Stays { change, source }),
+            Err(_) => self.written.failed.push(WriteError::Thread),
         }
     }
 
-    async fn addresses(
-        &mut self,
-        wanted: &[InterfaceAddr],
-        link: &LinkFact,
-        standing: &[Address],
-    ) -> Result<(), WriteError> {
-        for address in wanted.iter().filter(|a| !link.addresses.contains(a)) {
-            let done = self
-                .handle
-                .address()
-                .add(link.index, address.ip, address.len)
-                .execute()
-                .await;
-            self.note(format!("add {address} to {}", link.name), done)?;
-        }
-        // From the last, as secondaries stand behind their primary.
-        for one in standing.iter().rev().filter(|one| one.link == link.index) {
-            let Some(address) = one.address else {
-                continue;
-            };
-            if wanted.contains(&address) || is_link_local(address.ip) {
-                continue;
-            }
-            let change = format!("remove {address} from {}", link.name);
-            self.remove(change, NEW_ADDRESS + 1, &one.payload).await?;
-        }
-        Ok(())
+    async fn up(&self, links: &[LinkFact], device: &str) -> Result<(), PutError> {
+        let link = find(links, device)?;
+        let message = LinkUnspec::new_with_index(link.index).up().build();
+        Ok(self.handle.link().set(message).execute().await?)
     }
 
-    async fn rules(&mut self, wanted: &[LocalRule], standing: &[Rule]) -> Result<(), WriteError> {
-        let mut seen: BTreeSet<&LocalRule> = BTreeSet::new();
-        for found in standing {
-            let ours = |w: &&LocalRule| (w.preference, w.table) == (found.preference, found.table);
-            let Some(to) = found.to.filter(|_| wanted.iter().any(|w| ours(&w))) else {
-                continue;
-            };
-            let right = wanted
-                .iter()
-                .find(|w| ours(w) && w.to == to && found.is_local);
-            if right.is_some_and(|w| seen.insert(w)) {
-                continue;
-            }
-            let change = format!("remove the rule to {to}");
-            self.remove(change, NEW_RULE + 1, &found.payload).await?;
-        }
-        for rule in wanted.iter().filter(|w| !seen.contains(w)) {
-            let add = self
-                .handle
-                .rule()
-                .add()
-                .table_id(rule.table)
-                .priority(rule.preference)
-                .input_interface("lo")
-                .action(RuleAction::ToTable);
-            let done = match rule.to.network() {
-                IpAddr::V4(ip) => {
-                    add.v4()
-                        .destination_prefix(ip, rule.to.bits())
-                        .execute()
-                        .await
-                }
-                IpAddr::V6(ip) => {
-                    add.v6()
-                        .destination_prefix(ip, rule.to.bits())
-                        .execute()
-                        .await
-                }
-            };
-            self.note(
-                format!("add the rule to {} (table {})", rule.to, rule.table),
-                done,
-            )?;
-        }
-        Ok(())
-    }
-
-    async fn routes(
-        &mut self,
-        wanted: &HostNetwork,
+    async fn address(
+        &self,
         links: &[LinkFact],
-        standing: &[TableRoute],
-    ) -> Result<(), WriteError> {
-        let mut missing: Vec<&HostRoute> = wanted.routes.iter().collect();
-        for found in standing.iter().filter(|route| route.protocol == PROTOCOL) {
-            if let Some(at) = missing.iter().position(|w| same_route(w, found, links)) {
-                missing.swap_remove(at);
-                continue;
-            }
-            let change = format!("remove a route of table {}", found.table);
-            self.remove(change, DEL_ROUTE, &found.payload).await?;
-        }
-        for route in missing {
-            let device = links
-                .iter()
-                .find(|l| l.name == route.device)
-                .ok_or_else(|| WriteError::NoDevice {
-                    device: route.device.clone(),
-                })?;
-            let builder = RouteMessageBuilder::<IpAddr>::new()
-                .table_id(route.table)
-                .protocol(RouteProtocol::from(PROTOCOL))
-                .output_interface(device.index)
-                .destination_prefix(route.to.network(), route.to.bits())
-                .and_then(|b| b.gateway(route.via));
-            // Both errors of the builder are about families, which a plan has right.
-            let Ok(builder) = builder else { continue };
-            let mut message = builder.build();
-            message
-                .attributes
-                .push(RouteAttribute::Metrics(vec![RouteMetric::Mtu(route.mtu)]));
-            let done = self.handle.route().add(message).replace().execute().await;
-            self.note(
-                format!(
-                    "add the route to {} via {} (table {})",
-                    route.to, route.via, route.table
-                ),
-                done,
-            )?;
-        }
-        Ok(())
+        device: &str,
+        address: InterfaceAddr,
+    ) -> Result<(), PutError> {
+        let link = find(links, device)?;
+        let add = self
+            .handle
+            .address()
+            .add(link.index, address.ip, address.len);
+        Ok(add.execute().await?)
+    }
+
+    async fn rule(&self, preference: u32, to: Prefix, table: u32) -> Result<(), PutError> {
+        let add = self
+            .handle
+            .rule()
+            .add()
+            .table_id(table)
+            .priority(preference)
+            .input_interface("lo")
+            .action(RuleAction::ToTable);
+        Ok(match to.network() {
+            IpAddr::V4(ip) => add.v4().destination_prefix(ip, to.bits()).execute().await,
+            IpAddr::V6(ip) => add.v6().destination_prefix(ip, to.bits()).execute().await,
+        }?)
+    }
+
+    async fn route(
+        &self,
+        links: &[LinkFact],
+        (table, to): (u32, Prefix),
+        (via, device, mtu): (Option<IpAddr>, &str, Option<u32>),
+    ) -> Result<(), PutError> {
+        let device = find(links, device)?;
+        let builder = RouteMessageBuilder::<IpAddr>::new()
+            .table_id(table)
+            .protocol(RouteProtocol::from(PROTOCOL))
+            .output_interface(device.index)
+            .destination_prefix(to.network(), to.bits())
+            .and_then(|builder| match via {
+                Some(via) => builder.gateway(via),
+                None => Ok(builder),
+            });
+        // Both errors of the builder are about families, which a plan has right.
+        let Ok(builder) = builder else { return Ok(()) };
+        let mut message = builder.build();
+        let metrics = mtu.map(RouteMetric::Mtu).into_iter().collect();
+        message.attributes.push(RouteAttribute::Metrics(metrics));
+        Ok(self.handle.route().add(message).replace().execute().await?)
     }
 }
 
-fn is_link_local(ip: IpAddr) -> bool {
-    match ip {
-        IpAddr::V4(_) => false,
-        IpAddr::V6(ip) => ip.is_unicast_link_local(),
+/// Why an entry cannot be written.
+enum PutError {
+    NoDevice(String),
+    Refused(Box<rtnetlink::Error>),
+}
+
+impl From<rtnetlink::Error> for PutError {
+    fn from(error: rtnetlink::Error) -> Self {
+        Self::Refused(Box::new(error))
     }
 }
 
-fn same_route(wanted: &HostRoute, found: &TableRoute, links: &[LinkFact]) -> bool {
-    let link = links.iter().find(|l| l.name == wanted.device);
-    found.to == Some(wanted.to)
-        && found.via == Some(wanted.via)
-        && found.link == link.map(|l| l.index)
-        && found.table == wanted.table
-        && found.mtu == Some(wanted.mtu)
+fn find<'a>(links: &'a [LinkFact], device: &str) -> Result<&'a LinkFact, PutError> {
+    let found = links.iter().find(|link| link.name == device);
+    found.ok_or_else(|| PutError::NoDevice(device.to_owned()))
+}
+
+/// `ENOENT`, `ESRCH`, `ENODEV` and `EADDRNOTAVAIL`: what the kernel says of rules, routes, devices and addresses that are gone.
+fn is_gone(error: &std::io::Error) -> bool {
+    const GONE: [i32; 4] = [2, 3, 19, 99];
+    error
+        .raw_os_error()
+        .is_some_and(|code| GONE.contains(&code))
 }

@@ -8,7 +8,7 @@ mod imports;
 mod rows_builder;
 
 use model::diff::Diff;
-use model::nb::{Columns, RowKey, Table, Value};
+use model::nb::{Columns, Owner, RowKey, Table, Value};
 use ovsdb::{AccessError, Condition, Datum, Operation, Row, Transaction, Until, Uuid};
 
 pub use self::imports::{BATCH, imports};
@@ -54,7 +54,7 @@ pub enum EncodeError {
     Access(#[from] AccessError),
 }
 
-/// The transaction that brings a network's rows to where the diff says; without operations where there is nothing to do.
+/// The transaction that brings an owner's rows to where the diff says; without operations where there is nothing to do.
 ///
 /// A root row that goes takes its children along, unless another of the same key stays: then that one gets them.
 /// A guard that does not hold fails the transaction with `timed out`: the database has moved on, decode again.
@@ -64,9 +64,10 @@ pub enum EncodeError {
 pub fn topology(
     diff: &Diff<RowKey, Columns, Uuid>,
     north: &North,
+    owner: &Owner,
     comment: &str,
 ) -> Result<Transaction, EncodeError> {
-    let mut rows_builder = RowsBuilder::new(diff, north);
+    let mut rows_builder = RowsBuilder::new(diff, north, owner);
     let mut writes = Vec::new();
     for (key, wanted) in &diff.create {
         writes.push(create(&mut rows_builder, key, wanted)?);

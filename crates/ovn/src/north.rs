@@ -1,5 +1,5 @@
 //! OVN_Northbound, read: rows of ours by identity, and what a gateway router holds of imported and other routes.
-//! In: a replica. Out: [`North`] and [`Imports`]. Invariant: every owned row is here, duplicates too; a row that cannot be
+//! In: a replica. Out: [`North`] and [`Imports`]. Invariant: every row of ours is here, whoever its owner is, duplicates too; a row that cannot be
 //! read in one of our columns is an error, not a missing row.
 //! Not here: writes (`encode`).
 
@@ -10,10 +10,10 @@ mod quiet;
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::NetworkName;
-use model::nb::{self, Columns, OWNER, ROUTE_IMPORT, RowKey, Table, Value};
+use model::nb::{self, Columns, OWNER, OWNER_TYPE, Owner, ROUTE_IMPORT, RowKey, Table, Value};
 use ovsdb::{AccessError, Atom, Datum, MonitorTable, Record, Replica, Schema, Uuid};
 
-pub use self::foreign::foreign;
+pub use self::foreign::{bound_elsewhere, foreign};
 pub use self::imports::{Imports, RouteChange, RouteFollower, decode_imports, imported_among};
 pub use self::quiet::Quiet;
 use crate::columns::{children, columns, decode as decode_columns, optional_columns};
@@ -48,27 +48,44 @@ pub fn nat_has_match(schema: &Schema) -> bool {
     schema.has_column("NAT", "match")
 }
 
-/// Rows of one network of ours.
+/// Rows of one owner by identity, duplicates too. A child that several parents refer to is here under the key of each.
+pub type Owned = BTreeMap<RowKey, Vec<(Uuid, Columns)>>;
+
+/// The rows that bear our owner marker, and what else a transaction about them has to know.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct North {
-    /// Every row with our owner marker but imported routes, by identity. A child that several parents refer to is here under
-    /// the key of each.
-    pub owned: BTreeMap<RowKey, Vec<(Uuid, Columns)>>,
+    /// Every row with our owner marker but imported routes, by whose it is.
+    pub owned: BTreeMap<Owner, Owned>,
     /// The root rows that refer to an owned child: one, unless somebody's hand was in it.
     pub(crate) holders: BTreeMap<Uuid, BTreeSet<Uuid>>,
-    /// Root rows by name, whoever made them; of several with one name the owner's first.
-    pub(crate) roots: BTreeMap<(Table, String), Uuid>,
+    /// Root rows by name, with whose they are; `None` for somebody else's.
+    pub(crate) roots: BTreeMap<(Table, String), Vec<(Option<Owner>, Uuid)>>,
     /// Names of root rows, whoever made them.
     pub(crate) names: BTreeMap<Uuid, String>,
     /// What owned root rows refer to that share their key, by column, whoever made it.
     pub(crate) children: BTreeMap<Uuid, Vec<(&'static str, Uuid)>>,
-    /// Address_Sets that a row of somebody else refers to.
-    pub(crate) referenced: BTreeSet<Uuid>,
+    /// Whose rows refer to an Address_Set; `None` for somebody else's.
+    pub(crate) referenced: BTreeMap<Uuid, BTreeSet<Option<Owner>>>,
 }
 
 impl North {
-    fn put(&mut self, key: RowKey, uuid: Uuid, columns: Columns) {
-        let rows = self.owned.entry(key).or_default();
+    /// The rows of an owner.
+    #[must_use]
+    pub fn of(&self, owner: &Owner) -> &Owned {
+        static NOTHING: Owned = Owned::new();
+        self.owned.get(owner).unwrap_or(&NOTHING)
+    }
+
+    /// The root row of a name: of several the owner's first, else the one that was found first.
+    pub(crate) fn root(&self, owner: &Owner, table: Table, name: &str) -> Option<Uuid> {
+        let rows = self.roots.get(&(table, name.to_owned()))?;
+        let own = rows.iter().find(|(of, _)| of.as_ref() == Some(owner));
+        own.or(rows.first()).map(|(_, uuid)| *uuid)
+    }
+
+    fn put(&mut self, owner: Owner, key: RowKey, uuid: Uuid, columns: Columns) {
+        let rows = self.owned.entry(owner).or_default();
+        let rows = rows.entry(key).or_default();
         // A child of two parents with one name is one row.
         if !rows.iter().any(|(row, _)| *row == uuid) {
             rows.push((uuid, columns));
@@ -76,69 +93,71 @@ impl North {
     }
 }
 
-/// Decodes what bears the owner marker.
+/// Decodes what bears our owner marker, of all owners at once.
 ///
 /// # Errors
 /// When a table is not followed or a column holds what it cannot.
-pub fn decode(replica: &Replica, owner: &NetworkName) -> Result<North, AccessError> {
-    let marker = OwnerMarker::new(owner);
+pub fn decode(replica: &Replica) -> Result<North, AccessError> {
+    let keys = OwnerKeys::new();
     let mut north = North::default();
     for table in Table::ALL.into_iter().filter(|t| t.parent().is_none()) {
-        decode_roots(replica, &marker, table, &mut north)?;
+        decode_roots(replica, &keys, table, &mut north)?;
     }
     for table in Table::ALL {
         if let Some(parent) = table.parent() {
-            decode_children(replica, &marker, (table, parent), &mut north)?;
+            decode_children(replica, &keys, (table, parent), &mut north)?;
         }
     }
-    let twins = north.owned.iter().filter(|(_, rows)| rows.len() > 1);
-    for (key, rows) in twins.filter(|(key, _)| key.table.parent().is_none()) {
-        let records = replica.table(key.table.name())?;
-        for (uuid, _) in rows {
-            let mut references = Vec::new();
-            for (_, column) in children(key.table) {
-                let Some(record) = records.get(uuid) else {
-                    continue;
-                };
-                references.extend(
-                    record
-                        .get::<Vec<Uuid>>(column)?
-                        .iter()
-                        .map(|c| (column, *c)),
-                );
-            }
-            north.children.insert(*uuid, references);
-        }
-    }
+    decode_children_of_twins(replica, &mut north)?;
     for record in replica.table(Table::Nat.name())?.values() {
         for column in ["exempted_ext_ips", "allowed_ext_ips"] {
-            if !marker.is_on(record)? {
-                north.referenced.extend(record.get::<Option<Uuid>>(column)?);
+            if let Some(set) = record.get::<Option<Uuid>>(column)? {
+                let owner = keys.owner_of(record)?;
+                north.referenced.entry(set).or_default().insert(owner);
             }
         }
     }
     Ok(north)
 }
 
+/// Of root rows that share owner and name: what they refer to, which the one that stays inherits.
+fn decode_children_of_twins(replica: &Replica, north: &mut North) -> Result<(), AccessError> {
+    let mut twins = Vec::new();
+    for (key, rows) in north.owned.values().flatten() {
+        if rows.len() > 1 && key.table.parent().is_none() {
+            twins.extend(rows.iter().map(|(uuid, _)| (key.table, *uuid)));
+        }
+    }
+    for (table, uuid) in twins {
+        let Some(record) = replica.table(table.name())?.get(&uuid) else {
+            continue;
+        };
+        let mut references = Vec::new();
+        for (_, column) in children(table) {
+            let children = record.get::<Vec<Uuid>>(column)?;
+            references.extend(children.iter().map(|child| (column, *child)));
+        }
+        north.children.insert(uuid, references);
+    }
+    Ok(())
+}
+
 fn decode_roots(
     replica: &Replica,
-    marker: &OwnerMarker,
+    keys: &OwnerKeys,
     table: Table,
     north: &mut North,
 ) -> Result<(), AccessError> {
     for (uuid, record) in replica.table(table.name())? {
         let name: String = record.get("name")?;
         north.names.insert(*uuid, name.clone());
-        let at = (table, name.clone());
-        if !marker.is_on(record)? {
-            north.roots.entry(at).or_insert(*uuid);
-            continue;
+        let owner = keys.owner_of(record)?;
+        let rows = north.roots.entry((table, name.clone())).or_default();
+        rows.push((owner.clone(), *uuid));
+        if let Some(owner) = owner {
+            let columns = decode_columns(table, record, &north.names)?;
+            north.put(owner, RowKey::root(table, name), *uuid, columns);
         }
-        let key = RowKey::root(table, name);
-        if !north.owned.contains_key(&key) {
-            north.roots.insert(at, *uuid);
-        }
-        north.put(key, *uuid, decode_columns(table, record, &north.names)?);
     }
     Ok(())
 }
@@ -146,7 +165,7 @@ fn decode_roots(
 /// A child without parent is not here: the server is about to collect it.
 fn decode_children(
     replica: &Replica,
-    marker: &OwnerMarker,
+    keys: &OwnerKeys,
     (table, (parent, column)): (Table, (Table, &str)),
     north: &mut North,
 ) -> Result<(), AccessError> {
@@ -158,45 +177,47 @@ fn decode_children(
                 continue;
             };
             // Imported routes may be thousands: nothing is built for them.
-            if !marker.is_on(record)? || marker.is_import(record)? {
+            if keys.is_import(record)? {
                 continue;
             }
+            let Some(owner) = keys.owner_of(record)? else {
+                continue;
+            };
             let decoded = decode_columns(table, record, &north.names)?;
             let key = RowKey::child(table, name, identity(table, &decoded));
-            north.put(key, child, decoded);
+            north.put(owner, key, child, decoded);
             north.holders.entry(child).or_default().insert(*holder);
         }
     }
     Ok(())
 }
 
-/// A network's owner marker and that of imports, ready for comparison.
+/// The keys of `external_ids` by which rows are told apart, ready for a look.
 #[derive(Debug)]
-struct OwnerMarker {
-    key: Atom,
+struct OwnerKeys {
     owner: Atom,
+    kind: Atom,
     import_key: Atom,
     import: Atom,
 }
 
-impl OwnerMarker {
-    fn new(owner: &NetworkName) -> Self {
+impl OwnerKeys {
+    fn new() -> Self {
         Self {
-            key: OWNER.into(),
-            owner: owner.as_str().into(),
+            owner: OWNER.into(),
+            kind: OWNER_TYPE.into(),
             import_key: ROUTE_IMPORT.0.into(),
             import: ROUTE_IMPORT.1.into(),
         }
     }
 
-    /// One that only tells imports.
-    fn any() -> Self {
-        Self::new(&NetworkName::default_network())
-    }
-
-    /// Whether the row is the network's.
-    fn is_on(&self, record: &Record) -> Result<bool, AccessError> {
-        Ok(external_id(record, &self.key)? == Some(&self.owner))
+    /// Whose the row is, if it is ours.
+    fn owner_of(&self, record: &Record) -> Result<Option<Owner>, AccessError> {
+        let Some(marker) = external_id(record, &self.owner)?.and_then(string) else {
+            return Ok(None);
+        };
+        let kind = external_id(record, &self.kind)?.and_then(string);
+        Ok(Some(Owner::of(marker, kind)))
     }
 
     /// Whether the row is an imported route, of whatever network.
@@ -205,8 +226,42 @@ impl OwnerMarker {
     }
 }
 
+/// A network's owner marker and that of imports, ready for comparison.
+#[derive(Debug)]
+struct OwnerMarker {
+    keys: OwnerKeys,
+    owner: Atom,
+}
+
+impl OwnerMarker {
+    fn new(owner: &NetworkName) -> Self {
+        Self {
+            keys: OwnerKeys::new(),
+            owner: owner.as_str().into(),
+        }
+    }
+
+    /// Whether the row is the network's.
+    fn is_on(&self, record: &Record) -> Result<bool, AccessError> {
+        Ok(external_id(record, &self.keys.owner)? == Some(&self.owner))
+    }
+
+    /// Whether the row is an imported route, of whatever network.
+    fn is_import(&self, record: &Record) -> Result<bool, AccessError> {
+        self.keys.is_import(record)
+    }
+}
+
 fn external_id<'a>(record: &'a Record, key: &Atom) -> Result<Option<&'a Atom>, AccessError> {
     Ok(record.get::<&Datum>("external_ids")?.value_of(key))
+}
+
+fn string(atom: &Atom) -> Option<&str> {
+    if let Atom::String(text) = atom {
+        Some(text)
+    } else {
+        None
+    }
 }
 
 fn text<'a>(columns: &'a Columns, name: &str) -> &'a str {

@@ -3,8 +3,9 @@
 //! Invariant: a bridge's ports are changed by mutate; ports of others are not touched.
 //! Not here: flows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use model::NetworkName;
 use model::nb::OWNER;
 use model::ovs::{BridgeFact, InternalPort, PortFact};
 use ovsdb::{
@@ -284,4 +285,40 @@ fn leave_bridges(
         }
     }
     Ok(transaction)
+}
+
+/// The networks that ports of ours were made for.
+///
+/// # Errors
+/// When the table is not followed or a column holds what it cannot.
+pub fn port_owners(replica: &Replica) -> Result<BTreeSet<NetworkName>, AccessError> {
+    let mut owners = BTreeSet::new();
+    for record in replica.table("Port")?.values() {
+        owners.extend(owner(record)?.map(NetworkName::from));
+    }
+    Ok(owners)
+}
+
+/// The transaction that takes a network's ports from their bridges; `None` where there are none.
+///
+/// # Errors
+/// When a table is not followed or a column holds what it cannot.
+pub fn remove_ports(
+    replica: &Replica,
+    network: &NetworkName,
+    comment: &str,
+) -> Result<Option<Transaction>, EncodeError> {
+    let mut transaction = Transaction::new(DATABASE).comment(comment);
+    let idle = transaction.operations().len();
+    for (port, record) in replica.table("Port")? {
+        if owner(record)?.as_deref() == Some(network.as_str()) {
+            transaction = leave_bridges(transaction, replica, *port)?;
+        }
+    }
+    Ok((transaction.operations().len() > idle).then_some(transaction))
+}
+
+fn owner(port: &Record) -> Result<Option<String>, AccessError> {
+    let mut ids = port.get::<BTreeMap<String, String>>("external_ids")?;
+    Ok(ids.remove(OWNER))
 }

@@ -5,6 +5,7 @@
 //! Not here: merging with other people's objects (`check` asks `frr`), user-defined networks.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use model::frr::FrrConfiguration;
 use model::intent::{Condition, NetworkSelector, RouteAdvertisements, TargetVrf};
@@ -115,24 +116,24 @@ pub fn plan(world: &World, ra: &str) -> Plan {
         .unwrap_or_else(|| finish(ra, Draft::refused(Vec::new(), gone())))
 }
 
-/// The last plans, for as long as the world is the same: passes of several RAs and of the verdict share them.
+/// The last plans, for as long as the world is the same one: passes of several RAs and of the verdict share them.
 #[derive(Debug, Default)]
 pub struct Planner {
-    last: Option<(World, BTreeMap<String, Plan>)>,
+    last: Option<(Arc<World>, BTreeMap<String, Plan>)>,
 }
 
 impl Planner {
     /// [`plan_all`] of this world.
-    pub fn plan_all(&mut self, world: &World) -> &BTreeMap<String, Plan> {
-        let known = self.last.take().filter(|(of, _)| of == world);
+    pub fn plan_all(&mut self, world: &Arc<World>) -> &BTreeMap<String, Plan> {
+        let known = self.last.take().filter(|(of, _)| Arc::ptr_eq(of, world));
         let (_, plans) = self
             .last
-            .insert(known.unwrap_or_else(|| (world.clone(), plan_all(world))));
+            .insert(known.unwrap_or_else(|| (Arc::clone(world), plan_all(world))));
         plans
     }
 
     /// [`plan`] of one RA of this world.
-    pub fn plan(&mut self, world: &World, ra: &str) -> Plan {
+    pub fn plan(&mut self, world: &Arc<World>, ra: &str) -> Plan {
         let plans = self.plan_all(world);
         let known = plans.get(ra).cloned();
         known.unwrap_or_else(|| finish(ra, Draft::refused(Vec::new(), gone())))

@@ -14,7 +14,7 @@ use model::hash;
 use model::intent::{NetworkSelector, RouteAdvertisements, TargetVrf};
 use model::node::{HOSTNAME_LABEL, Node};
 use model::selector::{LabelSelector, Labels, Operator, Requirement};
-use model::{NetworkName, ObjectKey, Problem};
+use model::{Network, NetworkName, NodeName, ObjectKey, Problem};
 
 use crate::generated;
 use crate::ranges::Ranges;
@@ -72,11 +72,12 @@ pub fn is_template(source: &FrrConfiguration) -> bool {
 /// The plan.
 #[must_use]
 pub fn plan(world: &World) -> Plan {
-    let Some(settings) = &world.fabric else {
+    let (Some(settings), Some(network)) = (&world.fabric, world.default_network()) else {
         return Plan::default();
     };
-    let problems = world
-        .excluded_nodes()
+    let excluded = world.excluded_nodes(network);
+    let base = base(world, settings, network, &excluded);
+    let problems = excluded
         .into_iter()
         .map(|(node, why)| {
             let text = format!("node {node} is left out of the managed BGP fabric: {why}");
@@ -84,7 +85,7 @@ pub fn plan(world: &World) -> Plan {
         })
         .collect();
     Plan {
-        base: Some(base(world, settings)),
+        base: Some(base),
         advertisement: Some(advertisement()),
         problems,
     }
@@ -107,16 +108,20 @@ pub fn complete(mut world: World) -> World {
     world
 }
 
-fn base(world: &World, settings: &FabricSettings) -> FrrConfiguration {
-    let ranges = Ranges::of(world);
+fn base(
+    world: &World,
+    settings: &FabricSettings,
+    network: &Network,
+    excluded: &BTreeMap<NodeName, String>,
+) -> FrrConfiguration {
+    let ranges = Ranges::of(world, network);
     let families = ranges.families();
-    let fit = world.fit_nodes();
     let sessions = Sessions::of(world);
     let addresses = world.nodes.values().flat_map(|node| {
-        if fit.contains(&node.name) {
-            node.internal_ips.clone()
-        } else {
+        if excluded.contains_key(&node.name) {
             sessions.standing(world, node)
+        } else {
+            node.internal_ips.clone()
         }
     });
     // Once each, and always in the same order.

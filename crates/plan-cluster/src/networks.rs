@@ -1,4 +1,4 @@
-//! Node ids and node subnets of the default network.
+//! Node ids, and the nodes' subnets of each network.
 //! In: the world. Out: for each node that lacks one, its id and subnets; problems.
 //! Invariant: what a node has it keeps; what any annotation says, readable or not, or any object announces that we
 //! generated, is nobody else's; the same world gives the same answer, whatever the order nodes came in.
@@ -42,9 +42,13 @@ pub struct Plan {
 /// Gives ids and subnets: the smallest free ones, to nodes in the order of their names.
 #[must_use]
 pub fn plan(world: &World) -> Plan {
-    let ranges = Ranges::of(world);
+    let networks = world.networks.values();
+    let ranges: Vec<(&NetworkName, Ranges)> = networks
+        .map(|network| (&network.name, Ranges::of(world, network)))
+        .collect();
+    let refused = ranges.iter().flat_map(|(_, ranges)| &ranges.problems);
     let mut plan = Plan {
-        problems: ranges.problems.clone(),
+        problems: refused.cloned().collect(),
         ..Plan::default()
     };
     let mut ids: BTreeSet<u32> = world
@@ -53,7 +57,12 @@ pub fn plan(world: &World) -> Plan {
         .flat_map(|n| n.node_id.known().into_iter().chain(&n.salvaged.ids))
         .copied()
         .collect();
-    let mut room = Room::of(world, &ranges);
+    let mut pools: Vec<Pool<'_>> = ranges
+        .iter()
+        .map(|(network, ranges)| Pool::of(world, network, ranges))
+        .collect();
+    let joins = world.networks.values().flat_map(|n| &n.join_subnets);
+    let joins: Vec<Prefix> = joins.copied().collect();
     let mut holders: BTreeMap<u32, &NodeName> = BTreeMap::new();
     for node in world.nodes.values() {
         let mut allocation = Allocation::default();
@@ -73,7 +82,7 @@ pub fn plan(world: &World) -> Plan {
                 )),
             },
             Fact::Malformed(why) => plan.problems.push(problem(node, why)),
-            Fact::Absent => match free_id(&ids, &world.join_subnets) {
+            Fact::Absent => match free_id(&ids, &joins) {
                 Some(id) => {
                     ids.insert(id);
                     allocation.node_id = Some(id);
@@ -83,16 +92,35 @@ pub fn plan(world: &World) -> Plan {
                     .push(problem(node, "no node id is left in the join subnets")),
             },
         }
-        match room.subnets(node) {
-            Ok(subnets) => allocation.subnets = subnets,
-            Err(why) => plan.problems.push(problem(node, &why)),
+        let mut subnets = match &node.subnets {
+            Fact::Known(map) => map.clone(),
+            Fact::Absent => Subnets::new(),
+            Fact::Malformed(why) => {
+                plan.problems.push(problem(node, why));
+                plan.put(world, node, allocation);
+                continue;
+            }
+        };
+        // One network that has no subnet left keeps no other from giving one.
+        for pool in &mut pools {
+            match pool.allot(node, &mut subnets) {
+                Ok(true) => allocation.subnets = Some(subnets.clone()),
+                Ok(false) => {}
+                Err(why) => plan.problems.push(problem(node, &why)),
+            }
         }
-        if allocation != Allocation::default() {
-            allocation.resource_version = world.node_versions.get(&node.name).cloned();
-            plan.allocations.insert(node.name.clone(), allocation);
-        }
+        plan.put(world, node, allocation);
     }
     plan
+}
+
+impl Plan {
+    fn put(&mut self, world: &World, node: &Node, mut allocation: Allocation) {
+        if allocation != Allocation::default() {
+            allocation.resource_version = world.node_versions.get(&node.name).cloned();
+            self.allocations.insert(node.name.clone(), allocation);
+        }
+    }
 }
 
 fn problem(node: &Node, why: &str) -> Problem {
@@ -118,8 +146,9 @@ fn free_id(ids: &BTreeSet<u32>, join: &[Prefix]) -> Option<u32> {
 
 type Subnets = BTreeMap<NetworkName, Vec<Prefix>>;
 
-/// What is taken, and by whom.
-struct Room<'a> {
+/// The subnets of one network: what is taken, and by whom.
+struct Pool<'a> {
+    network: &'a NetworkName,
     ranges: &'a Ranges,
     taken: PrefixMap<String>,
     /// Each prefix with who has it, for the question whether it is anybody else's.
@@ -129,10 +158,10 @@ struct Room<'a> {
     cursors: Vec<u128>,
 }
 
-impl<'a> Room<'a> {
-    fn of(world: &World, ranges: &'a Ranges) -> Self {
-        let default = NetworkName::default_network();
-        let mut room = Self {
+impl<'a> Pool<'a> {
+    fn of(world: &World, network: &'a NetworkName, ranges: &'a Ranges) -> Self {
+        let mut pool = Self {
+            network,
             ranges,
             taken: PrefixMap::default(),
             claims: Vec::new(),
@@ -140,30 +169,30 @@ impl<'a> Room<'a> {
             cursors: vec![0; ranges.list.len()],
         };
         for node in world.nodes.values() {
-            let known = node.subnets.known().and_then(|map| map.get(&default));
+            let known = node.subnets.known().and_then(|map| map.get(network));
             for prefix in known.into_iter().flatten() {
-                room.claim(node.name.as_str(), *prefix);
+                pool.claim(node.name.as_str(), *prefix);
             }
             for address in &node.salvaged.subnets {
                 // A length that no node's subnet has was not read whole, but the address was.
                 let of_range = ranges.list.iter().find(|c| c.cidr.contains_ip(address.ip));
                 let len = of_range.map_or(address.len, |c| address.len.max(c.host_len));
                 if let Ok(prefix) = Prefix::new(address.ip, len) {
-                    room.claim(node.name.as_str(), prefix);
+                    pool.claim(node.name.as_str(), prefix);
                 }
             }
         }
         for object in generated::all(world).filter(Generated::is_ours) {
             let node = object.node().unwrap_or_default();
             for prefix in object.prefixes() {
-                room.claim(node, prefix);
-                room.announced
+                pool.claim(node, prefix);
+                pool.announced
                     .entry(node.to_owned())
                     .or_default()
                     .push(prefix);
             }
         }
-        room
+        pool
     }
 
     fn claim(&mut self, node: &str, prefix: Prefix) {
@@ -171,16 +200,11 @@ impl<'a> Room<'a> {
         self.claims.push((node.to_owned(), prefix));
     }
 
-    /// The whole annotation for a node that lacks subnets of the default network.
-    fn subnets(&mut self, node: &Node) -> Result<Option<Subnets>, String> {
-        let known = match &node.subnets {
-            Fact::Known(map) => map.clone(),
-            Fact::Absent => BTreeMap::new(),
-            Fact::Malformed(why) => return Err(why.clone()),
-        };
-        let default = NetworkName::default_network();
-        if known.get(&default).is_some_and(|list| !list.is_empty()) {
-            return Ok(None);
+    /// Puts the network's subnets into the annotation of a node that has none; true where it did.
+    fn allot(&mut self, node: &Node, subnets: &mut Subnets) -> Result<bool, String> {
+        let has_some = |list: &Vec<Prefix>| !list.is_empty();
+        if subnets.get(self.network).is_some_and(has_some) {
+            return Ok(false);
         }
         let mut own = Vec::new();
         for family in self.ranges.families() {
@@ -190,12 +214,14 @@ impl<'a> Room<'a> {
             };
             own.push(subnet);
         }
+        if own.is_empty() {
+            return Ok(false);
+        }
         for subnet in &own {
             self.claim(node.name.as_str(), *subnet);
         }
-        let mut map = known;
-        map.insert(default, own);
-        Ok(Some(map))
+        subnets.insert(self.network.clone(), own);
+        Ok(true)
     }
 
     /// What the node's own objects announce still: its pods run in it, whoever took the annotation away.

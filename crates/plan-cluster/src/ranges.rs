@@ -1,5 +1,5 @@
 //! The host lengths (`hostPrefix`) that are in force: those in use, not those of the file.
-//! In: the world. Out: cluster subnets, and a problem for each whose length in the file is another one.
+//! In: the world, a network. Out: its subnets, and a problem for each whose length in the file is another one.
 //! Invariant: a new length in the file changes nothing while nodes hold subnets of another one; routers take in exactly the
 //! length in force, so that a change would cut every node off from all others.
 //! Not here: who gets a subnet (`networks`).
@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::address::{ClusterSubnet, Family};
 use model::frr::PrefixRange;
-use model::{Prefix, Problem};
+use model::{Network, NetworkName, Prefix, Problem};
 
 use crate::generated::{self, Generated};
 use crate::world::World;
@@ -16,7 +16,7 @@ use crate::world::World;
 /// Cluster subnets with the host lengths in force.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ranges {
-    /// In the order of the file.
+    /// In the order of the declaration.
     pub list: Vec<ClusterSubnet>,
     /// Lengths of the file that are refused.
     pub problems: Vec<Problem>,
@@ -27,10 +27,10 @@ impl Ranges {
     /// the file where none holds any, or where as many hold it. A node has one vote in each, and none where it holds
     /// more than one prefix of it: what one node says of itself must not outvote others.
     #[must_use]
-    pub fn of(world: &World) -> Self {
-        let held = held(world);
+    pub fn of(world: &World, network: &Network) -> Self {
+        let held = held(world, &network.name);
         let mut out = Self::default();
-        for wanted in &world.cluster_subnets {
+        for wanted in &network.subnets {
             let mut lengths: BTreeMap<u8, usize> = BTreeMap::new();
             for vote in held.values().filter_map(|node| node.vote(wanted)) {
                 *lengths.entry(vote).or_default() += 1;
@@ -45,7 +45,7 @@ impl Ranges {
             });
             if let Some((len, count)) = most.filter(|(len, _)| *len != wanted.host_len) {
                 out.problems.push(Problem::new(
-                    "Network/default",
+                    format!("Network/{}", network.name),
                     "HostPrefixRefused",
                     format!(
                         "[default] cluster-subnets {wanted}: host length /{} is refused, because the subnets of {count} nodes in it are /{len}; /{len} stays in force (allowed: {}/{len}, or another cluster subnet beside it)",
@@ -72,13 +72,13 @@ impl Ranges {
             .any(|c| c.cidr.contains(subnet) && c.host_len <= subnet.bits())
     }
 
-    /// The families of the cluster.
+    /// The families of the network.
     #[must_use]
     pub fn families(&self) -> BTreeSet<Family> {
         self.list.iter().map(|c| c.cidr.family()).collect()
     }
 
-    /// What a router of the default VRF receives for the default network: each cluster subnet at exactly the host length.
+    /// What a router receives for the network: each cluster subnet at exactly the host length.
     #[must_use]
     pub fn received(&self, family: Option<Family>) -> Vec<PrefixRange> {
         let mut out: Vec<PrefixRange> = self
@@ -128,10 +128,10 @@ impl Held {
 }
 
 /// What each node holds. Objects that name no node count as one node's.
-fn held(world: &World) -> BTreeMap<&str, Held> {
+fn held<'a>(world: &'a World, network: &NetworkName) -> BTreeMap<&'a str, Held> {
     let mut held: BTreeMap<&str, Held> = BTreeMap::new();
     for node in world.nodes.values() {
-        let subnets = world.default_subnets(node).unwrap_or_default();
+        let subnets = world.subnets(node, network).unwrap_or_default();
         let node = held.entry(node.name.as_str()).or_default();
         node.annotated.extend(subnets);
     }

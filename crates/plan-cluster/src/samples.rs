@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use model::frr::FrrConfiguration;
+use model::network::{MissingRoute, Network, NoOverlay, Routing, Transport};
 use model::node::{Fact, Node, Salvaged};
 use model::{Asn, NetworkName, NodeName};
 
@@ -34,9 +35,22 @@ pub(crate) fn mk_node(name: &str, ip: &str, id: Option<u32>, subnet: Option<&str
 /// Nodes n1..n3 with ids and subnets, cluster subnet 10.128.0.0/16/24, managed fabric of AS 64512.
 pub(crate) fn mk_world() -> World {
     let mut world = World {
-        cluster_subnets: vec!["10.128.0.0/16/24".parse().unwrap()],
-        join_subnets: vec!["100.64.0.0/16".parse().unwrap()],
-        no_overlay: true,
+        networks: [(
+            NetworkName::default_network(),
+            Network {
+                name: NetworkName::default_network(),
+                id: 0,
+                subnets: vec!["10.128.0.0/16/24".parse().unwrap()],
+                join_subnets: vec!["100.64.0.0/16".parse().unwrap()],
+                transport: Transport::NoOverlay(NoOverlay {
+                    outbound_snat: true,
+                    routing: Routing::Managed,
+                    missing_route: MissingRoute::Discard,
+                }),
+                mtu: None,
+            },
+        )]
+        .into(),
         fabric: Some(FabricSettings {
             asn: Asn::try_from(64_512).unwrap(),
             namespace: "frr-k8s-system".to_owned(),
@@ -69,4 +83,12 @@ pub(crate) fn mk_managed() -> World {
 
 pub(crate) fn add(world: &mut World, object: FrrConfiguration) {
     world.frr.insert(object.key.clone(), Ok(object));
+}
+
+/// The default network, to be changed.
+pub(crate) fn default_of(world: &mut World) -> &mut Network {
+    world
+        .networks
+        .get_mut(&NetworkName::default_network())
+        .unwrap()
 }

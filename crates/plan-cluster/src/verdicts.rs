@@ -25,7 +25,8 @@ pub enum DefaultNetwork {
 /// Judges from the RAs in the world and their acceptance in this very pass.
 #[must_use]
 pub fn default_network(world: &World, accepted: &BTreeMap<String, bool>) -> DefaultNetwork {
-    if !world.no_overlay {
+    let network = world.default_network();
+    if network.is_none_or(|network| network.transport.no_overlay().is_none()) {
         return DefaultNetwork::Overlay;
     }
     let names: Vec<String> = world

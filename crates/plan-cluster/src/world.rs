@@ -3,14 +3,13 @@
 //! Invariant: what could not be read is here as such, never as absent.
 //! Not here: how it was read.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use model::address::ClusterSubnet;
 use model::frr::{FrrConfiguration, Remains};
 use model::intent::RouteAdvertisements;
 use model::node::{Fact, HOSTNAME_LABEL, Node};
-use model::{Asn, NetworkName, NodeName, ObjectKey, Prefix, Problem};
+use model::{Asn, Network, NetworkName, NodeName, ObjectKey, Prefix, Problem};
 
 use crate::prefixes::PrefixMap;
 use crate::ranges::Ranges;
@@ -40,31 +39,39 @@ pub struct World {
     /// What can still be read of FRRConfigurations that could not be decoded; one that is absent here may be anybody's and
     /// counts as selecting every node.
     pub unreadable: BTreeMap<ObjectKey, Remains>,
-    /// `[default] cluster-subnets` as the file has them; the host lengths in force are [`Ranges`]'.
-    pub cluster_subnets: Vec<ClusterSubnet>,
-    /// `[gateway]` join subnets: node ids must fit into them.
-    pub join_subnets: Vec<Prefix>,
-    /// The default network is no-overlay.
-    pub no_overlay: bool,
-    /// The managed fabric, where the default network is routed by it.
+    /// The networks by name, as they are declared; the default one by the settings. The host lengths in force are [`Ranges`]'.
+    pub networks: BTreeMap<NetworkName, Network>,
+    /// The managed fabric, where a network is routed by it.
     pub fabric: Option<FabricSettings>,
     /// Namespace that frr-k8s or frr-agent reads.
     pub frr_namespace: String,
 }
 
 impl World {
-    /// The node's pod subnets of the default network; `None` where they are absent or malformed.
+    /// The default network, where it is declared.
     #[must_use]
-    pub fn default_subnets(&self, node: &Node) -> Option<Vec<Prefix>> {
-        let list = node.subnets.known()?.get(&NetworkName::default_network())?;
+    pub fn default_network(&self) -> Option<&Network> {
+        self.networks.get(&NetworkName::default_network())
+    }
+
+    /// The node's pod subnets of a network; `None` where they are absent or malformed.
+    #[must_use]
+    pub fn subnets(&self, node: &Node, network: &NetworkName) -> Option<Vec<Prefix>> {
+        let list = node.subnets.known()?.get(network)?;
         (!list.is_empty()).then(|| list.clone())
     }
 
-    /// Nodes that cannot take part, with the reason: no usable InternalIP, an address, a subnet or a hostname label that an
-    /// elder node has too, a malformed annotation. Elder is the smaller node id, then the name.
+    /// Nodes by age: the smaller node id, then the name.
+    fn by_age(&self) -> Vec<&Node> {
+        let mut nodes: Vec<&Node> = self.nodes.values().collect();
+        nodes.sort_by_key(|n| (n.node_id.known().copied().unwrap_or(u32::MAX), &n.name));
+        nodes
+    }
+
+    /// Nodes that cannot take part in anything, with the reason: no usable InternalIP, an address or a hostname label that an
+    /// elder node has too, a malformed annotation.
     #[must_use]
-    pub fn excluded_nodes(&self) -> BTreeMap<NodeName, String> {
-        let ranges = Ranges::of(self);
+    pub fn unfit_nodes(&self) -> BTreeMap<NodeName, String> {
         let mut out = BTreeMap::new();
         let mut seen = Seen::default();
         // A label that is a node's own name is that node's, however old others are.
@@ -73,18 +80,9 @@ impl World {
                 seen.hostnames.insert(node.name.as_str(), &node.name);
             }
         }
-        let mut nodes: Vec<&Node> = self.nodes.values().collect();
-        nodes.sort_by_key(|n| (n.node_id.known().copied().unwrap_or(u32::MAX), &n.name));
-        for node in nodes {
-            if let Some(reason) = self.unfit(node, &ranges, &seen) {
+        for node in self.by_age() {
+            if let Some(reason) = unfit(node, &seen) {
                 out.insert(node.name.clone(), reason);
-                // Its pods have their addresses all the same. What is wider than one node's share is not believed: it would
-                // leave out everybody.
-                for subnet in self.default_subnets(node).unwrap_or_default() {
-                    if ranges.is_within_one_share(&subnet) {
-                        seen.subnets.insert(subnet, &node.name);
-                    }
-                }
                 continue;
             }
             seen.addresses
@@ -92,62 +90,94 @@ impl World {
             if let Some(hostname) = node.hostname_label() {
                 seen.hostnames.insert(hostname, &node.name);
             }
-            for subnet in self.default_subnets(node).unwrap_or_default() {
-                seen.subnets.insert(subnet, &node.name);
+        }
+        out
+    }
+
+    /// Nodes that cannot take part in a network, with the reason: [`World::unfit_nodes`], and those with a subnet outside of it
+    /// or one that an elder node has too. What is wrong with one network of a node costs it no other.
+    #[must_use]
+    pub fn excluded_nodes(&self, network: &Network) -> BTreeMap<NodeName, String> {
+        self.excluded_from(network, self.unfit_nodes())
+    }
+
+    fn excluded_from(
+        &self,
+        network: &Network,
+        mut out: BTreeMap<NodeName, String>,
+    ) -> BTreeMap<NodeName, String> {
+        let ranges = Ranges::of(self, network);
+        let mut seen: PrefixMap<&NodeName> = PrefixMap::default();
+        for node in self.by_age() {
+            let own = self.subnets(node, &network.name).unwrap_or_default();
+            if !out.contains_key(&node.name)
+                && let Some(reason) = misplaced(&own, &ranges, &seen)
+            {
+                out.insert(node.name.clone(), reason);
+            }
+            // Its pods have their addresses all the same. What is wider than one node's share is not believed: it would
+            // leave out everybody.
+            let is_out = out.contains_key(&node.name);
+            for subnet in own {
+                if !is_out || ranges.is_within_one_share(&subnet) {
+                    seen.insert(subnet, &node.name);
+                }
             }
         }
         out
     }
 
-    fn unfit(&self, node: &Node, ranges: &Ranges, seen: &Seen<'_>) -> Option<String> {
-        if let Some(bad) = node.bad_addresses.first() {
-            return Some(format!("InternalIP {bad:?} is not an IP address"));
-        }
-        if node.internal_ips.is_empty() {
-            return Some("it has no InternalIP in status.addresses".to_owned());
-        }
-        let mut addresses = node.internal_ips.iter();
-        if let Some((ip, other)) = addresses.find_map(|ip| seen.addresses.get(ip).map(|n| (ip, n)))
-        {
-            return Some(format!("its InternalIP {ip} is also node {other}'s"));
-        }
-        let Some(hostname) = node.hostname_label() else {
-            return Some(format!(
-                "it has no label {HOSTNAME_LABEL}, by which its FRRConfiguration would select it"
-            ));
-        };
-        if let Some(other) = seen.hostnames.get(hostname).filter(|n| **n != &node.name) {
-            return Some(format!(
-                "its label {HOSTNAME_LABEL} = {hostname:?} is also node {other}'s, so that it loads what is meant for that one"
-            ));
-        }
-        if let Fact::Malformed(why) = &node.subnets {
-            return Some(why.clone());
-        }
-        if let Fact::Malformed(why) = &node.node_id {
-            return Some(why.clone());
-        }
-        let own = self.default_subnets(node).unwrap_or_default();
-        if let Some(outside) = own.iter().find(|s| !ranges.has(s)) {
-            return Some(format!(
-                "its subnet {outside} lies outside of the cluster subnets"
-            ));
-        }
-        own.iter()
-            .find_map(|s| seen.subnets.overlapping(s).map(|(o, n)| (s, o, n)))
-            .map(|(s, o, n)| format!("its subnet {s} overlaps {o} of node {n}"))
-    }
-
-    /// Names of nodes that are fit to take part.
+    /// For each network the nodes that cannot take part in it.
     #[must_use]
-    pub fn fit_nodes(&self) -> BTreeSet<NodeName> {
-        let excluded = self.excluded_nodes();
-        self.nodes
-            .keys()
-            .filter(|n| !excluded.contains_key(*n))
-            .cloned()
+    pub fn excluded_by_network(&self) -> BTreeMap<NetworkName, BTreeMap<NodeName, String>> {
+        let unfit = self.unfit_nodes();
+        let networks = self.networks.iter();
+        networks
+            .map(|(name, network)| (name.clone(), self.excluded_from(network, unfit.clone())))
             .collect()
     }
+}
+
+fn unfit(node: &Node, seen: &Seen<'_>) -> Option<String> {
+    if let Some(bad) = node.bad_addresses.first() {
+        return Some(format!("InternalIP {bad:?} is not an IP address"));
+    }
+    if node.internal_ips.is_empty() {
+        return Some("it has no InternalIP in status.addresses".to_owned());
+    }
+    let mut addresses = node.internal_ips.iter();
+    if let Some((ip, other)) = addresses.find_map(|ip| seen.addresses.get(ip).map(|n| (ip, n))) {
+        return Some(format!("its InternalIP {ip} is also node {other}'s"));
+    }
+    let Some(hostname) = node.hostname_label() else {
+        return Some(format!(
+            "it has no label {HOSTNAME_LABEL}, by which its FRRConfiguration would select it"
+        ));
+    };
+    if let Some(other) = seen.hostnames.get(hostname).filter(|n| **n != &node.name) {
+        return Some(format!(
+            "its label {HOSTNAME_LABEL} = {hostname:?} is also node {other}'s, so that it loads what is meant for that one"
+        ));
+    }
+    if let Fact::Malformed(why) = &node.subnets {
+        return Some(why.clone());
+    }
+    if let Fact::Malformed(why) = &node.node_id {
+        return Some(why.clone());
+    }
+    None
+}
+
+/// Why a node's subnets of a network are not its own to have.
+fn misplaced(own: &[Prefix], ranges: &Ranges, seen: &PrefixMap<&NodeName>) -> Option<String> {
+    if let Some(outside) = own.iter().find(|s| !ranges.has(s)) {
+        return Some(format!(
+            "its subnet {outside} lies outside of the cluster subnets"
+        ));
+    }
+    own.iter()
+        .find_map(|s| seen.overlapping(s).map(|(o, n)| (s, o, n)))
+        .map(|(s, o, n)| format!("its subnet {s} overlaps {o} of node {n}"))
 }
 
 /// What elder nodes have.
@@ -155,5 +185,4 @@ impl World {
 struct Seen<'a> {
     addresses: BTreeMap<IpAddr, &'a NodeName>,
     hostnames: BTreeMap<&'a str, &'a NodeName>,
-    subnets: PrefixMap<&'a NodeName>,
 }

@@ -15,7 +15,8 @@ use std::collections::BTreeMap;
 use api::frr_configuration::FRRConfiguration;
 use k8s_openapi::api::core::v1::Node as KubeNode;
 use model::frr::{FrrConfiguration, RemoteAs, Session};
-use model::{Asn, intent};
+use model::network::{MissingRoute, Network, NoOverlay, Routing, Transport};
+use model::{Asn, NetworkName, intent};
 use plan_cluster::advertise::Plan;
 use plan_cluster::verdicts::{self, DefaultNetwork};
 use plan_cluster::world::{FabricSettings, World};
@@ -35,9 +36,22 @@ fn recorded() -> Value {
 
 fn world(resilient: bool) -> World {
     let mut world = World {
-        cluster_subnets: vec!["10.240.0.0/16/24".parse().unwrap()],
-        join_subnets: vec!["100.64.0.0/16".parse().unwrap()],
-        no_overlay: true,
+        networks: [(
+            NetworkName::default_network(),
+            Network {
+                name: NetworkName::default_network(),
+                id: 0,
+                subnets: vec!["10.240.0.0/16/24".parse().unwrap()],
+                join_subnets: vec!["100.64.0.0/16".parse().unwrap()],
+                transport: Transport::NoOverlay(NoOverlay {
+                    outbound_snat: true,
+                    routing: Routing::Managed,
+                    missing_route: MissingRoute::Discard,
+                }),
+                mtu: None,
+            },
+        )]
+        .into(),
         frr_namespace: "frr-k8s-system".to_owned(),
         fabric: Some(FabricSettings {
             asn: Asn::try_from(64_777).unwrap(),

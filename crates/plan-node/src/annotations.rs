@@ -1,5 +1,5 @@
 //! The node annotations that the agent publishes.
-//! In: the node's gateway, addresses and MTU. Out: keys and values as OVN-Kubernetes writes and reads them.
+//! In: the machine. Out: keys and values as OVN-Kubernetes writes and reads them.
 //! Invariant: equal facts give equal text, so nothing is written when nothing changed.
 //! Not here: `node-id` and `node-subnets`, which the cluster-manager gives out.
 //!
@@ -9,47 +9,38 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use model::address::{Family, InterfaceAddr};
-use model::names::{NetworkName, NodeName};
+use model::gateway::GatewayMode;
+use model::names::NetworkName;
 use model::node::annotation;
 use model::ovs;
 
-use crate::snapshot::GatewayView;
+use crate::snapshot::{GatewayView, Machine};
 
-/// What a node knows of itself.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NodeFacts {
-    /// The node.
-    pub node: NodeName,
-    /// Its gateway.
-    pub gateway: GatewayView,
-    /// All addresses of the node that others may use, without pods' and management ports'.
-    pub host_cidrs: Vec<InterfaceAddr>,
-    /// MTU of the gateway bridge, bytes.
-    pub host_mtu: u32,
-}
-
-/// The annotations, by key. A bridge without address gives no `node-primary-ifaddr` and no `l3-gateway-config`.
+/// The annotations, by key; `None` until the gateway was known. A bridge without address gives no `node-primary-ifaddr` and no
+/// `l3-gateway-config`.
 #[must_use]
-pub fn plan(facts: &NodeFacts) -> BTreeMap<String, String> {
+pub fn plan(machine: &Machine) -> Option<BTreeMap<String, String>> {
+    let gateway = machine.gateway.as_ref()?;
+    let host_mtu = machine.bridge_link()?.mtu;
     let mut all = BTreeMap::from([
-        (
-            annotation::CHASSIS_ID.to_owned(),
-            facts.gateway.chassis.clone(),
-        ),
-        (annotation::HOST_MTU.to_owned(), facts.host_mtu.to_string()),
+        (annotation::CHASSIS_ID.to_owned(), gateway.chassis.clone()),
+        (annotation::HOST_MTU.to_owned(), host_mtu.to_string()),
         (
             annotation::HOST_CIDRS.to_owned(),
-            host_cidrs(&facts.host_cidrs),
+            host_cidrs(&machine.host_cidrs),
         ),
     ]);
-    if !facts.gateway.addresses.is_empty() {
+    if !gateway.addresses.is_empty() {
         all.insert(
             annotation::PRIMARY_IFADDR.to_owned(),
-            primary(&facts.gateway.addresses),
+            primary(&gateway.addresses),
         );
-        all.insert(annotation::L3_GATEWAY.to_owned(), gateway(facts));
+        all.insert(
+            annotation::L3_GATEWAY.to_owned(),
+            l3_gateway(machine, gateway),
+        );
     }
-    all
+    Some(all)
 }
 
 fn primary(addresses: &[InterfaceAddr]) -> String {
@@ -71,15 +62,18 @@ fn host_cidrs(addresses: &[InterfaceAddr]) -> String {
 }
 
 /// The fields in OVN-Kubernetes' order; the singular ones only where there is just one, empty lists left out.
-fn gateway(facts: &NodeFacts) -> String {
-    let gateway = &facts.gateway;
+fn l3_gateway(machine: &Machine, gateway: &GatewayView) -> String {
     let interface = ovs::localnet_port(
         &gateway.bridge,
         &NetworkName::default_network(),
-        &facts.node,
+        &machine.name,
     );
+    let mode = match machine.mode {
+        GatewayMode::Shared => "shared",
+        GatewayMode::Local => "local",
+    };
     let mut fields = vec![
-        ("mode", quote("shared")),
+        ("mode", quote(mode)),
         ("bridge-id", quote(&gateway.bridge)),
         ("interface-id", quote(interface)),
         ("mac-address", quote(gateway.mac)),

@@ -1,5 +1,5 @@
 //! Flows of the external bridge, by which host and gateway routers share one address and MAC.
-//! In: ports, MAC and addresses of the bridge, and the networks behind it. Out: the whole table, to be put in as one bundle.
+//! In: a snapshot; of it ports, MAC and addresses of the bridge, and the networks behind it. Out: the whole table, to be put in as one bundle.
 //! Invariant: no NORMAL action and no learning (but in [`plain_stage`], which serves no pods), so nothing can flap between host and OVN; what OVN sends from any other
 //! source than a node address or a local pod is dropped.
 //! Not here: VLANs, a second uplink, services.
@@ -15,7 +15,9 @@ use std::net::IpAddr;
 
 use model::address::{Family, Mac, Prefix};
 use model::gateway::GatewayMode;
-use model::ovs::Flow;
+use model::ovs::{Flow, PortFact, patch_port};
+
+use crate::snapshot::Snapshot;
 
 /// Conntrack zone of the node address (OVN-Kubernetes: 64000).
 const ZONE: u16 = 64000;
@@ -47,6 +49,120 @@ pub struct BridgeInput {
     pub addresses: Vec<IpAddr>,
     /// Who forwards.
     pub mode: GatewayMode,
+}
+
+/// What the bridge's flow table has to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FlowTable {
+    /// The uplink is not known: whatever stands is left as it is.
+    Unknown {
+        /// Why; one sentence.
+        why: String,
+    },
+    /// Several ports could be the uplink: flows that serve one of them stay, and where there are none the bridge forwards for
+    /// the host alone.
+    SeveralUplinks {
+        /// Their numbers.
+        ports: Vec<u32>,
+        /// [`plain_stage`].
+        flows: Vec<Flow>,
+        /// One sentence.
+        why: String,
+    },
+    /// No network is known yet: [`host_stage`], where nothing that stands serves the uplink.
+    Host {
+        /// The uplink's number.
+        uplink: u32,
+        /// The flows.
+        flows: Vec<Flow>,
+    },
+    /// The whole table.
+    Full {
+        /// The uplink's number.
+        uplink: u32,
+        /// The flows.
+        flows: Vec<Flow>,
+        /// False: there are networks that are not known yet, so what stands for them stays.
+        complete: bool,
+    },
+}
+
+/// The flow table of a snapshot. MAC and addresses are those that the host has now: an uplink that was exchanged brings another
+/// MAC, and the host must be reached by it.
+#[must_use]
+pub fn plan(snapshot: &Snapshot) -> FlowTable {
+    let machine = &snapshot.machine;
+    let ports = machine.ports.as_ref().map(|ports| ports.ports.as_slice());
+    let ports = ports.unwrap_or_default();
+    let uplink = match uplink(&machine.bridge, ports) {
+        Ok(uplink) => uplink,
+        Err(NoUplink::Waiting(why)) => return FlowTable::Unknown { why },
+        Err(NoUplink::Several { ports, why }) => {
+            let flows = plain_stage(&ports);
+            return FlowTable::SeveralUplinks { ports, flows, why };
+        }
+    };
+    let networks = snapshot.here().filter_map(|(name, view)| {
+        let patch = patch_port(&machine.bridge, name, &machine.name);
+        let patch = ports.iter().find(|port| port.name == patch)?.ofport?;
+        Some(BridgeNetwork {
+            network_id: view.share.network.id,
+            patch,
+            pod_subnets: view.share.host_subnets.clone(),
+        })
+    });
+    let networks: Vec<BridgeNetwork> = networks.collect();
+    match &machine.gateway {
+        Some(gateway) if !networks.is_empty() => FlowTable::Full {
+            uplink,
+            flows: full(&BridgeInput {
+                uplink,
+                networks,
+                mac: gateway.mac,
+                addresses: gateway.addresses.iter().map(|a| a.ip).collect(),
+                mode: machine.mode,
+            }),
+            complete: snapshot.unknown().next().is_none(),
+        },
+        Some(_) | None => FlowTable::Host {
+            uplink,
+            flows: host_stage(uplink),
+        },
+    }
+}
+
+/// Why there is no uplink.
+#[derive(Debug, PartialEq, Eq)]
+enum NoUplink {
+    /// It is not there yet.
+    Waiting(String),
+    /// Several ports could be it.
+    Several { ports: Vec<u32>, why: String },
+}
+
+/// The one port that is neither the bridge itself, nor internal, nor a patch. With several it cannot be known which of
+/// them leads to the physical network.
+fn uplink(bridge: &str, ports: &[PortFact]) -> Result<u32, NoUplink> {
+    let inside = |p: &PortFact| p.name == bridge || p.kind == "internal" || p.kind == "patch";
+    let outside: Vec<&PortFact> = ports.iter().filter(|p| !inside(p)).collect();
+    match outside.as_slice() {
+        [] => Err(NoUplink::Waiting(format!(
+            "bridge {bridge} has no port to the physical network yet"
+        ))),
+        [port] => port.ofport.ok_or_else(|| {
+            let why = format!("port {} of bridge {bridge} has no number yet", port.name);
+            NoUplink::Waiting(why)
+        }),
+        several => {
+            let names: Vec<&str> = several.iter().map(|p| p.name.as_str()).collect();
+            let why = format!(
+                "bridge {bridge} has several ports to the outside ({}); exactly one is allowed: flows that serve one of them stay as they are, without any the bridge forwards for the host alone",
+                names.join(", ")
+            );
+            let ports = several.iter().filter_map(|p| p.ofport).collect();
+            Err(NoUplink::Several { ports, why })
+        }
+    }
 }
 
 /// The first stage, from the uplink's number alone: everything goes between host and uplink.

@@ -1,13 +1,20 @@
 //! What must be true of every plan, whatever the snapshot was.
-//! In: a plan. Out: what is wrong with it; anything at all is a bug of a planner.
+//! In: a plan. Out: what is wrong with it, and how much that costs; within one network anything at all is a bug of a planner.
 //! Invariant: a plan without violations can be encoded into one transaction that cannot refer to nothing.
 //! Not here: whether the plan is the right one (tests and goldens).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use model::address::Family;
-use model::nb::{self, Columns, ImportTarget, ImportedRoute, OWNER, RowKey, Rows, Table, Value};
+use model::address::{Family, Prefix};
+use model::names::NetworkName;
+use model::nb::{
+    self, Columns, ImportTarget, ImportedRoute, OWNER, Owner, RowKey, Rows, Table, Value,
+};
+use model::route::TableId;
+
+use crate::Plan;
+use crate::snapshot::Snapshot;
 
 /// A broken invariant.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -52,6 +59,32 @@ pub enum Violation {
         /// The next hop.
         nexthop: IpAddr,
     },
+    /// A row that two owners claim: each would undo what the other writes.
+    #[error("{row}: {other} claims it too")]
+    ClaimedTwice {
+        /// The row.
+        row: RowKey,
+        /// The other owner.
+        other: Owner,
+    },
+    /// A network id of two networks: their marks, masquerade addresses and devices would be the same.
+    #[error("network id {id} is network {other}'s too; allowed: one network")]
+    SameId {
+        /// The id.
+        id: u16,
+        /// The other network.
+        other: NetworkName,
+    },
+    /// A subnet of two networks that share a routing table: routes to one are routes to the other.
+    #[error(
+        "subnet {subnet} is network {other}'s too, in the same routing table; allowed: one network, or a VRF for each"
+    )]
+    SameSubnet {
+        /// The node's subnet.
+        subnet: Prefix,
+        /// The other network.
+        other: NetworkName,
+    },
     /// A translated subnet that its own exemption set does not hold: pods would not see each other's addresses.
     #[error("{row}: exemption set {set} does not hold {subnet}")]
     NotExempt {
@@ -64,14 +97,88 @@ pub enum Violation {
     },
 }
 
-/// Checks Northbound rows.
+/// How much a violation costs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// The part that it is in is written all the same: whoever declared it has to decide.
+    Warning,
+    /// The part that it is in is not written.
+    Error,
+}
+
+impl Violation {
+    /// How much it costs.
+    #[must_use]
+    pub fn severity(&self) -> Severity {
+        match self {
+            Self::SameSubnet { .. } => Severity::Warning,
+            Self::NoParent { .. }
+            | Self::Dangling { .. }
+            | Self::NoOwner { .. }
+            | Self::MixedFamilies { .. }
+            | Self::SelfNextHop { .. }
+            | Self::NotExempt { .. }
+            | Self::ClaimedTwice { .. }
+            | Self::SameId { .. } => Severity::Error,
+        }
+    }
+}
+
+/// Checks a whole plan: the rows of each owner, and what must not be between two of them.
 #[must_use]
-pub fn rows(rows: &Rows) -> Vec<Violation> {
+pub fn plan(snapshot: &Snapshot, plan: &Plan) -> Vec<(Owner, Violation)> {
+    let mut found = Vec::new();
+    let mut all: BTreeMap<&RowKey, (&Owner, &Columns)> = BTreeMap::new();
+    for (owner, rows) in &plan.north {
+        for (row, columns) in rows {
+            if let Some((other, _)) = all.insert(row, (owner, columns)) {
+                let (row, other) = (row.clone(), other.clone());
+                found.push((owner.clone(), Violation::ClaimedTwice { row, other }));
+            }
+        }
+    }
+    let shared = plan.north.get(&Owner::Node);
+    for (owner, rows) in &plan.north {
+        let violations = self::rows(rows, shared).into_iter();
+        found.extend(violations.map(|violation| (owner.clone(), violation)));
+    }
+    found.extend(between_networks(snapshot, plan));
+    found
+}
+
+/// Ids of which marks and devices are made, and subnets that two routers of one routing table have.
+fn between_networks(snapshot: &Snapshot, plan: &Plan) -> Vec<(Owner, Violation)> {
+    let mut found = Vec::new();
+    let mut ids: BTreeMap<u16, &NetworkName> = BTreeMap::new();
+    let mut subnets: BTreeMap<(TableId, Prefix), &NetworkName> = BTreeMap::new();
+    for (name, view) in snapshot.here() {
+        let owner = || Owner::Network(name.clone());
+        let id = view.share.network.id;
+        if let Some(other) = ids.insert(id, name) {
+            let other = other.clone();
+            found.push((owner(), Violation::SameId { id, other }));
+        }
+        let Some(table) = plan.learn.get(name).and_then(|inputs| inputs.table) else {
+            continue;
+        };
+        for subnet in &view.share.host_subnets {
+            if let Some(other) = subnets.insert((table, *subnet), name) {
+                let (subnet, other) = (*subnet, other.clone());
+                found.push((owner(), Violation::SameSubnet { subnet, other }));
+            }
+        }
+    }
+    found
+}
+
+/// Checks Northbound rows of one owner; `shared` are those that it may refer to.
+#[must_use]
+pub fn rows(rows: &Rows, shared: Option<&Rows>) -> Vec<Violation> {
     let own = router_addresses(rows);
     let nobody = BTreeSet::new();
     let mut found = Vec::new();
     for (key, columns) in rows {
-        form(rows, key, columns, &mut found);
+        form(rows, shared, key, columns, &mut found);
         match key.table {
             Table::StaticRoute => {
                 let own = own.get(&key.parent).unwrap_or(&nobody);
@@ -114,7 +221,13 @@ pub fn imports<'a>(
 }
 
 /// Parent, owner marker and references.
-fn form(rows: &Rows, key: &RowKey, columns: &Columns, found: &mut Vec<Violation>) {
+fn form(
+    rows: &Rows,
+    shared: Option<&Rows>,
+    key: &RowKey,
+    columns: &Columns,
+    found: &mut Vec<Violation>,
+) {
     let parent = key
         .table
         .parent()
@@ -132,6 +245,7 @@ fn form(rows: &Rows, key: &RowKey, columns: &Columns, found: &mut Vec<Violation>
     for (&column, value) in columns {
         if let Value::Ref(target) = value
             && !rows.contains_key(target)
+            && shared.is_none_or(|shared| !shared.contains_key(target))
         {
             found.push(Violation::Dangling {
                 row: key.clone(),

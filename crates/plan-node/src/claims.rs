@@ -2,14 +2,15 @@
 //! In: all Nodes, the network and its subnets. Out: who owns which pod subnet, the subnets of other networks,
 //! and a problem for each claim that is not believed. Invariant: no annotation of another Node takes the network's own destinations away,
 //! and a claim that is not believed costs nothing but itself.
-//! Not here: what follows for routes (`imports`, `importing`), which MTU rules (`mtu`).
+//! Not here: what follows for routes (`import`), which MTU rules (`mtu`).
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
 use model::Problem;
 use model::address::{Family, Prefix};
-use model::names::{NetworkName, NodeName};
+use model::names::NodeName;
+use model::network::Network;
 use model::node::Node;
 
 use model::subnets::Subnets;
@@ -74,12 +75,16 @@ pub struct Claims {
     pub problems: Vec<Problem>,
 }
 
-/// Judges the annotation `k8s.ovn.org/node-subnets` of all nodes. `pods` are the subnets of `network`, `join` those of its
-/// join switch.
+/// Judges the annotation `k8s.ovn.org/node-subnets` of all nodes for a network. What it says of other networks matters to the
+/// default one alone: the others have a routing table of their own, in which the same subnets are theirs.
 #[must_use]
-pub fn judge(network: &NetworkName, pods: &[Prefix], join: &[Prefix], nodes: &[Node]) -> Claims {
+pub fn judge(network: &Network, nodes: &[Node]) -> Claims {
     let mut claims = Claims::default();
     let mut others = Vec::new();
+    let pods: Vec<Prefix> = network.prefixes().collect();
+    let join = network.join_subnets.as_slice();
+    let shares_main = network.name.is_default();
+    let network = &network.name;
     for node in nodes {
         if let Some(mtu) = node.host_mtu.known().filter(|mtu| !MTU.contains(mtu)) {
             let (least, most) = (MTU.start(), MTU.end());
@@ -92,7 +97,10 @@ pub fn judge(network: &NetworkName, pods: &[Prefix], join: &[Prefix], nodes: &[N
             ));
         }
         let (mut others_of_node, mut wide, mut too_many) = (0_usize, 0_usize, 0_usize);
-        for (of, subnets) in node.subnets.known().into_iter().flatten() {
+        let said = node.subnets.known();
+        let of_network = said.and_then(|all| all.get_key_value(network));
+        let all = said.filter(|_| shares_main).into_iter().flatten();
+        for (of, subnets) in all.chain(of_network.filter(|_| !shares_main)) {
             if subnets.len() > MOST {
                 claims.problems.push(Problem::new(
                     format!("Node/{}", node.name),
@@ -105,9 +113,9 @@ pub fn judge(network: &NetworkName, pods: &[Prefix], join: &[Prefix], nodes: &[N
             }
             for subnet in subnets.iter().take(MOST) {
                 let refused = if of == network {
-                    own(subnet, pods)
+                    own(subnet, &pods)
                 } else {
-                    foreign(subnet, pods, join)
+                    foreign(subnet, &pods, join)
                 };
                 match refused {
                     Some((reason, why)) => claims.problems.push(Problem::new(
@@ -119,8 +127,8 @@ pub fn judge(network: &NetworkName, pods: &[Prefix], join: &[Prefix], nodes: &[N
                     )),
                     None if of == network => claims.owners.push((*subnet, node.name.clone())),
                     None => {
-                        let room = MOST_OF_OTHERS > others_of_node;
-                        if room && (!is_wide(subnet) || wide < MOST_WIDE) {
+                        let more = MOST_OF_OTHERS > others_of_node;
+                        if more && (!is_wide(subnet) || wide < MOST_WIDE) {
                             others_of_node += 1;
                             wide += usize::from(is_wide(subnet));
                             others.push((*subnet, ()));

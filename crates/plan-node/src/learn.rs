@@ -1,5 +1,5 @@
 //! What a network may learn on this node: subnets, the gateway's link, and rows of the topology that give way to learned ones.
-//! In: `NetworkView` and local facts. Out: `model::Scope`, and the topology without what an imported route stands for.
+//! In: the snapshot. Out: what each import obeys, and the topology without what an imported route stands for.
 //! Invariant: a fallback and an imported route of one prefix never stand beside each other. Not here: routes (`import`).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,42 +8,92 @@ use std::net::IpAddr;
 use model::Scope;
 use model::address::Prefix;
 use model::gateway::BgpDefault;
-use model::names::RouterName;
+use model::names::{NetworkName, NodeName, RouterName};
 use model::nb::{self, Columns, Rows, Table, Value};
-use model::subnets::Subnets;
+use model::network::Network;
+use model::route::TableId;
 
-use crate::snapshot::NetworkView;
+use crate::snapshot::{Machine, NetworkView, Snapshot};
+use crate::vrf;
 
-/// The scope of a no-overlay network.
+/// What a network's import depends on beside routes and rows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Inputs {
+    /// The network's routing table; `None` while it has none.
+    pub table: Option<TableId>,
+    /// The scope.
+    pub scope: Scope,
+    /// The subnets of the network, and whose they are.
+    pub owners: Vec<(Prefix, NodeName)>,
+    /// The admin's word on withdrawals that are retained: another one than when they began to be retained releases them.
+    /// Source: annotation `noverlay.io/release-withdrawals` of the Node.
+    pub release: Option<String>,
+}
+
+/// What each network may learn. One without an overlay whose share is unknown still has its imported routes looked after, as
+/// soon as its own subnets, the Nodes and the links are known: what is not known then are its fallbacks.
 #[must_use]
-pub fn scope(
-    view: &NetworkView,
-    gateway_link: Option<u32>,
-    taken: BTreeSet<Prefix>,
-    bgp_default: BgpDefault,
-) -> Scope {
-    let shared = view.gateway.addresses.iter().map(|address| address.ip);
-    Scope {
-        gateway_link,
-        cluster_subnets: view.cluster_subnets.iter().map(|s| s.cidr).collect(),
-        host_subnets: view.host_subnets.clone(),
-        join_subnets: view.join_subnets.clone(),
-        other_networks: Subnets::default(),
-        own_addresses: view.host_addresses.iter().copied().chain(shared).collect(),
-        no_overlay: true,
-        taken,
-        fallbacks: fallbacks(view, bgp_default),
-        fallbacks_known: true,
-        bgp_default,
+pub fn plan(snapshot: &Snapshot) -> BTreeMap<NetworkName, Inputs> {
+    let machine = &snapshot.machine;
+    let bgp_default = machine.bgp_default;
+    let here = snapshot.here().map(|(_, view)| {
+        let share = view.share;
+        let fallbacks = Some(fallbacks(view, bgp_default));
+        (&share.network, share.host_subnets.as_slice(), fallbacks)
+    });
+    let unknown = snapshot.unknown().map(|(_, unknown)| {
+        let subnets = unknown.host_subnets.as_slice();
+        (&unknown.network, subnets, None)
+    });
+    let all = here.chain(unknown);
+    all.filter_map(|(network, host_subnets, fallbacks)| {
+        let inputs = inputs(machine, network, host_subnets, fallbacks)?;
+        Some((network.name.clone(), inputs))
+    })
+    .collect()
+}
+
+fn inputs(
+    machine: &Machine,
+    network: &Network,
+    host_subnets: &[Prefix],
+    fallbacks: Option<BTreeMap<Prefix, Vec<Columns>>>,
+) -> Option<Inputs> {
+    network.transport.no_overlay()?;
+    let claims = machine.claims.get(&network.name)?;
+    let links = machine.links.as_deref()?;
+    if host_subnets.is_empty() {
+        return None;
     }
+    let addresses = machine.bridge_addresses.iter().chain(&machine.host_cidrs);
+    Some(Inputs {
+        table: vrf::table(&network.name, network.id, links),
+        scope: Scope {
+            gateway_link: machine.bridge_link().map(|link| link.index),
+            cluster_subnets: network.prefixes().collect(),
+            host_subnets: host_subnets.to_vec(),
+            join_subnets: network.join_subnets.clone(),
+            other_networks: claims.other_networks.clone(),
+            own_addresses: addresses.map(|address| address.ip).collect(),
+            no_overlay: true,
+            taken: BTreeSet::new(),
+            fallbacks_known: fallbacks.is_some(),
+            fallbacks: fallbacks.unwrap_or_default(),
+            bgp_default: machine.bgp_default,
+        },
+        owners: claims.owners.clone(),
+        release: machine.release.clone(),
+    })
 }
 
 /// Rows of the topology that give way to an imported route of the same prefix, by prefix: those that drop what has no
 /// route, and the configured default route where a learned one may replace it. Both at once would be equal paths.
 #[must_use]
-pub fn fallbacks(view: &NetworkView, default: BgpDefault) -> BTreeMap<Prefix, Vec<Columns>> {
+pub fn fallbacks(view: NetworkView<'_>, default: BgpDefault) -> BTreeMap<Prefix, Vec<Columns>> {
     let mut found: BTreeMap<Prefix, Vec<Columns>> = BTreeMap::new();
-    for (prefix, columns) in gateway_routes(&crate::topology::plan(view), &view.gateway_router()) {
+    for (prefix, columns) in
+        gateway_routes(&crate::north::topology::plan(view), &view.gateway_router())
+    {
         let discards = columns.get("nexthop") == Some(&Value::Text(nb::DISCARD.to_owned()));
         if discards || (prefix.is_default() && default == BgpDefault::Replace) {
             found.entry(prefix).or_default().push(columns.clone());
@@ -52,17 +102,15 @@ pub fn fallbacks(view: &NetworkView, default: BgpDefault) -> BTreeMap<Prefix, Ve
     found
 }
 
-/// The rows of a topology without those that give way to an imported route; `imported` are the prefixes of imported routes
-/// that stand on the gateway router.
+/// The rows of a topology without those of `fallbacks` that give way to an imported route; `imported` are the prefixes of
+/// imported routes that stand on the gateway router.
 #[must_use]
 pub fn without_fallbacks(
     mut rows: Rows,
-    view: &NetworkView,
-    default: BgpDefault,
+    router: &RouterName,
+    fallbacks: &BTreeMap<Prefix, Vec<Columns>>,
     imported: &BTreeSet<Prefix>,
 ) -> Rows {
-    let fallbacks = fallbacks(view, default);
-    let router = view.gateway_router();
     let to_delete: Vec<&Columns> = fallbacks
         .iter()
         .filter(|(prefix, _)| imported.contains(prefix))

@@ -1,41 +1,95 @@
-//! What a node should hold for its networks: OVN rows, bridge flows, kernel entries, annotations.
-//! In: snapshots (`NetworkView` and the inputs beside each planner). Out: plans as values of `model`.
+//! What a node should hold for its networks: OVN rows, ports, bridge flows, kernel entries, annotations, and what it may learn.
+//! In: one [`Snapshot`] of the node with all its networks. Out: one [`Plan`] for all sinks, as values of `model`.
 //! Invariant: every function is total, deterministic and without I/O; equal snapshots give equal plans.
 //! Not here: reading the world, comparing with it and changing it (the edges and the binary).
 //!
 //! ```text
-//!  NetworkView --+-- topology --+-- plan() --> nb::Rows --- check
-//!                +-- snat ------+
-//!                +-- host ---------------> HostNetwork, InternalPort
-//!  links ----------- vrf ----------------> the table to read
-//!  ports, MAC ------ bridge -------------> flows
-//!  other nodes ----- claims -------------> whose a subnet is, which ones are other networks'
-//!  topology -------- learn --------------> the scope that `import` obeys
-//!  own gateway ----- annotations --------> what is published
+//!  facts (what was read) -- Memory::snapshot --> Snapshot { machine, node, networks }
+//!                                                   |
+//!    of the node:     north::shared, bridge, annotations       of each network:  north (topology, snat), kernel, learn
+//!                                                   v
+//!                                       plan() --> Plan --- check::plan
 //! ```
 
 pub mod annotations;
 pub mod bridge;
 pub mod check;
 pub mod claims;
-pub mod host;
+pub mod facts;
+pub mod kernel;
 pub mod learn;
 pub mod mtu;
-mod rows_builder;
+pub mod north;
 pub mod snapshot;
-pub mod snat;
-pub mod topology;
 pub mod vrf;
 
-pub use snapshot::{GatewayView, NetworkView};
+use std::collections::BTreeMap;
 
-use model::nb::Rows;
+use model::kernel::Entries;
+use model::names::NetworkName;
+use model::nb::{Owner, Rows};
+use model::ovs::InternalPort;
 
-/// All Northbound rows of a network on its node but pods' ports and imported routes: topology and address translation.
-/// One plan for one transaction, so that no translating rule is ever without its exemption set.
+pub use bridge::FlowTable;
+pub use facts::{Facts, Memory, NodeConfig, NotYet};
+pub use learn::Inputs;
+pub use snapshot::{
+    GatewayView, Machine, NetworkShare, NetworkView, NodeView, Share, Snapshot, UnknownShare,
+};
+
+/// What a node should hold, by sink. A network that is in a sink and not in the plan is taken away, but for those in `unknown`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// Networks that nothing is planned for yet: what stands for them is left alone. While there are any, what all networks
+    /// share (kernel, flows, rows of [`Owner::Node`]) may grow and must not shrink.
+    pub unknown: Vec<NetworkName>,
+    /// Rows of OVN_Northbound but pods' ports and imported routes.
+    pub north: BTreeMap<Owner, Rows>,
+    /// Management ports on the integration bridge.
+    pub ports: BTreeMap<NetworkName, InternalPort>,
+    /// Addresses, routes and rules of all networks.
+    pub kernel: Entries,
+    /// Flows of the external bridge.
+    pub flows: FlowTable,
+    /// What each import obeys.
+    pub learn: BTreeMap<NetworkName, Inputs>,
+    /// Annotations of the own Node; `None` until they can be told.
+    pub annotations: Option<BTreeMap<String, String>>,
+}
+
+impl Plan {
+    /// Whether what is not in the plan is not wanted, in the sinks that all networks share.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.unknown.is_empty()
+    }
+}
+
+/// The plan of a snapshot.
 #[must_use]
-pub fn plan(view: &NetworkView) -> Rows {
-    let mut rows = topology::plan(view);
-    rows.extend(snat::plan(view));
-    rows
+pub fn plan(snapshot: &Snapshot) -> Plan {
+    let mut plan = Plan {
+        unknown: snapshot.unknown().map(|(name, _)| name.clone()).collect(),
+        north: BTreeMap::new(),
+        ports: BTreeMap::new(),
+        kernel: Entries::new(),
+        flows: bridge::plan(snapshot),
+        learn: learn::plan(snapshot),
+        annotations: annotations::plan(&snapshot.machine),
+    };
+    for (name, view) in snapshot.here() {
+        let owner = Owner::Network(name.clone());
+        plan.north.insert(owner, north::plan(view));
+        plan.kernel.extend(kernel::plan(view));
+        plan.ports
+            .extend(kernel::port(view).map(|port| (name.clone(), port)));
+    }
+    if let Some(node) = &snapshot.node {
+        let networks = snapshot.here().map(|(_, view)| view);
+        let rows = north::shared::plan(node, networks);
+        if !rows.is_empty() {
+            plan.north.insert(Owner::Node, rows);
+        }
+    }
+    plan
 }

@@ -1,15 +1,115 @@
-//! What the planners of one network on one node are given.
-//! In: objects, settings and local facts, parsed by whoever read them. Out: a value, and the addresses derived from it.
+//! What the planners are given: the node, and its share of each network.
+//! In: facts, parsed and remembered by `facts`. Out: a value, and the addresses derived from it.
 //! Invariant: every derived address has one function here (address plan: OVN-Kubernetes' join and node subnets).
-//! Not here: decisions; a view with gaps gives a smaller plan, and `problems` names the gaps.
+//! Not here: decisions; a share with gaps gives a smaller plan, and `problems` names the gaps.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use model::address::{ClusterSubnet, Family, InterfaceAddr, Mac, Prefix};
+use model::address::{Family, InterfaceAddr, Mac, Prefix};
+use model::gateway::{BgpDefault, GatewayMode};
+use model::kernel::LinkFact;
 use model::names::{NetworkName, NodeName, RouterName};
-use model::network::MissingRoute;
+use model::network::{MissingRoute, Network, NoOverlay};
+use model::ovs::BridgeFact;
 use model::problem::Problem;
+
+use crate::claims::Claims;
+use crate::facts::NotYet;
+
+/// The node with all its networks, at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Snapshot {
+    /// What does not depend on any network.
+    pub machine: Machine,
+    /// What every network's share is planned with; `None` until it was known whole once.
+    pub node: Option<NodeView>,
+    /// All networks that are declared.
+    pub networks: BTreeMap<NetworkName, Share>,
+    /// Networks whose share rests on what was known before, or is unknown: what is missing now.
+    pub stale: BTreeMap<NetworkName, NotYet>,
+    /// What is wrong with somebody's input.
+    pub problems: Vec<Problem>,
+}
+
+impl Snapshot {
+    /// The networks that this node has a share of, with it.
+    pub fn here(&self) -> impl Iterator<Item = (&NetworkName, NetworkView<'_>)> {
+        let shares = self
+            .networks
+            .iter()
+            .filter_map(|(name, share)| match share {
+                Share::Here(share) => Some((name, share)),
+                Share::Unknown(_) => None,
+            });
+        let node = self.node.as_ref();
+        shares.filter_map(move |(name, share)| Some((name, NetworkView { node: node?, share })))
+    }
+
+    /// The networks that nothing can be planned for yet.
+    pub fn unknown(&self) -> impl Iterator<Item = (&NetworkName, &UnknownShare)> {
+        self.networks
+            .iter()
+            .filter_map(|(name, share)| match share {
+                Share::Here(_) => None,
+                Share::Unknown(unknown) => Some((name, unknown)),
+            })
+    }
+}
+
+/// A network on this node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Share {
+    /// All that a plan needs is known, or was once: what was lost since changes nothing.
+    Here(NetworkShare),
+    /// Never known whole since this process started: what stands is left as it is.
+    Unknown(UnknownShare),
+}
+
+/// A share that nothing can be planned for yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnknownShare {
+    /// The network.
+    pub network: Network,
+    /// The node's own subnets of it, as far as known: enough to look after routes that were imported before.
+    pub host_subnets: Vec<Prefix>,
+}
+
+/// The machine as it is, or was last read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Machine {
+    /// The node.
+    pub name: NodeName,
+    /// Name of the external bridge. Source: `[gateway] interface`.
+    pub bridge: String,
+    /// All links; `None` until they were read once.
+    pub links: Option<Vec<LinkFact>>,
+    /// Addresses of the bridge that the node's networks can use, the Node's InternalIPs first.
+    pub bridge_addresses: Vec<InterfaceAddr>,
+    /// All addresses that others may reach the node by, without pods' and management ports'.
+    pub host_cidrs: Vec<InterfaceAddr>,
+    /// The gateway; `None` until it was known whole once.
+    pub gateway: Option<GatewayView>,
+    /// The external bridge's ports as the conf database has them; `None` until they were read once.
+    pub ports: Option<BridgeFact>,
+    /// Source: `[gateway] mode`.
+    pub mode: GatewayMode,
+    /// Source: `[gateway] bgp-default`.
+    pub bgp_default: BgpDefault,
+    /// The admin's word on withdrawals that are retained. Source: annotation `noverlay.io/release-withdrawals`.
+    pub release: Option<String>,
+    /// What the Nodes say of each network's subnets, as far as it is believed; empty until the Nodes were listed.
+    pub claims: BTreeMap<NetworkName, Claims>,
+}
+
+impl Machine {
+    /// The link of the external bridge.
+    #[must_use]
+    pub fn bridge_link(&self) -> Option<&LinkFact> {
+        let mut links = self.links.iter().flatten();
+        links.find(|link| link.name == self.bridge)
+    }
+}
 
 /// The node's way to the physical network.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,89 +132,132 @@ impl GatewayView {
     /// The node's address of a family.
     #[must_use]
     pub fn address(&self, family: Family) -> Option<IpAddr> {
-        self.addresses
-            .iter()
-            .map(|address| address.ip)
-            .find(|ip| Family::of(*ip) == family)
+        of_family(&self.addresses, family)
     }
 }
 
-/// One network on one node.
+/// What a node is for all its networks.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NetworkView {
-    /// The network.
-    pub network: NetworkName,
-    /// Network id, 0 for the default network.
-    pub network_id: u16,
+pub struct NodeView {
     /// The node.
-    pub node: NodeName,
+    pub name: NodeName,
     /// Node id, from 2. Source: annotation `k8s.ovn.org/node-id`.
-    pub node_id: u32,
-    /// The node's own subnets of the network. Source: annotation `k8s.ovn.org/node-subnets`.
-    pub host_subnets: Vec<Prefix>,
-    /// All subnets of the network.
-    pub cluster_subnets: Vec<ClusterSubnet>,
-    /// Subnets of the join switch, one per family.
-    pub join_subnets: Vec<Prefix>,
+    pub id: u32,
     /// The node's gateway.
     pub gateway: GatewayView,
-    /// True: traffic that leaves the network bears the node's address. Source: `[no-overlay] outbound-snat`.
-    pub outbound_snat: bool,
-    /// What is done without a route.
-    pub missing_route: MissingRoute,
-    /// MTU of pods and of the management port, bytes.
-    pub mtu: u32,
     /// `NAT.external_port_range`, for example `32768-60999`.
     pub ephemeral_port_range: String,
-    /// This node's addresses. Source: its annotation `k8s.ovn.org/host-cidrs`.
+    /// This node's addresses. Source: its links.
     pub host_addresses: BTreeSet<IpAddr>,
-    /// All nodes' addresses. Source: the same annotation of every node.
+    /// All nodes' addresses. Source: annotation `k8s.ovn.org/host-cidrs` and InternalIPs of every node.
     pub node_addresses: BTreeSet<IpAddr>,
     /// Whether the Northbound schema has `NAT.match` (OVN 23.03 has not).
     pub nat_has_match: bool,
 }
 
-impl NetworkView {
+/// A network's share of a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NetworkShare {
+    /// The network.
+    pub network: Network,
+    /// The node's own subnets of the network. Source: annotation `k8s.ovn.org/node-subnets`.
+    pub host_subnets: Vec<Prefix>,
+    /// MTU of pods and of the management port, bytes.
+    pub mtu: u32,
+}
+
+/// One network on one node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NetworkView<'a> {
+    /// The node.
+    pub node: &'a NodeView,
+    /// Its share.
+    pub share: &'a NetworkShare,
+}
+
+impl NetworkView<'_> {
+    /// The network's name.
+    #[must_use]
+    pub fn name(&self) -> &NetworkName {
+        &self.share.network.name
+    }
+
     /// The node's logical switch.
     #[must_use]
     pub fn switch(&self) -> String {
-        self.network.switch(&self.node)
+        self.name().switch(&self.node.name)
     }
 
     /// The cluster router.
     #[must_use]
     pub fn cluster_router(&self) -> RouterName {
-        self.network.cluster_router()
+        self.name().cluster_router()
     }
 
     /// The node's gateway router.
     #[must_use]
     pub fn gateway_router(&self) -> RouterName {
-        self.network.gateway_router(&self.node)
+        self.name().gateway_router(&self.node.name)
+    }
+
+    /// Addresses of the bridge that the network's gateway router shares: those of the network's families.
+    #[must_use]
+    pub fn gateway_addresses(&self) -> Vec<InterfaceAddr> {
+        let families = self.share.network.families();
+        let all = self.node.gateway.addresses.iter();
+        all.filter(|address| families.contains(&Family::of(address.ip)))
+            .copied()
+            .collect()
+    }
+
+    /// The node's address of a family of the network.
+    #[must_use]
+    pub fn gateway_address(&self, family: Family) -> Option<IpAddr> {
+        of_family(&self.gateway_addresses(), family)
     }
 
     /// Join addresses of the cluster router: the first of each join subnet.
     #[must_use]
     pub fn cluster_join(&self) -> Vec<InterfaceAddr> {
-        nth_of_each(&self.join_subnets, 1)
+        nth_of_each(&self.share.network.join_subnets, 1)
     }
 
     /// Join addresses of the gateway router: each join subnet's base plus the node id.
     #[must_use]
     pub fn gateway_join(&self) -> Vec<InterfaceAddr> {
-        nth_of_each(&self.join_subnets, self.node_id.into())
+        nth_of_each(&self.share.network.join_subnets, self.node.id.into())
     }
 
     /// Addresses of the cluster router in the node's subnets: the first of each.
     #[must_use]
     pub fn subnet_gateways(&self) -> Vec<InterfaceAddr> {
-        nth_of_each(&self.host_subnets, 1)
+        nth_of_each(&self.share.host_subnets, 1)
     }
 
     /// Addresses of the management port: the second of each node subnet.
     #[must_use]
     pub fn management(&self) -> Vec<InterfaceAddr> {
-        nth_of_each(&self.host_subnets, 2)
+        nth_of_each(&self.share.host_subnets, 2)
+    }
+
+    /// How the network is routed where it has no overlay.
+    #[must_use]
+    pub fn no_overlay(&self) -> Option<NoOverlay> {
+        self.share.network.transport.no_overlay()
+    }
+
+    /// Whether traffic that leaves the network bears the node's address. Source: `[no-overlay] outbound-snat`.
+    #[must_use]
+    pub fn outbound_snat(&self) -> bool {
+        self.no_overlay()
+            .is_none_or(|options| options.outbound_snat)
+    }
+
+    /// Whether a packet for a pod without a route is dropped. Source: `[no-overlay] missing-route`.
+    #[must_use]
+    pub fn discards(&self) -> bool {
+        let missing_route = self.no_overlay().map(|options| options.missing_route);
+        missing_route == Some(MissingRoute::Discard)
     }
 
     /// What keeps the plan from being whole; a missing family costs only that family's rows.
@@ -122,53 +265,70 @@ impl NetworkView {
     pub fn problems(&self) -> Vec<Problem> {
         let mut found = Vec::new();
         let mut tell = |reason, message| {
-            found.push(Problem::new(format!("Node/{}", self.node), reason, message));
+            found.push(Problem::new(
+                format!("Node/{}", self.node.name),
+                reason,
+                message,
+            ));
         };
-        if self.host_subnets.is_empty() {
+        if self.share.host_subnets.is_empty() {
             tell(
                 "NoNodeSubnet",
-                format!("node has no subnet of network {}", self.network),
+                format!("node has no subnet of network {}", self.name()),
             );
         }
-        if self.node_id < 2 {
+        if self.node.id < 2 {
             tell(
                 "NodeIdOutOfRange",
-                format!("node id {} is not allowed; the first is 2", self.node_id),
+                format!("node id {} is not allowed; the first is 2", self.node.id),
             );
         }
-        for subnet in &self.host_subnets {
+        for subnet in &self.share.host_subnets {
             let family = subnet.family();
-            if !self.cluster_subnets.iter().any(|c| c.cidr.contains(subnet)) {
+            if !self.share.network.holds(subnet) {
                 tell(
                     "NodeSubnetOutside",
                     format!(
                         "node subnet {subnet} is in none of the subnets of network {}",
-                        self.network
+                        self.name()
                     ),
                 );
             }
             if of_family(&self.gateway_join(), family).is_none() {
                 tell(
-                    "NoJoinAddress",
+                    NO_JOIN_ADDRESS,
                     format!(
                         "node id {} has no address in a join subnet of the family of {subnet}",
-                        self.node_id
+                        self.node.id
                     ),
                 );
             }
-            if self.gateway.address(family).is_none() {
+            if self.gateway_address(family).is_none() {
                 tell(
-                    "NoNodeAddress",
+                    NO_NODE_ADDRESS,
                     format!(
                         "bridge {} has no address of the family of {subnet}",
-                        self.gateway.bridge
+                        self.node.gateway.bridge
                     ),
                 );
             }
         }
         found
     }
+
+    /// Of the problems, the first that costs more than the rows of one family: nothing is built on it.
+    #[must_use]
+    pub fn unsound(&self) -> Option<Problem> {
+        let costs_a_family =
+            |problem: &Problem| matches!(problem.reason, NO_NODE_ADDRESS | NO_JOIN_ADDRESS);
+        self.problems().into_iter().find(|p| !costs_a_family(p))
+    }
 }
+
+/// Reason of a problem: the bridge has no address of a family.
+const NO_NODE_ADDRESS: &str = "NoNodeAddress";
+/// Reason of a problem: the join subnet of a family is too small for the node id.
+const NO_JOIN_ADDRESS: &str = "NoJoinAddress";
 
 /// The `offset`-th address of each subnet that has one, with the subnet's length.
 fn nth_of_each(subnets: &[Prefix], offset: u128) -> Vec<InterfaceAddr> {

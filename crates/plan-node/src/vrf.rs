@@ -5,7 +5,7 @@
 //!
 //! Source: OVN-Kubernetes `go-controller/pkg/ovn/routeimport/route_import.go`.
 
-use model::host::LinkFact;
+use model::kernel::LinkFact;
 use model::names::NetworkName;
 use model::route::{MAIN_TABLE, TableId};
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 use model::address::ClusterSubnet;
 use model::gateway::{BgpDefault, GatewayMode};
 use model::network::Transport;
-use model::{Asn, ObjectKey, Prefix};
+use model::{Asn, Network, NetworkName, ObjectKey, Prefix};
 
 pub use read::{load, parse, parse_for};
 
@@ -230,6 +230,27 @@ pub struct Settings {
     pub log_text: bool,
     /// Unknown sections and keys, and settings without effect: one sentence each.
     pub warnings: Vec<String>,
+}
+
+impl Settings {
+    /// The cluster default network, as the file declares it.
+    #[must_use]
+    pub fn default_network(&self) -> Network {
+        let network = Network {
+            name: NetworkName::default_network(),
+            id: 0,
+            subnets: self.cluster_subnets.clone(),
+            join_subnets: Vec::new(),
+            transport: self.transport,
+            mtu: self.mtu,
+        };
+        let families = network.families();
+        let joins = self.gateway.join_subnets.iter().copied();
+        Network {
+            join_subnets: joins.filter(|p| families.contains(&p.family())).collect(),
+            ..network
+        }
+    }
 }
 
 #[cfg(test)]

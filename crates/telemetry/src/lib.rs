@@ -3,6 +3,8 @@
 //! Invariant: `/readyz` is 200 only when every named condition is true; its body names the ones that are not.
 //! Not here: what to measure; each binary registers its own metrics.
 
+mod warn_once;
+
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt;
@@ -18,6 +20,8 @@ use nix::sys::socket::{setsockopt, sockopt};
 use prometheus::{Registry, TextEncoder};
 use tokio::net::{TcpListener, TcpSocket};
 use tracing_subscriber::EnvFilter;
+
+pub use self::warn_once::WarnOnce;
 
 /// Sets up logging: one JSON object a line on standard error, level from `RUST_LOG` or `level`.
 /// `text` gives lines for people instead. A second call changes nothing.

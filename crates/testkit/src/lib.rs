@@ -6,4 +6,4 @@
 pub mod golden;
 mod view;
 
-pub use view::mk_view;
+pub use view::*;

@@ -1,25 +1,109 @@
-//! Views that tests start from: node N of a three-node network, with round addresses.
-//! In: a node number. Out: a `NetworkView`. Invariant: sound, `problems` is empty. Not here: expectations.
+//! Nodes, networks and snapshots that tests start from: node N of a three-node network, with round addresses.
+//! In: a node number. Out: values of `plan_node`. Invariant: sound, there are no problems. Not here: expectations.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use model::gateway::{BgpDefault, GatewayMode};
+use model::kernel::LinkFact;
 use model::names::{NetworkName, NodeName};
+use model::network::{MissingRoute, Network, NoOverlay, Routing, Transport};
+use model::node::{Fact, Node, Salvaged};
+use model::ovs::{BridgeFact, PortFact, patch_port};
+use model::selector::Labels;
+use model::{Prefix, Scope};
+use plan_node::claims::Claims;
+use plan_node::{
+    GatewayView, Machine, NetworkShare, NetworkView, NodeView, Share, Snapshot, learn,
+};
 
-use model::network::MissingRoute;
-use plan_node::{GatewayView, NetworkView};
+/// Index of the external bridge's link.
+pub const BRIDGE_LINK: u32 = 3;
 
-/// Node `n<N>` (1 to 3): 172.30.0.N, pods 10.128.N.0/24, node id N + 1.
+fn address(number: u8) -> IpAddr {
+    IpAddr::from([172, 30, 0, number])
+}
+
+/// A node and its share of one network, to be changed by a test.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct View {
+    /// The node.
+    pub node: NodeView,
+    /// Its share.
+    pub share: NetworkShare,
+}
+
+impl View {
+    /// What planners are given.
+    #[must_use]
+    pub fn get(&self) -> NetworkView<'_> {
+        NetworkView {
+            node: &self.node,
+            share: &self.share,
+        }
+    }
+
+    /// The network's options without an overlay.
+    pub fn no_overlay(&mut self, change: impl FnOnce(&mut NoOverlay)) {
+        if let Transport::NoOverlay(options) = &mut self.share.network.transport {
+            change(options);
+        }
+    }
+
+    /// Another subnet of the network, `CIDR/LEN` or `CIDR`.
+    pub fn add_subnet(&mut self, subnet: &str) {
+        self.share.network.subnets.push(subnet.parse().unwrap());
+    }
+}
+
+/// Node `n<N>` (1 to 3) and its share of the default network: 172.30.0.N, pods 10.128.N.0/24, node id N + 1.
 #[must_use]
-pub fn mk_view(number: u8) -> NetworkView {
-    let address = |n: u8| -> IpAddr { format!("172.30.0.{n}").parse().unwrap() };
-    NetworkView {
-        network: NetworkName::default_network(),
-        network_id: 0,
-        node: NodeName::from(format!("n{number}")),
-        node_id: u32::from(number) + 1,
-        host_subnets: vec![format!("10.128.{number}.0/24").parse().unwrap()],
-        cluster_subnets: vec!["10.128.0.0/16/24".parse().unwrap()],
+pub fn mk_view(number: u8) -> View {
+    View {
+        node: mk_node_view(number),
+        share: NetworkShare {
+            network: mk_network(),
+            host_subnets: vec![format!("10.128.{number}.0/24").parse().unwrap()],
+            mtu: 1500,
+        },
+    }
+}
+
+/// The default network: 10.128.0.0/16, without an overlay, with SNAT to the outside.
+#[must_use]
+pub fn mk_network() -> Network {
+    Network {
+        name: NetworkName::default_network(),
+        id: 0,
+        subnets: vec!["10.128.0.0/16/24".parse().unwrap()],
         join_subnets: vec!["100.64.0.0/16".parse().unwrap()],
+        transport: Transport::NoOverlay(NoOverlay {
+            outbound_snat: true,
+            routing: Routing::Managed,
+            missing_route: MissingRoute::Discard,
+        }),
+        mtu: None,
+    }
+}
+
+/// A network of users with an id and subnets, without an overlay.
+#[must_use]
+pub fn mk_user_network(name: &str, id: u16, subnets: &[&str], join: &[&str]) -> Network {
+    Network {
+        name: NetworkName::from(name),
+        id,
+        subnets: subnets.iter().map(|s| s.parse().unwrap()).collect(),
+        join_subnets: join.iter().map(|s| s.parse().unwrap()).collect(),
+        ..mk_network()
+    }
+}
+
+/// Node `n<N>`.
+#[must_use]
+pub fn mk_node_view(number: u8) -> NodeView {
+    NodeView {
+        name: NodeName::from(format!("n{number}")),
+        id: u32::from(number) + 1,
         gateway: GatewayView {
             bridge: "br-ex".to_owned(),
             physical_network: "physnet".to_owned(),
@@ -28,12 +112,113 @@ pub fn mk_view(number: u8) -> NetworkView {
             next_hops: vec![address(100)],
             chassis: format!("n{number}"),
         },
-        outbound_snat: true,
-        missing_route: MissingRoute::Discard,
-        mtu: 1500,
         ephemeral_port_range: "32768-60999".to_owned(),
         host_addresses: [address(number)].into(),
         node_addresses: [address(1), address(2), address(3)].into(),
         nat_has_match: false,
+    }
+}
+
+/// The snapshot of a node with these shares: uplink 1, patch ports 2 and on in the order of shares, a VRF device for each
+/// network of users.
+#[must_use]
+pub fn mk_snapshot(node: &NodeView, shares: &[NetworkShare]) -> Snapshot {
+    let mut links = vec![mk_link(BRIDGE_LINK, &node.gateway.bridge)];
+    if let Some(bridge) = links.first_mut() {
+        bridge.mac = Some(node.gateway.mac);
+        bridge.addresses.clone_from(&node.gateway.addresses);
+    }
+    let mut ports = vec![mk_port("eth0", "", 1)];
+    let (mut networks, mut claims) = (BTreeMap::new(), BTreeMap::new());
+    for (number, share) in (2..).zip(shares) {
+        let name = &share.network.name;
+        let patch = patch_port(&node.gateway.bridge, name, &node.name);
+        ports.push(mk_port(&patch, "patch", number));
+        if let Some(device) = name.vrf_device(share.network.id) {
+            let mut link = mk_link(100 + number, &device);
+            link.vrf_table = Some(1000 + u32::from(share.network.id));
+            links.push(link);
+        }
+        claims.insert(name.clone(), Claims::default());
+        networks.insert(name.clone(), Share::Here(share.clone()));
+    }
+    Snapshot {
+        machine: Machine {
+            name: node.name.clone(),
+            bridge: node.gateway.bridge.clone(),
+            links: Some(links),
+            bridge_addresses: node.gateway.addresses.clone(),
+            host_cidrs: node.gateway.addresses.clone(),
+            gateway: Some(node.gateway.clone()),
+            ports: Some(BridgeFact { ports }),
+            mode: GatewayMode::Shared,
+            bgp_default: BgpDefault::Ignore,
+            release: None,
+            claims,
+        },
+        node: Some(node.clone()),
+        networks,
+        stale: BTreeMap::new(),
+        problems: Vec::new(),
+    }
+}
+
+/// A link that is up, of 1500 bytes.
+#[must_use]
+pub fn mk_link(index: u32, name: &str) -> LinkFact {
+    LinkFact {
+        index,
+        name: name.to_owned(),
+        mac: None,
+        mtu: 1500,
+        up: true,
+        addresses: Vec::new(),
+        master: None,
+        vrf_table: None,
+    }
+}
+
+/// A port of a bridge.
+#[must_use]
+pub fn mk_port(name: &str, kind: &str, number: u32) -> PortFact {
+    PortFact {
+        name: name.to_owned(),
+        kind: kind.to_owned(),
+        ofport: Some(number),
+    }
+}
+
+/// A Node object whose annotation says these subnets of these networks, and nothing else.
+#[must_use]
+pub fn mk_node(name: &str, subnets: &[(&str, &[&str])]) -> Node {
+    let of = |(network, subnets): &(&str, &[&str])| {
+        let subnets = subnets.iter().map(|text| text.parse().unwrap()).collect();
+        (NetworkName::from(*network), subnets)
+    };
+    Node {
+        name: NodeName::from(name),
+        labels: Labels::default(),
+        internal_ips: Vec::new(),
+        bad_addresses: Vec::new(),
+        node_id: Fact::Absent,
+        subnets: Fact::Known(subnets.iter().map(of).collect()),
+        primary: Fact::Absent,
+        host_cidrs: Fact::Absent,
+        host_mtu: Fact::Absent,
+        salvaged: Salvaged::default(),
+        ready: None,
+    }
+}
+
+/// What the view's network may learn over the bridge's link ([`BRIDGE_LINK`]); `taken` are prefixes that its gateway router
+/// has already.
+#[must_use]
+pub fn mk_scope_of(view: &View, taken: BTreeSet<Prefix>, bgp_default: BgpDefault) -> Scope {
+    let mut snapshot = mk_snapshot(&view.node, std::slice::from_ref(&view.share));
+    snapshot.machine.bgp_default = bgp_default;
+    let inputs = learn::plan(&snapshot).remove(&view.share.network.name);
+    Scope {
+        taken,
+        ..inputs.unwrap().scope
     }
 }

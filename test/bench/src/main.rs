@@ -15,6 +15,7 @@ mod cases;
 mod floor;
 mod kernel;
 mod observe;
+mod plan;
 mod process;
 mod rate;
 mod report;
@@ -36,7 +37,9 @@ struct Arguments {
 enum What {
     /// Route import: kernel routes of BGP into a real Northbound database.
     Import(ImportArguments),
-    /// The same into the whole node-agent of a running lab; `hack/bench import --whole` calls it.
+    /// Planning alone, of the node-agent and of the cluster-manager, over many nodes and networks.
+    Plan(plan::PlanArguments),
+    /// `import` into the whole node-agent of a running lab; `hack/bench import --whole` calls it.
     #[command(hide = true)]
     Whole(WholeArguments),
     /// The process under test of `import`: the node-agent's import and nothing else.
@@ -82,6 +85,10 @@ fn main() -> anyhow::Result<()> {
     match Arguments::parse().what {
         What::Import(arguments) => {
             netns_tests::in_namespace(|| cases::import(arguments));
+            Ok(())
+        }
+        What::Plan(arguments) => {
+            plan::plan(&arguments);
             Ok(())
         }
         What::Whole(arguments) => {

@@ -13,9 +13,7 @@ use import::suppression::Threshold;
 use model::nb::ImportTarget;
 use model::{NetworkName, NodeName};
 use netlink::Watcher;
-use node_agent::importing::{
-    EventBuffer, FrrProbe, Import, ImportConfig, ImportState, Inputs, Passed, TIMING,
-};
+use node_agent::importing::{EventBuffer, FrrProbe, Import, ImportConfig, Inputs, Passed, TIMING};
 use node_agent::metrics::{ImportMetrics, transactions};
 use ovsdb::{Client, ClientConfig, Endpoint};
 use prometheus::Registry;
@@ -49,8 +47,6 @@ pub struct Agent {
     tasks: Vec<JoinHandle<()>>,
     inputs: Arc<Mutex<Arc<Inputs>>>,
     queue: WorkQueue<()>,
-    /// What reports are made from.
-    pub state: ImportState,
     registry: Registry,
     errors: Arc<Mutex<Vec<String>>>,
     lost: Arc<AtomicUsize>,
@@ -143,7 +139,6 @@ impl Agent {
             )
             .expect("fresh metrics"),
         );
-        let state = import.state();
         let inputs = Arc::new(Mutex::new(Arc::new(config.inputs)));
         let (errors, lost) = (Arc::default(), Arc::default());
         let (agree, agreed) = watch::channel(false);
@@ -170,7 +165,6 @@ impl Agent {
             tasks,
             inputs,
             queue,
-            state,
             registry,
             errors,
             lost,
@@ -247,7 +241,8 @@ async fn kernel(
         let change = watcher.changed().await.expect("the subscription stands");
         lost.fetch_add(usize::from(change.lost), Ordering::Relaxed);
         let facts = change.links || change.addresses || change.rules || change.lost;
-        if event_buffer.note(change) || facts {
+        let hints = change.hints.clone();
+        if event_buffer.note(&change, hints) || facts {
             queue.enqueue(());
         }
     }

@@ -18,7 +18,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::process::{Child, Command, Stdio};
 
 use model::address::{InterfaceAddr, Prefix};
-use model::host::LinkFact;
+use model::kernel::LinkFact;
 use model::route::{KernelRoute, MAIN_TABLE, PROTOCOL_BGP, RouteKind, RoutePath, TableId};
 use netlink::DumpError;
 use netlink::dump;

@@ -109,6 +109,31 @@ fn what_was_written_is_held_and_nothing_else() {
 }
 
 #[test]
+fn what_is_added_leaves_the_rest_and_is_seen_among_it() {
+    if absent(TOOLS) {
+        return;
+    }
+    in_namespace(|| async {
+        let switch = Switch::start();
+        let control = control(&switch);
+        let shared = mk_flows(GatewayMode::Shared);
+        let (of_one, rest) = shared.split_at(shared.len() / 2);
+        control.add(BRIDGE, of_one).await.unwrap();
+        assert!(control.includes(BRIDGE, of_one).await.unwrap());
+        assert!(!control.includes(BRIDGE, &shared).await.unwrap());
+        control.add(BRIDGE, rest).await.unwrap();
+        assert!(control.holds(BRIDGE, &shared).await.unwrap());
+        assert!(control.includes(BRIDGE, rest).await.unwrap());
+        assert!(!control.holds(BRIDGE, rest).await.unwrap());
+        // A flow of the same place with other actions is not the flow.
+        switch.ofctl(&format!("mod-flows {BRIDGE} in_port=LOCAL,actions=drop"));
+        assert!(!control.includes(BRIDGE, &shared).await.unwrap());
+        control.add(BRIDGE, &shared).await.unwrap();
+        assert!(control.holds(BRIDGE, &shared).await.unwrap());
+    });
+}
+
+#[test]
 fn a_flow_that_is_refused_changes_nothing() {
     if absent(TOOLS) {
         return;

@@ -14,46 +14,51 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
 
-use model::host::{
-    HostNetwork, HostRoute, LocalRule, ManagementPort, POD_RULE_PREFERENCE, POD_RULE_TABLE,
-};
+use model::kernel::{Entries, KernelEntry, KernelKey, POD_RULE_PREFERENCE, POD_RULE_TABLE};
 use netlink::WriteError;
-use netlink::write::apply;
 use netns_tests::{absent, in_namespace, ip, ip_batch, run};
 
 const DEVICE: &str = "ovn-k8s-mp0";
 
-fn mk_network() -> HostNetwork {
+fn mk_network() -> Entries {
     let networks = [
         ("10.128.0.0/16", "10.128.1.1"),
         ("fd00:10:128::/48", "fd00:10:128:1::1"),
     ];
-    HostNetwork {
-        port: ManagementPort {
-            device: DEVICE.to_owned(),
-            mac: "0a:58:0a:80:01:02".parse().unwrap(),
-            addresses: vec![
-                "10.128.1.2/24".parse().unwrap(),
-                "fd00:10:128:1::2/64".parse().unwrap(),
-            ],
-            mtu: 1400,
-        },
-        rules: networks
-            .map(|(to, _)| LocalRule {
-                preference: POD_RULE_PREFERENCE,
-                to: to.parse().unwrap(),
-                table: POD_RULE_TABLE,
-            })
-            .to_vec(),
-        routes: networks
-            .map(|(to, via)| HostRoute {
-                table: POD_RULE_TABLE,
-                to: to.parse().unwrap(),
-                via: via.parse().unwrap(),
-                device: DEVICE.to_owned(),
-                mtu: 1400,
-            })
-            .to_vec(),
+    let device = || DEVICE.to_owned();
+    let mut wanted = Entries::new();
+    wanted.insert(
+        KernelKey::Link { device: device() },
+        KernelEntry::Link { up: true },
+    );
+    for address in ["10.128.1.2/24", "fd00:10:128:1::2/64"] {
+        let (device, address) = (device(), address.parse().unwrap());
+        wanted.insert(KernelKey::Address { device, address }, KernelEntry::Address);
+    }
+    for (to, via) in networks {
+        let (to, table) = (to.parse().unwrap(), POD_RULE_TABLE);
+        let rule = KernelKey::Rule {
+            preference: POD_RULE_PREFERENCE,
+            to,
+            table,
+        };
+        wanted.insert(rule, KernelEntry::Rule { local: true });
+        let route = KernelEntry::Route {
+            via: Some(via.parse().unwrap()),
+            device: Some(device()),
+            mtu: Some(1400),
+        };
+        wanted.insert(KernelKey::Route { table, to }, route);
+    }
+    wanted
+}
+
+/// What was changed to have all of this and nothing else; nothing may fail.
+async fn apply(wanted: &Entries) -> Result<Vec<String>, WriteError> {
+    let written = netlink::write::apply(wanted, true).await?;
+    match written.failed.into_iter().next() {
+        Some(error) => Err(error),
+        None => Ok(written.done),
     }
 }
 
@@ -222,5 +227,94 @@ fn names_that_are_no_text_keep_nothing_from_being_written() {
         is_held();
         let again = apply(&mk_network()).await.unwrap();
         assert!(again.is_empty(), "{again:?}");
+    });
+}
+
+/// The management port of another network, with an address and nothing else.
+fn with_another(device: &str, address: &str) -> Entries {
+    let mut wanted = mk_network();
+    let link = KernelKey::Link {
+        device: device.to_owned(),
+    };
+    wanted.insert(link, KernelEntry::Link { up: true });
+    let address = KernelKey::Address {
+        device: device.to_owned(),
+        address: address.parse().unwrap(),
+    };
+    wanted.insert(address, KernelEntry::Address);
+    wanted
+}
+
+#[test]
+fn two_networks_are_one_wish_and_neither_takes_the_others_entries_away() {
+    if absent(&["ip"]) {
+        return;
+    }
+    in_namespace(|| async {
+        mk_device();
+        ip("link add ovn-k8s-mp5 type dummy");
+        let both = with_another("ovn-k8s-mp5", "10.200.1.2/24");
+        apply(&both).await.unwrap();
+        is_held();
+        let other = ip("-4 -o addr show dev ovn-k8s-mp5");
+        assert!(other.contains("10.200.1.2/24"), "{other}");
+        assert_eq!(apply(&both).await.unwrap(), Vec::<String>::new());
+        // A network that is gone: what is left of it goes, its device is Open vSwitch's.
+        apply(&mk_network()).await.unwrap();
+        is_held();
+        assert_eq!(ip("-4 -o addr show dev ovn-k8s-mp5"), "");
+    });
+}
+
+#[test]
+fn what_is_left_of_the_last_network_goes_too() {
+    if absent(&["ip"]) {
+        return;
+    }
+    in_namespace(|| async {
+        mk_device();
+        apply(&mk_network()).await.unwrap();
+        apply(&Entries::new()).await.unwrap();
+        assert_eq!(ip("-4 rule show pref 31 table 7"), "");
+        assert_eq!(ip("-6 rule show pref 31 table 7"), "");
+        assert_eq!(ip(&format!("-4 -o addr show dev {DEVICE}")), "");
+        assert_eq!(ip("-6 route show table 7 proto 85"), "");
+    });
+}
+
+#[test]
+fn while_not_all_networks_are_known_nothing_goes() {
+    if absent(&["ip"]) {
+        return;
+    }
+    in_namespace(|| async {
+        mk_device();
+        ip("link add ovn-k8s-mp5 type dummy");
+        let both = with_another("ovn-k8s-mp5", "10.200.1.2/24");
+        apply(&both).await.unwrap();
+        let written = netlink::write::apply(&mk_network(), false).await.unwrap();
+        assert!(written.done.is_empty() && written.failed.is_empty());
+        let other = ip("-4 -o addr show dev ovn-k8s-mp5");
+        assert!(other.contains("10.200.1.2/24"), "{other}");
+        // What is wanted is put right all the same.
+        ip(&format!("addr del 10.128.1.2/24 dev {DEVICE}"));
+        let written = netlink::write::apply(&mk_network(), false).await.unwrap();
+        assert!(!written.done.is_empty());
+        is_held();
+    });
+}
+
+#[test]
+fn a_device_that_is_not_there_keeps_no_other_network_from_being_written() {
+    if absent(&["ip"]) {
+        return;
+    }
+    in_namespace(|| async {
+        mk_device();
+        let both = with_another("ovn-k8s-mp5", "10.200.1.2/24");
+        let written = netlink::write::apply(&both, true).await.unwrap();
+        is_held();
+        let failed: Vec<String> = written.failed.iter().map(ToString::to_string).collect();
+        assert_eq!(failed, ["device ovn-k8s-mp5 does not exist"; 2]);
     });
 }

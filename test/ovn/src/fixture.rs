@@ -12,7 +12,10 @@ use std::time::Duration;
 use model::NetworkName;
 use model::diff::Diff;
 use model::names::RouterName;
-use model::nb::{self, Columns, ImportTarget, ImportedRoute, OWNER, RowKey, Rows, Table};
+use model::nb::{
+    self, Columns, ImportTarget, ImportedRoute, OWNER, OWNER_TYPE, Owner, RowKey, Rows, Table,
+    Value,
+};
 use ovn::{encode, north};
 use ovsdb::{
     Atom, Client, ClientConfig, Condition, Endpoint, Mutation, Row, Transaction, Uuid, random_uuid,
@@ -100,19 +103,24 @@ impl Fixture {
         self.settle().await;
     }
 
-    /// The default network's rows.
+    /// All rows of ours.
     #[must_use]
     pub fn decode(&self) -> north::North {
-        let decoded = self
-            .client
-            .with_replica(|replica| north::decode(replica, &NetworkName::default_network()));
-        decoded.unwrap().unwrap()
+        self.client.with_replica(north::decode).unwrap().unwrap()
+    }
+
+    /// The rows of one key, whoever of ours owns them.
+    #[must_use]
+    pub fn rows(&self, key: &RowKey) -> Vec<(Uuid, Columns)> {
+        let north = self.decode();
+        let of_key = north.owned.values().filter_map(|owned| owned.get(key));
+        of_key.flatten().cloned().collect()
     }
 
     /// What a plan would change.
     #[must_use]
     pub fn diff(&self, rows: &Rows) -> TopologyDiff {
-        Diff::between(&self.decode().owned, rows, nb::satisfies)
+        Diff::between(self.decode().of(&owner_of(rows)), rows, nb::satisfies)
     }
 
     /// What stands in a plan's way: reason and message; the Nodes have not been listed.
@@ -138,8 +146,9 @@ impl Fixture {
     #[must_use]
     pub fn encode(&self, rows: &Rows) -> Transaction {
         let north = self.decode();
-        let diff = Diff::between(&north.owned, rows, nb::satisfies);
-        encode::topology(&diff, &north, "noverlay test").unwrap()
+        let owner = owner_of(rows);
+        let diff = Diff::between(north.of(&owner), rows, nb::satisfies);
+        encode::topology(&diff, &north, &owner, "noverlay test").unwrap()
     }
 
     /// One pass; returns how many rows it touched. Panics unless it leaves nothing to do and others' rows alone.
@@ -185,9 +194,8 @@ impl Fixture {
     /// The one row of ours with a key.
     #[must_use]
     pub fn uuid(&self, key: &RowKey) -> Uuid {
-        let north = self.decode();
-        match north.owned.get(key).map(Vec::as_slice) {
-            Some([(uuid, _)]) => *uuid,
+        match self.rows(key).as_slice() {
+            [(uuid, _)] => *uuid,
             other => panic!("{key}: {other:?}"),
         }
     }
@@ -275,5 +283,21 @@ impl Fixture {
         assert!(decoded.rows.keys().eq(desired), "{decoded:?}");
         assert!(decoded.rows.values().all(|rows| rows.len() == 1));
         transactions.len()
+    }
+}
+
+/// Whose these rows are: all of them one owner's; nothing is the default network's.
+#[must_use]
+pub fn owner_of(rows: &Rows) -> Owner {
+    let ids = rows
+        .values()
+        .find_map(|columns| match columns.get("external_ids") {
+            Some(Value::Entries(ids)) => Some(ids),
+            _ => None,
+        });
+    let kind = ids.and_then(|ids| ids.get(OWNER_TYPE));
+    match ids.and_then(|ids| ids.get(OWNER)) {
+        Some(owner) => Owner::of(owner, kind.map(String::as_str)),
+        None => Owner::Network(NetworkName::default_network()),
     }
 }

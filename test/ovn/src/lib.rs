@@ -13,5 +13,5 @@
 mod fixture;
 mod view;
 
-pub use crate::fixture::{Fixture, TOOLS, TopologyDiff};
-pub use crate::view::{mk_routes, mk_view};
+pub use crate::fixture::{Fixture, TOOLS, TopologyDiff, owner_of};
+pub use crate::view::{View, mk_routes, mk_view, rows_of, shared_rows};

@@ -4,51 +4,43 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use model::nb::ImportedRoute;
-use model::network::MissingRoute;
-use model::{NetworkName, NodeName, Prefix};
-use plan_node::{GatewayView, NetworkView};
+use model::Prefix;
+use model::nb::{ImportedRoute, Rows};
+use plan_node::north;
+pub use testkit::View;
 
 /// Node `n1` of three: 172.30.0.1 and fd00:30::1, pods 10.128.1.0/24 and fd01:0:0:1::/64.
 #[must_use]
-pub fn mk_view() -> NetworkView {
+pub fn mk_view() -> View {
     let ip = |text: &str| -> IpAddr { text.parse().unwrap() };
-    NetworkView {
-        network: NetworkName::default_network(),
-        network_id: 0,
-        node: NodeName::from("n1".to_owned()),
-        node_id: 2,
-        host_subnets: vec![
-            "10.128.1.0/24".parse().unwrap(),
-            "fd01:0:0:1::/64".parse().unwrap(),
-        ],
-        cluster_subnets: vec![
-            "10.128.0.0/16/24".parse().unwrap(),
-            "fd01::/48/64".parse().unwrap(),
-        ],
-        join_subnets: vec![
-            "100.64.0.0/16".parse().unwrap(),
-            "fd98::/64".parse().unwrap(),
-        ],
-        gateway: GatewayView {
-            bridge: "br-ex".to_owned(),
-            physical_network: "physnet".to_owned(),
-            mac: "0a:58:ac:1e:00:01".parse().unwrap(),
-            addresses: vec![
-                "172.30.0.1/24".parse().unwrap(),
-                "fd00:30::1/64".parse().unwrap(),
-            ],
-            next_hops: vec![ip("172.30.0.100"), ip("fd00:30::100")],
-            chassis: "n1".to_owned(),
-        },
-        outbound_snat: true,
-        missing_route: MissingRoute::Discard,
-        mtu: 1500,
-        ephemeral_port_range: "32768-60999".to_owned(),
-        host_addresses: [ip("172.30.0.1"), ip("fd00:30::1")].into(),
-        node_addresses: [ip("172.30.0.1"), ip("172.30.0.2"), ip("fd00:30::1")].into(),
-        nat_has_match: false,
-    }
+    let mut view = testkit::mk_view(1);
+    view.add_subnet("fd01::/48/64");
+    let share = &mut view.share;
+    share.host_subnets.push("fd01:0:0:1::/64".parse().unwrap());
+    share
+        .network
+        .join_subnets
+        .push("fd98::/64".parse().unwrap());
+    let node = &mut view.node;
+    node.gateway
+        .addresses
+        .push("fd00:30::1/64".parse().unwrap());
+    node.gateway.next_hops.push(ip("fd00:30::100"));
+    node.host_addresses.insert(ip("fd00:30::1"));
+    node.node_addresses = [ip("172.30.0.1"), ip("172.30.0.2"), ip("fd00:30::1")].into();
+    view
+}
+
+/// All rows of a view's network.
+#[must_use]
+pub fn rows_of(view: &View) -> Rows {
+    north::plan(view.get())
+}
+
+/// The rows that it shares with others.
+#[must_use]
+pub fn shared_rows(view: &View) -> Rows {
+    north::shared::plan(&view.node, [view.get()].into_iter())
 }
 
 /// Imported routes to 192.168.y.z/32, numbered from `first`, by way of `nexthop`.

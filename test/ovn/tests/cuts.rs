@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use model::nb::{ImportTarget, ImportedRoute};
-use ovn_tests::{Fixture, TOOLS, mk_routes, mk_view};
+use ovn_tests::{Fixture, TOOLS, mk_routes, mk_view, rows_of};
 use ovsdb::{Changes, Client, Replica, TransactError, Transaction, Uuid};
 use ovsdb_tests::{FaultProxy, PATIENCE, Server, Way, absent, until, until_status, until_synced};
 
@@ -184,8 +184,8 @@ async fn a_connection_cut_after_any_byte_leaves_no_route_twice_and_none_out() {
     let socket = fault_proxy.socket().to_owned();
     let fixture = Fixture::by_way_of(server, socket).await;
     let view = mk_view();
-    fixture.pass(&plan_node::plan(&view)).await;
-    let target = ImportTarget::of(&view.network, &view.node);
+    fixture.pass(&rows_of(&view)).await;
+    let target = ImportTarget::of(view.get().name(), &view.node.name);
     fixture.import(&target, &mk_desired(0)).await;
     let places = places(&fixture, &fault_proxy, &target, &mk_desired(1)).await;
     fixture.import(&target, &mk_desired(1)).await;

@@ -11,10 +11,9 @@
 
 use std::collections::BTreeMap;
 
-use model::NetworkName;
 use model::nb::{ImportTarget, OWNER, ROUTE_IMPORT, RouteRow, Rows, Table};
 use ovn::north::{self, Quiet, RouteFollower};
-use ovn_tests::{Fixture, mk_routes, mk_view};
+use ovn_tests::{Fixture, mk_routes, mk_view, rows_of};
 use ovsdb::{Datum, Mutation, Row, Transaction, Uuid, random_uuid};
 
 const HOP: &str = "172.30.0.2";
@@ -22,9 +21,9 @@ const HOP: &str = "172.30.0.2";
 async fn mk_fixture() -> Option<(Fixture, ImportTarget, Rows)> {
     let fixture = Fixture::start().await?;
     let view = mk_view();
-    let rows = plan_node::plan(&view);
+    let rows = rows_of(&view);
     fixture.pass(&rows).await;
-    let target = ImportTarget::of(&view.network, &view.node);
+    let target = ImportTarget::of(view.get().name(), &view.node.name);
     fixture
         .import(&target, &mk_routes(0, 20, HOP).into_iter().collect())
         .await;
@@ -189,10 +188,9 @@ async fn a_topology_is_quiet_only_where_decoding_it_again_gives_the_same() {
         return;
     };
     let mut rng = Rng(0x0123_4567_89ab_cdef);
-    let network = NetworkName::default_network();
     let decode = || {
         let read = |replica: &ovsdb::Replica| {
-            let north = north::decode(replica, &network).unwrap();
+            let north = north::decode(replica).unwrap();
             let quiet = Quiet::of(replica, &north).unwrap();
             (north, quiet)
         };

@@ -16,7 +16,7 @@ use model::Prefix;
 use model::gateway::BgpDefault;
 use model::nb::{ImportTarget, ImportedRoute, OWNER, ROUTE_IMPORT, RouteRow, RowKey, Rows, Table};
 use ovn::{encode, north};
-use ovn_tests::{Fixture, mk_routes, mk_view};
+use ovn_tests::{Fixture, mk_routes, mk_view, rows_of};
 use ovsdb::{
     Changes, Client, Condition, Datum, Mutation, OperationError, Row, TransactError, Transaction,
     Uuid, random_uuid,
@@ -37,9 +37,9 @@ fn mk_set(routes: impl IntoIterator<Item = ImportedRoute>) -> Routes {
 async fn mk_fixture() -> Option<(Fixture, ImportTarget, Rows)> {
     let fixture = Fixture::start().await?;
     let view = mk_view();
-    let rows = plan_node::plan(&view);
+    let rows = rows_of(&view);
     fixture.pass(&rows).await;
-    let target = ImportTarget::of(&view.network, &view.node);
+    let target = ImportTarget::of(view.get().name(), &view.node.name);
     Some((fixture, target, rows))
 }
 
@@ -359,14 +359,15 @@ async fn an_imported_route_and_the_row_that_gives_way_change_places_in_one_trans
         (BgpDefault::Replace, "0.0.0.0/0"),
     ] {
         let prefix: Prefix = wanted.parse().unwrap();
-        let fallbacks = learn::fallbacks(&view, default);
+        let fallbacks = learn::fallbacks(view.get(), default);
         let restore = &fallbacks[&prefix];
         let among: BTreeSet<Prefix> = fallbacks.keys().copied().collect();
         let standing = || {
             let seen = |r: &ovsdb::Replica| north::imported_among(r, &target, &among);
             fixture.client.with_replica(seen).unwrap().unwrap()
         };
-        let planned = || learn::without_fallbacks(rows.clone(), &view, default, &standing());
+        let planned =
+            || learn::without_fallbacks(rows.clone(), &target.router, &fallbacks, &standing());
         let router = fixture.imports(&target).router.unwrap();
         let own = own_rows(&fixture, &target, prefix);
         assert_eq!((own.len(), standing().len()), (1, 0));
@@ -426,7 +427,8 @@ async fn the_default_is_back_when_another_importers_row_goes() {
     fixture.settle().await;
     let seen = |r: &ovsdb::Replica| north::imported_among(r, &target, &[prefix].into());
     let imported = fixture.client.with_replica(seen).unwrap().unwrap();
-    let planned = learn::without_fallbacks(rows, &view, BgpDefault::Replace, &imported);
+    let fallbacks = learn::fallbacks(view.get(), BgpDefault::Replace);
+    let planned = learn::without_fallbacks(rows, &target.router, &fallbacks, &imported);
     assert_eq!(
         fixture.pass(&planned).await,
         0,

@@ -14,11 +14,11 @@ use std::collections::BTreeSet;
 
 use model::nb::{OWNER, RowKey, Rows, Table, Value};
 use ovn::north;
-use ovn_tests::{Fixture, mk_view};
+use ovn_tests::{Fixture, mk_view, rows_of};
 use ovsdb::{Condition, Datum, Mutation, Row, Transaction, Uuid, random_uuid};
 
 fn mk_rows() -> Rows {
-    plan_node::plan(&mk_view())
+    rows_of(&mk_view())
 }
 
 /// A bench with the plan, a pod's port on the node switch, and a foreign route and policy.
@@ -266,7 +266,8 @@ async fn children_of_a_duplicate_come_to_the_row_that_stays() {
         let north = fixture.decode();
         let of = north
             .owned
-            .iter()
+            .values()
+            .flatten()
             .filter(|(child, _)| child.parent == key.id);
         of.flat_map(|(_, held)| held.iter().map(|(uuid, _)| *uuid))
             .collect()

@@ -12,19 +12,19 @@
 
 use std::process::Command;
 
-use model::nb::{Columns, OWNER, RowKey, Rows, Table, Value};
+use model::diff::Diff;
+use model::nb::{self, Columns, OWNER, RowKey, Rows, Table, Value};
 use ovn::{encode, north};
-use ovn_tests::{Fixture, TOOLS, mk_view};
+use ovn_tests::{Fixture, TOOLS, View, mk_view, owner_of, rows_of, shared_rows};
 use ovsdb::{
     Condition, Datum, Mutation, OperationError, Row, TransactError, Transaction, random_uuid,
 };
 use ovsdb_tests::{Server, absent, run};
-use plan_node::NetworkView;
 
 const NB_SCHEMA: &str = "/usr/share/ovn/ovn-nb.ovsschema";
 
 fn mk_rows() -> Rows {
-    plan_node::plan(&mk_view())
+    rows_of(&mk_view())
 }
 
 fn exemption() -> RowKey {
@@ -141,9 +141,9 @@ async fn keys_of_others_in_our_maps_stay() {
         .await;
     assert_eq!(fixture.pass(&rows).await, 1);
     let key = RowKey::root(Table::Router, "GR_n1");
-    let north = fixture.decode();
-    let Some(Value::Entries(options)) = north.owned[&key][0].1.get("options") else {
-        panic!("{north:?}");
+    let rows = fixture.rows(&key);
+    let Some(Value::Entries(options)) = rows[0].1.get("options") else {
+        panic!("{rows:?}");
     };
     assert_eq!(options["theirs"], "1");
     assert_eq!(options["chassis"], "n1");
@@ -155,13 +155,14 @@ async fn forms_of_translation_change_both_ways() {
         return;
     };
     let (on, mut view) = (mk_rows(), mk_view());
-    view.outbound_snat = false;
-    let off = plan_node::plan(&view);
+    view.no_overlay(|options| options.outbound_snat = false);
+    let off = rows_of(&view);
+    fixture.pass(&shared_rows(&view)).await;
     for rows in [&on, &off, &on, &off] {
         fixture.pass(rows).await;
-        let north = fixture.decode();
         for (key, wanted) in nats(rows) {
-            let [(_, held)] = north.owned[key].as_slice() else {
+            let found = fixture.rows(key);
+            let [(_, held)] = found.as_slice() else {
                 panic!("{key}");
             };
             for column in ["exempted_ext_ips", "allowed_ext_ips"] {
@@ -178,12 +179,12 @@ async fn a_family_goes_and_comes_back() {
         return;
     };
     let (both, mut view) = (mk_rows(), mk_view());
-    view.cluster_subnets.truncate(1);
-    view.host_subnets.truncate(1);
-    view.join_subnets.truncate(1);
-    view.gateway.addresses.truncate(1);
-    view.gateway.next_hops.truncate(1);
-    let one = plan_node::plan(&view);
+    view.share.network.subnets.truncate(1);
+    view.share.host_subnets.truncate(1);
+    view.share.network.join_subnets.truncate(1);
+    view.node.gateway.addresses.truncate(1);
+    view.node.gateway.next_hops.truncate(1);
+    let one = rows_of(&view);
     assert!(one.len() < both.len());
     for rows in [&both, &one, &both, &Rows::new(), &one] {
         fixture.pass(rows).await;
@@ -211,15 +212,14 @@ async fn a_match_is_written_where_the_schema_has_it() {
     server.up();
     let fixture = Fixture::over(server).await;
     let mut view = mk_view();
-    view.nat_has_match = north::nat_has_match(&fixture.client.schema().unwrap());
-    assert!(view.nat_has_match);
+    view.node.nat_has_match = north::nat_has_match(&fixture.client.schema().unwrap());
+    assert!(view.node.nat_has_match);
     for outbound_snat in [false, true, false] {
-        view.outbound_snat = outbound_snat;
-        let rows = plan_node::plan(&view);
+        view.no_overlay(|options| options.outbound_snat = outbound_snat);
+        let rows = rows_of(&view);
         fixture.pass(&rows).await;
-        let north = fixture.decode();
         for (key, wanted) in nats(&rows) {
-            assert_eq!(north.owned[key][0].1["match"], wanted["match"], "{key}");
+            assert_eq!(fixture.rows(key)[0].1["match"], wanted["match"], "{key}");
         }
     }
 }
@@ -344,8 +344,9 @@ async fn a_set_that_another_row_refers_to_does_not_hold_up_the_rest() {
     fixture.by_hand(insert).await;
 
     let mut view = mk_view();
-    view.outbound_snat = false;
-    let rows = plan_node::plan(&view);
+    view.no_overlay(|options| options.outbound_snat = false);
+    fixture.pass(&shared_rows(&view)).await;
+    let rows = rows_of(&view);
     let before = fixture.others();
     fixture
         .client
@@ -372,7 +373,7 @@ async fn an_error_names_what_is_missing() {
     let encode = |without: &RowKey| {
         let mut diff = fixture.diff(&rows);
         diff.create.retain(|(key, _)| key != without);
-        encode::topology(&diff, &fixture.decode(), "x")
+        encode::topology(&diff, &fixture.decode(), &owner_of(&rows), "x")
             .unwrap_err()
             .to_string()
     };
@@ -394,30 +395,33 @@ async fn a_database_that_another_nodes_agent_writes_to_is_refused() {
         return;
     };
     let first = mk_view();
-    fixture.pass(&plan_node::plan(&first)).await;
-    assert!(fixture.foreign(&plan_node::plan(&first)).is_empty());
+    fixture.pass(&rows_of(&first)).await;
+    assert!(fixture.foreign(&rows_of(&first)).is_empty());
 
     let mut second = mk_view();
-    second.node = "n2".into();
-    second.gateway.chassis = "5f0c1ab0-0000-4000-8000-000000000002".to_owned();
-    let problems = fixture.foreign(&plan_node::plan(&second));
+    second.node.name = "n2".into();
+    second.node.gateway.chassis = "5f0c1ab0-0000-4000-8000-000000000002".to_owned();
+    let problems = fixture.foreign(&rows_of(&second));
     assert_eq!(problems.len(), 1, "{problems:?}");
-    let router = first.gateway_router();
+    let router = first.get().gateway_router();
     assert!(
         problems[0].contains(router.as_str()) && problems[0].contains("another node's agent"),
         "{problems:?}"
     );
 
-    let among = |routers: &[&NetworkView]| {
-        let routers = routers.iter().map(|view| view.gateway_router()).collect();
-        fixture.foreign_among(&plan_node::plan(&second), Some(&routers))
+    let among = |routers: &[&View]| {
+        let routers = routers
+            .iter()
+            .map(|view| view.get().gateway_router())
+            .collect();
+        fixture.foreign_among(&rows_of(&second), Some(&routers))
     };
     assert_eq!(among(&[&first, &second]), problems, "both are Nodes");
 
     // The same machine under another name takes its own leftovers away.
     let mut renamed = mk_view();
-    renamed.node = "n2".into();
-    let rows = plan_node::plan(&renamed);
+    renamed.node.name = "n2".into();
+    let rows = rows_of(&renamed);
     assert!(
         fixture.foreign(&rows).is_empty(),
         "{:?}",
@@ -434,13 +438,13 @@ async fn a_router_of_a_node_that_is_no_more_is_no_rival() {
     };
     // The database came along with the disk of another machine.
     let before = mk_view();
-    fixture.pass(&plan_node::plan(&before)).await;
+    fixture.pass(&rows_of(&before)).await;
     let mut copy = mk_view();
-    copy.node = "n2".into();
-    copy.gateway.chassis = "5f0c1ab0-0000-4000-8000-000000000002".to_owned();
-    let rows = plan_node::plan(&copy);
+    copy.node.name = "n2".into();
+    copy.node.gateway.chassis = "5f0c1ab0-0000-4000-8000-000000000002".to_owned();
+    let rows = rows_of(&copy);
     assert_eq!(fixture.foreign(&rows).len(), 1, "Nodes are not listed yet");
-    let nodes = [copy.gateway_router()].into();
+    let nodes = [copy.get().gateway_router()].into();
     assert_eq!(
         fixture.foreign_among(&rows, Some(&nodes)),
         Vec::<String>::new()
@@ -448,7 +452,70 @@ async fn a_router_of_a_node_that_is_no_more_is_no_rival() {
     // What was left goes with the topology's next transaction.
     fixture.by_hand(fixture.encode(&rows)).await;
     fixture.settle().await;
-    let old = before.gateway_router();
+    let old = before.get().gateway_router();
     assert!(fixture.named(Table::Router, old.as_str()).is_empty());
     assert!(fixture.diff(&rows).is_empty());
+}
+
+#[tokio::test]
+async fn networks_share_the_set_of_node_addresses_and_neither_stands_in_the_others_way() {
+    let Some(fixture) = Fixture::start().await else {
+        return;
+    };
+    let default = mk_view();
+    let mut blue = mk_view();
+    blue.share.network.name = "cluster_udn_blue".into();
+    blue.share.network.id = 5;
+    for view in [&default, &blue] {
+        assert!(fixture.pass(&shared_rows(view)).await <= 2);
+        fixture.pass(&rows_of(view)).await;
+    }
+    for view in [&default, &blue] {
+        assert_eq!(fixture.pass(&shared_rows(view)).await, 0);
+        assert_eq!(fixture.pass(&rows_of(view)).await, 0);
+    }
+    // A network that is not declared any more is known by its rows; the other's stay.
+    let north = fixture.decode();
+    let owner = owner_of(&rows_of(&blue));
+    let owners: Vec<String> = north.owned.keys().map(ToString::to_string).collect();
+    assert_eq!(
+        owners,
+        ["the node", "network cluster_udn_blue", "network default"]
+    );
+    assert_eq!(north::bound_elsewhere(north.of(&owner), Some("n1")), None);
+    let router = blue.get().gateway_router();
+    for chassis in [None, Some("n2")] {
+        let bound = north::bound_elsewhere(north.of(&owner), chassis);
+        assert_eq!(bound, Some(router.as_str()), "{chassis:?}");
+    }
+    let diff = Diff::between(north.of(&owner), &Rows::new(), nb::satisfies);
+    let gone = encode::topology(&diff, &north, &owner, "noverlay test").unwrap();
+    fixture.by_hand(gone).await;
+    fixture.settle().await;
+    assert!(fixture.decode().of(&owner).is_empty());
+    assert_eq!(fixture.pass(&rows_of(&default)).await, 0);
+    assert_eq!(fixture.pass(&shared_rows(&default)).await, 0);
+}
+
+#[tokio::test]
+async fn a_shared_set_stays_while_a_networks_row_refers_to_it() {
+    let Some(fixture) = Fixture::start().await else {
+        return;
+    };
+    let mut view = mk_view();
+    view.no_overlay(|options| options.outbound_snat = false);
+    fixture.pass(&shared_rows(&view)).await;
+    fixture.pass(&rows_of(&view)).await;
+    let north = fixture.decode();
+    let owner = owner_of(&shared_rows(&view));
+    let diff = Diff::between(north.of(&owner), &Rows::new(), nb::satisfies);
+    assert_eq!(diff.delete.len(), 2);
+    let gone = encode::topology(&diff, &north, &owner, "noverlay test").unwrap();
+    assert!(gone.is_empty(), "{gone:?}");
+    fixture.pass(&Rows::new()).await;
+    let north = fixture.decode();
+    let gone = encode::topology(&diff, &north, &owner, "noverlay test").unwrap();
+    fixture.by_hand(gone).await;
+    fixture.settle().await;
+    assert!(fixture.decode().owned.is_empty());
 }

@@ -5,9 +5,7 @@
 //! Not here: hosts with IPv6 (`netns-tests`).
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test")]
 
-use model::host::{
-    HostNetwork, HostRoute, LocalRule, ManagementPort, POD_RULE_PREFERENCE, POD_RULE_TABLE,
-};
+use model::kernel::{Entries, KernelEntry, KernelKey, POD_RULE_PREFERENCE, POD_RULE_TABLE};
 use model::route::{MAIN_TABLE, PROTOCOL_BGP};
 use netlink::{Watcher, dump, write};
 use netns_tests::{in_namespace, ip};
@@ -16,37 +14,49 @@ use telemetry::Readiness;
 
 const DEVICE: &str = "ovn-k8s-mp0";
 
-fn network() -> HostNetwork {
-    HostNetwork {
-        port: ManagementPort {
-            device: DEVICE.to_owned(),
-            mac: "0a:58:0a:80:01:02".parse().unwrap(),
-            addresses: vec!["10.128.1.2/24".parse().unwrap()],
-            mtu: 1400,
-        },
-        rules: vec![LocalRule {
-            preference: POD_RULE_PREFERENCE,
-            to: "10.128.0.0/16".parse().unwrap(),
-            table: POD_RULE_TABLE,
-        }],
-        routes: vec![HostRoute {
-            table: POD_RULE_TABLE,
-            to: "10.128.0.0/16".parse().unwrap(),
-            via: "10.128.1.1".parse().unwrap(),
-            device: DEVICE.to_owned(),
-            mtu: 1400,
-        }],
-    }
+fn network() -> Entries {
+    let (device, to, table) = (
+        || DEVICE.to_owned(),
+        "10.128.0.0/16".parse().unwrap(),
+        POD_RULE_TABLE,
+    );
+    let address = KernelKey::Address {
+        device: device(),
+        address: "10.128.1.2/24".parse().unwrap(),
+    };
+    let rule = KernelKey::Rule {
+        preference: POD_RULE_PREFERENCE,
+        to,
+        table,
+    };
+    let route = KernelEntry::Route {
+        via: Some("10.128.1.1".parse().unwrap()),
+        device: Some(device()),
+        mtu: Some(1400),
+    };
+    Entries::from([
+        (
+            KernelKey::Link { device: device() },
+            KernelEntry::Link { up: true },
+        ),
+        (address, KernelEntry::Address),
+        (rule, KernelEntry::Rule { local: true }),
+        (KernelKey::Route { table, to }, route),
+    ])
 }
 
 async fn written_once_and_read_once() {
     ip("link set lo up");
     ip(&format!("link add {DEVICE} type veth peer name other"));
     ip("link set other up");
-    let done = write::apply(&network()).await.unwrap();
-    assert_eq!(done.len(), 4, "up, and one of each: {done:?}");
-    let again = write::apply(&network()).await.unwrap();
-    assert!(again.is_empty(), "{again:?}");
+    let written = write::apply(&network(), true).await.unwrap();
+    assert_eq!(written.done.len(), 4, "up, and one of each: {written:?}");
+    assert!(written.failed.is_empty(), "{written:?}");
+    let again = write::apply(&network(), true).await.unwrap();
+    assert!(
+        again.done.is_empty() && again.failed.is_empty(),
+        "{again:?}"
+    );
     let rules = ip("rule show pref 31 table 7");
     assert!(rules.contains("10.128.0.0/16 iif lo"), "{rules}");
     let routes = ip("route show table 7 proto 85");

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use frr_tests::Frr;
-use model::host::LinkFact;
+use model::kernel::LinkFact;
 use model::names::NetworkName;
 use model::route::{KernelRoute, MAIN_TABLE, PROTOCOL_BGP, RoutePath, TableId};
 use netlink::{Change, Watcher, dump};

@@ -3,6 +3,7 @@
 //! Not here: the plan (`plan_cluster::advertise`).
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use api::frr_configuration::FRRConfiguration;
 use api::route_advertisements::RouteAdvertisements;
@@ -27,7 +28,7 @@ const EVENTS: usize = 20;
 static NONE: BTreeSet<String> = BTreeSet::new();
 
 impl ClusterReconciler {
-    pub(super) async fn advertisement(&mut self, world: &World, name: &str) -> Action {
+    pub(super) async fn advertisement(&mut self, world: &Arc<World>, name: &str) -> Action {
         let planner = &mut self.planner;
         let plan = planned(|| planner.plan(world, name));
         let subject = Key::Advertisement(name.to_owned());

@@ -2,6 +2,8 @@
 //! In: the world. Out: the object; an event when the verdict on the network changes. Invariant: the verdict is reported whether or not the object can be written.
 //! Not here: the verdict (`plan_cluster::verdicts`).
 
+use std::sync::Arc;
+
 use api::nad::NetworkAttachmentDefinition;
 use model::ObjectKey;
 use plan_cluster::{MANAGED_BY, RA_KEY, World, verdicts};
@@ -13,7 +15,7 @@ use super::{ClusterReconciler, planned};
 use crate::key::Key;
 
 impl ClusterReconciler {
-    pub(super) async fn attachment(&mut self, world: &World) -> Action {
+    pub(super) async fn attachment(&mut self, world: &Arc<World>) -> Action {
         let key = self.settings.default_nad.clone();
         let names: Vec<String> = world
             .ras
@@ -24,7 +26,8 @@ impl ClusterReconciler {
             })
             .map(|(name, _)| name.clone())
             .collect();
-        if names.is_empty() && self.caches.attachments.get(&key).is_none() && !world.no_overlay {
+        if names.is_empty() && self.caches.attachments.get(&key).is_none() && !is_no_overlay(world)
+        {
             return Action::Done;
         }
         let annotation = json!(names).to_string();
@@ -71,7 +74,7 @@ impl ClusterReconciler {
         done.verdict()
     }
 
-    fn verdict(&mut self, world: &World, key: &ObjectKey) {
+    fn verdict(&mut self, world: &Arc<World>, key: &ObjectKey) {
         let planner = &mut self.planner;
         let accepted = planned(|| {
             let plans = planner.plan_all(world).iter();
@@ -96,6 +99,12 @@ impl ClusterReconciler {
         }
         self.verdict = Some(now);
     }
+}
+
+/// Whether the default network is one.
+fn is_no_overlay(world: &World) -> bool {
+    let network = world.default_network();
+    network.is_some_and(|network| network.transport.no_overlay().is_some())
 }
 
 fn same_json(a: &str, b: &str) -> bool {

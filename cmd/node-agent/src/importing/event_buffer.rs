@@ -40,14 +40,14 @@ impl EventBuffer {
         f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Takes notice of a change. Returns whether an import has to look at it.
-    pub fn note(&self, change: Change) -> bool {
-        let matters = change.links || change.lost || change.hints != Hints::default();
+    /// Takes notice of a change, of which `hints` are the ones that this import follows. Returns whether it has to look.
+    pub fn note(&self, change: &Change, hints: Hints) -> bool {
+        let matters = change.links || change.lost || hints != Hints::default();
         if matters {
             self.with(|pending| {
                 pending.links |= change.links || change.lost;
                 pending.lost |= change.lost;
-                pending.hints.extend(change.hints);
+                pending.hints.extend(hints);
                 pending.since.get_or_insert_with(now);
             });
         }

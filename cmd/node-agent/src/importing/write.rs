@@ -27,7 +27,7 @@ impl Import {
         let comment = format!("noverlay node-agent import {}", self.config.target.router);
         let target = self.config.target.clone();
         // After a pass that failed nobody knows what arrived; the replica has reported by now.
-        self.state.lock().resume();
+        self.importer.resume();
         let (mut wrote, began) = ((0, 0), now());
         let mut slice = began;
         let mut flying = FuturesOrdered::new();
@@ -37,7 +37,7 @@ impl Import {
             // Nothing is on its way when the kernel is heard: the importer judges what stands, not what is about to.
             let late = slice.elapsed() > SLICE;
             while failed.is_none() && !late && flying.len() < IN_FLIGHT {
-                let step = self.state.lock().step(BATCH, adding == 0);
+                let step = self.importer.step(BATCH, adding == 0);
                 if step.is_empty() {
                     break;
                 }
@@ -93,7 +93,7 @@ impl Import {
             if self.read_rows()?.is_none() {
                 return Ok(None);
             }
-            if flying.is_empty() && failed.is_none() && self.state.lock().on_their_way() > 0 {
+            if flying.is_empty() && failed.is_none() && self.importer.on_their_way() > 0 {
                 return Err(ImportError::NoProgress);
             }
         }

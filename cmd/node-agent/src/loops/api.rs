@@ -1,5 +1,5 @@
 //! What the node tells the API server: its annotations, and the NodeRoutes report.
-//! In: local facts, what the import found. Out: server-side applies, on change only.
+//! In: the plan's part, what the imports found. Out: server-side applies, on change only.
 //! Invariant: nothing is written that stands there already. Not here: what is true (`import::coverage`).
 
 mod standing;
@@ -8,40 +8,40 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::node_routes::{
-    NetworkRoutes, NodeRoutes, NodeRoutesStatus, SkippedRoutes, WITHDRAWALS_PROCESSED,
-    WITHIN_LIMITS,
-};
-use import::budget;
-use import::coverage::{self, Coverage};
+use api::node_routes::{NodeRoutes, NodeRoutesStatus, WITHDRAWALS_PROCESSED, WITHIN_LIMITS};
 use import::decide::Skipped;
-use import::{Importer, Pods, Retained};
 use k8s_openapi::api::core::v1::Node as KubeNode;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 use kube_edge::events::Publisher;
-use kube_edge::{WriteError, Writer};
+use kube_edge::{Cache, Entry, WriteError, Writer};
 use model::intent::Event;
 use model::node::annotation;
 use model::{NetworkName, NodeName, ObjectKey, Prefix};
-use ovsdb::Uuid;
-use plan_node::annotations::{self, NodeFacts};
 use reconcile::{Action, Reconciler};
 use serde_json::{Value, json};
+use settings::Limits;
 use telemetry::Chain;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use self::standing::Report;
 use crate::FIELD_MANAGER;
 use crate::keys::ApiKey;
-use crate::known::Known;
+use crate::loops::import::Reports;
+use crate::loops::import::report::ImportReport;
+use crate::world::{NodeEntry, Planned};
 
 /// So long the routes have to be within the limit until it is said.
 const CALM: Duration = Duration::from_secs(60);
 
 /// Reconciles them.
 pub(crate) struct ApiReconciler {
-    known: Arc<Known>,
+    node: NodeName,
+    limits: Limits,
+    nodes: Cache<NodeEntry>,
+    planned: watch::Receiver<Option<Arc<Planned>>>,
+    reports: watch::Receiver<Reports>,
     writer: Writer,
     publisher: Publisher,
     client: kube::Client,
@@ -49,40 +49,41 @@ pub(crate) struct ApiReconciler {
     reported: Option<Report>,
     /// It may have been changed or deleted since.
     doubted: bool,
-    /// When there were last more routes than there may be.
-    over: Option<Instant>,
+    /// When a network last had more routes than it may.
+    over: BTreeMap<NetworkName, Instant>,
 }
 
 impl ApiReconciler {
-    pub(crate) fn new(known: Arc<Known>, client: kube::Client) -> Self {
+    pub(crate) fn new(
+        client: kube::Client,
+        node: NodeName,
+        limits: Limits,
+        nodes: Cache<NodeEntry>,
+        planned: watch::Receiver<Option<Arc<Planned>>>,
+        reports: watch::Receiver<Reports>,
+    ) -> Self {
         Self {
             writer: Writer::new(client.clone(), FIELD_MANAGER),
-            publisher: Publisher::new(client.clone(), "node-agent", known.node.as_str()),
+            publisher: Publisher::new(client.clone(), "node-agent", node.as_str()),
             client,
-            known,
+            node,
+            limits,
+            nodes,
+            planned,
+            reports,
             reported: None,
             doubted: true,
-            over: None,
+            over: BTreeMap::new(),
         }
     }
 
     async fn annotations(&mut self) -> Result<Action, WriteError> {
-        let Some(own) = self.known.own() else {
-            return Ok(Action::Requeue);
+        let planned = self.planned.borrow().clone();
+        let wanted = planned.and_then(|planned| planned.plan.annotations.clone());
+        let (Some(own), Some(wanted)) = (self.own(), wanted) else {
+            // The Node or the plan brings the next pass.
+            return Ok(Action::AwaitChange);
         };
-        let local = match self.known.local().await {
-            Ok(local) => local,
-            Err(error) => {
-                tracing::debug!(error = %Chain(&error), "nothing to publish yet");
-                return Ok(Action::Requeue);
-            }
-        };
-        let wanted = annotations::plan(&NodeFacts {
-            node: self.known.node.clone(),
-            gateway: local.gateway,
-            host_cidrs: local.host_cidrs,
-            host_mtu: local.bridge.mtu,
-        });
         let standing = &own.value.published;
         let same =
             |key: &str, text: &str| standing.get(key).is_some_and(|have| same_json(have, text));
@@ -90,7 +91,7 @@ impl ApiReconciler {
             return Ok(Action::Done);
         }
         tracing::info!("publishing the node's annotations");
-        let key = ObjectKey::new("", self.known.node.as_str());
+        let key = ObjectKey::new("", self.node.as_str());
         let body = json!({"metadata": {"annotations": wanted}});
         self.writer
             .apply::<KubeNode>(&key, Some(&own.uid), body)
@@ -98,67 +99,77 @@ impl ApiReconciler {
         Ok(Action::Done)
     }
 
+    /// This node's object; `None` until the Nodes have been listed.
+    fn own(&self) -> Option<Entry<NodeEntry>> {
+        let key = ObjectKey::new("", self.node.as_str());
+        self.nodes.get(&key).filter(|_| self.nodes.ready())
+    }
+
     async fn report(&mut self) -> Result<Action, WriteError> {
-        let (Some(_), Some(own)) = (self.known.all_nodes(), self.known.own()) else {
-            return Ok(Action::Requeue);
+        let Some(own) = self.own() else {
+            return Ok(Action::AwaitChange);
         };
-        let network = &self.known.network;
-        let expected = expected(&self.known.node, &self.known.claims().owners);
-        let Some(imported) = self.known.imported() else {
-            // The first import enqueues this. Until then what was reported before stands: nothing is known to be missing.
-            return Ok(Action::Done);
+        let reports = self.reports.borrow().clone();
+        let Some(planned) = self.planned.borrow().clone() else {
+            return Ok(Action::AwaitChange);
         };
-        let found = found(&expected, &imported.lock());
-        self.known
-            .metrics
-            .routes_missing
-            .set(i64::try_from(found.missing).unwrap_or(i64::MAX));
-        let over = found.over;
-        let status = NodeRoutesStatus {
-            networks: vec![found.routes(network)],
-            conditions: Vec::new(),
-        };
+        // Until each import came to its end once, what was reported before stands: nothing is known to be missing.
+        let learning = planned.plan.learn.keys();
+        let mut all = learning.chain(&planned.plan.unknown);
+        if all.any(|name| !reports.contains_key(name)) {
+            return Ok(Action::AwaitChange);
+        }
         if self.read(&own.uid).await.is_err() {
             return Ok(Action::Requeue);
         }
-        let told = [
-            self.limits(over, found.skipped.get(budget::OVER_LIMIT)),
-            self.withdrawals(&found.retained),
-        ];
-        let (conditions, events): (Vec<_>, Vec<_>) = told.into_iter().flatten().unzip();
-        let status = NodeRoutesStatus {
-            conditions,
-            ..status
-        };
-        let mut verdict = self.write(&own.uid, status).await?;
-        if over == 0 && self.over.is_some_and(|at| at.elapsed() < CALM) {
-            // It is said later that they are within the limit.
-            verdict = Action::Requeue;
+        self.over.retain(|name, _| reports.contains_key(name));
+        let (mut networks, mut events) = (Vec::new(), Vec::new());
+        for (name, report) in &reports {
+            let conditions = [
+                self.limits(name, report.over, report.over_pods.as_ref()),
+                self.withdrawals(name, &report.mass),
+            ];
+            let mut routes = report.routes.clone();
+            for (condition, event) in conditions.into_iter().flatten() {
+                routes.conditions.push(condition);
+                events.extend(event);
+            }
+            networks.push(routes);
         }
-        for event in events.into_iter().flatten() {
-            let key = ObjectKey::new("", self.known.node.as_str());
+        let mut action = self.write(&own.uid, NodeRoutesStatus { networks }).await?;
+        let is_calm = |name: &NetworkName, report: &ImportReport| {
+            report.over > 0 || self.over.get(name).is_none_or(|at| at.elapsed() >= CALM)
+        };
+        if reports.iter().any(|(name, report)| !is_calm(name, report)) {
+            // It is said later that they are within the limit.
+            action = Action::Requeue;
+        }
+        for event in events {
+            let key = ObjectKey::new("", self.node.as_str());
             self.publisher
                 .publish::<KubeNode>(&key, &own.uid, &event)
                 .await;
         }
-        Ok(verdict)
+        Ok(action)
     }
 
     /// The condition on limits, and an event where it changes; nothing where there never was a need.
     fn limits(
         &mut self,
+        network: &NetworkName,
         over: usize,
         pods: Option<&Skipped>,
     ) -> Option<(Condition, Option<Event>)> {
         // One route that comes and goes at the limit is one change, not one a second.
         if over > 0 {
-            self.over = Some(Instant::now());
+            self.over.insert(network.clone(), Instant::now());
         }
-        let over = self.over.is_some_and(|at| at.elapsed() < CALM);
-        let network = &self.known.network;
-        let limit = self.known.settings.limits.max_imported_routes;
+        let since = self.over.get(network);
+        let over = since.is_some_and(|at| at.elapsed() < CALM);
+        let limit = self.limits.max_imported_routes;
         let trouble = over.then(|| over_limit(network, limit, pods));
         self.condition(
+            network,
             WITHIN_LIMITS,
             ("OverLimit", "RouteLimitExceeded"),
             ("WithinLimits", "RouteLimitCleared"),
@@ -168,26 +179,25 @@ impl ApiReconciler {
     }
 
     /// The condition on withdrawals that are retained, and an event where it changes.
-    fn withdrawals(&self, retained: &[(Prefix, Retained)]) -> Option<(Condition, Option<Event>)> {
-        let network = &self.known.network;
-        let limits = &self.known.settings.limits;
-        let of_mass = retained
-            .iter()
-            .filter(|(_, why)| *why == Retained::MassWithdrawal);
-        let count = of_mass.clone().count();
-        let names: Vec<String> = of_mass.take(5).map(|(p, _)| p.to_string()).collect();
-        let trouble = (count > 0).then(|| {
+    fn withdrawals(
+        &self,
+        network: &NetworkName,
+        (count, first): &(usize, Vec<Prefix>),
+    ) -> Option<(Condition, Option<Event>)> {
+        let names: Vec<String> = first.iter().map(Prefix::to_string).collect();
+        let trouble = (*count > 0).then(|| {
             format!(
                 "{count} routes of network {network} would have gone within {} s while the sessions that brought them are up; retained for {} s at most: {}{}. \
                  If it is meant, let them go with another value of the Node's annotation {}",
-                limits.mass_withdraw_window.as_secs(),
-                limits.mass_withdraw_hold.as_secs(),
+                self.limits.mass_withdraw_window.as_secs(),
+                self.limits.mass_withdraw_hold.as_secs(),
                 names.join(", "),
-                if count > names.len() { ", ..." } else { "" },
+                if *count > names.len() { ", ..." } else { "" },
                 annotation::RELEASE_WITHDRAWALS
             )
         });
         self.condition(
+            network,
             WITHDRAWALS_PROCESSED,
             ("MassWithdrawalSuppressed", "MassWithdrawalSuppressed"),
             ("WithdrawalsProcessed", "MassWithdrawalEnded"),
@@ -200,6 +210,7 @@ impl ApiReconciler {
     /// Of reasons, the first is the condition's, the second the event's.
     fn condition(
         &self,
+        network: &NetworkName,
         kind: &str,
         bad: (&'static str, &'static str),
         good: (&'static str, &'static str),
@@ -207,8 +218,9 @@ impl ApiReconciler {
         fine: String,
     ) -> Option<(Condition, Option<Event>)> {
         let standing = self.reported.as_ref().and_then(|report| {
-            let mut conditions = report.status.conditions.iter();
-            conditions.find(|c| c.type_ == kind)
+            let mut networks = report.status.networks.iter();
+            let of_network = networks.find(|routes| routes.name == network.as_str())?;
+            of_network.conditions.iter().find(|c| c.type_ == kind)
         });
         let warning = trouble.is_some();
         let (status, reasons, message) = match trouble {
@@ -249,7 +261,7 @@ impl ApiReconciler {
             return Ok(());
         }
         let api: kube::Api<NodeRoutes> = kube::Api::all(self.client.clone());
-        let asked = api.get_opt(self.known.node.as_str());
+        let asked = api.get_opt(self.node.as_str());
         let asked = tokio::time::timeout(kube_edge::client::CALL_DEADLINE, asked).await;
         let found = asked.ok().and_then(Result::ok);
         self.doubted = found.is_none();
@@ -258,7 +270,7 @@ impl ApiReconciler {
     }
 
     async fn write(&mut self, uid: &str, status: NodeRoutesStatus) -> Result<Action, WriteError> {
-        let key = ObjectKey::new("", self.known.node.as_str());
+        let key = ObjectKey::new("", self.node.as_str());
         let stands = |report: &Report| report.marked && report.status == status;
         if self.reported.as_ref().is_some_and(stands) {
             return Ok(Action::Done);
@@ -280,89 +292,6 @@ impl ApiReconciler {
         });
         Ok(Action::Done)
     }
-}
-
-/// The subnets of other nodes, of those that are believed: what one Node's annotation claims beyond them must not make every
-/// node's report incomplete. Nor must a claim on this node's own subnet, to which there is never a route.
-fn expected(own: &NodeName, owners: &[(Prefix, NodeName)]) -> BTreeMap<NodeName, Vec<Prefix>> {
-    let ours: Vec<Prefix> = owners
-        .iter()
-        .filter(|(_, node)| node == own)
-        .map(|(subnet, _)| *subnet)
-        .collect();
-    let mut expected: BTreeMap<NodeName, Vec<Prefix>> = BTreeMap::new();
-    for (subnet, node) in owners {
-        if node != own && !ours.iter().any(|own| own.overlaps(subnet)) {
-            expected.entry(node.clone()).or_default().push(*subnet);
-        }
-    }
-    expected
-}
-
-/// What a report is made from.
-struct Found {
-    coverage: Coverage,
-    /// Subnets of other nodes that kernel or gateway router do not cover.
-    missing: usize,
-    /// Left out inside the network, by reason.
-    skipped: BTreeMap<&'static str, Skipped>,
-    /// Destinations over the limit, wherever they are.
-    over: usize,
-    retained: Vec<(Prefix, Retained)>,
-    pods: Pods,
-}
-
-fn found(expected: &BTreeMap<NodeName, Vec<Prefix>>, state: &Importer<Uuid>) -> Found {
-    let coverage = judge(expected, state);
-    let covered = coverage.in_kernel.min(coverage.in_ovn);
-    Found {
-        missing: coverage.expected.saturating_sub(covered),
-        skipped: state.skipped_pods(),
-        over: state.skipped_for(budget::OVER_LIMIT),
-        retained: state.retained().collect(),
-        pods: state.pods(),
-        coverage,
-    }
-}
-
-impl Found {
-    /// The object speaks of pods' subnets: what else comes and goes would be a write of every node each time.
-    fn routes(&self, network: &NetworkName) -> NetworkRoutes {
-        let number = |n: usize| i32::try_from(n).unwrap_or(i32::MAX);
-        let examples = |skipped: &Skipped| {
-            skipped
-                .first
-                .iter()
-                .take(3)
-                .map(Prefix::to_string)
-                .collect()
-        };
-        let skipped = self.skipped.iter().map(|(reason, skipped)| SkippedRoutes {
-            reason: (*reason).to_owned(),
-            count: number(skipped.count),
-            examples: examples(skipped),
-        });
-        NetworkRoutes {
-            name: network.to_string(),
-            expected: number(self.coverage.expected),
-            in_kernel: number(self.coverage.in_kernel),
-            in_ovn: number(self.coverage.in_ovn),
-            imported: number(self.pods.rows),
-            retained: number(self.pods.retained),
-            digest: self.coverage.digest.clone(),
-            missing: self.coverage.missing.clone(),
-            skipped: skipped.collect(),
-        }
-    }
-}
-
-/// Judges other nodes' subnets by what kernel and gateway router do with them.
-fn judge(expected: &BTreeMap<NodeName, Vec<Prefix>>, state: &Importer<Uuid>) -> Coverage {
-    coverage::judge(
-        expected,
-        |prefix| state.in_kernel(prefix),
-        |prefix| state.in_gateway(prefix),
-    )
 }
 
 /// The condition's message: without numbers that change with every route.
@@ -416,4 +345,24 @@ impl Reconciler for ApiReconciler {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_message_over_the_limit_does_not_change_with_each_route_outside() {
+        let network = NetworkName::default_network();
+        let text = over_limit(&network, 3, None);
+        assert!(
+            text.contains("max-imported-routes = 3") && !text.contains("of pods"),
+            "{text}"
+        );
+        let pods = Skipped {
+            count: 6,
+            first: (2..7)
+                .map(|n| format!("10.128.{n}.0/24").parse().unwrap())
+                .collect(),
+        };
+        let text = over_limit(&network, 3, Some(&pods));
+        assert!(text.ends_with("of pods: 10.128.2.0/24, 10.128.3.0/24, 10.128.4.0/24, 10.128.5.0/24, 10.128.6.0/24, ..."), "{text}");
+    }
+}

@@ -1,236 +1,166 @@
-//! The import loop: which scope a network's import lives in, and what is reported of it.
-//! In: views of the network, the Nodes. Out: passes of `import`, requests for the report.
-//! Invariant: what cannot be read now is as it was last known, and the import goes on with it; facts are read again only where
-//! one of them may have changed.
-//! Not here: how routes become rows (`import`).
+//! The import loop: one import for each network that the plan lets learn.
+//! In: the plan's part. Out: passes of `importing`, what they found for the report.
+//! Invariant: an import goes on with the last plan, whatever cannot be read now; networks take turns, and one that has much to
+//! write gives way after a few seconds. Not here: how routes become rows (`importing`), what may be learned (`plan_node::learn`).
+
+pub(crate) mod report;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use import::Retained;
-use import::decide::Skipped;
 use import::suppression::Threshold;
-use model::Scope;
-use model::gateway::BgpDefault;
-use model::nb::Columns;
 use model::nb::ImportTarget;
-use model::{NetworkName, Prefix};
-use plan_node::NetworkView;
-use plan_node::claims::Claims;
-use plan_node::learn;
-use plan_node::vrf;
+use model::{NetworkName, NodeName};
+use ovsdb::Client;
+use plan_node::Inputs;
+use prometheus::Registry;
 use reconcile::{Action, Reconciler};
-use telemetry::{Chain, Readiness};
+use settings::Settings;
+use telemetry::{Chain, Readiness, WarnOnce};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::importing::{FrrProbe, Import, ImportConfig, ImportError, Inputs, Passed};
+use self::report::{ImportReport, Shown};
+use crate::importing::{FrrProbe, Import, ImportConfig, ImportError, Passed};
+use crate::kernel_events::KernelEvents;
 use crate::keys::{ApiKey, Queues};
-use crate::known::{Known, NoView};
-use crate::loops::UNREADY;
+use crate::loops::failing::{Failing, Outcome};
+use crate::metrics::{Metrics, NetworkMetrics};
+use crate::world::Planned;
 
-/// What the report shows of an import.
-#[derive(Debug, PartialEq, Eq)]
-struct Told {
-    digest: String,
-    /// By reason: what FRR's restart retained may be retained as a mass withdrawal a moment later.
-    retained: BTreeMap<Retained, usize>,
-    eligible: usize,
-    skipped: BTreeMap<&'static str, Skipped>,
+/// Between two reports of a network, at least: they are written once a second at most.
+const REPORT: Duration = Duration::from_secs(1);
+/// Between two log lines of a network: a route that flaps must not fill the log.
+const LOG: Duration = Duration::from_secs(1);
+
+/// Reports of all imports that came to their end once, by network.
+pub(crate) type Reports = BTreeMap<NetworkName, Arc<ImportReport>>;
+
+/// What all imports have in common.
+pub(crate) struct Shared {
+    pub(crate) planned: watch::Receiver<Option<Arc<Planned>>>,
+    pub(crate) node: NodeName,
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) north: Client,
+    pub(crate) events: Arc<KernelEvents>,
+    pub(crate) probe: FrrProbe,
+    pub(crate) queues: Queues,
+    pub(crate) metrics: Metrics,
+    pub(crate) registry: Registry,
 }
 
-/// Reconciles networks' imports. There is one, the default network.
+/// Reconciles imports, by network.
 pub(crate) struct ImportReconciler {
-    known: Arc<Known>,
-    queues: Queues,
-    readiness: Readiness,
+    shared: Shared,
+    imports: BTreeMap<NetworkName, NetworkImport>,
+    reports: watch::Sender<Reports>,
+    warned: WarnOnce<NetworkName>,
+    failing: Failing<NetworkName>,
+}
+
+/// One network's import.
+struct NetworkImport {
     import: Import,
-    /// The inputs as they were last made; with the epoch where they could be read whole.
-    inputs: Option<(Option<u64>, Arc<Inputs>)>,
-    /// Since when no pass came to its end with inputs that could be read whole.
-    failing: Option<Instant>,
-    reported: Option<Told>,
-    told: Option<String>,
+    metrics: NetworkMetrics,
+    /// The inputs, and the plan that they are of: an import knows equal ones by their place, and need not look at them.
+    inputs: Option<(Arc<Planned>, Arc<Inputs>)>,
+    /// What the last report was made from, and when.
+    shown: Option<(Shown, Instant)>,
     again: Option<JoinHandle<()>>,
-    /// Rows that were added and removed and not logged yet, and when some were.
+    /// Rows that were added and removed and not logged yet.
     unlogged: (usize, usize),
     logged: Option<Instant>,
 }
 
 impl ImportReconciler {
-    pub(crate) fn new(known: Arc<Known>, queues: Queues, readiness: Readiness) -> Self {
-        let limits = &known.settings.limits;
-        let whole = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
-        let config = ImportConfig {
-            target: ImportTarget::of(&known.network, &known.node),
-            limit: whole(limits.max_imported_routes),
-            stale: limits.stale_time,
-            threshold: Threshold {
-                share: limits.mass_withdraw_share,
-                least: whole(limits.mass_withdraw_routes),
-                window: limits.mass_withdraw_window,
-                hold: limits.mass_withdraw_hold,
-            },
-            interface: known.settings.gateway.interface.clone(),
-        };
-        let (queue, key) = (queues.import.clone(), known.network.clone());
-        let probe = FrrProbe::start(known.frr.clone(), move || queue.enqueue(key.clone()));
-        let import = Import::new(
-            config,
-            known.north.clone(),
-            Some(probe),
-            Arc::clone(&known.event_buffer),
-            known.metrics.import.clone(),
-        );
-        known.set_import(import.state());
+    pub(crate) fn new(
+        shared: Shared,
+        readiness: Readiness,
+        reports: watch::Sender<Reports>,
+    ) -> Self {
         Self {
-            known,
-            queues,
-            readiness,
-            import,
-            inputs: None,
-            failing: None,
-            reported: None,
-            told: None,
-            again: None,
-            unlogged: (0, 0),
-            logged: None,
+            shared,
+            imports: BTreeMap::new(),
+            reports,
+            warned: WarnOnce::default(),
+            failing: Failing::new("import", readiness),
         }
     }
 
-    /// The inputs, and why they could not be read whole: then what is missing is as it was.
-    async fn inputs(&mut self) -> Result<(Arc<Inputs>, Option<NoView>), NoView> {
-        let epoch = self.known.epoch();
-        if let Some((Some(at), inputs)) = &self.inputs
-            && *at == epoch
-        {
-            return Ok((Arc::clone(inputs), None));
-        }
-        let last = self.inputs.as_ref().map(|(_, inputs)| Arc::clone(inputs));
-        let (inputs, missing) = match self.read().await {
-            Ok(read) => read,
-            Err(error) => {
-                let Some(last) = &last else {
-                    return Err(error);
-                };
-                let claims = self.known.all_nodes().map(|_| self.known.claims());
-                (carried_on(last, claims, self.known.release()), Some(error))
+    /// Networks that learn no more: their rows go with their routers.
+    fn forget(&mut self, planned: &Planned) {
+        let is_planned = |name: &NetworkName| planned.plan.learn.contains_key(name);
+        let gone: Vec<NetworkName> = self
+            .imports
+            .keys()
+            .filter(|name| !is_planned(name))
+            .cloned()
+            .collect();
+        for name in gone {
+            if let Some(import) = self.imports.remove(&name) {
+                import.end(&self.shared.registry);
             }
-        };
-        // The import knows inputs by their place: equal ones need no look.
-        let inputs = match last {
-            Some(last) if *last == inputs => last,
-            Some(_) | None => Arc::new(inputs),
-        };
-        let at = missing.is_none().then_some(epoch);
-        self.inputs = Some((at, Arc::clone(&inputs)));
-        Ok((inputs, missing))
+            self.shared.events.unsubscribe(&name);
+            self.warned.clear(&name);
+            self.reports.send_modify(|reports| {
+                reports.remove(&name);
+            });
+            self.shared.queues.api.enqueue(ApiKey::Report);
+        }
     }
 
-    /// Reads everything. The import needs neither node id nor chassis, but for what comes in the place of routes that go:
-    /// why that was never known is reported beside the inputs.
-    async fn read(&self) -> Result<(Inputs, Option<NoView>), NoView> {
-        let known = &self.known;
-        if known.settings.transport.no_overlay().is_none() {
-            return Err(NoView::NoNetwork);
-        }
-        known.all_nodes().ok_or(NoView::Caches)?;
-        let host_subnets = known.host_subnets()?;
-        let links = known.links().await?;
-        let bgp_default = known.settings.gateway.bgp_default;
-        let addresses = links.addresses.iter().chain(&links.host_cidrs);
-        let own_addresses = addresses.map(|address| address.ip).collect();
-        let (link, table) = (
-            links.bridge.index,
-            vrf::table(&known.network, 0, &links.all),
-        );
-        // Without a view the topology does not change either: the last one still tells of its rows.
-        let view = known.local_of(links).and_then(|local| known.view(&local));
-        let (fallbacks, missing) = fallbacks(view, || known.last_view(), bgp_default);
-        let fallbacks_known = missing.is_none();
-        let claims = known.claims();
-        let inputs = Inputs {
-            table,
-            scope: Scope {
-                gateway_link: Some(link),
-                cluster_subnets: known.cluster_subnets(),
-                host_subnets,
-                join_subnets: known.join_subnets(),
-                other_networks: claims.other_networks,
-                own_addresses,
-                no_overlay: true,
-                taken: BTreeSet::new(),
-                fallbacks,
-                fallbacks_known,
-                bgp_default,
+    async fn import(&mut self, name: &NetworkName, planned: &Arc<Planned>) -> Action {
+        let Some(inputs) = planned.plan.learn.get(name) else {
+            return Action::AwaitChange;
+        };
+        let shared = &self.shared;
+        let import = match self.imports.entry(name.clone()) {
+            std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
+            std::collections::btree_map::Entry::Vacant(entry) => match shared.start(name) {
+                Ok(import) => entry.insert(import),
+                Err(error) => {
+                    let text = format!("network {name}: cannot register metrics: {error}");
+                    self.warned.warn(name.clone(), text);
+                    return Action::AwaitChange;
+                }
             },
-            owners: claims.owners,
-            release: known.release(),
         };
-        Ok((inputs, missing))
-    }
-
-    /// The inputs could be read whole and a pass came to its end, or not.
-    fn note(&mut self, well: bool) {
-        if well {
-            self.failing = None;
-            self.readiness.set("import", true);
-        } else if self.failing.get_or_insert_with(Instant::now).elapsed() >= UNREADY {
-            self.readiness.set("import", false);
-        }
-    }
-
-    fn tell(&mut self, text: String) {
-        if self.told.as_ref() != Some(&text) {
-            tracing::warn!("{text}");
-            self.told = Some(text);
-        }
-    }
-
-    /// Says what was imported, once a second at most: a route that flaps must not fill the log. The rest is said with the next
-    /// pass, that of the check a few seconds later at the latest.
-    fn log(&mut self, (add, remove): (usize, usize)) {
-        self.unlogged.0 += add;
-        self.unlogged.1 += remove;
-        let soon = self
-            .logged
-            .is_some_and(|at| at.elapsed() < Duration::from_secs(1));
-        if self.unlogged != (0, 0) && !soon {
-            let (add, remove) = std::mem::take(&mut self.unlogged);
-            let routes = self.import.state().lock().rows();
-            tracing::info!(add, remove, routes, "imported routes");
-            self.logged = Some(Instant::now());
-        }
-    }
-
-    async fn import(&mut self) -> Action {
-        let retries = self.known.metrics.import.retries.clone();
-        let read = self.inputs().await;
-        let stale = &self.known.metrics.inputs_stale;
-        stale.set(i64::from(matches!(read, Ok((_, Some(_))))));
-        let (inputs, missing) = match read {
-            Ok(read) => read,
-            // The topology's pass says why.
-            Err(_) => {
-                retries.with_label_values(&["inputs"]).inc();
-                self.note(false);
-                return Action::Requeue;
-            }
-        };
-        let passed = self.import.pass(&inputs).await;
-        self.look_again();
-        if let (Some(error), Ok(_)) = (&missing, &passed) {
+        let inputs = import.inputs(planned, inputs);
+        shared.events.set_table(name, inputs.table);
+        let missing = planned.stale.get(name);
+        import
+            .metrics
+            .inputs_stale
+            .set(i64::from(missing.is_some()));
+        let passed = import.import.pass(&inputs).await;
+        let retries = import.metrics.import.retries.clone();
+        if missing.is_some() {
             retries.with_label_values(&["inputs"]).inc();
-            let why = Chain(error);
-            self.tell(format!("importing with what was last known: {why}"));
         }
-        self.note(missing.is_none() && matches!(passed, Ok(Passed::Agreed { .. })));
-        match passed {
+        // Before the router's rows were read nothing is known to be missing.
+        let has_looked = matches!(passed, Ok(Passed::Agreed { .. } | Passed::Unfinished(..)));
+        let report = has_looked
+            .then(|| import.report(name, &shared.node, &inputs))
+            .flatten();
+        if let Some(report) = report {
+            let report = Arc::new(report);
+            self.reports.send_modify(|reports| {
+                reports.insert(name.clone(), report);
+            });
+            shared.queues.api.enqueue(ApiKey::Report);
+        }
+        import.enqueue_again(name, shared);
+        let action = match passed {
             Ok(Passed::NotReady) => Action::AwaitChange,
             Ok(Passed::Unfinished(add, remove)) => {
-                tracing::info!(add, remove, "imported routes, more to come");
-                self.report();
+                tracing::info!(
+                    network = name.as_str(),
+                    add,
+                    remove,
+                    "imported routes, more to come"
+                );
                 Action::Done
             }
             Ok(Passed::Agreed {
@@ -240,25 +170,26 @@ impl ImportReconciler {
             }) => {
                 if repaired {
                     tracing::warn!(
+                        network = name.as_str(),
                         add,
                         remove,
                         "somebody else changed imported routes, repaired them"
                     );
                 }
-                self.log((add, remove));
-                self.report();
+                import.log(name, (add, remove));
                 if missing.is_some() {
-                    return Action::Requeue;
-                }
-                self.told = None;
-                if looked {
-                    Action::Done
+                    Action::Requeue
                 } else {
-                    Action::NoChange
+                    self.warned.clear(name);
+                    if looked {
+                        Action::Done
+                    } else {
+                        Action::NoChange
+                    }
                 }
             }
-            Err(error) => {
-                let cause = match &error {
+            Err(ref error) => {
+                let cause = match error {
                     ImportError::Transact(_) | ImportError::NoProgress => "database",
                     ImportError::Dump(_) => "kernel",
                     ImportError::Access(_) | ImportError::Thread | ImportError::Unsound(_) => {
@@ -266,89 +197,150 @@ impl ImportReconciler {
                     }
                 };
                 retries.with_label_values(&[cause]).inc();
-                let text = format!("import pass failed, trying again: {}", Chain(&error));
-                self.tell(text);
+                let text = format!(
+                    "import of network {name}: pass failed, trying again: {}",
+                    Chain(error)
+                );
+                self.warned.warn(name.clone(), text);
                 Action::Requeue
             }
-        }
-    }
-
-    /// Enqueues the report where it has to say something else than before.
-    fn report(&mut self) {
-        let told = {
-            let state = self.import.state();
-            let state = state.lock();
-            Told {
-                digest: state.digest(),
-                retained: state
-                    .retained()
-                    .fold(BTreeMap::new(), |mut retained, (_, why)| {
-                        *retained.entry(why).or_default() += 1;
-                        retained
-                    }),
-                eligible: state.eligible(),
-                skipped: state.skipped(),
-            }
         };
-        if self.reported.as_ref() != Some(&told) {
-            self.reported = Some(told);
-            self.known.set_imported();
-            self.queues.api.enqueue(ApiKey::Report);
-        }
+        let well = missing.is_none() && matches!(passed, Ok(Passed::Agreed { .. }));
+        let outcome = if well { Outcome::Well } else { Outcome::Failed };
+        let wanted: BTreeSet<NetworkName> = planned.plan.learn.keys().cloned().collect();
+        self.failing.note(name, outcome, &wanted);
+        action
+    }
+}
+
+impl Shared {
+    fn start(&self, network: &NetworkName) -> Result<NetworkImport, prometheus::Error> {
+        let limits = &self.settings.limits;
+        let whole = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
+        let config = ImportConfig {
+            target: ImportTarget::of(network, &self.node),
+            limit: whole(limits.max_imported_routes),
+            stale: limits.stale_time,
+            threshold: Threshold {
+                share: limits.mass_withdraw_share,
+                least: whole(limits.mass_withdraw_routes),
+                window: limits.mass_withdraw_window,
+                hold: limits.mass_withdraw_hold,
+            },
+            interface: self.settings.gateway.interface.clone(),
+        };
+        let transactions = self.metrics.transactions.clone();
+        let metrics = NetworkMetrics::new(&self.registry, network, transactions)?;
+        let import = Import::new(
+            config,
+            self.north.clone(),
+            Some(self.probe.share()),
+            self.events.subscribe(network),
+            metrics.import.clone(),
+        );
+        Ok(NetworkImport {
+            import,
+            metrics,
+            inputs: None,
+            shown: None,
+            again: None,
+            unlogged: (0, 0),
+            logged: None,
+        })
+    }
+}
+
+impl NetworkImport {
+    fn inputs(&mut self, planned: &Arc<Planned>, inputs: &Inputs) -> Arc<Inputs> {
+        let (of, held) = match self.inputs.take() {
+            Some((of, held)) if Arc::ptr_eq(&of, planned) || *held == *inputs => {
+                (Arc::clone(planned), held)
+            }
+            Some(_) | None => (Arc::clone(planned), Arc::new(inputs.clone())),
+        };
+        self.inputs = Some((of, Arc::clone(&held)));
+        held
     }
 
-    /// Nobody else tells when FRR is itself again, or when it is time to check what events reported.
-    fn look_again(&mut self) {
+    /// The report, where it says something else than before and the last one is long enough ago.
+    fn report(
+        &mut self,
+        name: &NetworkName,
+        node: &NodeName,
+        inputs: &Arc<Inputs>,
+    ) -> Option<ImportReport> {
+        let importer = self.import.importer();
+        let shown = Shown::of(importer, inputs);
+        let at = match &self.shown {
+            Some((last, _)) if *last == shown => return None,
+            // `enqueue_again` brings the pass that says it.
+            Some((_, at)) if at.elapsed() < REPORT => return None,
+            Some(_) | None => Instant::now(),
+        };
+        self.shown = Some((shown, at));
+        let report = ImportReport::of(name, node, importer, inputs);
+        let missing = i64::try_from(report.missing).unwrap_or(i64::MAX);
+        self.metrics.routes_missing.set(missing);
+        Some(report)
+    }
+
+    /// Nobody else tells when FRR is itself again, when it is time to check what events told, or when the report may be made.
+    fn enqueue_again(&mut self, name: &NetworkName, shared: &Shared) {
         if let Some(before) = self.again.take() {
             before.abort();
         }
-        if let Some(wait) = self.import.again() {
-            let (queue, key) = (self.queues.import.clone(), self.known.network.clone());
+        let (importer, inputs) = (self.import.importer(), self.inputs.as_ref());
+        let report = self.shown.as_ref().and_then(|(last, at)| {
+            let unsaid = inputs.is_some_and(|(_, inputs)| *last != Shown::of(importer, inputs));
+            unsaid.then(|| REPORT.saturating_sub(at.elapsed()))
+        });
+        if let Some(wait) = self.import.again().into_iter().chain(report).min() {
+            let (queue, name) = (shared.queues.import.clone(), name.clone());
             self.again = Some(tokio::spawn(async move {
                 tokio::time::sleep(wait).await;
-                queue.enqueue(key);
+                queue.enqueue(name);
             }));
         }
     }
-}
 
-/// The topology's rows that give way to imported ones, by the view as it is now or was last; where there never was one,
-/// they are not known, and why.
-fn fallbacks(
-    view: Result<NetworkView, NoView>,
-    last: impl FnOnce() -> Option<NetworkView>,
-    default: BgpDefault,
-) -> (BTreeMap<Prefix, Vec<Columns>>, Option<NoView>) {
-    let (view, missing) = match view {
-        Ok(view) => (Some(view), None),
-        Err(error) => last().map_or((None, Some(error)), |view| (Some(view), None)),
-    };
-    let rows = view.map(|view| learn::fallbacks(&view, default));
-    (rows.unwrap_or_default(), missing)
-}
-
-/// The last inputs, with what the Nodes say now where they have been listed: whose a subnet is, and the admin's word.
-fn carried_on(last: &Inputs, claims: Option<Claims>, release: Option<String>) -> Inputs {
-    let mut inputs = last.clone();
-    if let Some(claims) = claims {
-        inputs.scope.other_networks = claims.other_networks;
-        inputs.owners = claims.owners;
-        // A Node that is not there says nothing.
-        inputs.release = release.or(inputs.release);
+    /// Says what was imported; the rest is said with the next pass, that of the check a few seconds later at the latest.
+    fn log(&mut self, name: &NetworkName, (add, remove): (usize, usize)) {
+        self.unlogged.0 += add;
+        self.unlogged.1 += remove;
+        let soon = self.logged.is_some_and(|at| at.elapsed() < LOG);
+        if self.unlogged != (0, 0) && !soon {
+            let (add, remove) = std::mem::take(&mut self.unlogged);
+            let routes = self.import.importer().rows();
+            let network = name.as_str();
+            tracing::info!(network, add, remove, routes, "imported routes");
+            self.logged = Some(Instant::now());
+        }
     }
-    inputs
+
+    fn end(mut self, registry: &Registry) {
+        if let Some(again) = self.again.take() {
+            again.abort();
+        }
+        self.metrics.unregister(registry);
+    }
 }
 
 impl Reconciler for ImportReconciler {
     type Key = NetworkName;
 
     async fn keys(&mut self) -> Option<Vec<NetworkName>> {
-        Some(vec![self.known.network.clone()])
+        let planned = self.shared.planned.borrow().clone()?;
+        self.forget(&planned);
+        Some(planned.plan.learn.keys().cloned().collect())
     }
 
     /// Never cancelled by the loop; a transaction is applied whole or not at all.
-    async fn reconcile(&mut self, _: &NetworkName) -> Action {
-        self.import().await
+    async fn reconcile(&mut self, name: &NetworkName) -> Action {
+        let Some(planned) = self.shared.planned.borrow().clone() else {
+            return Action::AwaitChange;
+        };
+        self.forget(&planned);
+        self.import(name, &planned).await
     }
 }
 

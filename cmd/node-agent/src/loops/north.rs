@@ -1,29 +1,28 @@
-//! The node's rows in OVN, imported routes aside; its management port is in `port`.
-//! In: views, replicas. Out: guarded transactions where something differs.
-//! Invariant: no transaction where nothing differs; nothing is withdrawn because something could not be read.
-//! Not here: which rows (`plan_node`), how they are written (`ovn`), imported routes (`import`).
-
-mod port;
+//! The node's rows in OVN_Northbound, imported routes aside: those of each network, and those that networks share.
+//! In: the plan's part, the replica. Out: one guarded transaction for an owner where something differs.
+//! Invariant: no transaction where nothing differs; nothing is taken away because something is not known; one owner's trouble
+//! keeps no other's rows from being written. Not here: which rows (`plan_node::north`), how they are written (`ovn`), imported
+//! routes (`import`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::diff::Diff;
-use model::nb::ImportTarget;
-use model::nb::{self, Rows};
-use netlink::write;
-use ovn::north::Quiet;
-use plan_node::NetworkView;
-use plan_node::check::{self, Violation};
+use model::nb::{self, ImportTarget, Owner, Rows};
+use model::{NetworkName, NodeName, RouterName};
+use ovn::north::{North, Quiet};
+use ovsdb::Client;
 use plan_node::learn;
+use prometheus::{IntCounterVec, IntGauge};
 use reconcile::{Action, Reconciler};
-use telemetry::{Chain, Readiness};
-use tokio::time::Instant;
+use telemetry::{Chain, Readiness, WarnOnce};
+use tokio::sync::watch;
 
-use crate::keys::{BridgeKey, NorthKey, Queues};
-use crate::known::Known;
-use crate::loops::UNREADY;
+use crate::keys::{BridgeKey, Queues};
+use crate::loops::failing::{Failing, Outcome};
+use crate::metrics::Metrics;
 use crate::transact::{TransactionFailed, transact};
+use crate::world::Planned;
 
 /// Why a pass failed; the world's fault, tried again.
 #[derive(Debug, thiserror::Error)]
@@ -34,215 +33,250 @@ enum PassError {
     Encode(#[from] ovn::EncodeError),
     #[error(transparent)]
     Transact(#[from] TransactionFailed),
-    #[error("cannot write the kernel's side")]
-    Kernel(#[from] write::WriteError),
+    #[error("the database is not in step")]
+    NoReplica,
+    /// Somebody else's fault.
+    #[error("{0}")]
+    Blocked(String),
+}
+
+/// The replica as it was decoded, while nothing but imported routes changed since.
+struct Decoded {
+    quiet: Quiet,
+    north: Arc<North>,
+    /// Of the owners those that were looked at and found as planned.
+    settled: BTreeSet<Owner>,
+    planned: Arc<Planned>,
 }
 
 /// Reconciles them.
 pub(crate) struct NorthReconciler {
-    known: Arc<Known>,
+    planned: watch::Receiver<Option<Arc<Planned>>>,
+    node: NodeName,
+    north: Client,
     queues: Queues,
-    readiness: Readiness,
-    /// What a settled topology looked at: while nothing of it changed, another look is not needed.
-    quiet: Option<(u64, Quiet)>,
-    /// The topology's rows as they last stood, whether written or found.
-    stood: Option<Rows>,
-    /// What was last said of each subject.
-    told: BTreeMap<NorthKey, String>,
-    /// Since when every pass of a subject has failed.
-    failing: BTreeMap<NorthKey, Instant>,
+    transactions: IntCounterVec,
+    problems: IntGauge,
+    decoded: Option<Decoded>,
+    /// An owner's rows as they last stood, whether written or found.
+    stood: BTreeMap<Owner, Rows>,
+    warned: WarnOnce<Owner>,
+    failing: Failing<Owner>,
 }
 
 impl NorthReconciler {
-    pub(crate) fn new(known: Arc<Known>, queues: Queues, readiness: Readiness) -> Self {
+    pub(crate) fn new(
+        planned: watch::Receiver<Option<Arc<Planned>>>,
+        node: NodeName,
+        north: Client,
+        queues: Queues,
+        metrics: &Metrics,
+        readiness: Readiness,
+    ) -> Self {
         Self {
-            known,
+            planned,
+            node,
+            north,
             queues,
-            readiness,
-            quiet: None,
-            stood: None,
-            told: BTreeMap::new(),
-            failing: BTreeMap::new(),
+            transactions: metrics.transactions.clone(),
+            problems: metrics.problems.clone(),
+            decoded: None,
+            stood: BTreeMap::new(),
+            warned: WarnOnce::default(),
+            failing: Failing::new("topology", readiness),
         }
     }
 
-    fn tell(&mut self, key: NorthKey, text: String) {
-        if self.told.get(&key) != Some(&text) {
-            tracing::warn!("{text}");
-            self.told.insert(key, text);
-        }
-    }
-
-    /// A subject that fails for a while, or that only somebody else can help, is not ready any more.
-    fn note(&mut self, key: NorthKey, verdict: Action) {
-        if !matches!(verdict, Action::Requeue | Action::AwaitChange) {
-            self.failing.remove(&key);
-            return;
-        }
-        let since = self.failing.entry(key).or_insert_with(Instant::now);
-        if verdict == Action::AwaitChange || since.elapsed() >= UNREADY {
-            let condition = match key {
-                NorthKey::Topology => "topology",
-                NorthKey::Port => "port",
-            };
-            self.readiness.set(condition, false);
-        }
-    }
-
-    /// A plan with a broken invariant is a bug of a planner: it is said, and nothing is written.
-    fn is_sound(&mut self, key: NorthKey, violations: &[Violation]) -> bool {
-        let Some(first) = violations.first() else {
-            return true;
-        };
-        debug_assert!(false, "{first}");
-        self.tell(
-            key,
-            format!("the plan breaks an invariant, nothing is written: {first}"),
-        );
-        false
-    }
-
-    /// The view, or `None` with the reason reported. A view that cannot be made changes nothing.
-    async fn view(&mut self, key: NorthKey) -> Option<(NetworkView, u32)> {
-        let made = match self.known.local().await {
-            Ok(local) => self
-                .known
-                .view(&local)
-                .map(|view| (view, local.bridge.index)),
-            Err(error) => Err(error),
-        };
-        match made {
-            Ok(made) => Some(made),
-            Err(error) => {
-                let why = format!(
-                    "no view of the network, everything stays as it is: {}",
-                    Chain(&error)
-                );
-                // All subjects miss the same view: one of them says it.
-                if key == NorthKey::Topology {
-                    self.known.metrics.problems.set(1);
-                    self.tell(key, why);
-                }
-                None
+    /// Decodes the replica, unless nothing but imported routes changed since it was decoded last: of thousands of them each
+    /// one moves it.
+    fn decode(&mut self, planned: &Arc<Planned>) -> Result<Arc<North>, PassError> {
+        let fresh = self.north.with_replica(|replica| {
+            if let Some(decoded) = &mut self.decoded
+                && decoded.quiet.holds(replica)?
+            {
+                return Ok(None);
             }
+            let north = ovn::north::decode(replica)?;
+            let quiet = Quiet::of(replica, &north)?;
+            Ok::<_, ovsdb::AccessError>(Some((north, quiet)))
+        });
+        if let Some((north, quiet)) = fresh.ok_or(PassError::NoReplica)?? {
+            self.decoded = Some(Decoded {
+                quiet,
+                north: Arc::new(north),
+                settled: BTreeSet::new(),
+                planned: Arc::clone(planned),
+            });
         }
+        let decoded = self.decoded.as_mut().ok_or(PassError::NoReplica)?;
+        if !Arc::ptr_eq(&decoded.planned, planned) {
+            decoded.planned = Arc::clone(planned);
+            decoded.settled.clear();
+        }
+        Ok(Arc::clone(&decoded.north))
     }
 
-    /// Whether the last look at the topology still stands: of thousands of imported routes each one moves the replica.
-    fn is_quiet(&mut self, epoch: u64) -> Result<bool, PassError> {
-        let Some((at, quiet)) = self.quiet.as_mut().filter(|(at, _)| *at == epoch) else {
-            return Ok(false);
-        };
-        debug_assert_eq!(*at, epoch);
-        let still = self
-            .known
-            .north
-            .with_replica(|replica| quiet.holds(replica));
-        Ok(still.transpose()?.unwrap_or(false))
-    }
-
-    async fn topology(&mut self) -> Result<Action, PassError> {
-        let epoch = self.known.epoch();
-        if self.is_quiet(epoch)? {
+    async fn rows(&mut self, owner: &Owner, planned: &Arc<Planned>) -> Result<Action, PassError> {
+        let north = self.decode(planned)?;
+        let settled = self.decoded.as_ref().map(|decoded| &decoded.settled);
+        if settled.is_some_and(|settled| settled.contains(owner)) {
             return Ok(Action::NoChange);
         }
-        self.quiet = None;
-        let Some((view, _)) = self.view(NorthKey::Topology).await else {
-            return Ok(Action::Requeue);
+        let plan = &planned.plan;
+        if let Some(violation) = planned.broken.get(owner) {
+            let text = format!("the plan of {owner} cannot be, nothing is written: {violation}");
+            return Err(PassError::Blocked(text));
+        }
+        let wanted = match plan.north.get(owner) {
+            Some(rows) => self.wanted(owner, planned, rows)?,
+            None => self.not_wanted(owner, planned, &north)?,
         };
-        let problems = view.problems();
-        self.known
-            .metrics
-            .problems
-            .set(i64::try_from(problems.len()).unwrap_or(i64::MAX));
-        if let Some(problem) = problems.first() {
-            self.tell(NorthKey::Topology, problem.to_string());
+        let mut diff = Diff::between(north.of(owner), &wanted, nb::satisfies);
+        if *owner == Owner::Node && !plan.is_complete() {
+            // A network that is not known yet may refer to them.
+            diff.delete.clear();
         }
-        let default = self.known.settings.gateway.bgp_default;
-        let rows = plan_node::plan(&view);
-        if !self.is_sound(NorthKey::Topology, &check::rows(&rows)) {
-            self.known.metrics.problems.inc();
-            return Ok(Action::AwaitChange);
-        }
-        let network = self.known.network.clone();
-        let target = ImportTarget::of(&network, &self.known.node);
-        let of_node = |node: &model::node::Node| network.gateway_router(&node.name);
-        let nodes = self.known.all_nodes();
-        let routers: Option<BTreeSet<_>> = nodes.map(|all| all.iter().map(of_node).collect());
-        let decoded = self
-            .known
-            .north
-            .with_replica(|replica| -> Result<_, PassError> {
-                let north = ovn::north::decode(replica, &network)?;
-                let quiet = Quiet::of(replica, &north)?;
-                // Where an imported route stands, the import looks after what gave way to it.
-                let giving_way = learn::fallbacks(&view, default).into_keys().collect();
-                let imported = ovn::north::imported_among(replica, &target, &giving_way)?;
-                let rows = learn::without_fallbacks(rows, &view, default, &imported);
-                let foreign = ovn::north::foreign(replica, &rows, routers.as_ref());
-                Ok((north, foreign, quiet, rows))
-            });
-        let Some(decoded) = decoded else {
-            return Ok(Action::Requeue);
-        };
-        let (north, foreign, quiet, rows) = decoded?;
-        if let Some(problem) = foreign.first() {
-            self.tell(NorthKey::Topology, problem.to_string());
-            let more = i64::try_from(foreign.len()).unwrap_or(i64::MAX);
-            self.known.metrics.problems.add(more);
-            return Ok(Action::AwaitChange);
-        }
-        let diff = Diff::between(&north.owned, &rows, nb::satisfies);
-        if !diff.is_empty() {
-            let comment = format!("noverlay node-agent topology {network}");
-            let transaction = ovn::encode::topology(&diff, &north, &comment)?;
-            let (create, update, delete) =
-                (diff.create.len(), diff.update.len(), diff.delete.len());
-            if self.stood.as_ref() == Some(&rows) {
+        let comment = format!("noverlay node-agent topology of {owner}");
+        let transaction = ovn::encode::topology(&diff, &north, owner, &comment)?;
+        if transaction.operations().is_empty() {
+            if let Some(decoded) = &mut self.decoded {
+                decoded.settled.insert(owner.clone());
+            }
+        } else {
+            let counts = (diff.create.len(), diff.update.len(), diff.delete.len());
+            let (create, update, delete) = counts;
+            let owner_name = owner.to_string();
+            if self.stood.get(owner) == Some(&wanted) {
                 tracing::warn!(
+                    owner = owner_name,
                     create,
                     update,
                     delete,
                     "somebody else changed the topology's rows, repairing them"
                 );
             } else {
-                tracing::info!(create, update, delete, "writing the topology");
+                tracing::info!(
+                    owner = owner_name,
+                    create,
+                    update,
+                    delete,
+                    "writing the topology"
+                );
             }
-            let counter = &self.known.metrics.import.transactions;
-            transact("north", &self.known.north, &transaction, counter).await?;
-        } else {
-            self.quiet = Some((epoch, quiet));
+            transact("north", &self.north, &transaction, &self.transactions).await?;
         }
-        self.stood = Some(rows);
-        self.told.remove(&NorthKey::Topology);
-        self.readiness.set("topology", true);
+        self.stood.insert(owner.clone(), wanted);
         self.queues.bridge.enqueue(BridgeKey::Flows);
         Ok(Action::Done)
+    }
+
+    /// The plan's rows as they should stand now: where an imported route stands, the import looks after what gave way to it.
+    fn wanted(&self, owner: &Owner, planned: &Planned, rows: &Rows) -> Result<Rows, PassError> {
+        let nodes = planned.nodes.as_ref();
+        let of_nodes = |network: &NetworkName| -> Option<BTreeSet<RouterName>> {
+            let names = nodes?.iter();
+            Some(names.map(|node| network.gateway_router(node)).collect())
+        };
+        let replica = |routers: Option<&BTreeSet<RouterName>>| {
+            let north = &self.north;
+            north.with_replica(|replica| ovn::north::foreign(replica, rows, routers))
+        };
+        let (rows, foreign) = match owner {
+            Owner::Node => (rows.clone(), replica(None)),
+            Owner::Network(name) => {
+                let routers = of_nodes(name);
+                let giving_way = planned.plan.learn.get(name);
+                let fallbacks = giving_way.map(|inputs| &inputs.scope.fallbacks);
+                let rows = match fallbacks.filter(|fallbacks| !fallbacks.is_empty()) {
+                    None => rows.clone(),
+                    Some(fallbacks) => {
+                        let target = ImportTarget::of(name, &self.node);
+                        let prefixes = fallbacks.keys().copied().collect();
+                        let imported = self.north.with_replica(|replica| {
+                            ovn::north::imported_among(replica, &target, &prefixes)
+                        });
+                        let imported = imported.ok_or(PassError::NoReplica)??;
+                        learn::without_fallbacks(rows.clone(), &target.router, fallbacks, &imported)
+                    }
+                };
+                (rows, replica(routers.as_ref()))
+            }
+        };
+        let foreign = foreign.ok_or(PassError::NoReplica)?;
+        match foreign.first() {
+            Some(problem) => Err(PassError::Blocked(problem.to_string())),
+            None => Ok(rows),
+        }
+    }
+
+    /// Nothing is wanted of a network that is not declared any more. Its rows go, unless they may be another node's.
+    fn not_wanted(
+        &self,
+        owner: &Owner,
+        planned: &Planned,
+        north: &North,
+    ) -> Result<Rows, PassError> {
+        let elsewhere = ovn::north::bound_elsewhere(north.of(owner), planned.chassis.as_deref());
+        match elsewhere {
+            Some(router) => Err(PassError::Blocked(format!(
+                "{owner} is not declared any more, and its Logical_Router {router} is bound to another chassis: another node's agent writes to this Northbound database, and each node needs one of its own ([ovnnorth] address); if that node is no more, remove the router"
+            ))),
+            None => Ok(Rows::new()),
+        }
     }
 }
 
 impl Reconciler for NorthReconciler {
-    type Key = NorthKey;
+    type Key = Owner;
 
-    async fn keys(&mut self) -> Option<Vec<NorthKey>> {
-        self.quiet = None;
-        Some(vec![NorthKey::Topology, NorthKey::Port])
+    async fn keys(&mut self) -> Option<Vec<Owner>> {
+        let planned = self.planned.borrow().clone()?;
+        let wanted = planned.plan.north.keys().cloned();
+        let owned = match self.decode(&planned) {
+            Ok(north) => north.owned.keys().cloned().collect(),
+            Err(_) => Vec::new(),
+        };
+        let all: BTreeSet<Owner> = wanted.chain(owned).collect();
+        Some(all.into_iter().collect())
     }
 
     /// Never cancelled by the loop; a transaction is applied whole or not at all.
-    async fn reconcile(&mut self, key: &NorthKey) -> Action {
-        let outcome = match key {
-            NorthKey::Topology => self.topology().await,
-            NorthKey::Port => self.port().await,
+    async fn reconcile(&mut self, owner: &Owner) -> Action {
+        let Some(planned) = self.planned.borrow().clone() else {
+            return Action::AwaitChange;
         };
-        let verdict = outcome.unwrap_or_else(|error| {
-            self.tell(
-                *key,
-                format!("{key:?} pass failed, trying again: {}", Chain(&error)),
-            );
-            Action::Requeue
-        });
-        self.note(*key, verdict);
-        verdict
+        let is_known = match owner {
+            Owner::Node => planned.plan.is_complete() || planned.plan.north.contains_key(owner),
+            Owner::Network(name) => !planned.plan.unknown.contains(name),
+        };
+        if !is_known {
+            // The plan says why.
+            return Action::AwaitChange;
+        }
+        let outcome = self.rows(owner, &planned).await;
+        let wanted: BTreeSet<Owner> = planned.plan.north.keys().cloned().collect();
+        let (outcome, action) = match outcome {
+            Ok(action) => {
+                self.warned.clear(owner);
+                (Outcome::Well, action)
+            }
+            Err(PassError::Blocked(why)) => {
+                self.warned.warn(owner.clone(), why);
+                (Outcome::Blocked, Action::AwaitChange)
+            }
+            Err(error) => {
+                let text = format!(
+                    "topology of {owner}: pass failed, trying again: {}",
+                    Chain(&error)
+                );
+                self.warned.warn(owner.clone(), text);
+                (Outcome::Failed, Action::Requeue)
+            }
+        };
+        self.failing.note(owner, outcome, &wanted);
+        let problems = planned.problems + self.failing.blocked();
+        self.problems
+            .set(i64::try_from(problems).unwrap_or(i64::MAX));
+        action
     }
 }

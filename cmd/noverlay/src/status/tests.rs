@@ -121,8 +121,8 @@ fn whatever_is_missing_or_unknown_is_not_well() {
         ("a condition of its routes is False", |o| {
             let conditions = json!([{"type": "WithinLimits", "status": "False", "reason": "OverLimit",
                 "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
-            o.routes[0].status.as_mut().unwrap().conditions =
-                serde_json::from_value(conditions).unwrap();
+            let status = o.routes[0].status.as_mut().unwrap();
+            status.networks[0].conditions = serde_json::from_value(conditions).unwrap();
         }),
         ("no FRR state", |o| o.states.clear()),
         ("a failed reload", |o| {

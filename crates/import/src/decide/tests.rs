@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::*;
 use model::nb::{ImportTarget, ImportedRoute};
 use model::route::MAIN_TABLE;
-use plan_node::{check, learn};
+use plan_node::{check, learn, north};
 use proptest::prelude::*;
 use rib::Rib;
-use testkit::mk_view;
+use testkit::{mk_scope_of, mk_view};
 
 const BRIDGE: u32 = 3;
 
@@ -69,10 +69,11 @@ fn route(to: &str, paths: &[(&str, u32)]) -> KernelRoute {
 
 fn mk_scope() -> Scope {
     let view = mk_view(1);
-    let mut taken = learn::topology_prefixes(&plan_node::plan(&view), &view.gateway_router());
-    let giving_way = learn::fallbacks(&view, BgpDefault::Ignore);
+    let mut taken =
+        learn::topology_prefixes(&north::plan(view.get()), &view.get().gateway_router());
+    let giving_way = learn::fallbacks(view.get(), BgpDefault::Ignore);
     taken.retain(|prefix| !giving_way.contains_key(prefix));
-    learn::scope(&view, Some(BRIDGE), taken, BgpDefault::Ignore)
+    mk_scope_of(&view, taken, BgpDefault::Ignore)
 }
 
 fn checked(routes: Vec<KernelRoute>, scope: &Scope) -> ImportPlan {
@@ -80,7 +81,7 @@ fn checked(routes: Vec<KernelRoute>, scope: &Scope) -> ImportPlan {
     let view = mk_view(1);
     assert_eq!(
         check::imports(
-            &ImportTarget::of(&view.network, &view.node),
+            &ImportTarget::of(view.get().name(), &view.node.name),
             &plan.desired,
             &scope.own_addresses
         ),
@@ -187,7 +188,7 @@ fn a_foreign_row_keeps_its_prefix() {
 #[test]
 fn a_default_route_is_imported_where_it_may_replace_ours() {
     let view = mk_view(1);
-    let scope = learn::scope(&view, Some(BRIDGE), BTreeSet::new(), BgpDefault::Replace);
+    let scope = mk_scope_of(&view, BTreeSet::new(), BgpDefault::Replace);
     let plan = checked(
         vec![route("0.0.0.0/0", &[("172.30.0.100", BRIDGE)])],
         &scope,

@@ -11,9 +11,9 @@ use model::gateway::BgpDefault;
 use model::names::NodeName;
 use model::nb::{ImportedRoute, RouteRow};
 use model::route::{KernelRoute, MAIN_TABLE, RouteKind, RoutePath};
-use plan_node::learn;
+
 use proptest::prelude::*;
-use testkit::mk_view;
+use testkit::{mk_scope_of, mk_view};
 
 const STALE: Duration = Duration::from_secs(120);
 
@@ -33,7 +33,7 @@ fn address(node: u8) -> IpAddr {
 }
 
 fn mk_scope() -> Scope {
-    learn::scope(&mk_view(1), Some(3), BTreeSet::new(), BgpDefault::Ignore)
+    mk_scope_of(&mk_view(1), BTreeSet::new(), BgpDefault::Ignore)
 }
 
 fn owners(nodes: &[u8]) -> Vec<(Prefix, NodeName)> {

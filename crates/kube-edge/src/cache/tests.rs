@@ -24,6 +24,7 @@ fn a_cache_tells_changes_of_the_decoded_value_only_and_replaces_itself_in_one_st
     let inner = RwLock::new(Inner {
         map: BTreeMap::new(),
         ready: false,
+        revision: 0,
     });
     let mut fresh = BTreeMap::new();
     let mut go = |event| step(&inner, &mut fresh, event, decode);

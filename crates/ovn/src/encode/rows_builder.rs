@@ -6,11 +6,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::diff::Diff;
-use model::nb::{Columns, RowKey, Table};
+use model::nb::{Columns, Owner, RowKey, Table};
 use ovsdb::{Mutation, Uuid, random_uuid};
 
 use super::EncodeError;
-use crate::north::North;
+use crate::north::{North, Owned};
 
 /// References to add to and to remove from one column.
 #[derive(Default)]
@@ -22,6 +22,8 @@ struct Edit {
 pub(super) struct RowsBuilder<'a> {
     diff: &'a Diff<RowKey, Columns, Uuid>,
     north: &'a North,
+    owner: &'a Owner,
+    owned: &'a Owned,
     created: BTreeMap<&'a RowKey, Uuid>,
     /// Root rows that go.
     to_delete: BTreeSet<(Table, Uuid)>,
@@ -30,15 +32,25 @@ pub(super) struct RowsBuilder<'a> {
 }
 
 impl<'a> RowsBuilder<'a> {
-    pub(super) fn new(diff: &'a Diff<RowKey, Columns, Uuid>, north: &'a North) -> Self {
-        // A set that somebody else's row refers to cannot go; trying it would fail everything else too.
+    pub(super) fn new(
+        diff: &'a Diff<RowKey, Columns, Uuid>,
+        north: &'a North,
+        owner: &'a Owner,
+    ) -> Self {
+        // A set that another owner's or somebody else's row refers to cannot go; trying it would fail everything else too.
+        let is_referenced = |uuid: &Uuid| {
+            let mut by = north.referenced.get(uuid).into_iter().flatten();
+            by.any(|by| by.as_ref() != Some(owner))
+        };
         let roots = diff
             .delete
             .iter()
-            .filter(|(uuid, key)| key.table.parent().is_none() && !north.referenced.contains(uuid));
+            .filter(|(uuid, key)| key.table.parent().is_none() && !is_referenced(uuid));
         Self {
             diff,
             north,
+            owner,
+            owned: north.of(owner),
             created: diff
                 .create
                 .iter()
@@ -65,7 +77,7 @@ impl<'a> RowsBuilder<'a> {
 
     /// A decoded row's columns.
     pub(super) fn standing(&self, uuid: Uuid, key: &RowKey) -> Option<&'a Columns> {
-        let rows = self.north.owned.get(key)?;
+        let rows = self.owned.get(key)?;
         rows.iter()
             .find(|(row, _)| *row == uuid)
             .map(|(_, columns)| columns)
@@ -73,7 +85,7 @@ impl<'a> RowsBuilder<'a> {
 
     /// Of the rows of ours with this key, the one that stays.
     fn survivor(&self, key: &RowKey) -> Option<Uuid> {
-        let rows = self.north.owned.get(key)?.iter().map(|(uuid, _)| *uuid);
+        let rows = self.owned.get(key)?.iter().map(|(uuid, _)| *uuid);
         rows.into_iter()
             .find(|uuid| !self.to_delete.contains(&(key.table, *uuid)))
     }
@@ -83,7 +95,7 @@ impl<'a> RowsBuilder<'a> {
         if let Some(uuid) = self.created.get(key) {
             return Some(*uuid);
         }
-        let somebody = || self.north.roots.get(&(key.table, key.id.clone())).copied();
+        let somebody = || self.north.root(self.owner, key.table, &key.id);
         let uuid = self
             .survivor(key)
             .or_else(somebody)
@@ -146,7 +158,7 @@ impl<'a> RowsBuilder<'a> {
 
     /// Whether a root row of ours with this key goes.
     pub(super) fn is_deleted(&self, key: &RowKey) -> bool {
-        let rows = self.north.owned.get(key).into_iter().flatten();
+        let rows = self.owned.get(key).into_iter().flatten();
         rows.into_iter()
             .any(|(uuid, _)| self.to_delete.contains(&(key.table, *uuid)))
     }

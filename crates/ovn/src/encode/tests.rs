@@ -1,12 +1,16 @@
 //! Operations of transactions, without a server.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use model::nb::{ImportTarget, ImportedRoute, Rows, satisfies};
 use model::{NetworkName, RouterName};
 use ovsdb::{Mutation, Mutator};
 
 use super::*;
+
+fn owner() -> Owner {
+    Owner::Network(NetworkName::default_network())
+}
 
 fn uuid(number: u8) -> Uuid {
     Uuid::from_bytes([number; 16])
@@ -48,12 +52,14 @@ fn mk_rows() -> Rows {
 fn mk_north(rows: &[(RowKey, u8, Columns)], references: &[(u8, &'static str, u8)]) -> North {
     let mut north = North::default();
     for (key, number, columns) in rows {
-        let held = north.owned.entry(key.clone()).or_default();
+        let owned = north.owned.entry(owner()).or_default();
+        let held = owned.entry(key.clone()).or_default();
         held.push((uuid(*number), columns.clone()));
         if key.table.parent().is_none() {
             north.names.insert(uuid(*number), key.id.clone());
             let root = (key.table, key.id.clone());
-            north.roots.entry(root).or_insert(uuid(*number));
+            let roots = north.roots.entry(root).or_default();
+            roots.push((Some(owner()), uuid(*number)));
         }
     }
     for (parent, column, child) in references {
@@ -69,8 +75,8 @@ fn mk_north(rows: &[(RowKey, u8, Columns)], references: &[(u8, &'static str, u8)
 }
 
 fn encode(north: &North, rows: &Rows) -> Vec<Operation> {
-    let diff = Diff::between(&north.owned, rows, satisfies);
-    let transaction = topology(&diff, north, "noverlay test").unwrap();
+    let diff = Diff::between(north.of(&owner()), rows, satisfies);
+    let transaction = topology(&diff, north, &owner(), "noverlay test").unwrap();
     transaction.operations().to_vec()
 }
 
@@ -117,7 +123,7 @@ fn what_is_missing_is_an_error_that_names_it() {
         let mut rows = mk_rows();
         rows.remove(&without);
         let diff = Diff::between(&BTreeMap::new(), &rows, satisfies);
-        topology(&diff, &North::default(), "x")
+        topology(&diff, &North::default(), &owner(), "x")
             .unwrap_err()
             .to_string()
     };
@@ -232,7 +238,7 @@ fn a_set_is_released_before_it_goes() {
 fn a_set_that_others_refer_to_stays() {
     let mut north = mk_north(&[(set(), 1, mk(&[("name", text("a"))]))], &[]);
     assert_eq!(encode(&north, &Rows::new()).len(), 2);
-    north.referenced.insert(uuid(1));
+    north.referenced.insert(uuid(1), BTreeSet::from([None]));
     assert_eq!(encode(&north, &Rows::new()), []);
 }
 

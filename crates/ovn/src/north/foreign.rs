@@ -10,7 +10,7 @@ use model::names::RouterName;
 use model::nb::{Columns, OWNER, Rows, Table, Value};
 use ovsdb::{Atom, Datum, Replica, Uuid};
 
-use super::external_id;
+use super::{Owned, external_id, string};
 
 const NAMED: [Table; 5] = [
     Table::AddressSet,
@@ -112,12 +112,18 @@ fn other_nodes(
     out
 }
 
-fn string(atom: &Atom) -> Option<&str> {
-    if let Atom::String(text) = atom {
-        Some(text)
-    } else {
-        None
-    }
+/// Of an owner's rows, a router that is bound to a chassis that is not this node's; `chassis` is this node's, `None` while it is
+/// not known: then any may be another's.
+#[must_use]
+pub fn bound_elsewhere<'a>(owned: &'a Owned, chassis: Option<&str>) -> Option<&'a str> {
+    let mut routers = owned.iter().filter(|(key, _)| key.table == Table::Router);
+    let found = routers.find(|(_, rows)| {
+        let mut bound = rows
+            .iter()
+            .filter_map(|(_, columns)| entry(columns, "options", "chassis"));
+        bound.any(|bound| chassis != Some(bound))
+    });
+    found.map(|(key, _)| key.id.as_str())
 }
 
 fn describe(table: Table, name: &str, uuid: Uuid, found: Option<&str>, owner: &str) -> String {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use model::nb::Table;
 use ovsdb::{AccessError, Atom, Changes, Datum, Record, Replica, Uuid};
 
-use super::{North, OwnerMarker};
+use super::{North, OwnerKeys};
 
 const ROUTES: &str = "static_routes";
 
@@ -16,8 +16,8 @@ const ROUTES: &str = "static_routes";
 #[derive(Debug)]
 pub struct Quiet {
     generation: u64,
-    marker: OwnerMarker,
-    /// Routes of the topology.
+    keys: OwnerKeys,
+    /// Routes of all topologies.
     routes: BTreeSet<Uuid>,
     /// Which of them a router refers to, and its other columns.
     routers: BTreeMap<Uuid, (Vec<bool>, Vec<Datum>)>,
@@ -31,12 +31,13 @@ impl Quiet {
     pub fn of(replica: &Replica, north: &North) -> Result<Self, AccessError> {
         let of_routes = north
             .owned
-            .iter()
+            .values()
+            .flatten()
             .filter(|(key, _)| key.table == Table::StaticRoute);
         let routes = of_routes.flat_map(|(_, rows)| rows.iter().map(|(id, _)| *id));
         let mut quiet = Self {
             generation: replica.generation(),
-            marker: OwnerMarker::any(),
+            keys: OwnerKeys::new(),
             routes: routes.collect(),
             routers: BTreeMap::new(),
         };
@@ -75,7 +76,7 @@ impl Quiet {
                     same &= !self.routes.contains(id)
                         && records
                             .get(id)
-                            .map_or(Ok(true), |record| self.marker.is_import(record))?;
+                            .map_or(Ok(true), |record| self.keys.is_import(record))?;
                 }
                 same
             } else if **table == *Table::Router.name() {

@@ -8,7 +8,7 @@ use model::frr::{FrrConfiguration, Neighbor, Raw, Receive, Router};
 use model::intent::RouteAdvertisements;
 use model::node::{Fact, HOSTNAME_LABEL, Node};
 use model::selector::{LabelSelector, Labels};
-use model::{Family, NodeName, ObjectKey, Prefix};
+use model::{Family, NetworkName, NodeName, ObjectKey, Prefix};
 
 use super::{ENTRIES_OF_ONE, LeftOut, Refusal, neighbors, pending, raw};
 use crate::fabric;
@@ -35,14 +35,18 @@ impl<'a> Facts<'a> {
                 owned.entry(label).or_default().push(object);
             }
         }
-        let ranges = Ranges::of(world);
+        let default = world.default_network();
+        let ranges = default.map(|network| Ranges::of(world, network));
+        let ranges = ranges.unwrap_or_default();
         let received = [None, Some(Family::V4), Some(Family::V6)].map(|family| {
             let prefixes = ranges.received(family);
             let all = false;
             (family, Receive { all, prefixes })
         });
         Self {
-            excluded: world.excluded_nodes(),
+            excluded: default
+                .map(|network| world.excluded_nodes(network))
+                .unwrap_or_default(),
             received: received.into(),
             owned,
         }
@@ -185,7 +189,7 @@ impl<'a, 'f> Maker<'a, 'f> {
                 return self.draft.leave_out(node, why);
             }
             Fact::Malformed(why) => return self.draft.leave_out(node, why),
-            Fact::Known(_) => match self.world.default_subnets(node) {
+            Fact::Known(_) => match self.world.subnets(node, &NetworkName::default_network()) {
                 Some(list) => sorted(list),
                 None => {
                     let why =
@@ -287,7 +291,8 @@ impl<'a, 'f> Maker<'a, 'f> {
 
     /// What is taken from a neighbor: the pod subnets of the cluster, or with an overlay what the source says.
     fn received(&self, neighbor: &Neighbor) -> Receive {
-        if !self.world.no_overlay {
+        let network = self.world.default_network();
+        if network.is_none_or(|network| network.transport.no_overlay().is_none()) {
             return neighbor.receive.clone();
         }
         let family = neighbor.peer.ip().map(Family::of);

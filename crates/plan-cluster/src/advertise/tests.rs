@@ -1,7 +1,7 @@
 //! What an RA leads to, and what it costs when something is wrong.
 
 use super::*;
-use crate::samples::{add, mk_managed, mk_node, mk_world};
+use crate::samples::{add, default_of, mk_managed, mk_node, mk_world};
 use crate::{MANAGED_BY, RA_KEY};
 use model::frr::{Advertise, Neighbor, Peer, Receive, Remains, RemoteAs, Router, Session};
 use model::node::Fact;
@@ -110,7 +110,9 @@ fn every_spelling_and_every_address_of_a_node_counts_as_itself() {
         &mut world,
         mk_source("src", &["FD00:30:0::1", "172.30.0.1", "172.30.0.9"]),
     );
-    world.cluster_subnets.push("fd01::/48/64".parse().unwrap());
+    default_of(&mut world)
+        .subnets
+        .push("fd01::/48/64".parse().unwrap());
     let plan = plan(&world, "user");
     assert_eq!(peers(&plan, "n1"), ["172.30.0.9"]);
 }
@@ -521,7 +523,9 @@ fn an_ipv4_address_in_ipv6_clothes_is_the_node_itself() {
     let n1 = world.nodes.get_mut(&NodeName::from("n1")).unwrap();
     let both = ["10.128.1.0/24", "fd01:0:0:1::/64"].map(|p| p.parse().unwrap());
     n1.subnets = Fact::Known([("default".into(), both.to_vec())].into());
-    world.cluster_subnets.push("fd01::/48/64".parse().unwrap());
+    default_of(&mut world)
+        .subnets
+        .push("fd01::/48/64".parse().unwrap());
     assert_eq!(peers(&plan(&world, "user"), "n1"), ["172.30.0.9"]);
 }
 
@@ -615,14 +619,15 @@ fn what_bears_our_names_but_not_our_label_is_not_ours_to_delete() {
 
 #[test]
 fn the_planner_plans_once_for_one_world() {
-    let world = mk_managed();
+    let world = Arc::new(mk_managed());
     let ra = managed_ra(&world);
     let mut planner = Planner::default();
     let first = planner.plan(&world, &ra);
     assert_eq!(first, plan(&world, &ra));
     assert_eq!(planner.plan(&world, &ra), first);
-    let mut other = world.clone();
+    let mut other = World::clone(&world);
     other.nodes.remove(&NodeName::from("n3"));
+    let other = Arc::new(other);
     let second = planner.plan(&other, &ra);
     assert_eq!(second, plan(&other, &ra));
     assert_ne!(second, first);

@@ -14,7 +14,7 @@ use model::{Asn, ObjectKey, Prefix, Problem};
 
 use crate::World;
 use crate::advertise::{self, Plan};
-use crate::samples::{add, mk_managed, mk_world};
+use crate::samples::{add, default_of, mk_managed, mk_world};
 
 const PEER: &str = "172.30.9.9";
 const RA: &str = "user";
@@ -93,7 +93,9 @@ fn standing(ours: &Change) -> World {
 
 /// With IPv6 pods as well.
 fn dual(mut world: World) -> World {
-    world.cluster_subnets.push("fd01::/48/64".parse().unwrap());
+    default_of(&mut world)
+        .subnets
+        .push("fd01::/48/64".parse().unwrap());
     for (n, node) in world.nodes.values_mut().enumerate() {
         let Fact::Known(map) = &mut node.subnets else {
             panic!("every node has one");

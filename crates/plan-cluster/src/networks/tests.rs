@@ -1,7 +1,7 @@
 //! Who gets which id and subnet.
 
 use super::*;
-use crate::samples::{add, mk_managed, mk_node, mk_world};
+use crate::samples::{add, default_of, mk_managed, mk_node, mk_world};
 use crate::{MANAGED_BY, RA_KEY, advertise};
 use model::frr::{FrrConfiguration, Router};
 use model::selector::LabelSelector;
@@ -67,7 +67,7 @@ fn a_malformed_annotation_or_a_full_range_costs_only_that_node() {
         mk_node("b", "1.0.0.2", None, None),
         mk_node("c", "1.0.0.3", None, None),
     ]);
-    world.cluster_subnets = vec!["10.128.0.0/24/25".parse().unwrap()];
+    default_of(&mut world).subnets = vec!["10.128.0.0/24/25".parse().unwrap()];
     world
         .nodes
         .insert(NodeName::from("d"), mk_node("d", "1.0.0.4", None, None));
@@ -92,7 +92,7 @@ fn ids_stop_where_the_join_subnet_ends() {
             .map(|n| mk_node(&format!("n{n}"), &format!("1.0.0.{n}"), None, None))
             .collect(),
     );
-    world.join_subnets = vec!["100.64.0.0/29".parse().unwrap()];
+    default_of(&mut world).join_subnets = vec!["100.64.0.0/29".parse().unwrap()];
     let plan = plan(&world);
     assert_eq!(plan.problems.len(), 1);
     assert!(plan.problems[0].message.contains("no node id is left"));
@@ -169,8 +169,14 @@ fn what_somebody_elses_objects_announce_neither_takes_subnets_nor_changes_the_ho
         );
     }
     assert_eq!(subnet_of(&plan(&world), "n4"), "10.128.0.0/24");
-    assert_eq!(Ranges::of(&world).list[0].host_len, 24);
-    assert_eq!(world.excluded_nodes(), BTreeMap::new());
+    assert_eq!(
+        Ranges::of(&world, world.default_network().unwrap()).list[0].host_len,
+        24
+    );
+    assert_eq!(
+        world.excluded_nodes(world.default_network().unwrap()),
+        BTreeMap::new()
+    );
 }
 
 #[test]
@@ -193,7 +199,7 @@ fn a_node_whose_annotation_was_deleted_gets_back_what_its_objects_announce() {
 #[test]
 fn a_new_host_prefix_is_refused_and_the_one_in_use_stays() {
     let mut world = mk_managed();
-    world.cluster_subnets = vec!["10.128.0.0/16/23".parse().unwrap()];
+    default_of(&mut world).subnets = vec!["10.128.0.0/16/23".parse().unwrap()];
     let n4 = mk_node("n4", "172.30.0.4", None, None);
     world.nodes.insert(n4.name.clone(), n4);
     let plan = plan(&world);
@@ -206,7 +212,10 @@ fn a_new_host_prefix_is_refused_and_the_one_in_use_stays() {
     });
     assert!(told, "{:?}", plan.problems);
     // And nobody is left out for it.
-    assert_eq!(world.excluded_nodes(), BTreeMap::new());
+    assert_eq!(
+        world.excluded_nodes(world.default_network().unwrap()),
+        BTreeMap::new()
+    );
     let base = crate::fabric::plan(&world).base.unwrap();
     let taken = &base.routers[0].neighbors[0].receive.prefixes[0];
     assert_eq!((taken.ge, taken.le), (Some(24), Some(24)));
@@ -239,9 +248,9 @@ fn many_entries_of_one_node_are_one_vote() {
             }
         }
         holds(&mut world, "n3", &four);
-        let ranges = Ranges::of(&world);
+        let ranges = Ranges::of(&world, world.default_network().unwrap());
         assert_eq!((ranges.list[0].host_len, ranges.problems), (24, Vec::new()));
-        let excluded = world.excluded_nodes();
+        let excluded = world.excluded_nodes(world.default_network().unwrap());
         let [(name, _)] = Vec::from_iter(&excluded)[..] else {
             panic!("{excluded:?}");
         };
@@ -253,25 +262,40 @@ fn many_entries_of_one_node_are_one_vote() {
 #[test]
 fn a_node_that_holds_prefixes_of_several_lengths_has_no_vote() {
     let mut world = mk_world();
-    world.cluster_subnets = vec!["10.128.0.0/16/25".parse().unwrap()];
+    default_of(&mut world).subnets = vec!["10.128.0.0/16/25".parse().unwrap()];
     world.nodes.remove(&NodeName::from("n3"));
     holds(&mut world, "n1", &["10.128.1.0/25"]);
     holds(&mut world, "n2", &["10.128.2.0/24", "10.128.9.0/26"]);
-    assert_eq!(Ranges::of(&world).list[0].host_len, 25);
+    assert_eq!(
+        Ranges::of(&world, world.default_network().unwrap()).list[0].host_len,
+        25
+    );
     // What was generated for it counts where its annotation has none, also for a node that is gone.
     world.nodes.remove(&NodeName::from("n2"));
-    world.cluster_subnets = vec!["10.128.0.0/16/24".parse().unwrap()];
-    assert_eq!(Ranges::of(&world).list[0].host_len, 25);
+    default_of(&mut world).subnets = vec!["10.128.0.0/16/24".parse().unwrap()];
+    assert_eq!(
+        Ranges::of(&world, world.default_network().unwrap()).list[0].host_len,
+        25
+    );
     add(&mut world, generated_for("n2", "10.128.2.0/24"));
-    assert_eq!(Ranges::of(&world).list[0].host_len, 24);
+    assert_eq!(
+        Ranges::of(&world, world.default_network().unwrap()).list[0].host_len,
+        24
+    );
     let mut second = generated_for("n2", "10.128.9.0/26");
     second.key.name.push_str("-b");
     add(&mut world, second);
-    assert_eq!(Ranges::of(&world).list[0].host_len, 25);
+    assert_eq!(
+        Ranges::of(&world, world.default_network().unwrap()).list[0].host_len,
+        25
+    );
     // Its annotation counts for more than what it may have had before.
     let n2 = mk_node("n2", "172.30.0.2", Some(3), Some("10.128.2.0/24"));
     world.nodes.insert(n2.name.clone(), n2);
-    assert_eq!(Ranges::of(&world).list[0].host_len, 24);
+    assert_eq!(
+        Ranges::of(&world, world.default_network().unwrap()).list[0].host_len,
+        24
+    );
 }
 
 #[test]
@@ -280,7 +304,7 @@ fn an_overlap_with_a_node_that_is_left_out_is_reported_and_a_claim_on_everything
     let first = NodeName::from("n1");
     world.nodes.get_mut(&first).unwrap().internal_ips.clear();
     holds(&mut world, "n1", &["10.128.2.64/26"]);
-    let excluded = world.excluded_nodes();
+    let excluded = world.excluded_nodes(world.default_network().unwrap());
     assert_eq!(
         excluded.keys().map(NodeName::as_str).collect::<Vec<_>>(),
         ["n1", "n2"]
@@ -292,7 +316,14 @@ fn an_overlap_with_a_node_that_is_left_out_is_reported_and_a_claim_on_everything
     );
     for wide in ["0.0.0.0/0", "10.128.0.0/16", "10.128.0.0/20"] {
         holds(&mut world, "n1", &[wide]);
-        assert_eq!(Vec::from_iter(world.excluded_nodes().keys()), [&first]);
+        assert_eq!(
+            Vec::from_iter(
+                world
+                    .excluded_nodes(world.default_network().unwrap())
+                    .keys()
+            ),
+            [&first]
+        );
     }
 }
 
@@ -320,7 +351,10 @@ fn a_readable_claim_on_everything_stops_new_allocations_and_its_holder_is_named(
         let n4 = mk_node("n4", "172.30.0.4", None, None);
         world.nodes.insert(n4.name.clone(), n4);
         // And it takes neither room nor sessions from those that are there.
-        assert_eq!(world.fit_nodes().len(), 4);
+        assert_eq!(
+            world.excluded_nodes(world.default_network().unwrap()).len(),
+            world.nodes.len() - 4
+        );
         let plan = plan(&world);
         let text = &plan.problems[0].message;
         assert!(
@@ -408,7 +442,7 @@ proptest! {
         stories in prop::collection::vec(any_story(), 1..8),
     ) {
         let mut world = world_of(Vec::new());
-        world.cluster_subnets = vec!["10.128.0.0/20/24".parse().unwrap()];
+        default_of(&mut world).subnets = vec!["10.128.0.0/20/24".parse().unwrap()];
         let mut held: Vec<(String, Prefix)> = Vec::new();
         for (n, story) in stories.iter().enumerate() {
             let name = format!("n{n}");
@@ -430,7 +464,7 @@ proptest! {
             }
             world.nodes.insert(node.name.clone(), node);
         }
-        let host_len = Ranges::of(&world).list[0].host_len;
+        let host_len = Ranges::of(&world, world.default_network().unwrap()).list[0].host_len;
         let first = plan(&world);
         let mut given: Vec<(String, Prefix)> = Vec::new();
         for (name, allocation) in &first.allocations {
@@ -477,4 +511,82 @@ proptest! {
             prop_assert_eq!(subnets.len(), world.nodes.len());
         }
     }
+}
+
+/// A world with a second network, of which each node has a subnet.
+fn with_blue() -> World {
+    let mut world = mk_managed();
+    let mut blue = default_of(&mut world).clone();
+    blue.name = NetworkName::from("cluster_udn_blue");
+    blue.id = 5;
+    blue.subnets = vec!["10.200.0.0/16/24".parse().unwrap()];
+    for (number, node) in (1..).zip(world.nodes.values_mut()) {
+        if let Fact::Known(subnets) = &mut node.subnets {
+            let subnet = format!("10.200.{number}.0/24").parse().unwrap();
+            subnets.insert(blue.name.clone(), vec![subnet]);
+        }
+    }
+    world.networks.insert(blue.name.clone(), blue);
+    world
+}
+
+#[test]
+fn what_is_wrong_with_one_network_of_a_node_costs_it_no_other() {
+    let sound = with_blue();
+    let none = |of: &World| of.excluded_by_network().values().all(BTreeMap::is_empty);
+    assert!(none(&sound));
+    let blue = NetworkName::from("cluster_udn_blue");
+    for (subnet, why) in [
+        ("10.201.3.0/24", "lies outside"),
+        ("10.200.3.0/25", "lies outside"),
+        ("10.200.1.0/24", "overlaps"),
+    ] {
+        let mut world = sound.clone();
+        let n3 = world.nodes.get_mut(&NodeName::from("n3")).unwrap();
+        if let Fact::Known(subnets) = &mut n3.subnets {
+            subnets.insert(blue.clone(), vec![subnet.parse().unwrap()]);
+        }
+        let excluded = world.excluded_by_network();
+        let of_blue: Vec<(&NodeName, &String)> = excluded[&blue].iter().collect();
+        assert!(
+            matches!(of_blue.as_slice(), [(name, text)] if name.as_str() == "n3" && text.contains(why)),
+            "{subnet}: {of_blue:?}"
+        );
+        assert_eq!(excluded[&NetworkName::default_network()], BTreeMap::new());
+        // The fabric and the default network's objects are as if nothing were wrong.
+        let ra = crate::fabric::advertisement_name(&NetworkName::default_network());
+        let (before, after) = (advertise::plan(&sound, &ra), advertise::plan(&world, &ra));
+        assert_eq!(before, after, "{subnet}");
+        assert_eq!(before.desired.len(), 3);
+        assert_eq!(crate::fabric::plan(&sound), crate::fabric::plan(&world));
+    }
+}
+
+#[test]
+fn each_network_gives_its_own_subnets_and_one_without_any_left_keeps_no_other_from_giving() {
+    let mut world = with_blue();
+    let blue = NetworkName::from("cluster_udn_blue");
+    let n4 = mk_node("n4", "172.30.0.4", Some(5), None);
+    world.nodes.insert(n4.name.clone(), n4);
+    let plan = plan(&world);
+    assert_eq!(plan.problems, []);
+    let subnets = plan.allocations[&NodeName::from("n4")].subnets.as_ref();
+    let subnets = subnets.unwrap();
+    assert_eq!(subnets[&blue][0].to_string(), "10.200.0.0/24");
+    let default = NetworkName::default_network();
+    assert_eq!(subnets[&default][0].to_string(), "10.128.0.0/24");
+    // The other network is as large as its three nodes.
+    let of_blue = world.networks.get_mut(&blue).unwrap();
+    of_blue.subnets = vec!["10.200.0.0/22/24".parse().unwrap()];
+    let n5 = mk_node("n5", "172.30.0.5", Some(6), Some("10.128.9.0/24"));
+    world.nodes.insert(n5.name.clone(), n5);
+    let plan = super::plan(&world);
+    let subnets = plan.allocations[&NodeName::from("n4")].subnets.as_ref();
+    assert_eq!(subnets.unwrap().len(), 2);
+    assert!(!plan.allocations.contains_key(&NodeName::from("n5")));
+    let reasons: Vec<String> = plan.problems.iter().map(ToString::to_string).collect();
+    assert!(
+        matches!(reasons.as_slice(), [one] if one.contains("node n5: no subnet is left")),
+        "{reasons:?}"
+    );
 }

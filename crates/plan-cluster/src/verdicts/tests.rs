@@ -1,7 +1,8 @@
 //! Which event follows which change.
 
 use super::*;
-use crate::samples::{mk_managed, mk_world};
+use crate::samples::{default_of, mk_managed, mk_world};
+use model::network::Transport;
 
 #[test]
 fn the_verdict_follows_the_advertisements() {
@@ -21,7 +22,7 @@ fn the_verdict_follows_the_advertisements() {
         DefaultNetwork::Ready
     );
     let mut overlay = mk_world();
-    overlay.no_overlay = false;
+    default_of(&mut overlay).transport = Transport::Geneve;
     assert_eq!(default_network(&overlay, &none), DefaultNetwork::Overlay);
 }
 

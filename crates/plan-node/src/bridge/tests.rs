@@ -139,3 +139,33 @@ fn of_several_ports_to_the_outside_the_host_is_served_and_no_pod() {
     ];
     assert_eq!(shown, wanted);
 }
+
+fn mk_port(name: &str, kind: &str, ofport: Option<u32>) -> PortFact {
+    PortFact {
+        name: name.to_owned(),
+        kind: kind.to_owned(),
+        ofport,
+    }
+}
+
+#[test]
+fn the_uplink_is_the_one_port_that_is_neither_internal_nor_a_patch() {
+    let own = mk_port("br-ex", "internal", Some(65534));
+    let patch = mk_port("patch-br-ex_n1-to-br-int", "patch", Some(2));
+    let eth0 = mk_port("eth0", "", Some(1));
+    let all = [own.clone(), patch.clone(), eth0.clone()];
+    assert_eq!(uplink("br-ex", &all), Ok(1));
+    let why = |ports: &[PortFact]| match uplink("br-ex", ports).unwrap_err() {
+        NoUplink::Waiting(why) => why,
+        NoUplink::Several { ports, why } => format!("{ports:?} {why}"),
+    };
+    assert!(why(&[]).contains("no port"));
+    assert!(why(&[own, patch]).contains("no port"));
+    assert!(why(&[mk_port("eth0", "", None)]).contains("no number"));
+    let eth1 = mk_port("eth1", "", Some(3));
+    let several = why(&[eth0, eth1, mk_port("eth2", "", None)]);
+    assert!(
+        several.starts_with("[1, 3] ") && several.contains("several"),
+        "{several}"
+    );
+}

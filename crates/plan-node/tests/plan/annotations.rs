@@ -1,20 +1,27 @@
 //! The text of each annotation.
 
 use model::node::annotation;
-use plan_node::annotations::*;
-use testkit::mk_view;
+use plan_node::{GatewayView, Machine};
+use std::collections::BTreeMap;
+use testkit::{mk_snapshot, mk_view};
 
-fn facts() -> NodeFacts {
+fn facts() -> Machine {
     let view = mk_view(1);
-    NodeFacts {
-        node: view.node,
-        gateway: view.gateway,
-        host_cidrs: vec![
-            "192.0.2.1/32".parse().unwrap(),
-            "172.30.0.1/24".parse().unwrap(),
-        ],
-        host_mtu: 1500,
-    }
+    let mut machine = mk_snapshot(&view.node, &[]).machine;
+    machine.host_cidrs = vec![
+        "192.0.2.1/32".parse().unwrap(),
+        "172.30.0.1/24".parse().unwrap(),
+    ];
+    machine
+}
+
+/// The annotations of a machine whose gateway is known.
+fn plan(machine: &Machine) -> BTreeMap<String, String> {
+    plan_node::annotations::plan(machine).unwrap()
+}
+
+fn gateway(machine: &mut Machine) -> &mut GatewayView {
+    machine.gateway.as_mut().unwrap()
 }
 
 #[test]
@@ -45,8 +52,10 @@ fn a_node_publishes_what_others_need_of_it() {
 #[test]
 fn singular_fields_stand_only_where_there_is_one() {
     let mut facts = facts();
-    facts.gateway.addresses.push("fd01::1/64".parse().unwrap());
-    facts.gateway.next_hops.clear();
+    gateway(&mut facts)
+        .addresses
+        .push("fd01::1/64".parse().unwrap());
+    gateway(&mut facts).next_hops.clear();
     let all = plan(&facts);
     let text = &all[annotation::L3_GATEWAY];
     assert!(text.contains(r#""ip-addresses":["172.30.0.1/24","fd01::1/64"]"#));
@@ -61,7 +70,7 @@ fn singular_fields_stand_only_where_there_is_one() {
 #[test]
 fn a_bridge_without_address_is_no_gateway() {
     let mut facts = facts();
-    facts.gateway.addresses.clear();
+    gateway(&mut facts).addresses.clear();
     let all = plan(&facts);
     assert!(!all.contains_key(annotation::L3_GATEWAY));
     assert!(!all.contains_key(annotation::PRIMARY_IFADDR));
@@ -74,4 +83,11 @@ fn the_order_of_addresses_does_not_change_the_text() {
     two.host_cidrs.reverse();
     two.host_cidrs.push("192.0.2.1/32".parse().unwrap());
     assert_eq!(plan(&one), plan(&two));
+}
+
+#[test]
+fn nothing_is_published_before_the_gateway_was_known() {
+    let mut facts = facts();
+    facts.gateway = None;
+    assert_eq!(plan_node::annotations::plan(&facts), None);
 }

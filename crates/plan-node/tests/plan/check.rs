@@ -7,14 +7,19 @@ use model::nb::RowKey;
 use model::nb::Rows;
 use model::nb::Table;
 use model::nb::Value;
-use plan_node::check::*;
+use plan_node::check::{Violation, imports};
+use plan_node::north;
 use std::collections::BTreeSet;
 use testkit::mk_view;
 
 fn sound() -> Rows {
-    let plan = plan_node::plan(&mk_view(1));
+    let plan = north::plan(mk_view(1).get());
     assert_eq!(rows(&plan), []);
     plan
+}
+
+fn rows(plan: &Rows) -> Vec<Violation> {
+    plan_node::check::rows(plan, None)
 }
 
 fn key_of(plan: &Rows, table: Table, id: &str) -> RowKey {

@@ -1,47 +1,23 @@
 //! What is believed of annotations.
 
-use model::node::Node;
-use std::collections::{BTreeMap, BTreeSet};
+use model::node::{Fact, Node};
 
 use import::decide::decide;
 use model::address::Prefix;
-use model::gateway::BgpDefault;
+
 use model::names::{NetworkName, NodeName};
-use model::node::Fact;
+
 use model::route::{KernelRoute, MAIN_TABLE, RouteKind, RoutePath};
 use plan_node::claims::*;
 use plan_node::learn;
-use testkit::mk_view;
-
-const BRIDGE: u32 = 3;
+use testkit::{BRIDGE_LINK, mk_network, mk_node, mk_snapshot, mk_view};
 
 fn prefix(text: &str) -> Prefix {
     text.parse().unwrap()
 }
 
-fn node(name: &str, subnets: &[(&str, &[&str])]) -> Node {
-    let of = |(network, subnets): &(&str, &[&str])| {
-        let subnets = subnets.iter().map(|text| prefix(text)).collect();
-        (NetworkName::from(*network), subnets)
-    };
-    Node {
-        name: NodeName::from(name),
-        labels: model::selector::Labels::default(),
-        internal_ips: Vec::new(),
-        bad_addresses: Vec::new(),
-        node_id: Fact::Absent,
-        subnets: Fact::Known(subnets.iter().map(of).collect::<BTreeMap<_, _>>()),
-        primary: Fact::Absent,
-        host_cidrs: Fact::Absent,
-        host_mtu: Fact::Absent,
-        salvaged: model::node::Salvaged::default(),
-        ready: None,
-    }
-}
-
 fn judged(nodes: &[Node]) -> Claims {
-    let (pods, join) = ([prefix("10.128.0.0/16")], [prefix("100.64.0.0/16")]);
-    judge(&NetworkName::default_network(), &pods, &join, nodes)
+    judge(&mk_network(), nodes)
 }
 
 fn told(claims: &Claims) -> Vec<(&str, &str)> {
@@ -51,12 +27,10 @@ fn told(claims: &Claims) -> Vec<(&str, &str)> {
 
 /// The destinations that are imported in a scope with these claims.
 fn imported(claims: Claims, routes: &[&str]) -> Vec<String> {
-    let mut scope = learn::scope(
-        &mk_view(1),
-        Some(BRIDGE),
-        BTreeSet::new(),
-        BgpDefault::Ignore,
-    );
+    let view = mk_view(1);
+    let snapshot = mk_snapshot(&view.node, &[view.share]);
+    let mut all = learn::plan(&snapshot);
+    let mut scope = all.remove(&NetworkName::default_network()).unwrap().scope;
     scope.other_networks = claims.other_networks;
     let routes = routes.iter().map(|to| KernelRoute {
         table: MAIN_TABLE,
@@ -65,7 +39,7 @@ fn imported(claims: Claims, routes: &[&str]) -> Vec<String> {
         kind: RouteKind::Unicast,
         paths: vec![RoutePath {
             gateway: Some("172.30.0.2".parse().unwrap()),
-            oif: BRIDGE,
+            oif: BRIDGE_LINK,
         }],
     });
     routes
@@ -94,8 +68,8 @@ fn a_subnet_of_another_network_never_hides_the_networks_own_pods_nor_more_than_i
         ("::/0", SUBNET_TOO_SHORT),
     ] {
         let claims = judged(&[
-            node("n2", &[("default", &["10.128.2.0/24"]), ("x", &[claim])]),
-            node("n3", &[("blue", &["10.200.7.0/24"])]),
+            mk_node("n2", &[("default", &["10.128.2.0/24"]), ("x", &[claim])]),
+            mk_node("n3", &[("blue", &["10.200.7.0/24"])]),
         ]);
         assert_eq!(told(&claims), [("Node/n2", reason)], "{claim}");
         let message = claims.problems[0].to_string();
@@ -121,7 +95,7 @@ fn one_node_hides_no_outside_route_by_sixteen_twelves() {
     ];
     let twelves: Vec<String> = (0..16).map(|n| format!("{}.0.0.0/12", n * 16)).collect();
     let twelves: Vec<&str> = twelves.iter().map(String::as_str).collect();
-    let claims = judged(&[node("n2", &[("x", &twelves)])]);
+    let claims = judged(&[mk_node("n2", &[("x", &twelves)])]);
     assert!(claims.problems.iter().all(|p| p.reason == SUBNET_TOO_SHORT));
     assert_eq!(claims.problems.len(), 16);
     assert_eq!(imported(claims, &routes), routes);
@@ -129,8 +103,8 @@ fn one_node_hides_no_outside_route_by_sixteen_twelves() {
     let many: Vec<String> = (0..40).map(|n| format!("11.{n}.0.0/16")).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
     let claims = judged(&[
-        node("n2", &[("x", &many)]),
-        node("n3", &[("x", &many[..16])]),
+        mk_node("n2", &[("x", &many)]),
+        mk_node("n3", &[("x", &many[..16])]),
     ]);
     assert_eq!(told(&claims), [("Node/n2", SUBNETS_TOO_MANY)]);
     let message = &claims.problems[0].message;
@@ -156,7 +130,7 @@ fn inventor(subnets: &[String]) -> Node {
         .iter()
         .map(|(name, list)| (name.as_str(), list.as_slice()))
         .collect();
-    node("n2", &networks)
+    mk_node("n2", &networks)
 }
 
 #[test]
@@ -166,7 +140,7 @@ fn nor_by_networks_that_it_invents() {
         .collect();
     let claims = judged(&[
         inventor(&sixteens),
-        node("n3", &[("blue", &["10.200.7.0/24"])]),
+        mk_node("n3", &[("blue", &["10.200.7.0/24"])]),
     ]);
     assert_eq!(told(&claims), [("Node/n2", SUBNETS_TOO_MANY)]);
     let message = &claims.problems[0].message;
@@ -194,7 +168,7 @@ fn nor_by_networks_that_it_invents() {
 
 #[test]
 fn a_claim_over_the_subnets_of_other_nodes_is_nobodys() {
-    let of = |name: &str, subnets: &[&str]| node(name, &[("default", subnets)]);
+    let of = |name: &str, subnets: &[&str]| mk_node(name, &[("default", subnets)]);
     let claims = judged(&[
         of("n1", &["10.128.1.0/24"]),
         of("n2", &["10.128.2.0/24"]),
@@ -231,11 +205,11 @@ fn a_claim_over_the_subnets_of_other_nodes_is_nobodys() {
 #[test]
 fn a_pod_subnet_outside_of_the_network_is_nobodys_and_costs_its_own_node_nothing_else() {
     let claims = judged(&[
-        node(
+        mk_node(
             "n2",
             &[("default", &["10.128.2.0/24", "0.0.0.0/0", "fd00:10::/64"])],
         ),
-        node("n3", &[("default", &["10.128.3.0/24"])]),
+        mk_node("n3", &[("default", &["10.128.3.0/24"])]),
     ]);
     let owner = |text: &str, node: &str| (prefix(text), NodeName::from(node));
     assert_eq!(
@@ -248,7 +222,7 @@ fn a_pod_subnet_outside_of_the_network_is_nobodys_and_costs_its_own_node_nothing
 
 #[test]
 fn a_host_mtu_that_cannot_be_rules_nobody_and_is_reported() {
-    let mut nodes = ["n1", "n2", "n3", "n4", "n5", "n6"].map(|name| node(name, &[]));
+    let mut nodes = ["n1", "n2", "n3", "n4", "n5", "n6"].map(|name| mk_node(name, &[]));
     let mtus = [
         Fact::Known(9000),
         Fact::Known(0),

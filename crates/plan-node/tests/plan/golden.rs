@@ -1,21 +1,19 @@
 //! Whole plans as text, compared with `tests/golden/<case>/NN-plan.txt`; `UPDATE_GOLDEN=1` writes them again.
-//! In: views of `testkit`. Out: a failed test with both texts. Invariant: every plan that is compared is also checked.
+//! In: snapshots of `testkit`. Out: a failed test with both texts. Invariant: every plan that is compared is also checked.
 //! Not here: why a plan is as it is (each case's `why.md`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use import::decide::decide;
-use model::gateway::{BgpDefault, GatewayMode};
-use model::nb::{ImportTarget, ImportedRoute, Rows, Value};
-use model::route::{KernelRoute, MAIN_TABLE, RouteKind, RoutePath};
-
-use plan_node::annotations::{self, NodeFacts};
-use plan_node::bridge::{self, BridgeInput, BridgeNetwork};
-use plan_node::{NetworkView, check, host, learn};
-use testkit::mk_view;
-
-const BRIDGE_LINK: u32 = 3;
+use model::address::{Family, Prefix};
+use model::kernel::{KernelEntry, KernelKey};
+use model::names::NetworkName;
+use model::nb::{ImportTarget, ImportedRoute, Owner, Rows, Value};
+use model::ovs::InternalPort;
+use model::route::{KernelRoute, MAIN_TABLE, RouteKind, RoutePath, TableId};
+use plan_node::{FlowTable, NetworkShare, Plan, Share, Snapshot, UnknownShare, check, learn};
+use testkit::{BRIDGE_LINK, View, mk_snapshot, mk_user_network, mk_view};
 
 fn value(value: &Value) -> String {
     match value {
@@ -44,110 +42,149 @@ fn northbound(rows: &Rows) -> String {
     out
 }
 
-fn kernel(view: &NetworkView) -> String {
-    let network = host::plan(view).unwrap();
-    let port = host::port(view).unwrap();
+fn kernel(plan: &Plan) -> String {
     let mut out = String::from("# Kernel\n");
-    for address in &network.port.addresses {
+    let mut rest = String::new();
+    let ports = plan.ports.values();
+    let by_device: BTreeMap<&str, &InternalPort> =
+        ports.map(|port| (port.name.as_str(), port)).collect();
+    for (key, entry) in &plan.kernel {
+        match (key, entry) {
+            (KernelKey::Link { .. }, entry) => assert_eq!(*entry, KernelEntry::Link { up: true }),
+            (KernelKey::Address { device, address }, _) => {
+                let port = by_device[device.as_str()];
+                writeln!(
+                    out,
+                    "address {address} dev {device} mac {} mtu {}",
+                    port.mac, port.mtu
+                )
+                .unwrap();
+            }
+            (
+                KernelKey::Rule {
+                    preference,
+                    to,
+                    table,
+                },
+                entry,
+            ) => {
+                assert_eq!(*entry, KernelEntry::Rule { local: true });
+                writeln!(out, "rule {preference} iif lo to {to} lookup {table}").unwrap();
+            }
+            (KernelKey::Route { table, to }, KernelEntry::Route { via, device, mtu }) => {
+                let (via, device) = (via.unwrap(), device.as_deref().unwrap());
+                let mtu = mtu.unwrap();
+                writeln!(
+                    rest,
+                    "route {to} via {via} dev {device} table {table} mtu {mtu}"
+                )
+                .unwrap();
+            }
+            (key, entry) => panic!("{key}: {entry:?}"),
+        }
+    }
+    out.push_str(&rest);
+    out.push_str("# Integration bridge\n");
+    for port in plan.ports.values() {
         writeln!(
             out,
-            "address {address} dev {} mac {} mtu {}",
-            network.port.device, network.port.mac, network.port.mtu
+            "port {} of {} iface-id {} mac {} mtu {} owner {}",
+            port.name, port.bridge, port.iface_id, port.mac, port.mtu, port.owner
         )
         .unwrap();
     }
-    for rule in &network.rules {
-        writeln!(
-            out,
-            "rule {} iif lo to {} lookup {}",
-            rule.preference, rule.to, rule.table
-        )
-        .unwrap();
-    }
-    for route in &network.routes {
-        writeln!(
-            out,
-            "route {} via {} dev {} table {} mtu {}",
-            route.to, route.via, route.device, route.table, route.mtu
-        )
-        .unwrap();
-    }
-    writeln!(
-        out,
-        "# Integration bridge\nport {} of {} iface-id {} mac {} mtu {} owner {}",
-        port.name, port.bridge, port.iface_id, port.mac, port.mtu, port.owner
-    )
-    .unwrap();
     out
 }
 
-fn flows(view: &NetworkView) -> String {
-    let input = BridgeInput {
-        uplink: 1,
-        networks: vec![BridgeNetwork {
-            network_id: view.network_id,
-            patch: 2,
-            pod_subnets: view.host_subnets.clone(),
-        }],
-        mac: view.gateway.mac,
-        addresses: view.gateway.addresses.iter().map(|a| a.ip).collect(),
-        mode: GatewayMode::Shared,
-    };
+fn flows(plan: &Plan) -> String {
     let mut out = String::from("# External bridge\n");
-    for flow in bridge::full(&input) {
+    let flows = match &plan.flows {
+        FlowTable::Full { flows, .. } => flows,
+        FlowTable::Host { flows, .. } => {
+            out.push_str("(host stage)\n");
+            flows
+        }
+        other => panic!("{other:?}"),
+    };
+    for flow in flows {
         writeln!(out, "{flow}").unwrap();
     }
     out
 }
 
-/// The other nodes' subnets, a default route and the own subnet, all over the gateway bridge.
-fn learned(view: &NetworkView) -> String {
-    let mut dump = vec![
-        kernel_route("0.0.0.0/0", "172.30.0.100"),
-        kernel_route(&view.host_subnets[0].to_string(), "172.30.0.100"),
-    ];
-    for number in 1..=3 {
-        let other = mk_view(number);
-        if other.node != view.node {
-            let gateway = format!("172.30.0.{number}");
-            dump.push(kernel_route(&other.host_subnets[0].to_string(), &gateway));
-        }
-    }
-    let taken = learn::topology_prefixes(&plan_node::plan(view), &view.gateway_router());
-    let scope = learn::scope(view, Some(BRIDGE_LINK), taken, BgpDefault::Ignore);
-    let mut rows = BTreeSet::new();
-    let mut skipped: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    dump.sort_by_key(|route| route.prefix);
-    for route in dump {
-        let decision = decide(&route, &scope);
-        let prefix = route.prefix;
-        let row = |nexthop| ImportedRoute { prefix, nexthop };
-        rows.extend(decision.hops.into_iter().map(row));
-        for reason in decision.reasons {
-            skipped.entry(reason).or_default().push(prefix.to_string());
-        }
-    }
-    let target = ImportTarget::of(&view.network, &view.node);
-    assert_eq!(check::imports(&target, &rows, &scope.own_addresses), []);
+/// What each network makes of the other nodes' subnets, a default route and the own subnet, all over the gateway bridge.
+fn learned(snapshot: &Snapshot, plan: &Plan) -> String {
     let mut out = String::from("# Imports\n");
-    for row in &rows {
-        writeln!(out, "{} via {}", row.prefix, row.nexthop).unwrap();
-    }
-    for (reason, prefixes) in &skipped {
-        writeln!(
-            out,
-            "skipped {} {reason}: {}",
-            prefixes.len(),
-            prefixes.join(", ")
-        )
-        .unwrap();
+    for (name, view) in snapshot.here() {
+        let inputs = &plan.learn[name];
+        if plan.learn.len() > 1 {
+            writeln!(out, "network {name}, table {:?}", inputs.table).unwrap();
+        }
+        let mut scope = inputs.scope.clone();
+        let owner = Owner::Network(name.clone());
+        let target = ImportTarget::of(name, &view.node.name);
+        // What a gateway router holds of its own is known from the database.
+        scope.taken = learn::topology_prefixes(&plan.north[&owner], &target.router);
+        let table = inputs.table.unwrap_or(MAIN_TABLE);
+        let mut dump = vec![kernel_route(table, "0.0.0.0/0", "172.30.0.100")];
+        for own in &view.share.host_subnets {
+            let gateway = gateway_of(own, 100);
+            dump.push(kernel_route(table, &own.to_string(), &gateway));
+            for number in (1..=3).filter(|n| format!("n{n}") != view.node.name.as_str()) {
+                let other =
+                    own.to_string()
+                        .replacen(&third(own, view.node.id - 1), &third(own, number), 1);
+                dump.push(kernel_route(table, &other, &gateway_of(own, number)));
+            }
+        }
+        let mut rows = BTreeSet::new();
+        let mut skipped: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        dump.sort_by_key(|route| route.prefix);
+        for route in dump {
+            let decision = decide(&route, &scope);
+            let prefix = route.prefix;
+            let row = |nexthop| ImportedRoute { prefix, nexthop };
+            rows.extend(decision.hops.into_iter().map(row));
+            for reason in decision.reasons {
+                skipped.entry(reason).or_default().push(prefix.to_string());
+            }
+        }
+        assert_eq!(check::imports(&target, &rows, &scope.own_addresses), []);
+        for row in &rows {
+            writeln!(out, "{} via {}", row.prefix, row.nexthop).unwrap();
+        }
+        for (reason, prefixes) in &skipped {
+            writeln!(
+                out,
+                "skipped {} {reason}: {}",
+                prefixes.len(),
+                prefixes.join(", ")
+            )
+            .unwrap();
+        }
     }
     out
 }
 
-fn kernel_route(to: &str, gateway: &str) -> KernelRoute {
+/// The part of a node's subnet that is the node's: `.N.` or `:N:`.
+fn third(subnet: &Prefix, number: u32) -> String {
+    match subnet.family() {
+        Family::V4 => format!(".{number}."),
+        Family::V6 => format!(":{number}:"),
+    }
+}
+
+/// Node or router `number` on the underlay.
+fn gateway_of(subnet: &Prefix, number: u32) -> String {
+    match subnet.family() {
+        Family::V4 => format!("172.30.0.{number}"),
+        Family::V6 => format!("fd00:30::{number}"),
+    }
+}
+
+fn kernel_route(table: TableId, to: &str, gateway: &str) -> KernelRoute {
     KernelRoute {
-        table: MAIN_TABLE,
+        table,
         prefix: to.parse().unwrap(),
         metric: 20,
         kind: RouteKind::Unicast,
@@ -158,58 +195,146 @@ fn kernel_route(to: &str, gateway: &str) -> KernelRoute {
     }
 }
 
-fn published(view: &NetworkView) -> String {
-    let facts = NodeFacts {
-        node: view.node.clone(),
-        gateway: view.gateway.clone(),
-        host_cidrs: view.gateway.addresses.clone(),
-        host_mtu: view.mtu,
-    };
+fn published(plan: &Plan) -> String {
     let mut out = String::from("# Annotations\n");
-    for (key, text) in annotations::plan(&facts) {
+    for (key, text) in plan.annotations.iter().flatten() {
         writeln!(out, "{key} = {text}").unwrap();
     }
     out
 }
 
-fn plan_text(case: &str, number: u8, actual: &str) {
-    testkit::golden::compare(case, &format!("{number:02}-plan.txt"), actual);
-}
-
-fn render(view: &NetworkView) -> String {
-    let rows = plan_node::plan(view);
-    assert_eq!(check::rows(&rows), []);
-    assert_eq!(view.problems(), []);
+/// The whole plan of a snapshot, which breaks no invariant.
+fn render(snapshot: &Snapshot) -> String {
+    let plan = plan_node::plan(snapshot);
+    assert_eq!(check::plan(snapshot, &plan), []);
+    let rows: Rows = plan
+        .north
+        .values()
+        .flatten()
+        .map(|(k, c)| (k.clone(), c.clone()))
+        .collect();
+    let unknown: Vec<&str> = plan.unknown.iter().map(|name| name.as_str()).collect();
+    let unknown = match unknown.as_slice() {
+        [] => String::new(),
+        names => format!("# Not known yet: {}\n", names.join(", ")),
+    };
     [
+        unknown,
         northbound(&rows),
-        kernel(view),
-        flows(view),
-        learned(view),
-        published(view),
+        kernel(&plan),
+        flows(&plan),
+        learned(snapshot, &plan),
+        published(&plan),
     ]
     .concat()
+}
+
+fn compare(case: &str, number: u8, snapshot: &Snapshot) {
+    testkit::golden::compare(case, &format!("{number:02}-plan.txt"), &render(snapshot));
+}
+
+fn mk_default(view: &View) -> Snapshot {
+    assert_eq!(view.get().problems(), []);
+    mk_snapshot(&view.node, std::slice::from_ref(&view.share))
 }
 
 #[test]
 fn default_three_nodes() {
     for number in 1..=3 {
-        plan_text("default-three-nodes", number, &render(&mk_view(number)));
+        compare("default-three-nodes", number, &mk_default(&mk_view(number)));
     }
 }
 
 #[test]
 fn snat_disabled_without_and_with_the_match_column() {
     let mut view = mk_view(1);
-    view.outbound_snat = false;
-    plan_text("snat-disabled", 1, &render(&view));
-    view.nat_has_match = true;
-    plan_text("snat-disabled", 2, &render(&view));
+    view.no_overlay(|options| options.outbound_snat = false);
+    compare("snat-disabled", 1, &mk_default(&view));
+    view.node.nat_has_match = true;
+    compare("snat-disabled", 2, &mk_default(&view));
 }
 
 #[test]
 fn two_cluster_subnets() {
     let mut view = mk_view(1);
-    view.cluster_subnets
-        .push("10.132.0.0/16/25".parse().unwrap());
-    plan_text("two-cluster-subnets", 1, &render(&view));
+    view.add_subnet("10.132.0.0/16/25");
+    compare("two-cluster-subnets", 1, &mk_default(&view));
+}
+
+/// Node n1 with the default network, and two networks of users that have one subnet.
+fn two_of_one_subnet() -> (View, [NetworkShare; 3]) {
+    let view = mk_view(1);
+    let share = |name, id| NetworkShare {
+        network: mk_user_network(name, id, &["10.200.0.0/16/24"], &["100.65.0.0/16"]),
+        host_subnets: vec!["10.200.1.0/24".parse().unwrap()],
+        mtu: 1500,
+    };
+    let blue = share("cluster_udn_blue", 1);
+    let red = share("cluster_udn_red", 2);
+    let default = view.share.clone();
+    (view, [default, blue, red])
+}
+
+#[test]
+fn two_networks_of_one_subnet_in_two_vrfs() {
+    let (view, shares) = two_of_one_subnet();
+    compare("two-vrfs-one-subnet", 1, &mk_snapshot(&view.node, &shares));
+}
+
+#[test]
+fn a_network_that_is_removed_leaves_the_others_as_they_are() {
+    let (view, [default, blue, _]) = two_of_one_subnet();
+    let snapshot = mk_snapshot(&view.node, &[default, blue]);
+    compare("two-vrfs-one-subnet", 2, &snapshot);
+}
+
+#[test]
+fn a_network_that_is_not_known_yet_stands_beside_two_that_are() {
+    let (view, shares) = two_of_one_subnet();
+    let mut snapshot = mk_snapshot(&view.node, &shares);
+    let red = NetworkName::from("cluster_udn_red");
+    let unknown = UnknownShare {
+        network: shares[2].network.clone(),
+        host_subnets: Vec::new(),
+    };
+    snapshot
+        .networks
+        .insert(red.clone(), Share::Unknown(unknown));
+    compare("two-vrfs-one-subnet", 3, &snapshot);
+}
+
+/// The default network with IPv6 alone, or with both families.
+fn with_ipv6(also_ipv4: bool) -> View {
+    let mut view = mk_view(1);
+    if !also_ipv4 {
+        view.share.network.subnets.clear();
+        view.share.network.join_subnets.clear();
+        view.share.host_subnets.clear();
+        view.node.gateway.addresses.clear();
+        view.node.gateway.next_hops.clear();
+        view.node.host_addresses.clear();
+        view.node.node_addresses.clear();
+    }
+    view.add_subnet("fd00:10:128::/48/64");
+    let network = &mut view.share.network;
+    network.join_subnets.push("fd98::/64".parse().unwrap());
+    view.share
+        .host_subnets
+        .push("fd00:10:128:1::/64".parse().unwrap());
+    let gateway = &mut view.node.gateway;
+    gateway.addresses.push("fd00:30::1/64".parse().unwrap());
+    gateway.next_hops.push("fd00:30::100".parse().unwrap());
+    let own = "fd00:30::1".parse().unwrap();
+    view.node.host_addresses.insert(own);
+    for number in 1..=3 {
+        let address = format!("fd00:30::{number}").parse().unwrap();
+        view.node.node_addresses.insert(address);
+    }
+    view
+}
+
+#[test]
+fn ipv6_alone_and_both_families() {
+    compare("ipv6", 1, &mk_default(&with_ipv6(false)));
+    compare("ipv6", 2, &mk_default(&with_ipv6(true)));
 }

@@ -12,9 +12,12 @@
 mod annotations;
 mod check;
 mod claims;
+mod facts;
 mod golden;
-mod host;
+mod kernel;
 mod learn;
+mod mtu;
+mod networks;
 mod snapshot;
 mod snat;
 mod topology;

@@ -10,19 +10,19 @@ fn texts(addresses: &[InterfaceAddr]) -> Vec<String> {
 #[test]
 fn the_address_plan_is_that_of_ovn_kubernetes() {
     let view = mk_view(1);
-    assert_eq!(texts(&view.cluster_join()), ["100.64.0.1/16"]);
-    assert_eq!(texts(&view.gateway_join()), ["100.64.0.2/16"]);
-    assert_eq!(texts(&view.subnet_gateways()), ["10.128.1.1/24"]);
-    assert_eq!(texts(&view.management()), ["10.128.1.2/24"]);
-    assert_eq!(view.problems(), []);
+    assert_eq!(texts(&view.get().cluster_join()), ["100.64.0.1/16"]);
+    assert_eq!(texts(&view.get().gateway_join()), ["100.64.0.2/16"]);
+    assert_eq!(texts(&view.get().subnet_gateways()), ["10.128.1.1/24"]);
+    assert_eq!(texts(&view.get().management()), ["10.128.1.2/24"]);
+    assert_eq!(view.get().problems(), []);
 }
 
 #[test]
 fn each_gap_in_a_view_is_named() {
     let mut view = mk_view(1);
-    view.node_id = 1;
-    view.host_subnets = vec!["fd00:10::/64".parse().unwrap()];
-    let reasons: Vec<&str> = view.problems().iter().map(|p| p.reason).collect();
+    view.node.id = 1;
+    view.share.host_subnets = vec!["fd00:10::/64".parse().unwrap()];
+    let reasons: Vec<&str> = view.get().problems().iter().map(|p| p.reason).collect();
     assert_eq!(
         reasons,
         [
@@ -32,15 +32,15 @@ fn each_gap_in_a_view_is_named() {
             "NoNodeAddress"
         ]
     );
-    view.host_subnets.clear();
-    assert_eq!(view.problems()[0].reason, "NoNodeSubnet");
+    view.share.host_subnets.clear();
+    assert_eq!(view.get().problems()[0].reason, "NoNodeSubnet");
 }
 
 #[test]
 fn a_node_id_beyond_the_join_subnet_is_named() {
     let mut view = mk_view(1);
-    view.join_subnets = vec!["100.64.0.0/30".parse().unwrap()];
-    view.node_id = 9;
-    assert_eq!(view.problems()[0].reason, "NoJoinAddress");
-    assert_eq!(view.gateway_join(), []);
+    view.share.network.join_subnets = vec!["100.64.0.0/30".parse().unwrap()];
+    view.node.id = 9;
+    assert_eq!(view.get().problems()[0].reason, "NoJoinAddress");
+    assert_eq!(view.get().gateway_join(), []);
 }

@@ -9,15 +9,19 @@ use model::nb::Rows;
 use model::nb::Table;
 use model::nb::Value;
 use plan_node::check;
-use plan_node::snapshot::NetworkView;
-use plan_node::snat::*;
+use plan_node::north;
+use plan_node::north::shared::{self, node_ips_id};
+use plan_node::north::snat::*;
 use std::collections::BTreeSet;
-use testkit::mk_view;
+use testkit::{View, mk_view};
 
-fn checked(view: &NetworkView) -> Rows {
-    let rows = plan_node::plan(view);
-    assert_eq!(check::rows(&rows), []);
-    plan(view)
+fn checked(view: &View) -> Rows {
+    let rows = north::plan(view.get());
+    let shared = shared::plan(&view.node, [view.get()].into_iter());
+    assert_eq!(check::rows(&rows, Some(&shared)), []);
+    let mut all = plan(view.get());
+    all.extend(shared);
+    all
 }
 
 fn nat<'a>(rows: &'a Rows, logical: &str) -> &'a nb::Columns {
@@ -58,7 +62,7 @@ fn set_names_are_those_of_ovn_kubernetes() {
 fn enabled_exempts_pods_and_own_addresses() {
     let view = mk_view(1);
     let rows = checked(&view);
-    let set = set_key(&exemption_id(&view.network, Family::V4));
+    let set = set_key(&exemption_id(&view.share.network.name, Family::V4));
     assert_eq!(
         rows[&set]["addresses"],
         Value::set(["10.128.0.0/16", "172.30.0.1"])
@@ -79,7 +83,7 @@ fn enabled_exempts_pods_and_own_addresses() {
 #[test]
 fn disabled_without_match_column_translates_only_towards_nodes() {
     let mut view = mk_view(1);
-    view.outbound_snat = false;
+    view.no_overlay(|options| options.outbound_snat = false);
     let rows = checked(&view);
     let nodes = set_key(&node_ips_id(Family::V4));
     assert_eq!(
@@ -89,14 +93,17 @@ fn disabled_without_match_column_translates_only_towards_nodes() {
     let row = nat(&rows, "10.128.0.0/16");
     assert_eq!(row["allowed_ext_ips"], Value::Ref(nodes));
     assert_eq!(row["exempted_ext_ips"], nothing());
-    assert!(!rows.contains_key(&set_key(&exemption_id(&view.network, Family::V4))));
+    assert!(!rows.contains_key(&set_key(&exemption_id(
+        &view.share.network.name,
+        Family::V4
+    ))));
 }
 
 #[test]
 fn disabled_with_match_column_uses_the_match() {
     let mut view = mk_view(1);
-    view.outbound_snat = false;
-    view.nat_has_match = true;
+    view.no_overlay(|options| options.outbound_snat = false);
+    view.node.nat_has_match = true;
     let rows = checked(&view);
     let row = nat(&rows, "10.128.0.0/16");
     assert_eq!(
@@ -114,7 +121,7 @@ fn disabled_with_match_column_uses_the_match() {
 #[test]
 fn a_match_left_from_the_disabled_form_is_emptied_when_enabled() {
     let mut view = mk_view(1);
-    view.nat_has_match = true;
+    view.node.nat_has_match = true;
     assert_eq!(
         nat(&checked(&view), "10.128.0.0/16")["match"],
         Value::Text(String::new())
@@ -125,7 +132,7 @@ fn a_match_left_from_the_disabled_form_is_emptied_when_enabled() {
 fn the_join_address_is_translated_in_both_forms() {
     for outbound_snat in [true, false] {
         let mut view = mk_view(1);
-        view.outbound_snat = outbound_snat;
+        view.no_overlay(|options| options.outbound_snat = outbound_snat);
         let rows = checked(&view);
         let row = nat(&rows, "100.64.0.2");
         assert_eq!(row["external_ip"], Value::Text("172.30.0.1".to_owned()));
@@ -137,8 +144,7 @@ fn the_join_address_is_translated_in_both_forms() {
 #[test]
 fn a_family_without_node_address_is_not_translated() {
     let mut view = mk_view(1);
-    view.cluster_subnets
-        .push("fd00:10::/48/64".parse().unwrap());
+    view.add_subnet("fd00:10::/48/64");
     let rows = checked(&view);
     let rows: Vec<&str> = rows
         .keys()

@@ -7,9 +7,8 @@ use model::nb::Table;
 use model::nb::Value;
 use model::network::MissingRoute;
 use plan_node::check;
-use plan_node::snapshot::NetworkView;
-use plan_node::topology::*;
-use testkit::mk_view;
+use plan_node::north::topology::*;
+use testkit::{View, mk_view};
 
 fn ids(rows: &Rows, table: Table, parent: &str) -> Vec<String> {
     rows.keys()
@@ -18,9 +17,9 @@ fn ids(rows: &Rows, table: Table, parent: &str) -> Vec<String> {
         .collect()
 }
 
-fn checked(view: &NetworkView) -> Rows {
-    let rows = plan(view);
-    assert_eq!(check::rows(&rows), []);
+fn checked(view: &View) -> Rows {
+    let rows = plan(view.get());
+    assert_eq!(check::rows(&rows, None), []);
     rows
 }
 
@@ -50,7 +49,7 @@ fn the_gateway_router_knows_local_pods_default_and_nothing_else() {
 #[test]
 fn forward_leaves_the_discard_route_out() {
     let mut view = mk_view(2);
-    view.missing_route = MissingRoute::Forward;
+    view.no_overlay(|options| options.missing_route = MissingRoute::Forward);
     let routes = ids(&checked(&view), Table::StaticRoute, "GR_n2");
     assert!(!routes.iter().any(|id| id.contains(nb::DISCARD)));
 }
@@ -58,7 +57,7 @@ fn forward_leaves_the_discard_route_out() {
 #[test]
 fn without_default_routers_there_is_no_default_route() {
     let mut view = mk_view(2);
-    view.gateway.next_hops.clear();
+    view.node.gateway.next_hops.clear();
     let routes = ids(&checked(&view), Table::StaticRoute, "GR_n2");
     assert!(!routes.iter().any(|id| id.contains("0.0.0.0/0")));
 }
@@ -66,9 +65,12 @@ fn without_default_routers_there_is_no_default_route() {
 #[test]
 fn several_default_routers_are_several_rows() {
     let mut view = mk_view(2);
-    view.gateway.next_hops.push("172.30.0.101".parse().unwrap());
+    view.node
+        .gateway
+        .next_hops
+        .push("172.30.0.101".parse().unwrap());
     // No IPv6 address on the bridge, so this one cannot be reached.
-    view.gateway.next_hops.push("fe80::1".parse().unwrap());
+    view.node.gateway.next_hops.push("fe80::1".parse().unwrap());
     let routes = ids(&checked(&view), Table::StaticRoute, "GR_n2");
     assert_eq!(routes.iter().filter(|id| id.contains("rtoe-")).count(), 2);
 }
@@ -76,9 +78,15 @@ fn several_default_routers_are_several_rows() {
 #[test]
 fn every_own_address_outside_the_pods_has_a_policy() {
     let mut view = mk_view(1);
-    view.host_addresses.insert("192.0.2.1".parse().unwrap());
-    view.host_addresses.insert("10.128.1.2".parse().unwrap());
-    view.host_addresses.insert("2001:db8::1".parse().unwrap());
+    view.node
+        .host_addresses
+        .insert("192.0.2.1".parse().unwrap());
+    view.node
+        .host_addresses
+        .insert("10.128.1.2".parse().unwrap());
+    view.node
+        .host_addresses
+        .insert("2001:db8::1".parse().unwrap());
     assert_eq!(
         ids(&checked(&view), Table::Policy, "ovn_cluster_router"),
         [
@@ -91,7 +99,7 @@ fn every_own_address_outside_the_pods_has_a_policy() {
 #[test]
 fn a_node_without_subnet_has_routers_but_no_ports_for_pods() {
     let mut view = mk_view(1);
-    view.host_subnets.clear();
+    view.share.host_subnets.clear();
     let rows = checked(&view);
     assert!(ids(&rows, Table::SwitchPort, "n1").is_empty());
     assert!(ids(&rows, Table::Policy, "ovn_cluster_router").is_empty());
@@ -104,12 +112,19 @@ fn a_node_without_subnet_has_routers_but_no_ports_for_pods() {
 #[test]
 fn two_families_share_ports_and_have_routes_each() {
     let mut view = mk_view(1);
-    view.host_subnets.push("fd00:10:0:1::/64".parse().unwrap());
-    view.cluster_subnets
-        .push("fd00:10::/48/64".parse().unwrap());
-    view.join_subnets.push("fd98::/64".parse().unwrap());
-    view.gateway.addresses.push("fd01::1/64".parse().unwrap());
-    view.host_addresses.insert("fd01::1".parse().unwrap());
+    view.share
+        .host_subnets
+        .push("fd00:10:0:1::/64".parse().unwrap());
+    view.add_subnet("fd00:10::/48/64");
+    view.share
+        .network
+        .join_subnets
+        .push("fd98::/64".parse().unwrap());
+    view.node
+        .gateway
+        .addresses
+        .push("fd01::1/64".parse().unwrap());
+    view.node.host_addresses.insert("fd01::1".parse().unwrap());
     let rows = checked(&view);
     assert_eq!(
         ids(&rows, Table::StaticRoute, "ovn_cluster_router"),
@@ -125,6 +140,19 @@ fn two_families_share_ports_and_have_routes_each() {
         rows[&key]["addresses"],
         Value::set(["0a:58:0a:80:01:02 10.128.1.2 fd00:10:0:1::2"])
     );
+}
+
+#[test]
+fn a_network_shares_only_the_gateways_addresses_of_its_families() {
+    let mut view = mk_view(1);
+    let expected = checked(&view);
+    // Another network of the node has both families.
+    view.node
+        .gateway
+        .addresses
+        .push("fd01::1/64".parse().unwrap());
+    view.node.host_addresses.insert("fd01::1".parse().unwrap());
+    assert_eq!(checked(&view), expected);
 }
 
 #[test]

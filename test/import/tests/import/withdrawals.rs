@@ -144,7 +144,8 @@ impl Scene {
 
     async fn assert_held(&self) {
         until("the withdrawals are retained", || {
-            self.agent.state.lock().retained().count() == 20
+            let retained = self.agent.metric("noverlay_retained_destinations");
+            retained.to_bits() == 20.0_f64.to_bits()
         })
         .await;
         tokio::time::sleep(Duration::from_secs(3)).await;

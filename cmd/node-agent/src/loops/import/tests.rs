@@ -1,158 +1,185 @@
-//! What the import goes on with where something cannot be read.
+//! What is said of an import whose inputs cannot be read, and which imports there are.
 
 use super::*;
-use crate::metrics::Metrics;
-use model::NodeName;
-use ovsdb::{Client, ClientConfig, Endpoint};
+use ovsdb::{ClientConfig, Endpoint};
+use plan_node::NotYet;
+use testkit::{mk_snapshot, mk_user_network, mk_view};
 
-fn prefix(text: &str) -> Prefix {
-    text.parse().unwrap()
+/// A loop whose database is not there, and what it reads its plan from.
+struct Fixture {
+    reconciler: ImportReconciler,
+    plan: watch::Sender<Option<Arc<Planned>>>,
+    readiness: Readiness,
+    reports: watch::Receiver<Reports>,
+    _folder: tempfile::TempDir,
 }
 
-/// A loop whose databases are not there and whose Nodes have not been listed.
-fn subjects(folder: &std::path::Path) -> ImportReconciler {
-    let file = folder.join("node-agent.conf");
+fn mk() -> Fixture {
+    let folder = tempfile::tempdir().unwrap();
     let text = "[default]\ntransport = no-overlay\n[no-overlay]\noutbound-snat = enabled\nrouting = managed\n\
                 [bgp-managed]\ntopology = full-mesh\n";
-    std::fs::write(&file, text).unwrap();
-    let settings = settings::load(&file, settings::Daemon::NodeAgent).unwrap();
-    let nowhere =
-        |name| Client::connect(ClientConfig::new(Endpoint::Unix(folder.join("none")), name));
-    let known = Known::new(
-        NodeName::from("n1"),
-        settings,
-        nowhere(ovn::north::DATABASE),
-        nowhere(ovn::switch::DATABASE),
-        Metrics::new(
-            &prometheus::Registry::new(),
-            &NetworkName::default_network(),
-        )
-        .unwrap(),
-    );
+    let settings =
+        settings::parse_for("node-agent.conf", text, settings::Daemon::NodeAgent).unwrap();
+    let nowhere = Endpoint::Unix(folder.path().join("none"));
+    let registry = Registry::new();
+    let frr = frr_edge::Frr::new(folder.path().join("frr"), folder.path().join("frr.conf"));
+    let (plan, planned) = watch::channel(None);
+    let shared = Shared {
+        planned,
+        node: NodeName::from("n1"),
+        settings: Arc::new(settings),
+        north: Client::connect(ClientConfig::new(nowhere, ovn::north::DATABASE)),
+        events: Arc::default(),
+        probe: FrrProbe::start(frr, || ()),
+        queues: Queues::default(),
+        metrics: Metrics::new(&registry).unwrap(),
+        registry,
+    };
     let readiness = Readiness::default();
     readiness.set("import", true);
-    ImportReconciler::new(Arc::new(known), Queues::default(), readiness)
+    let (tell, reports) = watch::channel(Reports::new());
+    Fixture {
+        reconciler: ImportReconciler::new(shared, readiness.clone(), tell),
+        plan,
+        readiness,
+        reports,
+        _folder: folder,
+    }
 }
 
-fn last() -> Inputs {
-    Inputs {
-        table: Some(254),
-        scope: Scope {
-            gateway_link: Some(3),
-            cluster_subnets: vec![prefix("10.128.0.0/16")],
-            host_subnets: vec![prefix("10.128.1.0/24")],
-            join_subnets: vec![prefix("100.64.0.0/16")],
-            other_networks: model::subnets::Subnets::default(),
-            own_addresses: BTreeSet::new(),
-            no_overlay: true,
-            taken: BTreeSet::new(),
-            fallbacks: BTreeMap::new(),
-            fallbacks_known: true,
-            bgp_default: BgpDefault::Ignore,
-        },
-        owners: vec![(prefix("10.128.2.0/24"), NodeName::from("n2"))],
-        release: Some("1".to_owned()),
+/// The plan of the default network and, if asked for, of another one.
+fn mk_planned(missing: Option<NotYet>, both: bool) -> Arc<Planned> {
+    let view = mk_view(1);
+    let mut shares = vec![view.share.clone()];
+    if both {
+        shares.push(plan_node::NetworkShare {
+            network: mk_user_network(
+                "cluster_udn_blue",
+                5,
+                &["10.200.0.0/16/24"],
+                &["100.65.0.0/16"],
+            ),
+            host_subnets: vec!["10.200.1.0/24".parse().unwrap()],
+            mtu: 1500,
+        });
     }
+    let snapshot = mk_snapshot(&view.node, &shares);
+    let default = NetworkName::default_network();
+    Arc::new(Planned {
+        plan: plan_node::plan(&snapshot),
+        stale: missing.map(|why| (default, why)).into_iter().collect(),
+        broken: BTreeMap::new(),
+        problems: 0,
+        nodes: None,
+        chassis: None,
+    })
+}
+
+/// The series of a metric, by network, as text.
+fn series(fixture: &Fixture, name: &str) -> Vec<String> {
+    let families = fixture.reconciler.shared.registry.gather();
+    let of_name = families.iter().filter(|family| family.name() == name);
+    let labels = |metric: &prometheus::proto::Metric| {
+        let mut labels = metric.get_label().iter();
+        labels
+            .find(|l| l.name() == "network")
+            .unwrap()
+            .value()
+            .to_owned()
+    };
+    of_name
+        .flat_map(|family| family.get_metric().iter().map(labels))
+        .collect()
 }
 
 #[tokio::test]
-async fn without_a_view_the_import_goes_on_with_the_last_inputs_and_says_so() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut subjects = subjects(folder.path());
-    let readiness = subjects.readiness.clone();
-    assert!(subjects.inputs().await.is_err(), "there never were any");
-    let inputs = Arc::new(last());
-    subjects.inputs = Some((Some(subjects.known.epoch()), Arc::clone(&inputs)));
-    let (same, missing) = subjects.inputs().await.unwrap();
-    assert!(
-        Arc::ptr_eq(&same, &inputs) && missing.is_none(),
-        "nothing is read"
+async fn with_inputs_of_before_the_import_goes_on_and_says_so() {
+    let mut fixture = mk();
+    let default = NetworkName::default_network();
+    assert_eq!(
+        fixture.reconciler.keys().await,
+        None,
+        "there is no plan yet"
     );
-    subjects.known.note_facts();
-    let (same, missing) = subjects.inputs().await.unwrap();
-    assert!(
-        Arc::ptr_eq(&same, &inputs),
-        "the import need not look at them"
+    assert_eq!(
+        fixture.reconciler.reconcile(&default).await,
+        Action::AwaitChange
     );
-    assert!(matches!(missing, Some(NoView::Caches)), "{missing:?}");
-    // A pass is made with them, and the process says in time that it is not as it should be.
-    let verdict = subjects.import().await;
-    assert_eq!(verdict, Action::AwaitChange, "the database is not there");
-    assert_eq!(subjects.known.metrics.inputs_stale.get(), 1);
-    assert!(readiness.missing().is_empty(), "not at once");
-    // As if it had begun long ago.
-    subjects.failing = Instant::now().checked_sub(UNREADY);
-    subjects.import().await;
-    assert_eq!(readiness.missing(), ["import"]);
-    let retries = &subjects.known.metrics.import.retries;
-    assert_eq!(retries.with_label_values(&["inputs"]).get(), 2);
-    subjects.note(true);
-    assert!(readiness.missing().is_empty());
-}
-
-#[test]
-fn what_the_nodes_say_counts_though_the_own_one_cannot_be_read() {
-    let claims = Claims {
-        owners: vec![(prefix("10.128.3.0/24"), NodeName::from("n3"))],
-        other_networks: [(prefix("10.200.7.0/24"), ())].into_iter().collect(),
-        problems: Vec::new(),
+    let missing = NotYet::NoNode(NodeName::from("n1"));
+    fixture
+        .plan
+        .send_replace(Some(mk_planned(Some(missing), false)));
+    assert_eq!(fixture.reconciler.keys().await, Some(vec![default.clone()]));
+    let action = fixture.reconciler.reconcile(&default).await;
+    assert_eq!(action, Action::AwaitChange, "the database is not there");
+    let stale = |fixture: &Fixture| {
+        fixture.reconciler.imports[&default]
+            .metrics
+            .inputs_stale
+            .get()
     };
-    let now = carried_on(&last(), Some(claims.clone()), None);
-    assert_eq!(now.owners, claims.owners);
-    assert_eq!(now.scope.other_networks, claims.other_networks);
-    assert_eq!(now.release.as_deref(), Some("1"));
-    assert_eq!(now.scope.host_subnets, last().scope.host_subnets);
-    let released = carried_on(&last(), Some(claims), Some("2".to_owned()));
-    assert_eq!(released.release.as_deref(), Some("2"));
-    assert_eq!(carried_on(&last(), None, None), last());
-}
-
-/// A view that cannot be made for want of a node id.
-fn no_id() -> Result<NetworkView, NoView> {
-    Err(NoView::Waiting(NodeName::from("n1"), "node id"))
-}
-
-fn view() -> NetworkView {
-    let address = "172.30.0.1";
-    NetworkView {
-        network: NetworkName::default_network(),
-        network_id: 0,
-        node: NodeName::from("n1"),
-        node_id: 2,
-        host_subnets: vec![prefix("10.128.1.0/24")],
-        cluster_subnets: vec!["10.128.0.0/16/24".parse().unwrap()],
-        join_subnets: vec![prefix("100.64.0.0/16")],
-        gateway: plan_node::GatewayView {
-            bridge: "br-ex".to_owned(),
-            physical_network: "physnet".to_owned(),
-            mac: "0a:58:ac:1e:00:01".parse().unwrap(),
-            addresses: vec![format!("{address}/24").parse().unwrap()],
-            next_hops: vec!["172.30.0.100".parse().unwrap()],
-            chassis: "n1".to_owned(),
-        },
-        outbound_snat: true,
-        missing_route: model::network::MissingRoute::Discard,
-        mtu: 1500,
-        ephemeral_port_range: "32768-60999".to_owned(),
-        host_addresses: [address.parse().unwrap()].into(),
-        node_addresses: [address.parse().unwrap()].into(),
-        nat_has_match: false,
-    }
-}
-
-#[test]
-fn what_comes_in_the_place_of_routes_is_known_from_the_first_view_on_and_reported_until_then() {
-    let replace = BgpDefault::Replace;
-    let (rows, missing) = fallbacks(no_id(), || None, replace);
-    assert!(rows.is_empty(), "{rows:?}");
+    assert_eq!(stale(&fixture), 1);
+    assert!(fixture.readiness.missing().is_empty(), "not at once");
+    let inputs = |fixture: &Fixture| {
+        fixture.reconciler.imports[&default]
+            .inputs
+            .clone()
+            .unwrap()
+            .1
+    };
+    let before = inputs(&fixture);
+    // Another plan that says the same: the import need not look at its inputs again.
+    fixture.plan.send_replace(Some(mk_planned(None, false)));
+    fixture.reconciler.reconcile(&default).await;
+    assert!(Arc::ptr_eq(&before, &inputs(&fixture)));
+    assert_eq!(stale(&fixture), 0);
+    let import = &fixture.reconciler.imports[&default].metrics.import;
+    assert_eq!(import.retries.with_label_values(&["inputs"]).get(), 1);
     assert!(
-        matches!(missing, Some(NoView::Waiting(_, "node id"))),
-        "{missing:?}"
+        fixture.reports.borrow().is_empty(),
+        "nothing is known to be missing"
     );
-    let both: Vec<Prefix> = vec![prefix("0.0.0.0/0"), prefix("10.128.0.0/16")];
-    for (now, last) in [(Ok(view()), None), (no_id(), Some(view()))] {
-        let (rows, missing) = fallbacks(now, || last, replace);
-        assert_eq!(rows.into_keys().collect::<Vec<_>>(), both);
-        assert!(missing.is_none(), "{missing:?}");
+}
+
+#[tokio::test]
+async fn an_import_that_never_comes_to_its_end_makes_the_process_not_ready() {
+    let mut fixture = mk();
+    let default = NetworkName::default_network();
+    fixture.plan.send_replace(Some(mk_planned(None, false)));
+    fixture.reconciler.reconcile(&default).await;
+    assert!(fixture.readiness.missing().is_empty());
+    tokio::time::pause();
+    tokio::time::advance(crate::loops::failing::UNREADY).await;
+    fixture.reconciler.reconcile(&default).await;
+    assert_eq!(fixture.readiness.missing(), ["import"]);
+}
+
+#[tokio::test]
+async fn a_network_that_is_gone_takes_its_import_report_and_series_along() {
+    let mut fixture = mk();
+    let blue = NetworkName::from("cluster_udn_blue");
+    fixture.plan.send_replace(Some(mk_planned(None, true)));
+    for key in fixture.reconciler.keys().await.unwrap() {
+        fixture.reconciler.reconcile(&key).await;
     }
+    let name = "noverlay_kernel_routes";
+    assert_eq!(series(&fixture, name), ["cluster_udn_blue", "default"]);
+    let importer = fixture.reconciler.imports[&blue].import.importer();
+    let (_, inputs) = fixture.reconciler.imports[&blue].inputs.clone().unwrap();
+    let report = ImportReport::of(&blue, &NodeName::from("n1"), importer, &inputs);
+    fixture
+        .reconciler
+        .reports
+        .send_replace(Reports::from([(blue.clone(), Arc::new(report))]));
+    fixture.plan.send_replace(Some(mk_planned(None, false)));
+    assert_eq!(
+        fixture.reconciler.reconcile(&blue).await,
+        Action::AwaitChange
+    );
+    assert_eq!(series(&fixture, name), ["default"]);
+    assert!(fixture.reports.borrow().is_empty());
+    // It comes back under the same name.
+    fixture.plan.send_replace(Some(mk_planned(None, true)));
+    fixture.reconciler.reconcile(&blue).await;
+    assert_eq!(series(&fixture, name), ["cluster_udn_blue", "default"]);
 }

@@ -68,7 +68,10 @@ fn restart(lab: &Standing, test_node: &TestNode<'_>) {
 /// Status of the condition WithinLimits of the node's NodeRoutes.
 fn within_limits(test_node: &TestNode<'_>) -> Option<String> {
     let object = kubectl(&["get", "noderoutes", &test_node.node, "-o", "json"]);
-    let conditions = object.pointer("/status/conditions")?.as_array()?.clone();
+    let conditions = object
+        .pointer("/status/networks/0/conditions")?
+        .as_array()?
+        .clone();
     let is = |c: &&Value| c.get("type").and_then(Value::as_str) == Some("WithinLimits");
     let found = conditions.iter().find(is)?;
     Some(found.get("status")?.as_str()?.to_owned())

@@ -309,7 +309,7 @@ fn release(test_node: &TestNode<'_>) {
 fn condition(test_node: &TestNode<'_>) -> (String, String) {
     let object = kubectl(&["get", "noderoutes", &test_node.node, "-o", "json"]);
     let conditions = object
-        .pointer("/status/conditions")
+        .pointer("/status/networks/0/conditions")
         .and_then(Value::as_array);
     let word = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
     let is = |c: &&Value| word(c, "type").as_deref() == Some("WithdrawalsProcessed");

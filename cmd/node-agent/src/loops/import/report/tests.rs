@@ -5,6 +5,7 @@ use model::Scope;
 use model::gateway::BgpDefault;
 use model::nb::{ImportedRoute, RouteRow};
 use model::route::{KernelRoute, MAIN_TABLE, RouteKind, RoutePath};
+use testkit::{mk_network, mk_node};
 
 fn prefix(text: &str) -> Prefix {
     text.parse().unwrap()
@@ -28,11 +29,8 @@ fn route(to: &str, kind: RouteKind) -> KernelRoute {
     }
 }
 
-fn importer(routes: Vec<KernelRoute>, rows: &[RouteRow]) -> Importer<Uuid> {
-    let mut importer = Importer::new(100);
-    importer.set_table(Some(MAIN_TABLE));
-    importer.set_links([(3, true)].into());
-    importer.set_scope(Scope {
+fn mk_scope() -> Scope {
+    Scope {
         gateway_link: Some(3),
         cluster_subnets: vec![prefix("10.128.0.0/14")],
         host_subnets: vec![prefix("10.128.0.0/23")],
@@ -44,31 +42,19 @@ fn importer(routes: Vec<KernelRoute>, rows: &[RouteRow]) -> Importer<Uuid> {
         fallbacks: BTreeMap::new(),
         fallbacks_known: true,
         bgp_default: BgpDefault::Ignore,
-    });
+    }
+}
+
+fn importer(routes: Vec<KernelRoute>, rows: &[RouteRow]) -> Importer<Uuid> {
+    let mut importer = Importer::new(100);
+    importer.set_table(Some(MAIN_TABLE));
+    importer.set_links([(3, true)].into());
+    importer.set_scope(mk_scope());
     importer.dump(routes);
     for row in rows {
         importer.row(ovsdb::random_uuid(), None, Some(row));
     }
     importer
-}
-
-/// A Node whose annotation says this of the default network.
-fn mk_node(name: &str, subnets: &[&str]) -> model::node::Node {
-    use model::node::Fact;
-    let subnets = subnets.iter().map(|text| prefix(text)).collect();
-    model::node::Node {
-        name: NodeName::from(name),
-        labels: model::selector::Labels::default(),
-        internal_ips: Vec::new(),
-        bad_addresses: Vec::new(),
-        node_id: Fact::Absent,
-        subnets: Fact::Known([(NetworkName::default_network(), subnets)].into()),
-        primary: Fact::Absent,
-        host_cidrs: Fact::Absent,
-        host_mtu: Fact::Absent,
-        salvaged: model::node::Salvaged::default(),
-        ready: None,
-    }
 }
 
 fn imported(to: &str) -> RouteRow {
@@ -119,43 +105,28 @@ fn what_drops_hides_a_shorter_route_and_the_report_names_the_subnet() {
 
 #[test]
 fn a_claim_that_is_not_believed_is_not_expected() {
-    let claims = plan_node::claims::judge(
-        &NetworkName::default_network(),
-        &[prefix("10.128.0.0/14")],
-        &[],
-        &[
-            mk_node("n1", &["10.128.0.0/23"]),
-            mk_node("n2", &["10.128.2.0/23", "0.0.0.0/0"]),
-            // The own subnet, to which there is never a route.
-            mk_node("n3", &["::/0", "10.128.0.0/23"]),
-        ],
-    );
+    let mut network = mk_network();
+    network.subnets = vec!["10.128.0.0/14/23".parse().unwrap()];
+    let nodes = [
+        mk_node("n1", &[("default", &["10.128.0.0/23"])]),
+        mk_node("n2", &[("default", &["10.128.2.0/23", "0.0.0.0/0"])]),
+        // The own subnet, to which there is never a route.
+        mk_node("n3", &[("default", &["::/0", "10.128.0.0/23"])]),
+    ];
+    let claims = plan_node::claims::judge(&network, &nodes);
     let expected = expected(&NodeName::from("n1"), &claims.owners);
     let wanted = [(NodeName::from("n2"), vec![prefix("10.128.2.0/23")])];
     assert_eq!(expected, wanted.into());
 }
 
 #[test]
-fn the_message_over_the_limit_does_not_change_with_each_route_outside() {
-    let network = NetworkName::default_network();
-    let text = over_limit(&network, 3, None);
-    assert!(
-        text.contains("max-imported-routes = 3") && !text.contains("of pods"),
-        "{text}"
-    );
-    let pods = Skipped {
-        count: 6,
-        first: (2..7)
-            .map(|n| prefix(&format!("10.128.{n}.0/24")))
-            .collect(),
-    };
-    let text = over_limit(&network, 3, Some(&pods));
-    assert!(text.ends_with("of pods: 10.128.2.0/24, 10.128.3.0/24, 10.128.4.0/24, 10.128.5.0/24, 10.128.6.0/24, ..."), "{text}");
-}
-
-#[test]
 fn a_route_outside_of_the_network_that_comes_and_goes_changes_nothing_that_is_written() {
-    let expected = [(NodeName::from("n2"), vec![prefix("10.128.2.0/23")])].into();
+    let inputs = Inputs {
+        table: Some(MAIN_TABLE),
+        scope: mk_scope(),
+        owners: vec![(prefix("10.128.2.0/23"), NodeName::from("n2"))],
+        release: None,
+    };
     let pods = || {
         vec![
             route("10.128.2.0/23", RouteKind::Unicast),
@@ -163,8 +134,8 @@ fn a_route_outside_of_the_network_that_comes_and_goes_changes_nothing_that_is_wr
         ]
     };
     let told = |routes: Vec<KernelRoute>, rows: &[RouteRow]| {
-        let found = found(&expected, &importer(routes, rows));
-        found.routes(&NetworkName::default_network())
+        let (network, own) = (NetworkName::default_network(), NodeName::from("n1"));
+        ImportReport::of(&network, &own, &importer(routes, rows), &inputs).routes
     };
     let quiet = told(pods(), &[imported("10.128.2.0/23")]);
     assert_eq!((quiet.imported, quiet.in_kernel, quiet.in_ovn), (1, 1, 1));

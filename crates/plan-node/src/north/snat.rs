@@ -1,7 +1,7 @@
 //! Address translation on the gateway router of a no-overlay network, and the address sets it refers to.
 //! In: `NetworkView`. Out: NAT and Address_Set rows.
 //! Invariant: a row that translates a cluster subnet either exempts a set that holds that subnet, or is limited to node addresses.
-//! Not here: local gateway mode (nftables), per-pod rows.
+//! Not here: local gateway mode (nftables), per-pod rows, the set of all nodes' addresses (`shared`).
 //!
 //! ```text
 //!  outbound-snat | NAT.match in the schema | row of a cluster subnet
@@ -17,15 +17,15 @@ use std::net::IpAddr;
 use model::address::{Family, Prefix};
 use model::hash;
 use model::names::NetworkName;
-use model::nb::{self, RowKey, Rows, Table, Value};
+use model::nb::{self, OWNER_TYPE, Owner, RowKey, Rows, Table, Value};
 
-use crate::rows_builder::{RowsBuilder, text, texts};
+use super::rows_builder::{RowsBuilder, text, texts};
+use super::shared;
 use crate::snapshot::{NetworkView, of_family};
 
-const CONTROLLER: &str = "k8s.ovn.org/owner-controller";
-const OWNER_TYPE: &str = "k8s.ovn.org/owner-type";
-const NAME: &str = "k8s.ovn.org/name";
-const ID: &str = "k8s.ovn.org/id";
+pub(super) const CONTROLLER: &str = "k8s.ovn.org/owner-controller";
+pub(super) const NAME: &str = "k8s.ovn.org/name";
+pub(super) const ID: &str = "k8s.ovn.org/id";
 
 /// Primary id of the set of destinations that are never translated (OVN-Kubernetes, `no-overlay-snat-exemption`).
 #[must_use]
@@ -33,34 +33,20 @@ pub fn exemption_id(network: &NetworkName, family: Family) -> String {
     format!(
         "{}:Cluster:no-overlay-snat-exemption:{}:{network}",
         network.controller(),
-        version(family)
-    )
-}
-
-/// Primary id of the set of all nodes' addresses, one for all networks (OVN-Kubernetes, `node-ips`).
-#[must_use]
-pub fn node_ips_id(family: Family) -> String {
-    format!(
-        "default-network-controller:ClusterNodeIPs:node-ips:{}",
-        version(family)
+        family.version()
     )
 }
 
 /// The rows of a network's address translation.
 #[must_use]
-pub fn plan(view: &NetworkView) -> Rows {
-    let mut rows_builder = RowsBuilder::new(&view.network);
-    let families: BTreeSet<Family> = view
-        .cluster_subnets
-        .iter()
-        .map(|subnet| subnet.cidr.family())
-        .collect();
-    for family in families {
-        let node_ips = put_node_ips(view, family, &mut rows_builder);
+pub fn plan(view: NetworkView<'_>) -> Rows {
+    let mut rows_builder = RowsBuilder::new(Owner::Network(view.name().clone()));
+    for family in view.share.network.families() {
+        let node_ips = shared::node_ips(family);
         let exemption = view
-            .outbound_snat
+            .outbound_snat()
             .then(|| put_exemption(view, family, &mut rows_builder));
-        let Some(external) = view.gateway.address(family) else {
+        let Some(external) = view.gateway_address(family) else {
             continue;
         };
         if let Some(join) = of_family(&view.gateway_join(), family) {
@@ -68,7 +54,7 @@ pub fn plan(view: &NetworkView) -> Rows {
             let row = Row::new(external, join.to_string());
             put_row(view, row, &mut rows_builder);
         }
-        for subnet in view.cluster_subnets.iter().map(|subnet| subnet.cidr) {
+        for subnet in view.share.network.prefixes() {
             if subnet.family() != family {
                 continue;
             }
@@ -78,8 +64,8 @@ pub fn plan(view: &NetworkView) -> Rows {
                     row.exempted = Some(set.clone());
                     row.ids = cluster_subnet_ids(view, subnet);
                 }
-                None if view.nat_has_match => {
-                    row.matches = format!("{}.dst == ${}", protocol(family), node_ips.id);
+                None if view.node.nat_has_match => {
+                    row.matches = format!("{}.dst == ${}", family.ovn_protocol(), node_ips.id);
                 }
                 None => row.allowed = Some(node_ips.clone()),
             }
@@ -89,47 +75,32 @@ pub fn plan(view: &NetworkView) -> Rows {
     rows_builder.into_rows()
 }
 
-fn put_exemption(view: &NetworkView, family: Family, rows_builder: &mut RowsBuilder<'_>) -> RowKey {
-    let id = exemption_id(&view.network, family);
+fn put_exemption(view: NetworkView<'_>, family: Family, rows_builder: &mut RowsBuilder) -> RowKey {
+    let id = exemption_id(view.name(), family);
     let subnets = view
-        .cluster_subnets
-        .iter()
-        .map(|subnet| subnet.cidr)
+        .share
+        .network
+        .prefixes()
         .filter(|subnet| subnet.family() == family)
         .map(|subnet| subnet.to_string());
-    let own = of(&view.host_addresses, family).map(|ip| ip.to_string());
+    let own = of(&view.node.host_addresses, family).map(|ip| ip.to_string());
     let addresses: BTreeSet<String> = subnets.chain(own).collect();
     let ids = vec![
-        (CONTROLLER, view.network.controller()),
+        (CONTROLLER, view.name().controller()),
         (OWNER_TYPE, "Cluster".to_owned()),
         (NAME, "no-overlay-snat-exemption".to_owned()),
-        ("ip-family", version(family).to_owned()),
-        ("network", view.network.to_string()),
+        ("ip-family", family.version().to_owned()),
+        ("network", view.name().to_string()),
         (ID, id.clone()),
     ];
     put_set(&id, addresses, ids, rows_builder)
 }
 
-fn put_node_ips(view: &NetworkView, family: Family, rows_builder: &mut RowsBuilder<'_>) -> RowKey {
-    let id = node_ips_id(family);
-    let addresses = of(&view.node_addresses, family)
-        .map(|ip| ip.to_string())
-        .collect();
-    let ids = vec![
-        (CONTROLLER, NetworkName::default_network().controller()),
-        (OWNER_TYPE, "ClusterNodeIPs".to_owned()),
-        (NAME, "node-ips".to_owned()),
-        ("ip-family", version(family).to_owned()),
-        (ID, id.clone()),
-    ];
-    put_set(&id, addresses, ids, rows_builder)
-}
-
-fn put_set(
+pub(super) fn put_set(
     id: &str,
     addresses: BTreeSet<String>,
     ids: Vec<(&str, String)>,
-    rows_builder: &mut RowsBuilder<'_>,
+    rows_builder: &mut RowsBuilder,
 ) -> RowKey {
     let name = hash::row_name(id);
     let key = RowKey::root(Table::AddressSet, name.as_str());
@@ -167,7 +138,7 @@ impl Row {
     }
 }
 
-fn put_row(view: &NetworkView, row: Row, rows_builder: &mut RowsBuilder<'_>) {
+fn put_row(view: NetworkView<'_>, row: Row, rows_builder: &mut RowsBuilder) {
     let router = view.gateway_router();
     let key = RowKey::child(
         Table::Nat,
@@ -175,12 +146,15 @@ fn put_row(view: &NetworkView, row: Row, rows_builder: &mut RowsBuilder<'_>) {
         nb::nat_id("snat", &row.logical),
     );
     // Where the column is missing, naming it would fail the whole transaction.
-    let matches = view.nat_has_match.then(|| ("match", text(row.matches)));
+    let matches = view
+        .node
+        .nat_has_match
+        .then(|| ("match", text(row.matches)));
     let columns = [
         ("type", text("snat")),
         ("external_ip", text(row.external)),
         ("logical_ip", text(row.logical)),
-        ("external_port_range", text(&view.ephemeral_port_range)),
+        ("external_port_range", text(&view.node.ephemeral_port_range)),
         ("options", Value::entries([("stateless", "false")])),
         ("exempted_ext_ips", reference(row.exempted)),
         ("allowed_ext_ips", reference(row.allowed)),
@@ -195,41 +169,28 @@ fn reference(target: Option<RowKey>) -> Value {
 }
 
 /// Ids by which OVN-Kubernetes knows a cluster subnet's row with an exemption.
-fn cluster_subnet_ids(view: &NetworkView, subnet: Prefix) -> Vec<(&'static str, String)> {
-    let controller = view.network.controller();
+fn cluster_subnet_ids(view: NetworkView<'_>, subnet: Prefix) -> Vec<(&'static str, String)> {
+    let controller = view.name().controller();
     let cidr = subnet.to_string().replace(':', ".");
-    let family = protocol(subnet.family());
+    let family = subnet.family().ovn_protocol();
     let id = format!(
         "{controller}:NoOverlayClusterSubnetSNAT:{}:{cidr}:{family}:{}",
-        view.node, view.network
+        view.node.name,
+        view.name()
     );
     vec![
         (CONTROLLER, controller),
         (OWNER_TYPE, "NoOverlayClusterSubnetSNAT".to_owned()),
-        (NAME, view.node.to_string()),
+        (NAME, view.node.name.to_string()),
         ("k8s.ovn.org/cidr", cidr),
         ("ip-family", family.to_owned()),
-        ("network", view.network.to_string()),
+        ("network", view.name().to_string()),
         (ID, id),
     ]
 }
 
-fn of(addresses: &BTreeSet<IpAddr>, family: Family) -> impl Iterator<Item = &IpAddr> {
+pub(super) fn of(addresses: &BTreeSet<IpAddr>, family: Family) -> impl Iterator<Item = &IpAddr> {
     addresses
         .iter()
         .filter(move |ip| Family::of(**ip) == family)
-}
-
-fn version(family: Family) -> &'static str {
-    match family {
-        Family::V4 => "v4",
-        Family::V6 => "v6",
-    }
-}
-
-fn protocol(family: Family) -> &'static str {
-    match family {
-        Family::V4 => "ip4",
-        Family::V6 => "ip6",
-    }
 }

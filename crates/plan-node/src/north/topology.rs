@@ -1,7 +1,7 @@
 //! The layer-3 topology of a no-overlay network on its node, shared gateway mode.
 //! In: `NetworkView`. Out: every Northbound row but pods' ports, address translation and imported routes.
 //! Invariant: no transit switch, no route to remote pods; what a node does not know yet (a family, a subnet) gives no row.
-//! Not here: `snat`, `imports`.
+//! Not here: `snat`, what several networks share (`shared`), imported routes.
 //!
 //! ```text
 //!  pods, k8s-<node> -- node switch --stor/rtos-- cluster router --rtoj/jtor-- join --jtor/rtoj-- GR --rtoe/etor-- ext -- localnet
@@ -13,11 +13,10 @@ use std::net::IpAddr;
 
 use model::address::{Family, InterfaceAddr, Mac};
 use model::names::RouterName;
-use model::nb::{self, RowKey, Rows, Table, Value};
-use model::network::MissingRoute;
+use model::nb::{self, Owner, RowKey, Rows, Table, Value};
 use model::ovs;
 
-use crate::rows_builder::{RowsBuilder, text, texts};
+use super::rows_builder::{RowsBuilder, text, texts};
 use crate::snapshot::{NetworkView, mac_of, of_family};
 
 /// Priority of the policy that keeps traffic to the own node's addresses on the node (OVN-Kubernetes: 1004).
@@ -25,8 +24,8 @@ const HOST_POLICY_PRIORITY: i64 = 1004;
 
 /// The rows of a network's topology.
 #[must_use]
-pub fn plan(view: &NetworkView) -> Rows {
-    let mut rows_builder = RowsBuilder::new(&view.network);
+pub fn plan(view: NetworkView<'_>) -> Rows {
+    let mut rows_builder = RowsBuilder::new(Owner::Network(view.name().clone()));
     roots(view, &mut rows_builder);
     node_switch(view, &mut rows_builder);
     join(view, &mut rows_builder);
@@ -37,7 +36,7 @@ pub fn plan(view: &NetworkView) -> Rows {
     rows_builder.into_rows()
 }
 
-fn roots(view: &NetworkView, rows_builder: &mut RowsBuilder<'_>) {
+fn roots(view: NetworkView<'_>, rows_builder: &mut RowsBuilder) {
     let cluster = view.cluster_router();
     rows_builder.put(
         RowKey::root(Table::Router, cluster.as_str()),
@@ -46,8 +45,8 @@ fn roots(view: &NetworkView, rows_builder: &mut RowsBuilder<'_>) {
     gateway_router(view, rows_builder);
     for switch in [
         view.switch(),
-        view.network.join_switch(),
-        view.network.external_switch(&view.node),
+        view.name().join_switch(),
+        view.name().external_switch(&view.node.name),
     ] {
         rows_builder.put(
             RowKey::root(Table::Switch, switch.as_str()),
@@ -56,23 +55,22 @@ fn roots(view: &NetworkView, rows_builder: &mut RowsBuilder<'_>) {
     }
 }
 
-fn gateway_router(view: &NetworkView, rows_builder: &mut RowsBuilder<'_>) {
+fn gateway_router(view: NetworkView<'_>, rows_builder: &mut RowsBuilder) {
     let router = view.gateway_router();
     let mut options = vec![
-        ("chassis", view.gateway.chassis.as_str()),
+        ("chassis", view.node.gateway.chassis.as_str()),
         ("always_learn_from_arp_request", "false"),
         ("dynamic_neigh_routers", "false"),
         ("mac_binding_age_threshold", "300"),
         ("lb_force_snat_ip", "router_ip"),
     ];
-    if view.network.is_default() {
+    if view.name().is_default() {
         options.push(("snat-ct-zone", "0"));
     } else {
         options.push(("disable_garp_rarp", "true"));
     }
     let addresses: Vec<String> = view
-        .gateway
-        .addresses
+        .gateway_addresses()
         .iter()
         .map(|address| address.ip.to_string())
         .collect();
@@ -101,7 +99,7 @@ struct Link<'a> {
     networks: &'a [InterfaceAddr],
 }
 
-fn link(rows_builder: &mut RowsBuilder<'_>, link: Link<'_>) {
+fn link(rows_builder: &mut RowsBuilder, link: Link<'_>) {
     rows_builder.put(
         RowKey::child(
             Table::RouterPort,
@@ -128,7 +126,7 @@ fn link(rows_builder: &mut RowsBuilder<'_>, link: Link<'_>) {
     );
 }
 
-fn node_switch(view: &NetworkView, rows_builder: &mut RowsBuilder<'_>) {
+fn node_switch(view: NetworkView<'_>, rows_builder: &mut RowsBuilder) {
     let switch = view.switch();
     let gateways = view.subnet_gateways();
     if let Some(mac) = mac_of(&gateways) {
@@ -147,7 +145,7 @@ fn node_switch(view: &NetworkView, rows_builder: &mut RowsBuilder<'_>) {
     let management = view.management();
     if let Some(mac) = mac_of(&management) {
         let ips: Vec<String> = management.iter().map(|a| a.ip.to_string()).collect();
-        let port = view.network.management_lsp(&view.node);
+        let port = view.name().management_lsp(&view.node.name);
         // No port security: this port also carries the node's own addresses.
         rows_builder.put(
             RowKey::child(Table::SwitchPort, switch, port.as_str()),
@@ -159,8 +157,8 @@ fn node_switch(view: &NetworkView, rows_builder: &mut RowsBuilder<'_>) {
     }
 }
 
-fn join(view: &NetworkView, rows_builder: &mut RowsBuilder<'_>) {
-    let switch = view.network.join_switch();
+fn join(view: NetworkView<'_>, rows_builder: &mut RowsBuilder) {
+    let switch = view.name().join_switch();
     for (router, networks) in [
         (view.cluster_router(), view.cluster_join()),
         (view.gateway_router(), view.gateway_join()),
@@ -181,10 +179,11 @@ fn join(view: &NetworkView, rows_builder: &mut RowsBuilder<'_>) {
     }
 }
 
-fn external(view: &NetworkView, rows_builder: &mut RowsBuilder<'_>) {
-    let switch = view.network.external_switch(&view.node);
+fn external(view: NetworkView<'_>, rows_builder: &mut RowsBuilder) {
+    let switch = view.name().external_switch(&view.node.name);
     let router = view.gateway_router();
-    if !view.gateway.addresses.is_empty() {
+    let addresses = view.gateway_addresses();
+    if !addresses.is_empty() {
         link(
             rows_builder,
             Link {
@@ -192,12 +191,12 @@ fn external(view: &NetworkView, rows_builder: &mut RowsBuilder<'_>) {
                 router_port: nb::rtoe(&router),
                 switch: &switch,
                 switch_port: nb::etor(&router),
-                mac: view.gateway.mac,
-                networks: &view.gateway.addresses,
+                mac: view.node.gateway.mac,
+                networks: &addresses,
             },
         );
     }
-    let localnet = ovs::localnet_port(&view.gateway.bridge, &view.network, &view.node);
+    let localnet = ovs::localnet_port(&view.node.gateway.bridge, view.name(), &view.node.name);
     rows_builder.put(
         RowKey::child(Table::SwitchPort, switch, localnet.as_str()),
         [
@@ -206,7 +205,7 @@ fn external(view: &NetworkView, rows_builder: &mut RowsBuilder<'_>) {
             ("addresses", texts(["unknown"])),
             (
                 "options",
-                Value::entries([("network_name", view.gateway.physical_network.as_str())]),
+                Value::entries([("network_name", view.node.gateway.physical_network.as_str())]),
             ),
         ],
     );
@@ -220,7 +219,7 @@ struct Route<'a> {
     output_port: &'a str,
 }
 
-fn route(rows_builder: &mut RowsBuilder<'_>, router: &RouterName, route: Route<'_>) {
+fn route(rows_builder: &mut RowsBuilder, router: &RouterName, route: Route<'_>) {
     let id = nb::route_id(
         route.policy,
         &route.prefix,
@@ -243,7 +242,7 @@ fn optional(value: &str) -> Value {
 }
 
 /// Cluster router: the gateway router's join address, and local pods by their source.
-fn cluster_routes(view: &NetworkView, rows_builder: &mut RowsBuilder<'_>) {
+fn cluster_routes(view: NetworkView<'_>, rows_builder: &mut RowsBuilder) {
     let router = view.cluster_router();
     let gateways = view.gateway_join();
     for gateway in &gateways {
@@ -258,7 +257,7 @@ fn cluster_routes(view: &NetworkView, rows_builder: &mut RowsBuilder<'_>) {
             },
         );
     }
-    for subnet in &view.host_subnets {
+    for subnet in &view.share.host_subnets {
         if let Some(gateway) = of_family(&gateways, subnet.family()) {
             route(
                 rows_builder,
@@ -275,25 +274,22 @@ fn cluster_routes(view: &NetworkView, rows_builder: &mut RowsBuilder<'_>) {
 }
 
 /// Pods reach their own node's addresses through the management port, with the pod's address.
-fn host_policies(view: &NetworkView, rows_builder: &mut RowsBuilder<'_>) {
+fn host_policies(view: NetworkView<'_>, rows_builder: &mut RowsBuilder) {
     let router = view.cluster_router();
     let switch = view.switch();
     let management = view.management();
-    let shared = view.gateway.addresses.iter().map(|address| address.ip);
-    let addresses: BTreeSet<IpAddr> = view.host_addresses.iter().copied().chain(shared).collect();
+    let shared = view.gateway_addresses();
+    let shared = shared.iter().map(|address| address.ip);
+    let host = view.node.host_addresses.iter().copied();
+    let addresses: BTreeSet<IpAddr> = host.chain(shared).collect();
     for address in addresses {
         let family = Family::of(address);
-        let inside = view
-            .cluster_subnets
-            .iter()
-            .any(|subnet| subnet.cidr.contains_ip(address));
+        let mut subnets = view.share.network.prefixes();
+        let inside = subnets.any(|subnet| subnet.contains_ip(address));
         let Some(nexthop) = of_family(&management, family).filter(|_| !inside) else {
             continue;
         };
-        let ip = match family {
-            Family::V4 => "ip4",
-            Family::V6 => "ip6",
-        };
+        let ip = family.ovn_protocol();
         let port = nb::rtos(&switch);
         let matches = format!("inport == \"{port}\" && {ip}.dst == {address} /* {switch} */");
         rows_builder.put(
@@ -313,10 +309,10 @@ fn host_policies(view: &NetworkView, rows_builder: &mut RowsBuilder<'_>) {
 }
 
 /// Gateway router: back to local pods, out by the default routers, and nowhere for pods without a route.
-fn gateway_routes(view: &NetworkView, rows_builder: &mut RowsBuilder<'_>) {
+fn gateway_routes(view: NetworkView<'_>, rows_builder: &mut RowsBuilder) {
     let router = view.gateway_router();
     let inside = view.cluster_join();
-    for subnet in &view.host_subnets {
+    for subnet in &view.share.host_subnets {
         if let Some(nexthop) = of_family(&inside, subnet.family()) {
             route(
                 rows_builder,
@@ -331,8 +327,8 @@ fn gateway_routes(view: &NetworkView, rows_builder: &mut RowsBuilder<'_>) {
         }
     }
     let port = nb::rtoe(&router);
-    for nexthop in &view.gateway.next_hops {
-        if view.gateway.address(Family::of(*nexthop)).is_none() {
+    for nexthop in &view.node.gateway.next_hops {
+        if view.gateway_address(Family::of(*nexthop)).is_none() {
             continue;
         }
         let everything = match Family::of(*nexthop) {
@@ -350,14 +346,14 @@ fn gateway_routes(view: &NetworkView, rows_builder: &mut RowsBuilder<'_>) {
             },
         );
     }
-    if view.missing_route == MissingRoute::Discard {
-        for subnet in &view.cluster_subnets {
+    if view.discards() {
+        for subnet in view.share.network.prefixes() {
             route(
                 rows_builder,
                 &router,
                 Route {
                     policy: "",
-                    prefix: subnet.cidr.to_string(),
+                    prefix: subnet.to_string(),
                     nexthop: nb::DISCARD.to_owned(),
                     output_port: "",
                 },

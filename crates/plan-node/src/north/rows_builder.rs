@@ -1,22 +1,21 @@
-//! A growing set of Northbound rows of one network.
+//! A growing set of Northbound rows of one owner.
 //! In: keys and columns. Out: rows. Invariant: every row bears the owner marker.
 //! Not here: which rows there are.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-use model::names::NetworkName;
-use model::nb::{Columns, OWNER, RowKey, Rows, Value};
+use model::nb::{Columns, OWNER, Owner, RowKey, Rows, Value};
 
-/// Rows of one network.
-pub(crate) struct RowsBuilder<'a> {
-    owner: &'a NetworkName,
+/// Rows of one owner.
+pub(crate) struct RowsBuilder {
+    owner: Owner,
     rows: Rows,
 }
 
-impl<'a> RowsBuilder<'a> {
+impl RowsBuilder {
     /// An empty one.
-    pub(crate) fn new(owner: &'a NetworkName) -> Self {
+    pub(crate) fn new(owner: Owner) -> Self {
         Self {
             owner,
             rows: Rows::new(),
@@ -34,7 +33,7 @@ impl<'a> RowsBuilder<'a> {
             .entry("external_ids")
             .or_insert_with(|| Value::Entries(BTreeMap::new()));
         if let Value::Entries(ids) = ids {
-            ids.insert(OWNER.to_owned(), self.owner.to_string());
+            ids.insert(OWNER.to_owned(), self.owner.marker().to_owned());
         }
         self.rows.insert(key, columns);
     }

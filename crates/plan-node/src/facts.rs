@@ -1,0 +1,429 @@
+//! What is known of the node, from whichever source, and the snapshot made of it.
+//! In: facts as they were last read. Out: a [`Snapshot`]. Invariant: what was known whole once stays, whatever is lost later: a
+//! source that cannot be read, an annotation that is malformed, a bridge that is gone change nothing but `problems`.
+//! Not here: reading (the node-agent's sources), plans.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use model::address::{Family, InterfaceAddr, Prefix};
+use model::gateway::{BgpDefault, GatewayMode};
+use model::kernel::LinkFact;
+use model::names::{NetworkName, NodeName, is_management_device};
+use model::network::Network;
+use model::node::{Fact, Node};
+use model::ovs::BridgeFact;
+use model::problem::Problem;
+
+use crate::claims::{self, Claims};
+use crate::mtu::HostMtus;
+use crate::snapshot::{
+    GatewayView, Machine, NetworkShare, NetworkView, NodeView, Share, Snapshot, UnknownShare,
+};
+
+/// Why nothing can be planned for a network yet, or why what is planned rests on what was known before; one sentence.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotYet {
+    /// The API server has not answered.
+    #[error("the Nodes have not been listed yet")]
+    Nodes,
+    /// It has no such object.
+    #[error("there is no Node object {0}")]
+    NoNode(NodeName),
+    /// Something that the cluster-manager gives out.
+    #[error("node {0} has no {1} yet")]
+    Waiting(NodeName, String),
+    /// An annotation cannot be read.
+    #[error("node {0}: {1}")]
+    Malformed(NodeName, String),
+    /// The external bridge is not there.
+    #[error("bridge {0} does not exist or has no MAC")]
+    NoBridge(String),
+    /// The external bridge has no address to share.
+    #[error("bridge {0} has no address of the cluster's families")]
+    NoAddress(String),
+    /// ovn-controller has no name.
+    #[error("the local Open vSwitch database has no system-id yet")]
+    NoChassis,
+    /// ovn-controller would not connect the external switch.
+    #[error("external_ids:ovn-bridge-mappings of the local Open vSwitch does not name bridge {0}")]
+    NoMapping(String),
+    /// A transport that this agent does not build.
+    #[error("network {0} is not a no-overlay one")]
+    Transport(NetworkName),
+    /// The annotation of the own Node names other subnets than the network's.
+    #[error("subnet {1} of node {0} is in none of the subnets of network {2}")]
+    Outside(NodeName, Prefix, NetworkName),
+    /// A share that must not be built on.
+    #[error("{0}")]
+    Unsound(Problem),
+    /// The kernel cannot be read.
+    #[error("cannot read the kernel's links: {0}")]
+    Links(String),
+}
+
+/// What the configuration says of the node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeConfig {
+    /// The node.
+    pub node: NodeName,
+    /// Source: `[gateway] interface`.
+    pub bridge: String,
+    /// Source: `[gateway] next-hops`.
+    pub next_hops: Vec<IpAddr>,
+    /// Source: `[gateway] mode`.
+    pub mode: GatewayMode,
+    /// First and last port. Source: `[gateway] ephemeral-port-range`.
+    pub ephemeral_port_range: (u16, u16),
+    /// Source: `[gateway] bgp-default`.
+    pub bgp_default: BgpDefault,
+}
+
+/// What was last read of each source; what could not be read is absent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Facts {
+    /// The networks that are declared.
+    pub networks: Vec<Network>,
+    /// All Nodes; `None` until they have been listed.
+    pub nodes: Option<Vec<Node>>,
+    /// Annotation `noverlay.io/release-withdrawals` of the own Node.
+    pub release: Option<String>,
+    /// The kernel's links, or why they could not be read.
+    pub links: Result<Vec<LinkFact>, String>,
+    /// `external_ids:system-id` of the conf database.
+    pub chassis: Option<String>,
+    /// `external_ids:ovn-bridge-mappings` of the conf database, by bridge.
+    pub physical_networks: BTreeMap<String, String>,
+    /// The external bridge's ports.
+    pub ports: Option<BridgeFact>,
+    /// Whether the Northbound schema has `NAT.match`; `None` while there is none.
+    pub nat_has_match: Option<bool>,
+}
+
+/// What was known of the node before; one for the life of a process.
+#[derive(Debug)]
+pub struct Memory {
+    config: NodeConfig,
+    nodes: Option<Vec<Node>>,
+    /// The own Node, as it last was.
+    own: Option<Node>,
+    release: Option<String>,
+    id: Option<u32>,
+    links: Option<Vec<LinkFact>>,
+    gateway: Option<GatewayView>,
+    ports: Option<BridgeFact>,
+    nat_has_match: bool,
+    mtus: HostMtus,
+    subnets: BTreeMap<NetworkName, Vec<Prefix>>,
+    /// Of each network the last share that could be built on.
+    shares: BTreeMap<NetworkName, NetworkShare>,
+    node: Option<NodeView>,
+}
+
+impl Memory {
+    /// One that knows nothing yet.
+    #[must_use]
+    pub fn new(config: NodeConfig) -> Self {
+        Self {
+            config,
+            nodes: None,
+            own: None,
+            release: None,
+            id: None,
+            links: None,
+            gateway: None,
+            ports: None,
+            nat_has_match: false,
+            mtus: HostMtus::default(),
+            subnets: BTreeMap::new(),
+            shares: BTreeMap::new(),
+            node: None,
+        }
+    }
+
+    /// The node as it is by what was read now, and before where that is missing.
+    #[must_use]
+    pub fn snapshot(&mut self, mut facts: Facts) -> Snapshot {
+        let families: BTreeSet<Family> =
+            facts.networks.iter().flat_map(Network::families).collect();
+        let usable = |a: &InterfaceAddr| families.contains(&Family::of(a.ip)) && !is_link_local(a);
+        let node_missing = self.note_nodes(&mut facts);
+        let links_missing = self.note_links(&mut facts, usable);
+        self.ports = facts.ports.take().or(self.ports.take());
+        self.nat_has_match = facts.nat_has_match.unwrap_or(self.nat_has_match);
+        let machine = self.machine(&facts.networks, usable);
+        let gateway_missing = links_missing.clone().or_else(|| {
+            let made = self.gateway_of(&facts, &machine);
+            made.map(|gateway| self.gateway = Some(gateway)).err()
+        });
+        let machine = Machine {
+            gateway: self.gateway.clone(),
+            ..machine
+        };
+        let id_missing = self.note_id();
+        let missing = [node_missing, gateway_missing, id_missing]
+            .into_iter()
+            .flatten()
+            .next();
+        // Parts of different moments are not put together.
+        if missing.is_none()
+            && let Some(node) = self.node_view(&machine, &families)
+        {
+            self.node = Some(node);
+        }
+        let networks = facts.networks.iter().map(|network| {
+            let share = self.share(network, &machine, missing.clone());
+            (network.name.clone(), share)
+        });
+        let (networks, stale): (BTreeMap<_, _>, BTreeMap<_, _>) = networks
+            .map(|(name, (share, stale))| ((name.clone(), share), (name, stale)))
+            .unzip();
+        // A network that is declared no more is forgotten: its name may come back as another one.
+        self.subnets.retain(|name, _| networks.contains_key(name));
+        self.shares.retain(|name, _| networks.contains_key(name));
+        let stale: BTreeMap<NetworkName, NotYet> = stale
+            .into_iter()
+            .filter_map(|(name, why)| Some((name, why?)))
+            .collect();
+        let mut snapshot = Snapshot {
+            problems: Vec::new(),
+            node: self.node.clone(),
+            networks,
+            stale,
+            machine,
+        };
+        snapshot.problems = self.problems(&snapshot);
+        snapshot
+    }
+
+    fn note_nodes(&mut self, facts: &mut Facts) -> Option<NotYet> {
+        let Some(nodes) = facts.nodes.take() else {
+            return self.nodes.is_none().then_some(NotYet::Nodes);
+        };
+        self.mtus.note(&self.config.node, &nodes);
+        let own = nodes.iter().find(|node| node.name == self.config.node);
+        let missing = own.is_none();
+        if let Some(own) = own {
+            self.own = Some(own.clone());
+            self.release = facts.release.take();
+        }
+        self.nodes = Some(nodes);
+        missing.then(|| NotYet::NoNode(self.config.node.clone()))
+    }
+
+    /// Links without the bridge, or with one that has no MAC or no address, are no news: it is about to come back, or everything
+    /// else is lost too.
+    fn note_links(
+        &mut self,
+        facts: &mut Facts,
+        usable: impl Fn(&InterfaceAddr) -> bool,
+    ) -> Option<NotYet> {
+        let name = || self.config.bridge.clone();
+        let links = match std::mem::replace(&mut facts.links, Ok(Vec::new())) {
+            Ok(links) => links,
+            Err(error) => return Some(NotYet::Links(error)),
+        };
+        let bridge = links.iter().find(|link| link.name == self.config.bridge);
+        let Some(bridge) = bridge.filter(|link| link.mac.is_some()) else {
+            return Some(NotYet::NoBridge(name()));
+        };
+        if !bridge.addresses.iter().any(usable) {
+            return Some(NotYet::NoAddress(name()));
+        }
+        self.links = Some(links);
+        None
+    }
+
+    fn machine(&self, networks: &[Network], usable: impl Fn(&InterfaceAddr) -> bool) -> Machine {
+        let config = &self.config;
+        let links = || self.links.iter().flatten();
+        let bridge = links().find(|link| link.name == config.bridge);
+        let addresses = bridge.into_iter().flat_map(|link| &link.addresses);
+        let mut bridge_addresses: Vec<InterfaceAddr> =
+            addresses.copied().filter(|a| usable(a)).collect();
+        // The Node's InternalIPs first: the first of a family is what the gateway router shares.
+        let own = self.own.as_ref().map(|own| own.internal_ips.as_slice());
+        let own = own.unwrap_or_default();
+        bridge_addresses.sort_by_key(|a| (!own.contains(&a.ip), *a));
+        let of_others = |l: &&LinkFact| l.name != "lo" && !is_management_device(&l.name);
+        let host_cidrs = links().filter(of_others).flat_map(|link| &link.addresses);
+        let nodes = self.nodes.as_deref();
+        let claims_of = |network: &Network| {
+            let claims = claims::judge(network, nodes?);
+            Some((network.name.clone(), claims))
+        };
+        Machine {
+            name: config.node.clone(),
+            bridge: config.bridge.clone(),
+            host_cidrs: host_cidrs.copied().filter(|a| usable(a)).collect(),
+            links: self.links.clone(),
+            bridge_addresses,
+            gateway: None,
+            ports: self.ports.clone(),
+            mode: config.mode,
+            bgp_default: config.bgp_default,
+            release: self.release.clone(),
+            claims: networks.iter().filter_map(claims_of).collect(),
+        }
+    }
+
+    fn gateway_of(&self, facts: &Facts, machine: &Machine) -> Result<GatewayView, NotYet> {
+        let name = &self.config.bridge;
+        let mac = machine.bridge_link().and_then(|link| link.mac);
+        let mac = mac.ok_or_else(|| NotYet::NoBridge(name.clone()))?;
+        let physical_network = facts.physical_networks.get(name);
+        Ok(GatewayView {
+            bridge: name.clone(),
+            mac,
+            addresses: machine.bridge_addresses.clone(),
+            next_hops: self.config.next_hops.clone(),
+            chassis: facts.chassis.clone().ok_or(NotYet::NoChassis)?,
+            physical_network: physical_network
+                .cloned()
+                .ok_or_else(|| NotYet::NoMapping(name.clone()))?,
+        })
+    }
+
+    fn note_id(&mut self) -> Option<NotYet> {
+        let own = self.own.as_ref()?;
+        match &own.node_id {
+            Fact::Known(id) if *id < FIRST_ID => {
+                let message = format!("node id {id} is not allowed; the first is {FIRST_ID}");
+                let subject = format!("Node/{}", own.name);
+                let problem = Problem::new(subject, "NodeIdOutOfRange", message);
+                Some(NotYet::Unsound(problem))
+            }
+            Fact::Known(id) => {
+                self.id = Some(*id);
+                None
+            }
+            Fact::Absent => Some(NotYet::Waiting(own.name.clone(), "node id".to_owned())),
+            Fact::Malformed(why) => Some(NotYet::Malformed(own.name.clone(), why.clone())),
+        }
+    }
+
+    fn node_view(&self, machine: &Machine, families: &BTreeSet<Family>) -> Option<NodeView> {
+        let host_addresses: BTreeSet<IpAddr> = machine.host_cidrs.iter().map(|a| a.ip).collect();
+        let mut node_addresses = host_addresses.clone();
+        for node in self.nodes.as_ref()? {
+            node_addresses.extend(node.internal_ips.iter().copied());
+            node_addresses.extend(node.host_cidrs.known().into_iter().flatten().map(|a| a.ip));
+        }
+        node_addresses.retain(|ip| families.contains(&Family::of(*ip)));
+        let (first, last) = self.config.ephemeral_port_range;
+        Some(NodeView {
+            name: self.config.node.clone(),
+            id: self.id?,
+            gateway: machine.gateway.clone()?,
+            ephemeral_port_range: format!("{first}-{last}"),
+            host_addresses,
+            node_addresses,
+            nat_has_match: self.nat_has_match,
+        })
+    }
+
+    /// The node's own subnets of a network; those that are outside of it (reported with the claims) cost only themselves.
+    fn host_subnets(&self, network: &Network) -> Result<Vec<Prefix>, NotYet> {
+        let node = || self.config.node.clone();
+        let own = self.own.as_ref().ok_or_else(|| NotYet::NoNode(node()))?;
+        let subnets = match &own.subnets {
+            Fact::Known(map) => map.get(&network.name).cloned().unwrap_or_default(),
+            Fact::Absent => Vec::new(),
+            Fact::Malformed(why) => return Err(NotYet::Malformed(node(), why.clone())),
+        };
+        let first = subnets.first().copied();
+        let first = first.ok_or_else(|| {
+            NotYet::Waiting(node(), format!("subnet of network {}", network.name))
+        })?;
+        let inside: Vec<Prefix> = subnets.into_iter().filter(|s| network.holds(s)).collect();
+        if inside.is_empty() {
+            return Err(NotYet::Outside(node(), first, network.name.clone()));
+        }
+        Ok(inside)
+    }
+
+    /// The share of a network, and why it is not what the facts say now.
+    fn share(
+        &mut self,
+        network: &Network,
+        machine: &Machine,
+        missing: Option<NotYet>,
+    ) -> (Share, Option<NotYet>) {
+        let name = &network.name;
+        if network.transport.no_overlay().is_none() {
+            return self.without(network, NotYet::Transport(name.clone()));
+        }
+        let (subnets, no_subnet) = match self.host_subnets(network) {
+            Ok(subnets) => {
+                self.subnets.insert(name.clone(), subnets.clone());
+                (subnets, None)
+            }
+            Err(error) => {
+                let before = self.subnets.get(name).cloned();
+                (before.unwrap_or_default(), Some(error))
+            }
+        };
+        let missing = missing.or(no_subnet);
+        let own_mtu = machine.bridge_link().map(|link| link.mtu);
+        let made = self.node.as_ref().zip(own_mtu).map(|(node, own)| {
+            let share = NetworkShare {
+                network: network.clone(),
+                host_subnets: subnets,
+                mtu: network.mtu.unwrap_or_else(|| self.mtus.ruling(own)),
+            };
+            let view = NetworkView {
+                node,
+                share: &share,
+            };
+            match view.unsound() {
+                None => Ok(share),
+                Some(problem) => Err(NotYet::Unsound(problem)),
+            }
+        });
+        match made {
+            Some(Ok(share)) => {
+                self.shares.insert(name.clone(), share.clone());
+                (Share::Here(share), missing)
+            }
+            Some(Err(unsound)) => self.without(network, missing.unwrap_or(unsound)),
+            None => self.without(network, missing.unwrap_or(NotYet::Nodes)),
+        }
+    }
+
+    /// The last share, or none.
+    fn without(&self, network: &Network, missing: NotYet) -> (Share, Option<NotYet>) {
+        let share = match self.shares.get(&network.name) {
+            Some(share) => Share::Here(share.clone()),
+            None => Share::Unknown(UnknownShare {
+                host_subnets: self.subnets.get(&network.name).cloned().unwrap_or_default(),
+                network: network.clone(),
+            }),
+        };
+        (share, Some(missing))
+    }
+
+    fn problems(&self, snapshot: &Snapshot) -> Vec<Problem> {
+        let claims = snapshot.machine.claims.values();
+        let claimed = claims.flat_map(|claims: &Claims| claims.problems.iter().cloned());
+        let mut found: BTreeSet<Problem> = claimed.collect();
+        for (_, view) in snapshot.here() {
+            found.extend(view.problems());
+            // With a configured one no host's matters.
+            if view.share.network.mtu.is_none() {
+                let nodes = self.nodes.as_deref().unwrap_or_default();
+                let ruling = view.share.mtu;
+                found.extend(self.mtus.problems(&self.config.node, nodes, ruling));
+            }
+        }
+        found.into_iter().collect()
+    }
+}
+
+/// The smallest node id; 1 is the cluster router's in join subnets.
+const FIRST_ID: u32 = 2;
+fn is_link_local(address: &InterfaceAddr) -> bool {
+    match address.ip {
+        IpAddr::V4(ip) => ip.is_link_local(),
+        IpAddr::V6(ip) => ip.is_unicast_link_local(),
+    }
+}

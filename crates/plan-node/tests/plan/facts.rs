@@ -1,0 +1,351 @@
+//! What is remembered, and what it takes to know a network whole.
+
+use std::collections::BTreeMap;
+
+use model::address::Prefix;
+use model::gateway::{BgpDefault, GatewayMode};
+use model::kernel::LinkFact;
+use model::names::{NetworkName, NodeName};
+use model::network::Transport;
+use model::node::{Fact, Node};
+use model::ovs::{BridgeFact, patch_port};
+use plan_node::{Facts, FlowTable, Memory, NodeConfig, NotYet, Snapshot};
+use testkit::{BRIDGE_LINK, mk_link, mk_network, mk_node, mk_port, mk_user_network};
+
+fn prefix(text: &str) -> Prefix {
+    text.parse().unwrap()
+}
+
+fn memory() -> Memory {
+    Memory::new(NodeConfig {
+        node: NodeName::from("n1"),
+        bridge: "br-ex".to_owned(),
+        next_hops: vec!["172.30.0.100".parse().unwrap()],
+        mode: GatewayMode::Shared,
+        ephemeral_port_range: (32768, 60999),
+        bgp_default: BgpDefault::Ignore,
+    })
+}
+
+fn own_node() -> Node {
+    Node {
+        internal_ips: vec!["172.30.0.1".parse().unwrap()],
+        node_id: Fact::Known(2),
+        ..mk_node("n1", &[("default", &["10.128.1.0/24"])])
+    }
+}
+
+fn bridge(address: &str) -> LinkFact {
+    LinkFact {
+        mac: Some("0a:58:ac:1e:00:01".parse().unwrap()),
+        addresses: vec![address.parse().unwrap(), "fe80::1/64".parse().unwrap()],
+        ..mk_link(BRIDGE_LINK, "br-ex")
+    }
+}
+
+/// All that there is to know of n1 of three nodes.
+fn whole() -> Facts {
+    let default = NetworkName::default_network();
+    let patch = patch_port("br-ex", &default, &NodeName::from("n1"));
+    Facts {
+        networks: vec![mk_network()],
+        nodes: Some(vec![
+            own_node(),
+            mk_node("n2", &[("default", &["10.128.2.0/24"])]),
+            mk_node("n3", &[("default", &["10.128.3.0/24"])]),
+        ]),
+        release: Some("1".to_owned()),
+        links: Ok(vec![mk_link(1, "lo"), bridge("172.30.0.1/24")]),
+        chassis: Some("n1".to_owned()),
+        physical_networks: BTreeMap::from([("br-ex".to_owned(), "physnet".to_owned())]),
+        ports: Some(BridgeFact {
+            ports: vec![mk_port("eth0", "", 1), mk_port(&patch, "patch", 2)],
+        }),
+        nat_has_match: Some(true),
+    }
+}
+
+fn stale(snapshot: &Snapshot) -> Option<&NotYet> {
+    snapshot.stale.get(&NetworkName::default_network())
+}
+
+/// A change of one fact, and the words by which it is told.
+type Loss = (fn(&mut Facts), &'static str);
+
+const LOSSES: [Loss; 12] = [
+    (|f| f.nodes = None, ""),
+    (|f| f.nodes = Some(Vec::new()), "there is no Node object n1"),
+    (|f| own(f).node_id = Fact::Absent, "has no node id yet"),
+    (
+        |f| own(f).node_id = Fact::Malformed("k8s.ovn.org/node-id: x".to_owned()),
+        "k8s.ovn.org/node-id: x",
+    ),
+    (
+        |f| own(f).node_id = Fact::Known(1),
+        "node id 1 is not allowed",
+    ),
+    (
+        |f| own(f).subnets = Fact::Absent,
+        "has no subnet of network default yet",
+    ),
+    (
+        |f| own(f).subnets = mk_node("n1", &[("default", &["192.0.2.0/24"])]).subnets,
+        "subnet 192.0.2.0/24 of node n1 is in none of the subnets of network default",
+    ),
+    (
+        |f| f.links = Err("out of memory".to_owned()),
+        "cannot read the kernel's links: out of memory",
+    ),
+    (|f| f.links = Ok(Vec::new()), "bridge br-ex does not exist"),
+    (
+        |f| {
+            if let Ok(links) = &mut f.links {
+                links[1].addresses.clear();
+            }
+        },
+        "bridge br-ex has no address",
+    ),
+    (|f| f.chassis = None, "no system-id yet"),
+    (
+        |f| f.physical_networks.clear(),
+        "does not name bridge br-ex",
+    ),
+];
+
+fn own(facts: &mut Facts) -> &mut Node {
+    &mut facts.nodes.as_mut().unwrap()[0]
+}
+
+#[test]
+fn what_was_known_whole_once_stays_whatever_is_lost() {
+    for (lose, words) in LOSSES {
+        let mut memory = memory();
+        let before = memory.snapshot(whole());
+        assert!(before.stale.is_empty(), "{:?}", before.stale);
+        let plan = plan_node::plan(&before);
+        assert!(plan.is_complete() && plan.annotations.is_some());
+        let mut facts = whole();
+        lose(&mut facts);
+        facts.ports = None;
+        facts.nat_has_match = None;
+        let after = memory.snapshot(facts);
+        let now = plan_node::plan(&after);
+        assert_eq!(now.north, plan.north, "{words}");
+        assert_eq!(now.kernel, plan.kernel, "{words}");
+        assert_eq!(now.ports, plan.ports, "{words}");
+        assert_eq!(now.flows, plan.flows, "{words}");
+        let told = stale(&after).map(ToString::to_string);
+        match words {
+            // The Nodes are a cache: what was listed once is known.
+            "" => assert_eq!(told, None),
+            words => assert!(told.unwrap().contains(words), "{words}"),
+        }
+        // It is told no more once it is well again.
+        assert!(memory.snapshot(whole()).stale.is_empty());
+    }
+}
+
+#[test]
+fn before_all_is_known_nothing_is_planned_and_nothing_that_stands_may_be_taken_away() {
+    for (lose, words) in LOSSES {
+        let mut memory = memory();
+        let mut facts = whole();
+        lose(&mut facts);
+        let snapshot = memory.snapshot(facts);
+        let plan = plan_node::plan(&snapshot);
+        assert!(plan.north.is_empty() && plan.kernel.is_empty(), "{words}");
+        assert_eq!(plan.unknown, [NetworkName::default_network()]);
+        assert!(!plan.is_complete());
+        assert!(stale(&snapshot).unwrap().to_string().contains(words));
+        // BGP and the API server are reached before anything else is known.
+        assert!(
+            matches!(plan.flows, FlowTable::Host { uplink: 1, .. }),
+            "{words}"
+        );
+        assert!(!memory.snapshot(whole()).networks.is_empty());
+    }
+}
+
+#[test]
+fn routes_are_looked_after_before_the_node_has_an_id() {
+    let mut memory = memory();
+    let mut facts = whole();
+    own(&mut facts).node_id = Fact::Absent;
+    let plan = plan_node::plan(&memory.snapshot(facts));
+    let inputs = &plan.learn[&NetworkName::default_network()];
+    assert!(!inputs.scope.fallbacks_known && inputs.scope.fallbacks.is_empty());
+    assert_eq!(inputs.scope.host_subnets, [prefix("10.128.1.0/24")]);
+    assert_eq!(inputs.scope.gateway_link, Some(BRIDGE_LINK));
+    assert_eq!(inputs.owners.len(), 3);
+    let plan = plan_node::plan(&memory.snapshot(whole()));
+    let inputs = &plan.learn[&NetworkName::default_network()];
+    assert!(inputs.scope.fallbacks_known);
+    let fallbacks: Vec<&Prefix> = inputs.scope.fallbacks.keys().collect();
+    assert_eq!(fallbacks, [&prefix("10.128.0.0/16")]);
+}
+
+#[test]
+fn what_the_nodes_say_counts_though_the_own_one_cannot_be_read() {
+    let mut memory = memory();
+    let before = plan_node::plan(&memory.snapshot(whole()));
+    let mut facts = whole();
+    own(&mut facts).subnets = Fact::Malformed("no JSON".to_owned());
+    let others = mk_node(
+        "n4",
+        &[("default", &["10.128.4.0/24"]), ("x", &["10.200.7.0/24"])],
+    );
+    facts.nodes.as_mut().unwrap().push(others);
+    facts.release = Some("2".to_owned());
+    let now = plan_node::plan(&memory.snapshot(facts));
+    let default = NetworkName::default_network();
+    let (before, now) = (&before.learn[&default], &now.learn[&default]);
+    let owner = (prefix("10.128.4.0/24"), NodeName::from("n4"));
+    assert!(now.owners.contains(&owner) && !before.owners.contains(&owner));
+    let other = prefix("10.200.7.9/32");
+    assert!(now.scope.other_networks.longest_match(&other).is_some());
+    assert_eq!(now.release.as_deref(), Some("2"));
+    assert_eq!(now.scope.host_subnets, before.scope.host_subnets);
+}
+
+#[test]
+fn the_admins_word_is_the_own_nodes_and_stays_while_there_is_none() {
+    let mut memory = memory();
+    let mut word = |change: fn(&mut Facts)| {
+        let mut facts = whole();
+        change(&mut facts);
+        memory.snapshot(facts).machine.release
+    };
+    assert_eq!(word(|_| ()), Some("1".to_owned()));
+    assert_eq!(
+        word(|f| (f.nodes, f.release) = (Some(Vec::new()), None)),
+        Some("1".to_owned())
+    );
+    assert_eq!(
+        word(|f| (f.nodes, f.release) = (None, None)),
+        Some("1".to_owned())
+    );
+    assert_eq!(word(|f| f.release = None), None);
+}
+
+#[test]
+fn flows_are_made_of_the_mac_and_addresses_that_the_host_has_now() {
+    let mut memory = memory();
+    drop(memory.snapshot(whole()));
+    let mut facts = whole();
+    let mut changed = bridge("172.30.0.99/24");
+    changed.mac = Some("02:42:ac:12:00:99".parse().unwrap());
+    facts.links = Ok(vec![changed]);
+    own(&mut facts).subnets = Fact::Absent;
+    let snapshot = memory.snapshot(facts);
+    assert!(stale(&snapshot).is_some());
+    let FlowTable::Full { flows, .. } = plan_node::plan(&snapshot).flows else {
+        panic!("there was a whole table");
+    };
+    let all: String = flows.iter().map(|flow| format!("{flow}\n")).collect();
+    assert!(
+        all.contains("02:42:ac:12:00:99") && all.contains("172.30.0.99"),
+        "{all}"
+    );
+    assert!(
+        !all.contains("0a:58:ac:1e:00:01") && all.contains("10.128.1.0/24"),
+        "{all}"
+    );
+}
+
+#[test]
+fn a_subnet_outside_costs_only_itself() {
+    let mut facts = whole();
+    own(&mut facts).subnets =
+        mk_node("n1", &[("default", &["10.128.1.0/24", "192.0.2.0/24"])]).subnets;
+    let snapshot = memory().snapshot(facts);
+    assert_eq!(stale(&snapshot), None);
+    let (_, view) = snapshot.here().next().unwrap();
+    assert_eq!(view.share.host_subnets, [prefix("10.128.1.0/24")]);
+    let reasons: Vec<&str> = snapshot.problems.iter().map(|p| p.reason).collect();
+    assert_eq!(reasons, ["NodeSubnetOutside"]);
+}
+
+#[test]
+fn one_network_that_is_not_known_keeps_no_other_from_being_planned() {
+    let blue = || {
+        mk_user_network(
+            "cluster_udn_blue",
+            5,
+            &["10.200.0.0/16/24"],
+            &["100.65.0.0/16"],
+        )
+    };
+    let (name, mut memory) = (blue().name, memory());
+    let mut facts = whole();
+    facts.networks.push(blue());
+    let snapshot = memory.snapshot(facts);
+    let plan = plan_node::plan(&snapshot);
+    assert_eq!(plan.unknown, [name.clone()]);
+    let why = snapshot.stale[&name].to_string();
+    assert_eq!(why, "node n1 has no subnet of network cluster_udn_blue yet");
+    assert_eq!(stale(&snapshot), None);
+    assert_eq!(plan.ports.len(), 1);
+    let mut facts = whole();
+    facts.networks.push(blue());
+    own(&mut facts).subnets = mk_node(
+        "n1",
+        &[
+            ("default", &["10.128.1.0/24"]),
+            ("cluster_udn_blue", &["10.200.1.0/24"]),
+        ],
+    )
+    .subnets;
+    let plan = plan_node::plan(&memory.snapshot(facts));
+    assert!(plan.is_complete());
+    assert_eq!(plan.ports.len(), 2);
+    // It is declared no more.
+    let plan = plan_node::plan(&memory.snapshot(whole()));
+    assert!(plan.is_complete());
+    assert_eq!(plan.ports.len(), 1);
+}
+
+#[test]
+fn a_transport_that_is_not_built_is_left_alone() {
+    let mut facts = whole();
+    facts.networks[0].transport = Transport::Geneve;
+    let snapshot = memory().snapshot(facts);
+    let plan = plan_node::plan(&snapshot);
+    assert!(plan.north.is_empty() && plan.learn.is_empty() && !plan.is_complete());
+    assert_eq!(
+        stale(&snapshot).unwrap().to_string(),
+        "network default is not a no-overlay one"
+    );
+}
+
+#[test]
+fn both_families_of_one_network_do_not_cost_another_its_own() {
+    // The default network has IPv4 alone, and a network of users both.
+    let mut facts = whole();
+    let both = ["10.200.0.0/16/24", "fd00:200::/48/64"];
+    let join = ["100.65.0.0/16", "fd99::/64"];
+    facts
+        .networks
+        .push(mk_user_network("cluster_udn_blue", 5, &both, &join));
+    own(&mut facts).subnets = mk_node(
+        "n1",
+        &[
+            ("default", &["10.128.1.0/24"]),
+            ("cluster_udn_blue", &["10.200.1.0/24", "fd00:200:0:1::/64"]),
+        ],
+    )
+    .subnets;
+    if let Ok(links) = &mut facts.links {
+        links[1].addresses.push("fd00:30::1/64".parse().unwrap());
+    }
+    let snapshot = memory().snapshot(facts);
+    assert!(snapshot.stale.is_empty() && snapshot.problems.is_empty());
+    let plan = plan_node::plan(&snapshot);
+    let default = plan_node::plan(&memory().snapshot(whole()));
+    let owner = model::nb::Owner::Network(NetworkName::default_network());
+    assert_eq!(plan.north[&owner], default.north[&owner]);
+    let text = format!("{:?}", plan.north);
+    assert!(
+        text.contains("fd00:30::1"),
+        "the other network has its address"
+    );
+}

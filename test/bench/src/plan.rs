@@ -1,0 +1,233 @@
+//! What planning costs: the whole of both planners, over so many nodes and networks.
+//! In: sizes. Out: milliseconds, medians of some runs. Invariant: what is planned is sound, or the benchmark ends.
+//! Not here: reading facts and writing plans.
+//!
+//! A changed fact is planned for from the start, on the node and in the cluster: the cost of one more node is that of a plan
+//! with it, and so is that of a changed one.
+
+use std::collections::BTreeMap;
+use std::hint::black_box;
+use std::time::Duration;
+
+use model::frr::FrrConfiguration;
+use model::gateway::{BgpDefault, GatewayMode};
+use model::kernel::LinkFact;
+use model::names::{NetworkName, NodeName};
+use model::network::Network;
+use model::node::{Fact, Node};
+use model::ovs::BridgeFact;
+use model::{Asn, ObjectKey};
+use plan_cluster::world::FabricSettings;
+use plan_cluster::{World, advertise, fabric, networks};
+use plan_node::{Facts, Memory, NodeConfig, check};
+use testkit::{BRIDGE_LINK, mk_link, mk_network, mk_node, mk_port, mk_user_network};
+
+use crate::report::{Report, percentile};
+
+/// What is measured.
+#[derive(Debug, clap::Args)]
+pub(crate) struct PlanArguments {
+    /// Writes one JSON object a line into this file: bench, case, metric, unit, value, floor.
+    #[arg(long)]
+    json: Option<std::path::PathBuf>,
+    /// Only cases whose name contains this text, for example `1000 nodes`.
+    #[arg(long)]
+    only: Option<String>,
+}
+
+const NODES: [u32; 3] = [10, 100, 1000];
+const NETWORKS: [u16; 3] = [1, 10, 50];
+/// Runs of each plan.
+const RUNS: usize = 7;
+
+pub(crate) fn plan(arguments: &PlanArguments) {
+    let mut report = Report::new("plan", arguments.json.as_deref());
+    for nodes in NODES {
+        for networks in NETWORKS {
+            let case = format!("{nodes} nodes x {networks} networks");
+            let wanted = arguments.only.as_ref();
+            if wanted.is_none_or(|text| case.contains(text.as_str())) {
+                node(&mut report, &case, nodes, networks);
+                cluster(&mut report, &case, nodes, networks);
+            }
+        }
+    }
+}
+
+/// Milliseconds, the median of some runs.
+fn median(mut run: impl FnMut() -> Duration) -> f64 {
+    let mut values: Vec<f64> = (0..RUNS).map(|_| run().as_secs_f64() * 1000.0).collect();
+    percentile(&mut values, 50)
+}
+
+/// The default network and so many of users, all with one subnet of their own for each of a thousand nodes.
+fn mk_networks(count: u16) -> Vec<Network> {
+    let mut default = mk_network();
+    default.subnets = vec!["10.0.0.0/12/24".parse().unwrap()];
+    let of_users = (1..count).map(|id| {
+        let name = format!("cluster_udn_net{id}");
+        // The same subnets in each: they have a VRF of their own.
+        mk_user_network(&name, id, &["10.16.0.0/12/24"], &["100.65.0.0/16"])
+    });
+    std::iter::once(default).chain(of_users).collect()
+}
+
+fn mk_nodes(count: u32, networks: &[Network]) -> Vec<Node> {
+    (0..count)
+        .map(|number| {
+            let name = format!("n{number}");
+            let (high, low) = (number / 256, number % 256);
+            let subnets: BTreeMap<_, _> = networks
+                .iter()
+                .map(|network| {
+                    let first = if network.name.is_default() { 0 } else { 16 };
+                    let subnet = format!("10.{}.{low}.0/24", first + high);
+                    (network.name.clone(), vec![subnet.parse().unwrap()])
+                })
+                .collect();
+            let address = format!("172.16.{high}.{}", low + 1).parse().unwrap();
+            Node {
+                labels: [("kubernetes.io/hostname".to_owned(), name.clone())].into(),
+                internal_ips: vec![address],
+                node_id: Fact::Known(number + 2),
+                subnets: Fact::Known(subnets),
+                ..mk_node(&name, &[])
+            }
+        })
+        .collect()
+}
+
+/// The node-agent's side, on node n0.
+fn node(report: &mut Report, case: &str, nodes: u32, count: u16) {
+    let own = NodeName::from("n0");
+    let mut memory = Memory::new(NodeConfig {
+        node: own.clone(),
+        bridge: "br-ex".to_owned(),
+        next_hops: vec!["172.16.255.254".parse().unwrap()],
+        mode: GatewayMode::Shared,
+        ephemeral_port_range: (32768, 60999),
+        bgp_default: BgpDefault::Ignore,
+    });
+    let networks = mk_networks(count);
+    let bridge = LinkFact {
+        mac: Some("0a:58:ac:10:00:01".parse().unwrap()),
+        addresses: vec!["172.16.0.1/16".parse().unwrap()],
+        ..mk_link(BRIDGE_LINK, "br-ex")
+    };
+    let mut ports = vec![mk_port("eth0", "", 1)];
+    let mut links = vec![bridge];
+    for (number, network) in (2..).zip(&networks) {
+        let patch = model::ovs::patch_port("br-ex", &network.name, &own);
+        ports.push(mk_port(&patch, "patch", number));
+        if let Some(device) = network.name.vrf_device(network.id) {
+            let mut link = mk_link(100 + number, &device);
+            link.vrf_table = Some(1000 + number);
+            links.push(link);
+        }
+    }
+    let mut facts = Facts {
+        nodes: Some(mk_nodes(nodes, &networks)),
+        networks,
+        release: None,
+        links: Ok(links),
+        chassis: Some("n0".to_owned()),
+        physical_networks: [("br-ex".to_owned(), "physnet".to_owned())].into(),
+        ports: Some(BridgeFact { ports }),
+        nat_has_match: Some(true),
+    };
+    let mut all = |facts: &Facts| {
+        let facts = facts.clone();
+        let begun = now();
+        let snapshot = memory.snapshot(facts);
+        let plan = plan_node::plan(&snapshot);
+        assert!(plan.is_complete() && check::plan(&snapshot, &plan).is_empty());
+        black_box(plan);
+        begun.elapsed()
+    };
+    report.put(
+        case,
+        "node: snapshot, plan and check",
+        "ms",
+        median(|| all(&facts)),
+    );
+    let more = mk_nodes(nodes + 1, &facts.networks);
+    let before = facts.nodes.replace(more);
+    report.put(case, "node: one node more", "ms", median(|| all(&facts)));
+    facts.nodes = before;
+    if let Some(last) = facts.nodes.as_mut().and_then(|nodes| nodes.last_mut()) {
+        last.internal_ips = vec!["172.17.0.1".parse().unwrap()];
+    }
+    report.put(case, "node: one node changed", "ms", median(|| all(&facts)));
+}
+
+/// The cluster-manager's side: allocations, the fabric, all RouteAdvertisements.
+fn cluster(report: &mut Report, case: &str, nodes: u32, count: u16) {
+    let declared = mk_networks(count);
+    let world = |nodes: u32| {
+        let all = mk_nodes(nodes, &declared).into_iter();
+        let mut world = World {
+            networks: declared
+                .iter()
+                .map(|n| (n.name.clone(), n.clone()))
+                .collect(),
+            nodes: all.map(|node| (node.name.clone(), node)).collect(),
+            fabric: Some(FabricSettings {
+                asn: Asn::try_from(64_512).unwrap(),
+                namespace: "frr-k8s-system".to_owned(),
+                resilient: true,
+            }),
+            frr_namespace: "frr-k8s-system".to_owned(),
+            ..World::default()
+        };
+        world = fabric::complete(world);
+        let name = fabric::advertisement_name(&NetworkName::default_network());
+        let objects = advertise::plan(&world, &name).desired;
+        let standing = objects
+            .into_iter()
+            .map(|(key, object): (ObjectKey, FrrConfiguration)| (key, Ok(object)));
+        world.frr.extend(standing);
+        world
+    };
+    let all = |world: &World| {
+        let world = world.clone();
+        let begun = now();
+        black_box(networks::plan(&world));
+        black_box(world.excluded_by_network());
+        let plans = advertise::plan_all(&fabric::complete(world));
+        assert!(plans.values().all(advertise::Plan::accepted));
+        black_box(plans);
+        begun.elapsed()
+    };
+    let standing = world(nodes);
+    report.put(
+        case,
+        "cluster: allocations, fabric, objects",
+        "ms",
+        median(|| all(&standing)),
+    );
+    let mut joined = standing.clone();
+    if let Some(node) = mk_nodes(nodes + 1, &declared).pop() {
+        joined.nodes.insert(node.name.clone(), node);
+    }
+    report.put(
+        case,
+        "cluster: one node more",
+        "ms",
+        median(|| all(&joined)),
+    );
+    let mut changed = standing;
+    if let Some(node) = changed.nodes.values_mut().next_back() {
+        node.internal_ips = vec!["172.17.0.1".parse().unwrap()];
+    }
+    report.put(
+        case,
+        "cluster: one node changed",
+        "ms",
+        median(|| all(&changed)),
+    );
+}
+
+#[expect(clippy::disallowed_methods, reason = "a benchmark measures time")]
+fn now() -> std::time::Instant {
+    std::time::Instant::now()
+}
