@@ -252,7 +252,7 @@ fn two_networks_are_one_wish_and_neither_takes_the_others_entries_away() {
     }
     in_namespace(|| async {
         mk_device();
-        ip("link add ovn-k8s-mp5 type dummy");
+        ip("link add ovn-k8s-mp5 type veth peer name other5");
         let both = with_another("ovn-k8s-mp5", "10.200.1.2/24");
         apply(&both).await.unwrap();
         is_held();
@@ -289,7 +289,7 @@ fn while_not_all_networks_are_known_nothing_goes() {
     }
     in_namespace(|| async {
         mk_device();
-        ip("link add ovn-k8s-mp5 type dummy");
+        ip("link add ovn-k8s-mp5 type veth peer name other5");
         let both = with_another("ovn-k8s-mp5", "10.200.1.2/24");
         apply(&both).await.unwrap();
         let written = netlink::write::apply(&mk_network(), false).await.unwrap();
