@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(events.note(&change(254)), [blue.clone(), red.clone()]);
         events.set_table(&red, Some(1001));
         events.set_table(&blue, None);
-        assert_eq!(events.note(&change(1001)), [red.clone()]);
+        assert_eq!(events.note(&change(1001)), std::slice::from_ref(&red));
         assert_eq!(events.note(&change(254)), []);
         let links = Change {
             links: true,

@@ -197,7 +197,7 @@ pub async fn serve(
         stopped.clone(),
     );
     daemon.spawn_loop("import", work);
-    let limits = settings.limits.clone();
+    let limits = settings.limits;
     let work = reconcile::run(
         ApiReconciler::new(kube, node, limits, nodes, planned, reports),
         queues.api.clone(),

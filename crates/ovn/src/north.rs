@@ -51,6 +51,9 @@ pub fn nat_has_match(schema: &Schema) -> bool {
 /// Rows of one owner by identity, duplicates too. A child that several parents refer to is here under the key of each.
 pub type Owned = BTreeMap<RowKey, Vec<(Uuid, Columns)>>;
 
+/// A root row, and whose it is.
+pub(crate) type Root = (Option<Owner>, Uuid);
+
 /// The rows that bear our owner marker, and what else a transaction about them has to know.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct North {
@@ -59,7 +62,7 @@ pub struct North {
     /// The root rows that refer to an owned child: one, unless somebody's hand was in it.
     pub(crate) holders: BTreeMap<Uuid, BTreeSet<Uuid>>,
     /// Root rows by name, with whose they are; `None` for somebody else's.
-    pub(crate) roots: BTreeMap<(Table, String), Vec<(Option<Owner>, Uuid)>>,
+    pub(crate) roots: BTreeMap<(Table, String), Vec<Root>>,
     /// Names of root rows, whoever made them.
     pub(crate) names: BTreeMap<Uuid, String>,
     /// What owned root rows refer to that share their key, by column, whoever made it.

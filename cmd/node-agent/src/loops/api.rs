@@ -35,6 +35,25 @@ use crate::world::{NodeEntry, Planned};
 /// So long the routes have to be within the limit until it is said.
 const CALM: Duration = Duration::from_secs(60);
 
+/// A condition of a network. Of reasons, the first is the condition's, the second that of the event when it begins.
+struct Words {
+    kind: &'static str,
+    bad: (&'static str, &'static str),
+    good: (&'static str, &'static str),
+}
+
+const LIMITS: Words = Words {
+    kind: WITHIN_LIMITS,
+    bad: ("OverLimit", "RouteLimitExceeded"),
+    good: ("WithinLimits", "RouteLimitCleared"),
+};
+
+const WITHDRAWALS: Words = Words {
+    kind: WITHDRAWALS_PROCESSED,
+    bad: ("MassWithdrawalSuppressed", "MassWithdrawalSuppressed"),
+    good: ("WithdrawalsProcessed", "MassWithdrawalEnded"),
+};
+
 /// Reconciles them.
 pub(crate) struct ApiReconciler {
     node: NodeName,
@@ -170,9 +189,7 @@ impl ApiReconciler {
         let trouble = over.then(|| over_limit(network, limit, pods));
         self.condition(
             network,
-            WITHIN_LIMITS,
-            ("OverLimit", "RouteLimitExceeded"),
-            ("WithinLimits", "RouteLimitCleared"),
+            &LIMITS,
             trouble,
             format!("network {network} has at most {limit} routes"),
         )
@@ -198,36 +215,31 @@ impl ApiReconciler {
         });
         self.condition(
             network,
-            WITHDRAWALS_PROCESSED,
-            ("MassWithdrawalSuppressed", "MassWithdrawalSuppressed"),
-            ("WithdrawalsProcessed", "MassWithdrawalEnded"),
+            &WITHDRAWALS,
             trouble,
             format!("what is withdrawn from network {network} goes"),
         )
     }
 
     /// A condition that is False while there is trouble, and an event where it changes; nothing where there never was any.
-    /// Of reasons, the first is the condition's, the second the event's.
     fn condition(
         &self,
         network: &NetworkName,
-        kind: &str,
-        bad: (&'static str, &'static str),
-        good: (&'static str, &'static str),
+        words: &Words,
         trouble: Option<String>,
         fine: String,
     ) -> Option<(Condition, Option<Event>)> {
         let standing = self.reported.as_ref().and_then(|report| {
             let mut networks = report.status.networks.iter();
             let of_network = networks.find(|routes| routes.name == network.as_str())?;
-            of_network.conditions.iter().find(|c| c.type_ == kind)
+            of_network.conditions.iter().find(|c| c.type_ == words.kind)
         });
         let warning = trouble.is_some();
         let (status, reasons, message) = match trouble {
-            Some(text) => ("False", bad, text),
+            Some(text) => ("False", words.bad, text),
             None => {
                 standing?;
-                ("True", good, fine)
+                ("True", words.good, fine)
             }
         };
         let same_status = standing.filter(|c| c.status == status);
@@ -241,7 +253,7 @@ impl ApiReconciler {
             |c| c.last_transition_time.clone(),
         );
         let condition = Condition {
-            type_: kind.to_owned(),
+            type_: words.kind.to_owned(),
             status: status.to_owned(),
             reason: reasons.0.to_owned(),
             message,

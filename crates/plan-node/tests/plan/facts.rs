@@ -280,7 +280,7 @@ fn one_network_that_is_not_known_keeps_no_other_from_being_planned() {
     facts.networks.push(blue());
     let snapshot = memory.snapshot(facts);
     let plan = plan_node::plan(&snapshot);
-    assert_eq!(plan.unknown, [name.clone()]);
+    assert_eq!(plan.unknown, std::slice::from_ref(&name));
     let why = snapshot.stale[&name].to_string();
     assert_eq!(why, "node n1 has no subnet of network cluster_udn_blue yet");
     assert_eq!(stale(&snapshot), None);

@@ -104,7 +104,9 @@ fn flows(plan: &Plan) -> String {
             out.push_str("(host stage)\n");
             flows
         }
-        other => panic!("{other:?}"),
+        other @ (FlowTable::Unknown { .. } | FlowTable::SeveralUplinks { .. }) => {
+            panic!("{other:?}")
+        }
     };
     for flow in flows {
         writeln!(out, "{flow}").unwrap();
