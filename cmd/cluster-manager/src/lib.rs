@@ -77,7 +77,7 @@ pub const NEEDS: &[Need] = &[
     Need {
         version: "noverlay.io/v1alpha1",
         kind: "NodeRoutes",
-        fields: &["status.conditions", "status.networks"],
+        fields: &["status.networks"],
     },
 ];
 

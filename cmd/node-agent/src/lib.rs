@@ -58,7 +58,7 @@ pub const FIELD_MANAGER: &str = "noverlay-node-agent";
 pub const NEEDS: &[Need] = &[Need {
     version: "noverlay.io/v1alpha1",
     kind: "NodeRoutes",
-    fields: &["status.networks"],
+    fields: &["status.networks.conditions"],
 }];
 
 /// Command line.

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use model::frr::FrrConfiguration;
@@ -85,7 +86,7 @@ fn mk_nodes(count: u32, networks: &[Network]) -> Vec<Node> {
                     (network.name.clone(), vec![subnet.parse().unwrap()])
                 })
                 .collect();
-            let address = format!("172.16.{high}.{}", low + 1).parse().unwrap();
+            let address = Ipv4Addr::from_bits(0xac10_0001 + number).into();
             Node {
                 labels: [("kubernetes.io/hostname".to_owned(), name.clone())].into(),
                 internal_ips: vec![address],
