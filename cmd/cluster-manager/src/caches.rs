@@ -208,6 +208,11 @@ impl Worlds {
             return snapshots.clone();
         }
         let world = caches.world(settings);
+        // A status that was written is in no world: what was planned of it holds.
+        if let Some((of, snapshots)) = self.0.as_mut().filter(|(_, last)| *last.world == world) {
+            *of = revisions;
+            return snapshots.clone();
+        }
         let snapshots = Snapshots {
             complete: Arc::new(fabric::complete(world.clone())),
             world: Arc::new(world),

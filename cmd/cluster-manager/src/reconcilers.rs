@@ -144,7 +144,8 @@ impl Reconciler for ClusterReconciler {
             tracing::debug!(?waiting, "caches are not filled yet");
             return None;
         }
-        let world = self.worlds.now(&self.caches, &self.settings).world;
+        let (worlds, caches) = (&mut self.worlds, &self.caches);
+        let world = planned(|| worlds.now(caches, &self.settings)).world;
         let mut keys = vec![Key::Networks, Key::Fabric, Key::Sessions];
         let left_behind = generated::left_behind(&world);
         keys.extend(

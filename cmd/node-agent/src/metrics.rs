@@ -2,6 +2,9 @@
 //! In: what the passes did. Out: Prometheus series, documented in docs/operations.md.
 //! Invariant: label values are from closed sets. Not here: process metrics (the registry's own).
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use model::NetworkName;
 use prometheus::{
     Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
@@ -204,6 +207,38 @@ impl NetworkMetrics {
     }
 }
 
+/// `noverlay_plan_problems`: those of the plan, and owners whose rows somebody else's stand in the way of.
+#[derive(Debug, Clone)]
+pub(crate) struct ProblemGauge {
+    gauge: IntGauge,
+    counts: Arc<[AtomicUsize; 2]>,
+}
+
+impl ProblemGauge {
+    fn new(gauge: IntGauge) -> Self {
+        Self {
+            gauge,
+            counts: Arc::default(),
+        }
+    }
+
+    pub(crate) fn set_plan(&self, count: usize) {
+        let [plan, blocked] = &*self.counts;
+        plan.store(count, Ordering::Relaxed);
+        self.show(count + blocked.load(Ordering::Relaxed));
+    }
+
+    pub(crate) fn set_blocked(&self, count: usize) {
+        let [plan, blocked] = &*self.counts;
+        blocked.store(count, Ordering::Relaxed);
+        self.show(count + plan.load(Ordering::Relaxed));
+    }
+
+    fn show(&self, sum: usize) {
+        self.gauge.set(i64::try_from(sum).unwrap_or(i64::MAX));
+    }
+}
+
 /// Those of the node; cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Metrics {
@@ -211,7 +246,7 @@ pub(crate) struct Metrics {
     pub(crate) session_up: IntGaugeVec,
     pub(crate) flow_writes: IntCounterVec,
     pub(crate) netlink_lost: IntCounter,
-    pub(crate) problems: IntGauge,
+    pub(crate) problems: ProblemGauge,
     pub(crate) claims_ignored: IntGauge,
 }
 
@@ -237,10 +272,10 @@ impl Metrics {
                 "noverlay_netlink_overruns_total",
                 "Times that events of the kernel were lost",
             )?,
-            problems: IntGauge::new(
+            problems: ProblemGauge::new(IntGauge::new(
                 "noverlay_plan_problems",
                 "Problems of this node's plan; 0 is good",
-            )?,
+            )?),
             claims_ignored: IntGauge::new(
                 "noverlay_ignored_node_annotations",
                 "Values in Nodes' annotations that are ignored because they cannot be right; the log names the Nodes",
@@ -249,7 +284,7 @@ impl Metrics {
         registry.register(Box::new(m.session_up.clone()))?;
         registry.register(Box::new(m.flow_writes.clone()))?;
         registry.register(Box::new(m.netlink_lost.clone()))?;
-        registry.register(Box::new(m.problems.clone()))?;
+        registry.register(Box::new(m.problems.gauge.clone()))?;
         registry.register(Box::new(m.claims_ignored.clone()))?;
         registry.register(Box::new(
             prometheus::process_collector::ProcessCollector::for_self(),

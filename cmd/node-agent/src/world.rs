@@ -47,8 +47,8 @@ pub(crate) struct Planned {
     pub(crate) stale: BTreeMap<NetworkName, NotYet>,
     /// Parts that are not written, because they break an invariant.
     pub(crate) broken: BTreeMap<Owner, Violation>,
-    /// What is wrong with somebody's input.
-    pub(crate) problems: usize,
+    /// The Northbound schema was known once: which columns there are is no guess.
+    pub(crate) schema: bool,
     /// The Nodes by name; `None` until they have been listed.
     pub(crate) nodes: Option<BTreeSet<NodeName>>,
     /// `external_ids:system-id`; `None` until it was known.
@@ -87,12 +87,13 @@ impl World {
         let mut memory = Memory::new(node_config(&self.node, &self.settings));
         let networks = vec![self.settings.default_network()];
         let mut warned = WarnOnce::default();
-        let mut problems = BTreeSet::new();
+        let (mut problems, mut schema) = (BTreeSet::new(), false);
         loop {
             let facts = self.read(networks.clone()).await;
+            schema |= facts.nat_has_match.is_some();
             let snapshot = memory.snapshot(facts);
             self.log(&snapshot, &mut problems, &mut warned);
-            let next = Arc::new(self.planned(&snapshot));
+            let next = Arc::new(self.planned(&snapshot, schema));
             let before = planned.send_replace(Some(Arc::clone(&next)));
             self.enqueue(before.as_deref(), &next);
             // What cannot be read now may be readable without any event that says so.
@@ -137,7 +138,7 @@ impl World {
         }
     }
 
-    fn planned(&self, snapshot: &Snapshot) -> Planned {
+    fn planned(&self, snapshot: &Snapshot, schema: bool) -> Planned {
         let plan = plan_node::plan(snapshot);
         let mut broken = BTreeMap::new();
         for (owner, violation) in check::plan(snapshot, &plan) {
@@ -152,7 +153,7 @@ impl World {
             plan,
             stale: snapshot.stale.clone(),
             broken,
-            problems: snapshot.problems.len() + snapshot.stale.len(),
+            schema,
             nodes: self.nodes.ready().then(|| self.nodes.with(names)),
             chassis: snapshot.machine.gateway.as_ref().map(|g| g.chassis.clone()),
         }
@@ -165,11 +166,12 @@ impl World {
         before: &mut BTreeSet<Problem>,
         warned: &mut WarnOnce<NetworkName>,
     ) {
-        let claims = snapshot.machine.claims.values();
-        let ignored = claims.map(|claims| claims.problems.len()).sum::<usize>();
-        let ignored = i64::try_from(ignored).unwrap_or(i64::MAX);
+        let ignored = i64::try_from(snapshot.ignored.len()).unwrap_or(i64::MAX);
         self.metrics.claims_ignored.set(ignored);
-        let now: BTreeSet<Problem> = snapshot.problems.iter().cloned().collect();
+        let problems = snapshot.problems.len() + snapshot.stale.len();
+        self.metrics.problems.set_plan(problems);
+        let all = snapshot.problems.iter().chain(&snapshot.ignored);
+        let now: BTreeSet<Problem> = all.cloned().collect();
         for problem in now.difference(before).take(NAMED) {
             tracing::warn!(reason = problem.reason, "{problem}");
         }
@@ -192,6 +194,8 @@ impl World {
         let same_ground = before.is_some_and(|before| {
             before.nodes == now.nodes
                 && before.chassis == now.chassis
+                && before.schema == now.schema
+                && before.stale == now.stale
                 && before.plan.unknown == part.unknown
         });
         if was.is_none() || !same_ground {

@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
 
-use crate::address::Prefix;
+use crate::address::{Family, Prefix};
+use crate::hash;
 use crate::names::{DEFAULT_NETWORK, NetworkName, NodeName, RouterName};
 
 /// `external_ids` key that marks every row of ours; its value is the network.
@@ -18,6 +19,15 @@ pub const OWNER_TYPE: &str = "k8s.ovn.org/owner-type";
 
 /// [`OWNER_TYPE`] of the set of all nodes' addresses, which every network's translation may refer to.
 pub const NODE_IPS_TYPE: &str = "ClusterNodeIPs";
+
+/// Primary id of that set, one for all networks (OVN-Kubernetes, `node-ips`).
+#[must_use]
+pub fn node_ips_id(family: Family) -> String {
+    format!(
+        "default-network-controller:{NODE_IPS_TYPE}:node-ips:{}",
+        family.version()
+    )
+}
 
 /// Who a row of ours is for. Each has one plan, one diff and one transaction of its own.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -30,7 +40,7 @@ pub enum Owner {
 
 impl Owner {
     /// Value of [`OWNER`]. The node's rows bear the default network's, as their ids do: OVN-Kubernetes counts them as its
-    /// default network's; [`NODE_IPS_TYPE`] tells them apart.
+    /// default network's; their names tell them apart.
     #[must_use]
     pub fn marker(&self) -> &str {
         match self {
@@ -39,10 +49,14 @@ impl Owner {
         }
     }
 
-    /// The owner of a row with these values of [`OWNER`] and [`OWNER_TYPE`].
+    /// The owner of a row that bears this value of [`OWNER`]. By its name, because other columns can be edited by hand.
     #[must_use]
-    pub fn of(marker: &str, kind: Option<&str>) -> Self {
-        if marker == DEFAULT_NETWORK && kind == Some(NODE_IPS_TYPE) {
+    pub fn of(marker: &str, table: Table, name: &str) -> Self {
+        let is_node_ips = |family| hash::row_name(&node_ips_id(family)) == name;
+        if marker == DEFAULT_NETWORK
+            && table == Table::AddressSet
+            && Family::ALL.into_iter().any(is_node_ips)
+        {
             Self::Node
         } else {
             Self::Network(NetworkName::from(marker))

@@ -1,15 +1,14 @@
 //! What the kernel holds of ours, decoded: management ports' addresses, our rules, our routes.
-//! In: dumps. Out: entries by identity, each with the message that tells of it. Invariant: only devices of management ports, our
-//! preference with our table, and our protocol in our table are ours; of whatever network, wanted or not.
+//! In: dumps. Out: entries by identity, each with the message that tells of it. Invariant: only wanted devices, our preference
+//! with our table, and our protocol in our table are ours; rules and routes of whatever network, wanted or not.
 //! Not here: what is wanted (`plan_node::kernel`), changes (`write`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use model::kernel::{
     KernelEntry, KernelKey, LinkFact, POD_RULE_PREFERENCE, POD_RULE_TABLE, PROTOCOL,
 };
-use model::names::is_management_device;
 
 use crate::dump::{self, DumpError};
 use crate::facts::{Address, Rule, TableRoute};
@@ -19,24 +18,26 @@ use crate::message::{AF_INET, AF_INET6, DEL_ROUTE, NEW_ADDRESS, NEW_RULE};
 pub(crate) type Removal = Option<(u16, Vec<u8>)>;
 
 /// What the kernel holds.
+#[derive(Default)]
 pub(crate) struct Held {
     pub(crate) links: Vec<LinkFact>,
     /// Ours, duplicates too, in the order of the dump.
     pub(crate) owned: BTreeMap<KernelKey, Vec<(Removal, KernelEntry)>>,
 }
 
-/// Reads it.
+/// Reads it. Of addresses only those on `devices` are ours: another device may be anybody's, and one of a network that is gone
+/// goes with its port.
 ///
 /// # Errors
 /// When a dump did not end well.
-pub(crate) fn read() -> Result<Held, DumpError> {
+pub(crate) fn read(devices: &BTreeSet<String>) -> Result<Held, DumpError> {
     let mut held = Held {
         links: dump::links()?,
-        owned: BTreeMap::new(),
+        ..Held::default()
     };
-    held.links();
+    held.links(devices);
     for address in dump::addresses()? {
-        held.address(address);
+        held.address(devices, address);
     }
     for family in [AF_INET, AF_INET6] {
         for rule in dump::rules(family)? {
@@ -60,8 +61,8 @@ impl Held {
         Some(&link.name)
     }
 
-    fn links(&mut self) {
-        let ours = self.links.iter().filter(|l| is_management_device(&l.name));
+    fn links(&mut self, devices: &BTreeSet<String>) {
+        let ours = self.links.iter().filter(|l| devices.contains(&l.name));
         let entries: Vec<(KernelKey, KernelEntry)> = ours
             .map(|link| {
                 let device = link.name.clone();
@@ -76,8 +77,8 @@ impl Held {
         }
     }
 
-    fn address(&mut self, found: Address) {
-        let device = self.name(found.link).filter(|n| is_management_device(n));
+    fn address(&mut self, devices: &BTreeSet<String>, found: Address) {
+        let device = self.name(found.link).filter(|n| devices.contains(*n));
         let device = device.map(str::to_owned);
         if let (Some(device), Some(address)) = (device, found.address)
             && !is_link_local(address.ip)

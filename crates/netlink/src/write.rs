@@ -4,6 +4,7 @@
 //! second call changes nothing.
 //! Not here: devices themselves (Open vSwitch makes them), BGP's routes.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use model::diff::Diff;
@@ -65,7 +66,8 @@ pub struct Written {
 /// routes with the last address.
 const ROUNDS: usize = 3;
 
-/// Brings the kernel to what is wanted. Entries of ours that are not wanted go, unless the wish is not `complete`.
+/// Brings the kernel to what is wanted. Entries of ours that are not wanted go: rules and routes only while the wish is
+/// `complete`.
 ///
 /// # Errors
 /// When the kernel cannot be read at all.
@@ -81,8 +83,13 @@ pub async fn apply(wanted: &Entries, complete: bool) -> Result<Written, WriteErr
     outcome.map(|()| writer.written)
 }
 
-async fn read() -> Result<Held, WriteError> {
-    tokio::task::spawn_blocking(kernel::read)
+async fn read(wanted: &Entries) -> Result<Held, WriteError> {
+    let devices = wanted.keys().filter_map(|key| match key {
+        KernelKey::Link { device } | KernelKey::Address { device, .. } => Some(device.clone()),
+        KernelKey::Route { .. } | KernelKey::Rule { .. } => None,
+    });
+    let devices: BTreeSet<String> = devices.collect();
+    tokio::task::spawn_blocking(move || kernel::read(&devices))
         .await
         .map_err(|_| WriteError::Thread)?
         .map_err(WriteError::Dump)
@@ -96,7 +103,7 @@ struct Writer {
 impl Writer {
     async fn rounds(&mut self, wanted: &Entries, complete: bool) -> Result<(), WriteError> {
         for _ in 0..ROUNDS {
-            let held = read().await?;
+            let held = read(wanted).await?;
             let mut diff = Diff::between(&held.owned, wanted, PartialEq::eq);
             // A device goes with its port, not here.
             diff.delete.retain(|(removal, key)| {

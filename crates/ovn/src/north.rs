@@ -10,10 +10,10 @@ mod quiet;
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::NetworkName;
-use model::nb::{self, Columns, OWNER, OWNER_TYPE, Owner, ROUTE_IMPORT, RowKey, Table, Value};
+use model::nb::{self, Columns, OWNER, Owner, ROUTE_IMPORT, RowKey, Table, Value};
 use ovsdb::{AccessError, Atom, Datum, MonitorTable, Record, Replica, Schema, Uuid};
 
-pub use self::foreign::{bound_elsewhere, foreign};
+pub use self::foreign::{OTHER_NODE, bound_elsewhere, foreign};
 pub use self::imports::{Imports, RouteChange, RouteFollower, decode_imports, imported_among};
 pub use self::quiet::Quiet;
 use crate::columns::{children, columns, decode as decode_columns, optional_columns};
@@ -115,7 +115,7 @@ pub fn decode(replica: &Replica) -> Result<North, AccessError> {
     for record in replica.table(Table::Nat.name())?.values() {
         for column in ["exempted_ext_ips", "allowed_ext_ips"] {
             if let Some(set) = record.get::<Option<Uuid>>(column)? {
-                let owner = keys.owner_of(record)?;
+                let owner = keys.owner_of(record, Table::Nat, "")?;
                 north.referenced.entry(set).or_default().insert(owner);
             }
         }
@@ -154,7 +154,7 @@ fn decode_roots(
     for (uuid, record) in replica.table(table.name())? {
         let name: String = record.get("name")?;
         north.names.insert(*uuid, name.clone());
-        let owner = keys.owner_of(record)?;
+        let owner = keys.owner_of(record, table, &name)?;
         let rows = north.roots.entry((table, name.clone())).or_default();
         rows.push((owner.clone(), *uuid));
         if let Some(owner) = owner {
@@ -183,7 +183,7 @@ fn decode_children(
             if keys.is_import(record)? {
                 continue;
             }
-            let Some(owner) = keys.owner_of(record)? else {
+            let Some(owner) = keys.owner_of(record, table, "")? else {
                 continue;
             };
             let decoded = decode_columns(table, record, &north.names)?;
@@ -199,7 +199,6 @@ fn decode_children(
 #[derive(Debug)]
 struct OwnerKeys {
     owner: Atom,
-    kind: Atom,
     import_key: Atom,
     import: Atom,
 }
@@ -208,19 +207,20 @@ impl OwnerKeys {
     fn new() -> Self {
         Self {
             owner: OWNER.into(),
-            kind: OWNER_TYPE.into(),
             import_key: ROUTE_IMPORT.0.into(),
             import: ROUTE_IMPORT.1.into(),
         }
     }
 
     /// Whose the row is, if it is ours.
-    fn owner_of(&self, record: &Record) -> Result<Option<Owner>, AccessError> {
-        let Some(marker) = external_id(record, &self.owner)?.and_then(string) else {
-            return Ok(None);
-        };
-        let kind = external_id(record, &self.kind)?.and_then(string);
-        Ok(Some(Owner::of(marker, kind)))
+    fn owner_of(
+        &self,
+        record: &Record,
+        table: Table,
+        name: &str,
+    ) -> Result<Option<Owner>, AccessError> {
+        let marker = external_id(record, &self.owner)?.and_then(string);
+        Ok(marker.map(|marker| Owner::of(marker, table, name)))
     }
 
     /// Whether the row is an imported route, of whatever network.

@@ -3,7 +3,7 @@
 //! Invariant: what could not be read is here as such, never as absent.
 //! Not here: how it was read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use model::frr::{FrrConfiguration, Remains};
@@ -80,9 +80,14 @@ impl World {
                 seen.hostnames.insert(node.name.as_str(), &node.name);
             }
         }
+        let nowhere = self.nowhere();
         for node in self.by_age() {
             if let Some(reason) = unfit(node, &seen) {
                 out.insert(node.name.clone(), reason);
+                continue;
+            }
+            // Whoever takes part in nothing keeps its address and its label from nobody.
+            if nowhere.contains(&node.name) {
                 continue;
             }
             seen.addresses
@@ -92,6 +97,22 @@ impl World {
             }
         }
         out
+    }
+
+    /// Nodes whose subnets are misplaced in every network that they have any of.
+    fn nowhere(&self) -> BTreeSet<NodeName> {
+        let misplaced = self.networks.values().map(|network| {
+            let out = self.excluded_from(network, BTreeMap::new());
+            (&network.name, out)
+        });
+        let misplaced: Vec<_> = misplaced.collect();
+        let is_nowhere = |node: &&Node| {
+            let has = |network: &NetworkName| self.subnets(node, network).is_some();
+            let mut own = misplaced.iter().filter(|(name, _)| has(name)).peekable();
+            own.peek().is_some() && own.all(|(_, out)| out.contains_key(&node.name))
+        };
+        let nodes = self.nodes.values().filter(is_nowhere);
+        nodes.map(|node| node.name.clone()).collect()
     }
 
     /// Nodes that cannot take part in a network, with the reason: [`World::unfit_nodes`], and those with a subnet outside of it

@@ -110,6 +110,7 @@ pub struct Memory {
     release: Option<String>,
     id: Option<u32>,
     links: Option<Vec<LinkFact>>,
+    host_cidrs: Option<Vec<InterfaceAddr>>,
     gateway: Option<GatewayView>,
     ports: Option<BridgeFact>,
     nat_has_match: bool,
@@ -131,6 +132,7 @@ impl Memory {
             release: None,
             id: None,
             links: None,
+            host_cidrs: None,
             gateway: None,
             ports: None,
             nat_has_match: false,
@@ -148,7 +150,7 @@ impl Memory {
             facts.networks.iter().flat_map(Network::families).collect();
         let usable = |a: &InterfaceAddr| families.contains(&Family::of(a.ip)) && !is_link_local(a);
         let node_missing = self.note_nodes(&mut facts);
-        let links_missing = self.note_links(&mut facts, usable);
+        let links_missing = self.note_links(&mut facts);
         self.ports = facts.ports.take().or(self.ports.take());
         self.nat_has_match = facts.nat_has_match.unwrap_or(self.nat_has_match);
         let machine = self.machine(&facts.networks, usable);
@@ -156,8 +158,13 @@ impl Memory {
             let made = self.gateway_of(&facts, &machine);
             made.map(|gateway| self.gateway = Some(gateway)).err()
         });
+        if gateway_missing.is_none() || self.host_cidrs.is_none() {
+            self.host_cidrs = Some(machine.host_cidrs.clone());
+        }
         let machine = Machine {
             gateway: self.gateway.clone(),
+            // What is published of a gateway is of its moment.
+            host_cidrs: self.host_cidrs.clone().unwrap_or_default(),
             ..machine
         };
         let id_missing = self.note_id();
@@ -187,12 +194,14 @@ impl Memory {
             .collect();
         let mut snapshot = Snapshot {
             problems: Vec::new(),
+            ignored: Vec::new(),
             node: self.node.clone(),
             networks,
             stale,
             machine,
         };
-        snapshot.problems = self.problems(&snapshot);
+        snapshot.problems = snapshot.here().flat_map(|(_, v)| v.problems()).collect();
+        snapshot.ignored = self.ignored(&snapshot);
         snapshot
     }
 
@@ -211,24 +220,14 @@ impl Memory {
         missing.then(|| NotYet::NoNode(self.config.node.clone()))
     }
 
-    /// Links without the bridge, or with one that has no MAC or no address, are no news: it is about to come back, or everything
-    /// else is lost too.
-    fn note_links(
-        &mut self,
-        facts: &mut Facts,
-        usable: impl Fn(&InterfaceAddr) -> bool,
-    ) -> Option<NotYet> {
-        let name = || self.config.bridge.clone();
+    /// Links without the bridge are no news: it is about to come back, or everything else is lost too.
+    fn note_links(&mut self, facts: &mut Facts) -> Option<NotYet> {
         let links = match std::mem::replace(&mut facts.links, Ok(Vec::new())) {
             Ok(links) => links,
             Err(error) => return Some(NotYet::Links(error)),
         };
-        let bridge = links.iter().find(|link| link.name == self.config.bridge);
-        let Some(bridge) = bridge.filter(|link| link.mac.is_some()) else {
-            return Some(NotYet::NoBridge(name()));
-        };
-        if !bridge.addresses.iter().any(usable) {
-            return Some(NotYet::NoAddress(name()));
+        if !links.iter().any(|link| link.name == self.config.bridge) {
+            return Some(NotYet::NoBridge(self.config.bridge.clone()));
         }
         self.links = Some(links);
         None
@@ -271,6 +270,9 @@ impl Memory {
         let name = &self.config.bridge;
         let mac = machine.bridge_link().and_then(|link| link.mac);
         let mac = mac.ok_or_else(|| NotYet::NoBridge(name.clone()))?;
+        if machine.bridge_addresses.is_empty() {
+            return Err(NotYet::NoAddress(name.clone()));
+        }
         let physical_network = facts.physical_networks.get(name);
         Ok(GatewayView {
             bridge: name.clone(),
@@ -402,12 +404,12 @@ impl Memory {
         (share, Some(missing))
     }
 
-    fn problems(&self, snapshot: &Snapshot) -> Vec<Problem> {
+    /// What other Nodes say and is not believed, each once.
+    fn ignored(&self, snapshot: &Snapshot) -> Vec<Problem> {
         let claims = snapshot.machine.claims.values();
         let claimed = claims.flat_map(|claims: &Claims| claims.problems.iter().cloned());
         let mut found: BTreeSet<Problem> = claimed.collect();
         for (_, view) in snapshot.here() {
-            found.extend(view.problems());
             // With a configured one no host's matters.
             if view.share.network.mtu.is_none() {
                 let nodes = self.nodes.as_deref().unwrap_or_default();
@@ -421,6 +423,7 @@ impl Memory {
 
 /// The smallest node id; 1 is the cluster router's in join subnets.
 const FIRST_ID: u32 = 2;
+
 fn is_link_local(address: &InterfaceAddr) -> bool {
     match address.ip {
         IpAddr::V4(ip) => ip.is_link_local(),

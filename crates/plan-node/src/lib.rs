@@ -27,7 +27,7 @@ use std::collections::BTreeMap;
 
 use model::kernel::Entries;
 use model::names::NetworkName;
-use model::nb::{Owner, Rows};
+use model::nb::{Owner, RowKey, Rows};
 use model::ovs::InternalPort;
 
 pub use bridge::FlowTable;
@@ -62,6 +62,13 @@ impl Plan {
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.unknown.is_empty()
+    }
+
+    /// Whether a row is planned for another owner than this one.
+    #[must_use]
+    pub fn is_anothers(&self, owner: &Owner, row: &RowKey) -> bool {
+        let mut others = self.north.iter().filter(|(other, _)| *other != owner);
+        others.any(|(_, rows)| rows.contains_key(row))
     }
 }
 

@@ -28,8 +28,10 @@ pub struct Snapshot {
     pub networks: BTreeMap<NetworkName, Share>,
     /// Networks whose share rests on what was known before, or is unknown: what is missing now.
     pub stale: BTreeMap<NetworkName, NotYet>,
-    /// What is wrong with somebody's input.
+    /// What keeps the plan of a share from being whole.
     pub problems: Vec<Problem>,
+    /// What Nodes' annotations say and is not believed.
+    pub ignored: Vec<Problem>,
 }
 
 impl Snapshot {
@@ -292,6 +294,12 @@ impl NetworkView<'_> {
                         "node subnet {subnet} is in none of the subnets of network {}",
                         self.name()
                     ),
+                );
+            }
+            if subnet.nth(2).is_none() {
+                tell(
+                    "NodeSubnetTooSmall",
+                    format!("node subnet {subnet} has no address for the management port"),
                 );
             }
             if of_family(&self.gateway_join(), family).is_none() {

@@ -160,6 +160,7 @@ pub fn mk_snapshot(node: &NodeView, shares: &[NetworkShare]) -> Snapshot {
         networks,
         stale: BTreeMap::new(),
         problems: Vec::new(),
+        ignored: Vec::new(),
     }
 }
 

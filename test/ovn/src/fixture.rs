@@ -13,8 +13,7 @@ use model::NetworkName;
 use model::diff::Diff;
 use model::names::RouterName;
 use model::nb::{
-    self, Columns, ImportTarget, ImportedRoute, OWNER, OWNER_TYPE, Owner, RowKey, Rows, Table,
-    Value,
+    self, Columns, ImportTarget, ImportedRoute, OWNER, Owner, RowKey, Rows, Table, Value,
 };
 use ovn::{encode, north};
 use ovsdb::{
@@ -289,15 +288,12 @@ impl Fixture {
 /// Whose these rows are: all of them one owner's; nothing is the default network's.
 #[must_use]
 pub fn owner_of(rows: &Rows) -> Owner {
-    let ids = rows
-        .values()
-        .find_map(|columns| match columns.get("external_ids") {
-            Some(Value::Entries(ids)) => Some(ids),
-            _ => None,
-        });
-    let kind = ids.and_then(|ids| ids.get(OWNER_TYPE));
-    match ids.and_then(|ids| ids.get(OWNER)) {
-        Some(owner) => Owner::of(owner, kind.map(String::as_str)),
-        None => Owner::Network(NetworkName::default_network()),
-    }
+    let owners = rows.iter().filter_map(|(key, columns)| {
+        let Some(Value::Entries(ids)) = columns.get("external_ids") else {
+            return None;
+        };
+        Some(Owner::of(ids.get(OWNER)?, key.table, &key.id))
+    });
+    let default = Owner::Network(NetworkName::default_network());
+    owners.max().unwrap_or(default)
 }

@@ -48,6 +48,11 @@ impl<K: Ord + Clone> Failing<K> {
         self.blocked.len()
     }
 
+    /// Forgets keys that are neither wanted nor owned.
+    pub(crate) fn retain(&mut self, all: &BTreeSet<K>) {
+        self.blocked.retain(|key| all.contains(key));
+    }
+
     /// Takes notice of a pass; `wanted` are the keys that must be well.
     pub(crate) fn note(&mut self, key: &K, outcome: Outcome, wanted: &BTreeSet<K>) {
         self.blocked.remove(key);
@@ -65,9 +70,9 @@ impl<K: Ord + Clone> Failing<K> {
         }
         self.well.retain(|key| wanted.contains(key));
         self.since.retain(|key, _| wanted.contains(key));
-        self.blocked.retain(|key| wanted.contains(key));
         let failed = self.since.values().any(|since| since.elapsed() >= UNREADY);
-        if failed || !self.blocked.is_empty() {
+        let blocked = self.blocked.iter().any(|key| wanted.contains(key));
+        if failed || blocked {
             self.readiness.set(self.condition, false);
         } else if self.since.is_empty() && wanted.is_subset(&self.well) && !wanted.is_empty() {
             self.readiness.set(self.condition, true);

@@ -151,7 +151,7 @@ impl ImportReconciler {
             });
             shared.queues.api.enqueue(ApiKey::Report);
         }
-        import.enqueue_again(name, shared);
+        import.enqueue_again(name, has_looked, shared);
         let action = match passed {
             Ok(Passed::NotReady) => Action::AwaitChange,
             Ok(Passed::Unfinished(add, remove)) => {
@@ -285,12 +285,14 @@ impl NetworkImport {
     }
 
     /// Nobody else tells when FRR is itself again, when it is time to check what events told, or when the report may be made.
-    fn enqueue_again(&mut self, name: &NetworkName, shared: &Shared) {
+    fn enqueue_again(&mut self, name: &NetworkName, has_looked: bool, shared: &Shared) {
         if let Some(before) = self.again.take() {
             before.abort();
         }
         let (importer, inputs) = (self.import.importer(), self.inputs.as_ref());
-        let report = self.shown.as_ref().and_then(|(last, at)| {
+        // A pass that failed is tried again with a growing delay, and has nothing to report.
+        let shown = self.shown.as_ref().filter(|_| has_looked);
+        let report = shown.and_then(|(last, at)| {
             let unsaid = inputs.is_some_and(|(_, inputs)| *last != Shown::of(importer, inputs));
             unsaid.then(|| REPORT.saturating_sub(at.elapsed()))
         });

@@ -9,18 +9,18 @@ use std::sync::Arc;
 
 use model::diff::Diff;
 use model::nb::{self, ImportTarget, Owner, Rows};
-use model::{NetworkName, NodeName, RouterName};
+use model::{NetworkName, NodeName, Problem, RouterName};
 use ovn::north::{North, Quiet};
 use ovsdb::Client;
 use plan_node::learn;
-use prometheus::{IntCounterVec, IntGauge};
+use prometheus::IntCounterVec;
 use reconcile::{Action, Reconciler};
 use telemetry::{Chain, Readiness, WarnOnce};
 use tokio::sync::watch;
 
 use crate::keys::{BridgeKey, Queues};
 use crate::loops::failing::{Failing, Outcome};
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, ProblemGauge};
 use crate::transact::{TransactionFailed, transact};
 use crate::world::Planned;
 
@@ -56,7 +56,7 @@ pub(crate) struct NorthReconciler {
     north: Client,
     queues: Queues,
     transactions: IntCounterVec,
-    problems: IntGauge,
+    problems: ProblemGauge,
     decoded: Option<Decoded>,
     /// An owner's rows as they last stood, whether written or found.
     stood: BTreeMap<Owner, Rows>,
@@ -101,6 +101,11 @@ impl NorthReconciler {
             Ok::<_, ovsdb::AccessError>(Some((north, quiet)))
         });
         if let Some((north, quiet)) = fresh.ok_or(PassError::NoReplica)?? {
+            for owner in north.owned.keys() {
+                if !planned.plan.north.contains_key(owner) {
+                    self.queues.north.enqueue(owner.clone());
+                }
+            }
             self.decoded = Some(Decoded {
                 quiet,
                 north: Arc::new(north),
@@ -132,6 +137,8 @@ impl NorthReconciler {
             None => self.not_wanted(owner, planned, &north)?,
         };
         let mut diff = Diff::between(north.of(owner), &wanted, nb::satisfies);
+        // A row whose marker somebody changed is another owner's by its name, and stands in that one's way: it is said there.
+        diff.delete.retain(|(_, key)| !plan.is_anothers(owner, key));
         if *owner == Owner::Node && !plan.is_complete() {
             // A network that is not known yet may refer to them.
             diff.delete.clear();
@@ -182,7 +189,7 @@ impl NorthReconciler {
             north.with_replica(|replica| ovn::north::foreign(replica, rows, routers))
         };
         let (rows, foreign) = match owner {
-            Owner::Node => (rows.clone(), replica(None)),
+            Owner::Node => (rows.clone(), self.of_other_nodes(planned, replica(None))),
             Owner::Network(name) => {
                 let routers = of_nodes(name);
                 let giving_way = planned.plan.learn.get(name);
@@ -209,6 +216,33 @@ impl NorthReconciler {
         }
     }
 
+    /// What stands in the way of the node's rows: also gateway routers of another node, as for each network's rows.
+    fn of_other_nodes(
+        &self,
+        planned: &Planned,
+        found: Option<Vec<Problem>>,
+    ) -> Option<Vec<Problem>> {
+        let mut found = found?;
+        for (owner, rows) in &planned.plan.north {
+            let Owner::Network(network) = owner else {
+                continue;
+            };
+            let routers = planned.nodes.as_ref().map(|nodes| {
+                let of_nodes = nodes.iter().map(|node| network.gateway_router(node));
+                of_nodes.collect::<BTreeSet<RouterName>>()
+            });
+            let problems = self
+                .north
+                .with_replica(|r| ovn::north::foreign(r, rows, routers.as_ref()))?;
+            found.extend(
+                problems
+                    .into_iter()
+                    .filter(|p| p.reason == ovn::north::OTHER_NODE),
+            );
+        }
+        Some(found)
+    }
+
     /// Nothing is wanted of a network that is not declared any more. Its rows go, unless they may be another node's.
     fn not_wanted(
         &self,
@@ -232,11 +266,11 @@ impl Reconciler for NorthReconciler {
     async fn keys(&mut self) -> Option<Vec<Owner>> {
         let planned = self.planned.borrow().clone()?;
         let wanted = planned.plan.north.keys().cloned();
-        let owned = match self.decode(&planned) {
-            Ok(north) => north.owned.keys().cloned().collect(),
-            Err(_) => Vec::new(),
-        };
+        // Whoever else owns rows is known by the last decode, which a pass makes, and pace rules passes.
+        let owned = self.decoded.as_ref().map(|decoded| &decoded.north.owned);
+        let owned = owned.into_iter().flat_map(|owned| owned.keys().cloned());
         let all: BTreeSet<Owner> = wanted.chain(owned).collect();
+        self.failing.retain(&all);
         Some(all.into_iter().collect())
     }
 
@@ -245,6 +279,10 @@ impl Reconciler for NorthReconciler {
         let Some(planned) = self.planned.borrow().clone() else {
             return Action::AwaitChange;
         };
+        if !planned.schema {
+            // Columns that only newer schemas have would be taken away and come back.
+            return Action::Requeue;
+        }
         let is_known = match owner {
             Owner::Node => planned.plan.is_complete() || planned.plan.north.contains_key(owner),
             Owner::Network(name) => !planned.plan.unknown.contains(name),
@@ -258,7 +296,16 @@ impl Reconciler for NorthReconciler {
         let (outcome, action) = match outcome {
             Ok(action) => {
                 self.warned.clear(owner);
-                (Outcome::Well, action)
+                let stale = match owner {
+                    Owner::Node => false,
+                    Owner::Network(name) => planned.stale.contains_key(name),
+                };
+                if stale {
+                    // It stands as it was last known; the plan says what is missing.
+                    (Outcome::Failed, Action::Requeue)
+                } else {
+                    (Outcome::Well, action)
+                }
             }
             Err(PassError::Blocked(why)) => {
                 self.warned.warn(owner.clone(), why);
@@ -274,9 +321,7 @@ impl Reconciler for NorthReconciler {
             }
         };
         self.failing.note(owner, outcome, &wanted);
-        let problems = planned.problems + self.failing.blocked();
-        self.problems
-            .set(i64::try_from(problems).unwrap_or(i64::MAX));
+        self.problems.set_blocked(self.failing.blocked());
         action
     }
 }

@@ -126,7 +126,16 @@ impl Reconciler for PortReconciler {
         let (outcome, action) = match outcome {
             Ok(()) => {
                 self.warned.clear(key);
-                (Outcome::Well, Action::Done)
+                let stale = match key {
+                    PortKey::Port(name) => planned.stale.contains_key(name),
+                    PortKey::Kernel => false,
+                };
+                if stale {
+                    // It stands as it was last known; the plan says what is missing.
+                    (Outcome::Failed, Action::Requeue)
+                } else {
+                    (Outcome::Well, Action::Done)
+                }
             }
             Err(error) => {
                 let text = format!("{key:?} pass failed, trying again: {}", Chain(&error));

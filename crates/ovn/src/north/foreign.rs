@@ -20,6 +20,9 @@ const NAMED: [Table; 5] = [
     Table::SwitchPort,
 ];
 
+/// Reason of a problem: another node's agent writes to this database.
+pub const OTHER_NODE: &str = "OtherNode";
+
 /// Rows that bear a name of ours and are not ours (`ForeignRow`): they stand in the way and are not touched. And gateway
 /// routers of another node (`OtherNode`). `routers` are the names of all Nodes' gateway routers, `None` while the Nodes have
 /// not been listed: then any may be one.
@@ -106,7 +109,7 @@ fn other_nodes(
             let message = format!(
                 "Logical_Router {name} ({uuid}) of the same network is bound to chassis {bound}, {own} to {chassis}: another node's agent writes to this Northbound database, and each node needs one of its own ([ovnnorth] address); if that node is no more, delete its Node"
             );
-            out.push(Problem::new(subject, "OtherNode", message));
+            out.push(Problem::new(subject, OTHER_NODE, message));
         }
     }
     out

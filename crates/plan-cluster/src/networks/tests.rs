@@ -590,3 +590,16 @@ fn each_network_gives_its_own_subnets_and_one_without_any_left_keeps_no_other_fr
         "{reasons:?}"
     );
 }
+
+#[test]
+fn a_node_that_takes_part_in_nothing_keeps_its_address_from_nobody() {
+    // The machine was registered again under another name after the cluster subnets had changed.
+    let mut world = mk_managed();
+    let old = mk_node("a-old", "172.30.0.9", Some(9), Some("192.0.2.0/24"));
+    let new = mk_node("b-new", "172.30.0.9", Some(10), Some("10.128.9.0/24"));
+    for node in [old, new] {
+        world.nodes.insert(node.name.clone(), node);
+    }
+    let excluded = world.excluded_nodes(world.default_network().unwrap());
+    assert_eq!(Vec::from_iter(excluded.keys()), [&NodeName::from("a-old")]);
+}

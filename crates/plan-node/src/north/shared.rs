@@ -7,22 +7,13 @@ use std::collections::BTreeSet;
 use model::address::Family;
 use model::hash;
 use model::names::NetworkName;
-use model::nb::{NODE_IPS_TYPE, OWNER_TYPE, Owner, RowKey, Rows, Table};
+use model::nb::{NODE_IPS_TYPE, OWNER_TYPE, Owner, RowKey, Rows, Table, node_ips_id};
 
 use super::rows_builder::RowsBuilder;
 use super::snat::{CONTROLLER, ID, NAME, of, put_set};
 use crate::snapshot::{NetworkView, NodeView};
 
-/// Primary id of the set of all nodes' addresses, one for all networks (OVN-Kubernetes, `node-ips`).
-#[must_use]
-pub fn node_ips_id(family: Family) -> String {
-    format!(
-        "default-network-controller:ClusterNodeIPs:node-ips:{}",
-        family.version()
-    )
-}
-
-/// Key of that set.
+/// Key of the set of all nodes' addresses of a family.
 #[must_use]
 pub fn node_ips(family: Family) -> RowKey {
     RowKey::root(Table::AddressSet, hash::row_name(&node_ips_id(family)))

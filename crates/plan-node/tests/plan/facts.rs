@@ -72,7 +72,7 @@ fn stale(snapshot: &Snapshot) -> Option<&NotYet> {
 /// A change of one fact, and the words by which it is told.
 type Loss = (fn(&mut Facts), &'static str);
 
-const LOSSES: [Loss; 12] = [
+const LOSSES: [Loss; 13] = [
     (|f| f.nodes = None, ""),
     (|f| f.nodes = Some(Vec::new()), "there is no Node object n1"),
     (|f| own(f).node_id = Fact::Absent, "has no node id yet"),
@@ -91,6 +91,10 @@ const LOSSES: [Loss; 12] = [
     (
         |f| own(f).subnets = mk_node("n1", &[("default", &["192.0.2.0/24"])]).subnets,
         "subnet 192.0.2.0/24 of node n1 is in none of the subnets of network default",
+    ),
+    (
+        |f| own(f).subnets = mk_node("n1", &[("default", &["10.128.1.7/32"])]).subnets,
+        "node subnet 10.128.1.7/32 has no address for the management port",
     ),
     (
         |f| f.links = Err("out of memory".to_owned()),
@@ -134,6 +138,7 @@ fn what_was_known_whole_once_stays_whatever_is_lost() {
         assert_eq!(now.kernel, plan.kernel, "{words}");
         assert_eq!(now.ports, plan.ports, "{words}");
         assert_eq!(now.flows, plan.flows, "{words}");
+        assert_eq!(now.annotations, plan.annotations, "{words}");
         let told = stale(&after).map(ToString::to_string);
         match words {
             // The Nodes are a cache: what was listed once is known.
@@ -168,6 +173,25 @@ fn before_all_is_known_nothing_is_planned_and_nothing_that_stands_may_be_taken_a
 
 #[test]
 fn routes_are_looked_after_before_the_node_has_an_id() {
+    let without_address: fn(&mut Facts) = |f| {
+        if let Ok(links) = &mut f.links {
+            links[1].addresses.clear();
+        }
+    };
+    let losses: [fn(&mut Facts); 4] = [
+        |f| f.chassis = None,
+        |f| f.physical_networks.clear(),
+        without_address,
+        |f| own(f).node_id = Fact::Known(1),
+    ];
+    for lose in losses {
+        let mut facts = whole();
+        lose(&mut facts);
+        let plan = plan_node::plan(&memory().snapshot(facts));
+        let inputs = &plan.learn[&NetworkName::default_network()];
+        assert!(!inputs.scope.fallbacks_known);
+        assert_eq!(inputs.scope.gateway_link, Some(BRIDGE_LINK));
+    }
     let mut memory = memory();
     let mut facts = whole();
     own(&mut facts).node_id = Fact::Absent;
@@ -261,8 +285,9 @@ fn a_subnet_outside_costs_only_itself() {
     assert_eq!(stale(&snapshot), None);
     let (_, view) = snapshot.here().next().unwrap();
     assert_eq!(view.share.host_subnets, [prefix("10.128.1.0/24")]);
-    let reasons: Vec<&str> = snapshot.problems.iter().map(|p| p.reason).collect();
+    let reasons: Vec<&str> = snapshot.ignored.iter().map(|p| p.reason).collect();
     assert_eq!(reasons, ["NodeSubnetOutside"]);
+    assert_eq!(snapshot.problems, []);
 }
 
 #[test]

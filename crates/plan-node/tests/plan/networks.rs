@@ -199,3 +199,20 @@ fn a_row_that_two_owners_claim_is_found() {
     let twice = Violation::ClaimedTwice { row, other: blue };
     assert!(found.contains(&(default, twice)), "{found:?}");
 }
+
+#[test]
+fn a_row_whose_marker_somebody_changed_is_still_the_one_that_its_name_says() {
+    let (_, plan) = mk(&three());
+    let default = Owner::Network(mk_network().name);
+    let stranger = Owner::Network(NetworkName::from("foo"));
+    let switch = RowKey::root(Table::Switch, "n1");
+    // Nothing is planned for the stranger: its rows go, but for those that another owner has planned.
+    assert!(plan.is_anothers(&stranger, &switch));
+    assert!(!plan.is_anothers(&default, &switch));
+    assert!(!plan.is_anothers(&stranger, &RowKey::root(Table::Switch, "foo_n1")));
+    // Rows of the node are told by their names alone.
+    let set = shared::node_ips(model::Family::V4);
+    assert_eq!(Owner::of("default", set.table, &set.id), Owner::Node);
+    assert_eq!(Owner::of("foo", set.table, &set.id), stranger);
+    assert_eq!(Owner::of("default", Table::Router, &set.id), default);
+}

@@ -69,7 +69,7 @@ fn mk_planned(missing: Option<NotYet>, both: bool) -> Arc<Planned> {
         plan: plan_node::plan(&snapshot),
         stale: missing.map(|why| (default, why)).into_iter().collect(),
         broken: BTreeMap::new(),
-        problems: 0,
+        schema: true,
         nodes: None,
         chassis: None,
     })
@@ -182,4 +182,19 @@ async fn a_network_that_is_gone_takes_its_import_report_and_series_along() {
     fixture.plan.send_replace(Some(mk_planned(None, true)));
     fixture.reconciler.reconcile(&blue).await;
     assert_eq!(series(&fixture, name), ["cluster_udn_blue", "default"]);
+}
+
+#[tokio::test]
+async fn a_pass_that_comes_to_nothing_is_not_repeated_for_the_sake_of_a_report() {
+    let mut fixture = mk();
+    let default = NetworkName::default_network();
+    fixture.plan.send_replace(Some(mk_planned(None, false)));
+    fixture.reconciler.reconcile(&default).await;
+    // It was reported long ago, and would say something else now.
+    let import = fixture.reconciler.imports.get_mut(&default).unwrap();
+    let other = Arc::new(import.inputs.clone().unwrap().1.as_ref().clone());
+    let long_ago = Instant::now().checked_sub(REPORT * 2).unwrap();
+    import.shown = Some((Shown::of(import.import.importer(), &other), long_ago));
+    fixture.reconciler.reconcile(&default).await;
+    assert!(fixture.reconciler.imports[&default].again.is_none());
 }
