@@ -13,7 +13,6 @@ use model::node::Node;
 use model::{Network, NetworkName, NodeName, ObjectKey, Problem};
 use netlink::dump;
 use ovsdb::Client;
-use plan_node::check::{self, Severity, Violation};
 use plan_node::{Facts, Memory, NodeConfig, NotYet, Plan, Snapshot};
 use settings::Settings;
 use telemetry::{Chain, WarnOnce};
@@ -45,8 +44,6 @@ pub(crate) struct Planned {
     pub(crate) plan: Plan,
     /// Networks whose part rests on what was known before, or is not known yet: why.
     pub(crate) stale: BTreeMap<NetworkName, NotYet>,
-    /// Parts that are not written, because they break an invariant.
-    pub(crate) broken: BTreeMap<Owner, Violation>,
     /// The Northbound schema was known once: which columns there are is no guess.
     pub(crate) schema: bool,
     /// The Nodes by name; `None` until they have been listed.
@@ -86,14 +83,14 @@ impl World {
     ) {
         let mut memory = Memory::new(node_config(&self.node, &self.settings));
         let networks = vec![self.settings.default_network()];
-        let mut warned = WarnOnce::default();
+        let (mut warned, mut broken) = (WarnOnce::default(), WarnOnce::default());
         let (mut problems, mut schema) = (BTreeSet::new(), false);
         loop {
             let facts = self.read(networks.clone()).await;
             schema |= facts.nat_has_match.is_some();
             let snapshot = memory.snapshot(facts);
             self.log(&snapshot, &mut problems, &mut warned);
-            let next = Arc::new(self.planned(&snapshot, schema));
+            let next = Arc::new(self.planned(&snapshot, schema, &mut broken));
             let before = planned.send_replace(Some(Arc::clone(&next)));
             self.enqueue(before.as_deref(), &next);
             // What cannot be read now may be readable without any event that says so.
@@ -138,21 +135,19 @@ impl World {
         }
     }
 
-    fn planned(&self, snapshot: &Snapshot, schema: bool) -> Planned {
-        let plan = plan_node::plan(snapshot);
-        let mut broken = BTreeMap::new();
-        for (owner, violation) in check::plan(snapshot, &plan) {
-            if violation.severity() == Severity::Error {
-                broken.entry(owner).or_insert(violation);
-            }
+    fn planned(&self, snapshot: &Snapshot, schema: bool, warned: &mut WarnOnce<Owner>) -> Planned {
+        let (plan, violations) = plan_node::sound_plan(snapshot.clone());
+        for (owner, violation) in &violations {
+            warned.warn(owner.clone(), format!("the plan of {owner}: {violation}"));
         }
+        let problems = snapshot.problems.len() + snapshot.stale.len() + violations.len();
+        self.metrics.problems.set_plan(problems);
         let names = |nodes: &BTreeMap<ObjectKey, kube_edge::Entry<NodeEntry>>| {
             nodes.values().map(|e| e.value.node.name.clone()).collect()
         };
         Planned {
             plan,
             stale: snapshot.stale.clone(),
-            broken,
             schema,
             nodes: self.nodes.ready().then(|| self.nodes.with(names)),
             chassis: snapshot.machine.gateway.as_ref().map(|g| g.chassis.clone()),
@@ -168,8 +163,6 @@ impl World {
     ) {
         let ignored = i64::try_from(snapshot.ignored.len()).unwrap_or(i64::MAX);
         self.metrics.claims_ignored.set(ignored);
-        let problems = snapshot.problems.len() + snapshot.stale.len();
-        self.metrics.problems.set_plan(problems);
         let all = snapshot.problems.iter().chain(&snapshot.ignored);
         let now: BTreeSet<Problem> = all.cloned().collect();
         for problem in now.difference(before).take(NAMED) {
@@ -218,6 +211,9 @@ impl World {
         }
         if before.is_none_or(|before| before.stale != now.stale) {
             queues.import.resync();
+        }
+        if !same_ground {
+            queues.api.enqueue(ApiKey::Report);
         }
         if was.is_none_or(|was| was.annotations != part.annotations) {
             queues.api.enqueue(ApiKey::Annotations);

@@ -249,7 +249,7 @@ pub enum Value {
     Set(BTreeSet<String>),
     /// Entries that a map must hold; other people's keys in it are left alone.
     Entries(BTreeMap<String, String>),
-    /// A reference to a row of this plan (in a decoded row: to one that we know).
+    /// A reference to a row of this plan or of the node's (in a decoded row: to one that we know).
     Ref(RowKey),
 }
 

@@ -11,10 +11,12 @@
 //! ```
 //! A flow's text is in the spelling of `ovs-ofctl -O OpenFlow15 dump-flows`, so that both can be compared.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use model::address::{Family, Mac, Prefix};
 use model::gateway::GatewayMode;
+use model::names::NetworkName;
 use model::ovs::{Flow, PortFact, patch_port};
 
 use crate::snapshot::Snapshot;
@@ -43,6 +45,8 @@ pub struct BridgeInput {
     pub uplink: u32,
     /// The networks whose patch port is there.
     pub networks: Vec<BridgeNetwork>,
+    /// Patch ports of networks that are not known yet: they hear what everybody hears.
+    pub unknown: Vec<u32>,
     /// MAC of the bridge.
     pub mac: Mac,
     /// The node's addresses that host and gateway routers share.
@@ -102,22 +106,34 @@ pub fn plan(snapshot: &Snapshot) -> FlowTable {
             return FlowTable::SeveralUplinks { ports, flows, why };
         }
     };
-    let networks = snapshot.here().filter_map(|(name, view)| {
+    let patch = |name: &NetworkName| {
         let patch = patch_port(&machine.bridge, name, &machine.name);
-        let patch = ports.iter().find(|port| port.name == patch)?.ofport?;
-        Some(BridgeNetwork {
-            network_id: view.share.network.id,
-            patch,
-            pod_subnets: view.share.host_subnets.clone(),
+        ports.iter().find(|port| port.name == patch)?.ofport
+    };
+    let mut networks: Vec<BridgeNetwork> = snapshot
+        .here()
+        .filter_map(|(name, view)| {
+            Some(BridgeNetwork {
+                network_id: view.share.network.id,
+                patch: patch(name)?,
+                pod_subnets: view.share.host_subnets.clone(),
+            })
         })
-    });
-    let networks: Vec<BridgeNetwork> = networks.collect();
+        .collect();
+    // One uplink: what arrives for a subnet can be one network's only, that of the smallest id (`check` says so).
+    networks.sort_by_key(|network| network.network_id);
+    let mut taken: BTreeSet<Prefix> = BTreeSet::new();
+    for network in &mut networks {
+        network.pod_subnets.retain(|subnet| taken.insert(*subnet));
+    }
+    let unknown = snapshot.unknown().filter_map(|(name, _)| patch(name));
     match &machine.gateway {
         Some(gateway) if !networks.is_empty() => FlowTable::Full {
             uplink,
             flows: full(&BridgeInput {
                 uplink,
                 networks,
+                unknown: unknown.collect(),
                 mac: gateway.mac,
                 addresses: gateway.addresses.iter().map(|a| a.ip).collect(),
                 mode: machine.mode,
@@ -224,6 +240,7 @@ fn host_address(input: &BridgeInput, address: IpAddr) -> Vec<Flow> {
     let (ip, source, destination) = words(Family::of(address));
     let everybody = std::iter::once("LOCAL".to_owned())
         .chain(input.networks.iter().map(|network| output(network.patch)))
+        .chain(input.unknown.iter().map(|patch| output(*patch)))
         .collect::<Vec<_>>()
         .join(",");
     let mut flows = vec![

@@ -1,6 +1,6 @@
 //! What must be true of every plan, whatever the snapshot was.
 //! In: a plan. Out: what is wrong with it, and how much that costs; within one network anything at all is a bug of a planner.
-//! Invariant: a plan without violations can be encoded into one transaction that cannot refer to nothing.
+//! Invariant: rows of one owner without violations refer to each other, and to the node's rows, which are written first.
 //! Not here: whether the plan is the right one (tests and goldens).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -85,6 +85,16 @@ pub enum Violation {
         /// The other network.
         other: NetworkName,
     },
+    /// A subnet of two networks behind one uplink: what arrives for it reaches the other one.
+    #[error(
+        "subnet {subnet} is network {other}'s too: what arrives over the uplink for it goes to that one; allowed: subnets of their own, or another uplink"
+    )]
+    SameSubnetOnUplink {
+        /// The node's subnet.
+        subnet: Prefix,
+        /// The network of the smaller id.
+        other: NetworkName,
+    },
     /// A translated subnet that its own exemption set does not hold: pods would not see each other's addresses.
     #[error("{row}: exemption set {set} does not hold {subnet}")]
     NotExempt {
@@ -111,7 +121,7 @@ impl Violation {
     #[must_use]
     pub fn severity(&self) -> Severity {
         match self {
-            Self::SameSubnet { .. } => Severity::Warning,
+            Self::SameSubnet { .. } | Self::SameSubnetOnUplink { .. } => Severity::Warning,
             Self::NoParent { .. }
             | Self::Dangling { .. }
             | Self::NoOwner { .. }
@@ -157,6 +167,14 @@ fn between_networks(snapshot: &Snapshot, plan: &Plan) -> Vec<(Owner, Violation)>
         if let Some(other) = ids.insert(id, name) {
             let other = other.clone();
             found.push((owner(), Violation::SameId { id, other }));
+        }
+        for subnet in &view.share.host_subnets {
+            let all = snapshot.here().filter(|(other, _)| *other != name);
+            let mut before = all.filter(|(_, other)| other.share.network.id < id);
+            if let Some((other, _)) = before.find(|(_, o)| o.share.host_subnets.contains(subnet)) {
+                let (subnet, other) = (*subnet, other.clone());
+                found.push((owner(), Violation::SameSubnetOnUplink { subnet, other }));
+            }
         }
         let Some(table) = plan.learn.get(name).and_then(|inputs| inputs.table) else {
             continue;

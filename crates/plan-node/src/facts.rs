@@ -1,6 +1,6 @@
 //! What is known of the node, from whichever source, and the snapshot made of it.
-//! In: facts as they were last read. Out: a [`Snapshot`]. Invariant: what was known whole once stays, whatever is lost later: a
-//! source that cannot be read, an annotation that is malformed, a bridge that is gone change nothing but `problems`.
+//! In: facts as they were last read. Out: a [`Snapshot`]. Invariant: what was known whole once of this node stays, whatever is
+//! lost later: a source that cannot be read, an own annotation that is malformed, a bridge that is gone change nothing but `stale`.
 //! Not here: reading (the node-agent's sources), plans.
 
 use std::collections::{BTreeMap, BTreeSet};

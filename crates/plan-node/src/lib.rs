@@ -30,6 +30,8 @@ use model::names::NetworkName;
 use model::nb::{Owner, RowKey, Rows};
 use model::ovs::InternalPort;
 
+use crate::check::{Severity, Violation};
+
 pub use bridge::FlowTable;
 pub use facts::{Facts, Memory, NodeConfig, NotYet};
 pub use learn::Inputs;
@@ -69,6 +71,45 @@ impl Plan {
     pub fn is_anothers(&self, owner: &Owner, row: &RowKey) -> bool {
         let mut others = self.north.iter().filter(|(other, _)| *other != owner);
         others.any(|(_, rows)| rows.contains_key(row))
+    }
+}
+
+/// The plan of a snapshot without networks whose part breaks an invariant, and every violation. Such a network counts as not
+/// known: nothing of it is written anywhere, and what stands for it stays.
+#[must_use]
+pub fn sound_plan(mut snapshot: Snapshot) -> (Plan, Vec<(Owner, Violation)>) {
+    let mut all = Vec::new();
+    loop {
+        let mut plan = plan(&snapshot);
+        let found = check::plan(&snapshot, &plan);
+        let is_error =
+            |(_, violation): &&(Owner, Violation)| violation.severity() == Severity::Error;
+        let broken = found.iter().find(is_error).map(|(owner, _)| owner.clone());
+        match broken {
+            None => {
+                all.extend(found);
+                return (plan, all);
+            }
+            Some(Owner::Node) => {
+                // The node's rows alone: they stay as they are, like those of a network that is not known.
+                plan.north.remove(&Owner::Node);
+                all.extend(found);
+                return (plan, all);
+            }
+            Some(Owner::Network(name)) => {
+                let of_it =
+                    |(owner, _): &(Owner, Violation)| *owner == Owner::Network(name.clone());
+                all.extend(found.into_iter().filter(of_it));
+                if let Some(share) = snapshot.networks.get_mut(&name)
+                    && let Share::Here(here) = share
+                {
+                    *share = Share::Unknown(UnknownShare {
+                        network: here.network.clone(),
+                        host_subnets: here.host_subnets.clone(),
+                    });
+                }
+            }
+        }
     }
 }
 

@@ -33,6 +33,7 @@ const TOOLS: &[&str] = &[
 
 fn mk_flows(mode: GatewayMode) -> Vec<Flow> {
     bridge::full(&BridgeInput {
+        unknown: Vec::new(),
         uplink: 1,
         networks: vec![BridgeNetwork {
             network_id: 0,

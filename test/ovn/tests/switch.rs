@@ -303,3 +303,43 @@ async fn bridge_mappings_name_the_physical_network_of_each_bridge() {
     let wanted = [("br-a", "a"), ("br-ex", "physnet")].map(|(k, v)| (k.to_owned(), v.to_owned()));
     assert_eq!(networks(), BTreeMap::from(wanted));
 }
+
+#[tokio::test]
+async fn a_network_that_is_gone_takes_its_port_and_no_other() {
+    let Some(fixture) = Fixture::start().await else {
+        return;
+    };
+    let bridge = fixture.add_bridge("br-int").await;
+    fixture.add_port(bridge, "veth1", "veth1", 7).await;
+    let other = InternalPort {
+        name: "ovn-k8s-mp5".to_owned(),
+        owner: "cluster_udn_blue".to_owned(),
+        ..mk_port()
+    };
+    let client = &fixture.client;
+    for port in [mk_port(), other] {
+        let made = client.with_replica(|r| switch::ensure_port(r, &port, "noverlay test"));
+        fixture.send(made.unwrap().unwrap().unwrap()).await;
+    }
+    let owners = || {
+        let found = client.with_replica(switch::port_owners).unwrap().unwrap();
+        let names = found.iter().map(ToString::to_string);
+        names.collect::<Vec<String>>()
+    };
+    let ports = || {
+        let fact = client.with_replica(|r| switch::decode_bridge(r, "br-int"));
+        let ports = fact.unwrap().unwrap().unwrap().ports;
+        let names = ports.into_iter().map(|port| port.name);
+        names.collect::<Vec<String>>()
+    };
+    assert_eq!(owners(), ["cluster_udn_blue", "default"]);
+    let blue = model::NetworkName::from("cluster_udn_blue");
+    let remove = || client.with_replica(|r| switch::remove_ports(r, &blue, "noverlay test"));
+    fixture.send(remove().unwrap().unwrap().unwrap()).await;
+    assert_eq!(owners(), ["default"]);
+    assert_eq!(ports(), ["ovn-k8s-mp0", "veth1"]);
+    assert!(
+        remove().unwrap().unwrap().is_none(),
+        "nothing is left to do"
+    );
+}

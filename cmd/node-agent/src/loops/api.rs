@@ -4,7 +4,7 @@
 
 mod standing;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -132,10 +132,7 @@ impl ApiReconciler {
         let Some(planned) = self.planned.borrow().clone() else {
             return Ok(Action::AwaitChange);
         };
-        // Until each import came to its end once, what was reported before stands: nothing is known to be missing.
-        let learning = planned.plan.learn.keys();
-        let mut all = learning.chain(&planned.plan.unknown);
-        if all.any(|name| !reports.contains_key(name)) {
+        if reports.is_empty() && !(planned.plan.is_complete() && planned.plan.learn.is_empty()) {
             return Ok(Action::AwaitChange);
         }
         if self.read(&own.uid).await.is_err() {
@@ -143,6 +140,18 @@ impl ApiReconciler {
         }
         self.over.retain(|name, _| reports.contains_key(name));
         let (mut networks, mut events) = (Vec::new(), Vec::new());
+        // Of a network whose import has not come to its end once, what was reported before stands: nothing is known to be missing.
+        let unreported = planned.plan.learn.keys().chain(&planned.plan.unknown);
+        let unreported: BTreeSet<&str> = unreported
+            .filter(|name| !reports.contains_key(name))
+            .map(NetworkName::as_str)
+            .collect();
+        let standing = self
+            .reported
+            .iter()
+            .flat_map(|report| &report.status.networks);
+        let standing = standing.filter(|routes| unreported.contains(routes.name.as_str()));
+        networks.extend(standing.cloned());
         for (name, report) in &reports {
             let conditions = [
                 self.limits(name, report.over, report.over_pods.as_ref()),
@@ -155,6 +164,7 @@ impl ApiReconciler {
             }
             networks.push(routes);
         }
+        networks.sort_by(|a, b| a.name.cmp(&b.name));
         let mut action = self.write(&own.uid, NodeRoutesStatus { networks }).await?;
         let is_calm = |name: &NetworkName, report: &ImportReport| {
             report.over > 0 || self.over.get(name).is_none_or(|at| at.elapsed() >= CALM)

@@ -128,10 +128,6 @@ impl NorthReconciler {
             return Ok(Action::NoChange);
         }
         let plan = &planned.plan;
-        if let Some(violation) = planned.broken.get(owner) {
-            let text = format!("the plan of {owner} cannot be, nothing is written: {violation}");
-            return Err(PassError::Blocked(text));
-        }
         let wanted = match plan.north.get(owner) {
             Some(rows) => self.wanted(owner, planned, rows)?,
             None => self.not_wanted(owner, planned, &north)?,
@@ -281,6 +277,10 @@ impl Reconciler for NorthReconciler {
         };
         if !planned.schema {
             // Columns that only newer schemas have would be taken away and come back.
+            return Action::Requeue;
+        }
+        if planned.chassis.is_none() && !planned.plan.north.contains_key(owner) {
+            // Whether its routers are this node's cannot be told yet.
             return Action::Requeue;
         }
         let is_known = match owner {

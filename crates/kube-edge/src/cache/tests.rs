@@ -27,7 +27,14 @@ fn a_cache_tells_changes_of_the_decoded_value_only_and_replaces_itself_in_one_st
         revision: 0,
     });
     let mut fresh = BTreeMap::new();
-    let mut go = |event| step(&inner, &mut fresh, event, decode);
+    // What was made of the map is asked for by its revision: it moves with what is told, and never without.
+    let revision = || inner.read().unwrap().revision;
+    let mut go = |event| {
+        let before = revision();
+        let told = step(&inner, &mut fresh, event, decode);
+        assert_eq!(revision() > before, !told.is_empty());
+        told
+    };
     let told = |names: &[&str]| {
         names
             .iter()

@@ -603,3 +603,22 @@ fn a_node_that_takes_part_in_nothing_keeps_its_address_from_nobody() {
     let excluded = world.excluded_nodes(world.default_network().unwrap());
     assert_eq!(Vec::from_iter(excluded.keys()), [&NodeName::from("a-old")]);
 }
+
+#[test]
+fn a_bad_subnet_of_the_default_network_costs_a_node_no_network_of_users() {
+    let mut world = with_blue();
+    let default = NetworkName::default_network();
+    let n3 = world.nodes.get_mut(&NodeName::from("n3")).unwrap();
+    if let Fact::Known(subnets) = &mut n3.subnets {
+        subnets.insert(default.clone(), vec!["192.0.2.0/24".parse().unwrap()]);
+    }
+    let excluded = world.excluded_by_network();
+    assert_eq!(
+        Vec::from_iter(excluded[&default].keys()),
+        [&NodeName::from("n3")]
+    );
+    assert_eq!(
+        excluded[&NetworkName::from("cluster_udn_blue")],
+        BTreeMap::new()
+    );
+}

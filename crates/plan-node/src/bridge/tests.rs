@@ -12,6 +12,7 @@ fn input(mode: GatewayMode) -> BridgeInput {
             patch: 2,
             pod_subnets: vec!["10.128.1.0/24".parse().unwrap()],
         }],
+        unknown: Vec::new(),
         mac: MAC.parse().unwrap(),
         addresses: vec!["172.30.0.1".parse().unwrap()],
         mode,

@@ -17,13 +17,17 @@ fn prefix(text: &str) -> Prefix {
 }
 
 fn memory() -> Memory {
+    memory_of(BgpDefault::Ignore)
+}
+
+fn memory_of(bgp_default: BgpDefault) -> Memory {
     Memory::new(NodeConfig {
         node: NodeName::from("n1"),
         bridge: "br-ex".to_owned(),
         next_hops: vec!["172.30.0.100".parse().unwrap()],
         mode: GatewayMode::Shared,
         ephemeral_port_range: (32768, 60999),
-        bgp_default: BgpDefault::Ignore,
+        bgp_default,
     })
 }
 
@@ -73,7 +77,7 @@ fn stale(snapshot: &Snapshot) -> Option<&NotYet> {
 type Loss = (fn(&mut Facts), &'static str);
 
 const LOSSES: [Loss; 13] = [
-    (|f| f.nodes = None, ""),
+    (|f| f.nodes = None, "the Nodes have not been listed yet"),
     (|f| f.nodes = Some(Vec::new()), "there is no Node object n1"),
     (|f| own(f).node_id = Fact::Absent, "has no node id yet"),
     (
@@ -123,7 +127,7 @@ fn own(facts: &mut Facts) -> &mut Node {
 #[test]
 fn what_was_known_whole_once_stays_whatever_is_lost() {
     for (lose, words) in LOSSES {
-        let mut memory = memory();
+        let mut memory = memory_of(BgpDefault::Replace);
         let before = memory.snapshot(whole());
         assert!(before.stale.is_empty(), "{:?}", before.stale);
         let plan = plan_node::plan(&before);
@@ -139,10 +143,22 @@ fn what_was_known_whole_once_stays_whatever_is_lost() {
         assert_eq!(now.ports, plan.ports, "{words}");
         assert_eq!(now.flows, plan.flows, "{words}");
         assert_eq!(now.annotations, plan.annotations, "{words}");
+        let default = NetworkName::default_network();
+        let (before, now) = (&plan.learn[&default], &now.learn[&default]);
+        assert!(now.scope.fallbacks_known, "{words}");
+        assert_eq!(now.scope.fallbacks, before.scope.fallbacks, "{words}");
+        assert_eq!(
+            now.scope.fallbacks.len(),
+            2,
+            "a default route, and what drops"
+        );
+        assert_eq!(now.scope.gateway_link, before.scope.gateway_link, "{words}");
+        assert_eq!(now.scope.host_subnets, before.scope.host_subnets);
+        assert_eq!(now.table, before.table);
         let told = stale(&after).map(ToString::to_string);
         match words {
             // The Nodes are a cache: what was listed once is known.
-            "" => assert_eq!(told, None),
+            "the Nodes have not been listed yet" => assert_eq!(told, None),
             words => assert!(told.unwrap().contains(words), "{words}"),
         }
         // It is told no more once it is well again.
@@ -167,7 +183,8 @@ fn before_all_is_known_nothing_is_planned_and_nothing_that_stands_may_be_taken_a
             matches!(plan.flows, FlowTable::Host { uplink: 1, .. }),
             "{words}"
         );
-        assert!(!memory.snapshot(whole()).networks.is_empty());
+        let whole = memory.snapshot(whole());
+        assert!(whole.stale.is_empty() && plan_node::plan(&whole).is_complete());
     }
 }
 
@@ -306,6 +323,13 @@ fn one_network_that_is_not_known_keeps_no_other_from_being_planned() {
     let snapshot = memory.snapshot(facts);
     let plan = plan_node::plan(&snapshot);
     assert_eq!(plan.unknown, std::slice::from_ref(&name));
+    assert!(matches!(
+        plan.flows,
+        FlowTable::Full {
+            complete: false,
+            ..
+        }
+    ));
     let why = snapshot.stale[&name].to_string();
     assert_eq!(why, "node n1 has no subnet of network cluster_udn_blue yet");
     assert_eq!(stale(&snapshot), None);

@@ -99,7 +99,14 @@ fn kernel(plan: &Plan) -> String {
 fn flows(plan: &Plan) -> String {
     let mut out = String::from("# External bridge\n");
     let flows = match &plan.flows {
-        FlowTable::Full { flows, .. } => flows,
+        FlowTable::Full {
+            flows, complete, ..
+        } => {
+            if !complete {
+                out.push_str("(added to what stands)\n");
+            }
+            flows
+        }
         FlowTable::Host { flows, .. } => {
             out.push_str("(host stage)\n");
             flows
@@ -208,7 +215,10 @@ fn published(plan: &Plan) -> String {
 /// The whole plan of a snapshot, which breaks no invariant.
 fn render(snapshot: &Snapshot) -> String {
     let plan = plan_node::plan(snapshot);
-    assert_eq!(check::plan(snapshot, &plan), []);
+    let said: String = check::plan(snapshot, &plan)
+        .iter()
+        .map(|(owner, violation)| format!("# {owner}: {violation}\n"))
+        .collect();
     let rows: Rows = plan
         .north
         .values()
@@ -222,6 +232,7 @@ fn render(snapshot: &Snapshot) -> String {
     };
     [
         unknown,
+        said,
         northbound(&rows),
         kernel(&plan),
         flows(&plan),

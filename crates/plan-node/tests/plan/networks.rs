@@ -151,10 +151,17 @@ fn rules_between_networks_are_checked() {
         let plan = plan_node::plan(&snapshot);
         check::plan(&snapshot, &plan)
     };
-    assert_eq!(found(&three(), |_| ()), []);
+    let blue_name = NetworkName::from("cluster_udn_blue");
+    let shared = Violation::SameSubnetOnUplink {
+        subnet: "10.200.1.0/24".parse().unwrap(),
+        other: blue_name.clone(),
+    };
+    let red_owner = Owner::Network(NetworkName::from("cluster_udn_red"));
+    let on_uplink = (red_owner, shared);
+    assert_eq!(found(&three(), |_| ()), std::slice::from_ref(&on_uplink));
     let [default, blue, mut red] = three();
     red.network.id = 1;
-    let same_id = found(&[default.clone(), blue.clone(), red], |_| ());
+    let same_id = found(&[default.clone(), blue.clone(), red.clone()], |_| ());
     let owner = Owner::Network(NetworkName::from("cluster_udn_red"));
     let other = NetworkName::from("cluster_udn_blue");
     let wanted = Violation::SameId {
@@ -171,6 +178,15 @@ fn rules_between_networks_are_checked() {
             .iter()
             .all(|(_, v)| matches!(v, Violation::SameSubnet { .. }))
     );
+    // The one that came second by name is left alone, in every sink.
+    let (snapshot, _) = mk(&[default.clone(), blue.clone(), red]);
+    let (plan, violations) = plan_node::sound_plan(snapshot);
+    assert!(violations.contains(&errors[0]));
+    assert_eq!(plan.unknown, [NetworkName::from("cluster_udn_red")]);
+    assert_eq!(plan.ports.len(), 2);
+    assert!(plan.ports.contains_key(&blue_name));
+    let (_, without) = mk(&[default, blue]);
+    assert_eq!(plan.kernel, without.kernel);
     // Two devices of one table.
     let one_table = found(&three(), |snapshot| {
         for link in snapshot.machine.links.iter_mut().flatten() {
@@ -180,7 +196,7 @@ fn rules_between_networks_are_checked() {
     let subnet = "10.200.1.0/24".parse().unwrap();
     assert_eq!(
         one_table,
-        [(owner, Violation::SameSubnet { subnet, other })]
+        [on_uplink, (owner, Violation::SameSubnet { subnet, other })]
     );
 }
 
@@ -215,4 +231,43 @@ fn a_row_whose_marker_somebody_changed_is_still_the_one_that_its_name_says() {
     assert_eq!(Owner::of("default", set.table, &set.id), Owner::Node);
     assert_eq!(Owner::of("foo", set.table, &set.id), stranger);
     assert_eq!(Owner::of("default", Table::Router, &set.id), default);
+}
+
+#[test]
+fn no_match_of_a_flow_stands_twice_and_networks_that_are_not_known_hear_what_all_hear() {
+    let flows = |plan: &Plan| match &plan.flows {
+        FlowTable::Full { flows, .. } => flows.clone(),
+        other @ (FlowTable::Unknown { .. }
+        | FlowTable::SeveralUplinks { .. }
+        | FlowTable::Host { .. }) => panic!("{other:?}"),
+    };
+    let (mut snapshot, plan) = mk(&three());
+    let mut places = BTreeSet::new();
+    for flow in flows(&plan) {
+        let place = (flow.table, flow.priority, flow.matches.clone());
+        assert!(places.insert(place), "{flow}");
+    }
+    // The network of the smaller id has what arrives for the subnet that two have.
+    let inbound = |flow: &&model::ovs::Flow| flow.matches.ends_with("nw_dst=10.200.1.0/24");
+    let all = flows(&plan);
+    let to: Vec<&str> = all
+        .iter()
+        .filter(inbound)
+        .map(|f| f.actions.as_str())
+        .collect();
+    assert_eq!(to, ["output:3"]);
+    let everybody = |plan: &Plan| {
+        let is_arp = |flow: &&model::ovs::Flow| flow.matches == "arp,in_port=1";
+        flows(plan).iter().find(is_arp).unwrap().actions.clone()
+    };
+    assert_eq!(everybody(&plan), "LOCAL,output:2,output:3,output:4");
+    let red = NetworkName::from("cluster_udn_red");
+    let unknown = plan_node::UnknownShare {
+        network: three()[2].network.clone(),
+        host_subnets: Vec::new(),
+    };
+    snapshot
+        .networks
+        .insert(red, plan_node::Share::Unknown(unknown));
+    assert_eq!(everybody(&plan_node::plan(&snapshot)), everybody(&plan));
 }

@@ -68,7 +68,6 @@ fn mk_planned(missing: Option<NotYet>, both: bool) -> Arc<Planned> {
     Arc::new(Planned {
         plan: plan_node::plan(&snapshot),
         stale: missing.map(|why| (default, why)).into_iter().collect(),
-        broken: BTreeMap::new(),
         schema: true,
         nodes: None,
         chassis: None,
