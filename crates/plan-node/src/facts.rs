@@ -267,6 +267,10 @@ impl Memory {
     }
 
     fn gateway_of(&self, facts: &Facts, machine: &Machine) -> Result<GatewayView, NotYet> {
+        // The Node says which of the bridge's addresses comes first.
+        if self.own.is_none() {
+            return Err(NotYet::NoNode(self.config.node.clone()));
+        }
         let name = &self.config.bridge;
         let mac = machine.bridge_link().and_then(|link| link.mac);
         let mac = mac.ok_or_else(|| NotYet::NoBridge(name.clone()))?;

@@ -189,6 +189,30 @@ fn before_all_is_known_nothing_is_planned_and_nothing_that_stands_may_be_taken_a
 }
 
 #[test]
+fn which_address_comes_first_is_the_nodes_word_and_nothing_is_published_without_it() {
+    let mut facts = whole();
+    if let Ok(links) = &mut facts.links {
+        links[1]
+            .addresses
+            .insert(0, "172.30.0.0/24".parse().unwrap());
+    }
+    let mut memory = memory();
+    let unlisted = Facts {
+        nodes: None,
+        ..facts.clone()
+    };
+    assert_eq!(
+        plan_node::plan(&memory.snapshot(unlisted)).annotations,
+        None
+    );
+    let all = plan_node::plan(&memory.snapshot(facts))
+        .annotations
+        .unwrap();
+    let primary = &all[model::node::annotation::PRIMARY_IFADDR];
+    assert_eq!(primary, r#"{"ipv4":"172.30.0.1/24"}"#);
+}
+
+#[test]
 fn routes_are_looked_after_before_the_node_has_an_id() {
     let without_address: fn(&mut Facts) = |f| {
         if let Ok(links) = &mut f.links {
