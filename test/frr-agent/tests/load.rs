@@ -7,6 +7,8 @@
 )]
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use api::frr_configuration::FRRConfiguration;
@@ -38,9 +40,15 @@ async fn churn(kubeconfig: &Path, count: u32) {
     let api: Api<FRRConfiguration> = Api::namespaced(client, "frr-k8s-system");
     let mut tick = tokio::time::interval(Duration::from_millis(10));
     let mut running = tokio::task::JoinSet::new();
+    let latest: Arc<Vec<AtomicU32>> = Arc::new((0..50).map(|_| AtomicU32::new(0)).collect());
     for number in 0..count {
         tick.tick().await;
-        let api = api.clone();
+        let (api, latest) = (api.clone(), Arc::clone(&latest));
+        let of_object = usize::try_from(number % 50).unwrap();
+        latest
+            .get(of_object)
+            .unwrap()
+            .store(number, Ordering::Relaxed);
         running.spawn(async move {
             let name = format!("churn-{}", number % 50);
             let prefix = format!("10.90.{}.0/24", number % 250);
@@ -50,21 +58,25 @@ async fn churn(kubeconfig: &Path, count: u32) {
                 "spec": {"bgp": {"routers": [{"asn": 64512, "prefixes": [prefix]}]}},
             });
             let params = PatchParams::apply("churn").force();
-            // A busy machine may be late with a connection.
-            for _ in 0..5 {
-                if api
-                    .patch(&name, &params, &Patch::Apply(&object))
-                    .await
-                    .is_ok()
-                {
-                    return true;
+            // A busy machine may be late with a connection; what a later change has taken the place of need not get through.
+            let mut last = Ok(());
+            for _ in 0..25 {
+                if latest.get(of_object).unwrap().load(Ordering::Relaxed) != number {
+                    return Ok(());
                 }
+                let patched = api.patch(&name, &params, &Patch::Apply(&object)).await;
+                last = patched.map(drop);
+                if last.is_ok() {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_millis(200)).await;
             }
-            false
+            last
         });
     }
     while let Some(done) = running.join_next().await {
-        assert!(done.unwrap(), "a change did not get through");
+        let done = done.unwrap();
+        assert!(done.is_ok(), "a change did not get through: {done:?}");
     }
 }
 
