@@ -154,7 +154,7 @@ impl<R: Copy + Ord> Importer<R> {
     }
 
     /// Of a withdrawn destination, the next hops over which it may be retained: rows stand over them that the kernel asked for
-    /// and has no route for now, its node is the same and there (an aggregate covers nodes that are), and it would be
+    /// and has no route at this moment, its node is the same and there (an aggregate covers nodes that are), and it would be
     /// imported if the kernel had it.
     pub(super) fn retainable(&self, prefix: Prefix, place: &Place<R>) -> Vec<IpAddr> {
         let Some(scope) = &self.scope else {

@@ -80,11 +80,11 @@ impl<R: Copy + Ord> Importer<R> {
         }
         let whole = taken.len() == self.adds.len() + removals.len();
         if whole && (!removals.is_empty() || self.adds.is_empty()) {
-            let room = most.saturating_sub(step.add.len() + step.remove.len());
+            let left = most.saturating_sub(step.add.len() + step.remove.len());
             // An edited row does not say whose destination it stands for.
             let known = self.scope.as_ref().is_some_and(|w| w.fallbacks_known);
-            let room = if known { room } else { 0 };
-            let odd: Vec<R> = self.odd.iter().take(room).copied().collect();
+            let left = if known { left } else { 0 };
+            let odd: Vec<R> = self.odd.iter().take(left).copied().collect();
             step.remove.extend(&odd);
             for id in odd {
                 self.odd.remove(&id);

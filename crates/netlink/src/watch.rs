@@ -11,7 +11,7 @@ use model::route::{Hints, PROTOCOL_BGP, RouteChange, RouteEvent};
 
 use crate::message::{self, DEL_ROUTE, NEW_ROUTE};
 
-/// Receive buffer that is asked for, bytes: room for about 40,000 route events.
+/// Receive buffer that is asked for, bytes: about 40,000 route events fit in.
 pub const BUFFER: usize = 32 << 20;
 
 /// RTNLGRP numbers: link, IPv4 address, route and rule, IPv6 address and route, IPv6 rule, nexthop.

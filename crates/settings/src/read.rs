@@ -11,7 +11,7 @@ use model::network::{MissingRoute, NoOverlay, Routing, Transport};
 use model::{Asn, ObjectKey, Prefix};
 
 use crate::limits::{limits, seconds};
-use crate::reader::Reader;
+use crate::reader::{Reader, one_line};
 use crate::{
     Daemon, Gateway, Managed, OvnNetworks, OvnTopology, Profile, Settings, SettingsError, TlsPaths,
     Topology, gcfg,
@@ -65,7 +65,7 @@ fn settings(
     }
     .map_err(|message| SettingsError::Syntax {
         file: file.to_owned(),
-        message: message.trim_end().replace('\n', " "),
+        message: one_line(&message.trim_end().replace('\n', " ")),
     })?;
     Keys(Reader::new(file, &table)).settings(daemon, metrics)
 }

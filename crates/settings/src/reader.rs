@@ -144,12 +144,16 @@ impl<'a> Reader<'a> {
             section: section.to_owned(),
             key: key.to_owned(),
             value: value.to_owned(),
-            message: message.to_owned(),
+            message: one_line(message),
         }
     }
 
     /// One sentence for each section or key that nobody asked for.
     pub(crate) fn unknown(&self) -> Vec<String> {
+        self.unknown_keys().iter().map(|w| one_line(w)).collect()
+    }
+
+    fn unknown_keys(&self) -> Vec<String> {
         let mut out = Vec::new();
         for (section, value) in self.table {
             let known: Vec<&str> = self
@@ -181,6 +185,19 @@ impl<'a> Reader<'a> {
         }
         out
     }
+}
+
+/// The text with its control characters written as escapes: a message quotes what the file holds, and a log has a line for each message.
+pub(crate) fn one_line(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() {
+            out.extend(c.escape_default());
+        } else {
+            out.push(c);
+        }
+    }
+    out
 }
 
 fn plain(value: &Value) -> Option<String> {

@@ -141,7 +141,10 @@ fn node(report: &mut Report, case: &str, nodes: u32, count: u16) {
         let begun = now();
         let snapshot = memory.snapshot(facts);
         let plan = plan_node::plan(&snapshot);
-        assert!(plan.is_complete() && check::plan(&snapshot, &plan).is_empty());
+        // Networks of one subnet behind one uplink are warned of.
+        let violations = check::plan(&snapshot, &plan);
+        let is_error = |(_, v): &(_, check::Violation)| v.severity() == check::Severity::Error;
+        assert!(plan.is_complete() && !violations.iter().any(is_error));
         black_box(plan);
         begun.elapsed()
     };

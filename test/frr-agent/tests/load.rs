@@ -1,6 +1,7 @@
 //! Many neighbors, and many changes: the far session never notices.
 #![expect(
     clippy::unwrap_used,
+    clippy::indexing_slicing,
     clippy::print_stdout,
     clippy::disallowed_methods,
     reason = "a test stops at the first surprise"
@@ -17,6 +18,10 @@ use kube::Api;
 use kube::api::{Patch, PatchParams};
 use kube_tests::until;
 use serde_json::json;
+use tokio::sync::Mutex;
+
+/// Seconds that a busy machine may take for anything here; none of it is a measurement.
+const LIMIT: u64 = 300;
 
 #[test]
 fn a_thousand_neighbors_and_a_hundred_changes_a_second_disturb_no_session() {
@@ -27,7 +32,7 @@ fn a_thousand_neighbors_and_a_hundred_changes_a_second_disturb_no_session() {
     fixture.start_agent();
     fixture.peer_with("", "");
     let since = fixture.both_up();
-    fixture.state_says("lastReloadResult", "success", 10);
+    fixture.state_says("lastReloadResult", "success", LIMIT);
     a_hundred_changes_a_second_for_a_minute_are_a_few_reloads(&fixture);
     fixture.far_is_undisturbed(since);
     a_thousand_neighbors_are_loaded_and_reported(&fixture);
@@ -40,15 +45,14 @@ async fn churn(kubeconfig: &Path, count: u32) {
     let api: Api<FRRConfiguration> = Api::namespaced(client, "frr-k8s-system");
     let mut tick = tokio::time::interval(Duration::from_millis(10));
     let mut running = tokio::task::JoinSet::new();
-    let latest: Arc<Vec<AtomicU32>> = Arc::new((0..50).map(|_| AtomicU32::new(0)).collect());
+    // Of one object, one change at a time is under way: else an earlier one could reach the server after a later one.
+    let latest: Arc<Vec<(AtomicU32, Mutex<()>)>> =
+        Arc::new((0..50).map(|_| Default::default()).collect());
     for number in 0..count {
         tick.tick().await;
         let (api, latest) = (api.clone(), Arc::clone(&latest));
         let of_object = usize::try_from(number % 50).unwrap();
-        latest
-            .get(of_object)
-            .unwrap()
-            .store(number, Ordering::Relaxed);
+        latest[of_object].0.store(number, Ordering::Relaxed);
         running.spawn(async move {
             let name = format!("churn-{}", number % 50);
             let prefix = format!("10.90.{}.0/24", number % 250);
@@ -59,9 +63,11 @@ async fn churn(kubeconfig: &Path, count: u32) {
             });
             let params = PatchParams::apply("churn").force();
             // A busy machine may be late with a connection; what a later change has taken the place of need not get through.
+            let (wanted, turn) = &latest[of_object];
+            let _turn = turn.lock().await;
             let mut last = Ok(());
             for _ in 0..25 {
-                if latest.get(of_object).unwrap().load(Ordering::Relaxed) != number {
+                if wanted.load(Ordering::Relaxed) != number {
                     return Ok(());
                 }
                 let patched = api.patch(&name, &params, &Patch::Apply(&object)).await;
@@ -102,7 +108,7 @@ fn a_hundred_changes_a_second_for_a_minute_are_a_few_reloads(fixture: &Fixture) 
         .collect();
     until(
         "FRR runs the last state of each object, and no other",
-        60,
+        LIMIT,
         || {
             let lines = fixture.frr.running().map_err(|e| e.to_string())?;
             let has = |line: &String| lines.iter().any(|l| l.trim() == line);
@@ -117,7 +123,7 @@ fn a_hundred_changes_a_second_for_a_minute_are_a_few_reloads(fixture: &Fixture) 
             }
         },
     );
-    fixture.state_says("lastReloadResult", "success", 10);
+    fixture.state_says("lastReloadResult", "success", LIMIT);
     let names: Vec<String> = (0..50).map(|at| format!("churn-{at}")).collect();
     let mut arguments = vec![
         "-n",
@@ -128,7 +134,7 @@ fn a_hundred_changes_a_second_for_a_minute_are_a_few_reloads(fixture: &Fixture) 
     ];
     arguments.extend(names.iter().map(String::as_str));
     fixture.api.kubectl(&arguments);
-    until("the churn's prefixes are gone", 60, || {
+    until("the churn's prefixes are gone", LIMIT, || {
         let lines = fixture.frr.running().map_err(|e| e.to_string())?;
         let left = lines
             .iter()
@@ -157,11 +163,15 @@ fn a_thousand_neighbors_are_loaded_and_reported(fixture: &Fixture) {
         "many",
         &format!("  bgp:\n    routers:\n    - asn: 64512\n      neighbors:\n{neighbors}"),
     );
-    fixture.runs("neighbor 10.20.3.250 remote-as 64512", 120);
+    fixture.runs("neighbor 10.20.3.250 remote-as 64512", LIMIT);
     println!("1,000 neighbors after {:?}", begun.elapsed());
-    fixture.state_says("runningConfig", "neighbor 10.20.3.250 remote-as 64512", 60);
-    fixture.state_says("lastReloadResult", "success", 60);
-    until("all sessions are told", 120, || {
+    fixture.state_says(
+        "runningConfig",
+        "neighbor 10.20.3.250 remote-as 64512",
+        LIMIT,
+    );
+    fixture.state_says("lastReloadResult", "success", LIMIT);
+    until("all sessions are reported", LIMIT, || {
         let sessions = fixture.api.items("bgpsessionstates").len();
         if sessions == 1002 {
             Ok(())
@@ -169,9 +179,9 @@ fn a_thousand_neighbors_are_loaded_and_reported(fixture: &Fixture) {
             Err(sessions.to_string())
         }
     });
-    println!("1,000 sessions told after {:?}", begun.elapsed());
+    println!("1,000 sessions reported after {:?}", begun.elapsed());
     fixture.delete("many");
-    until("the neighbors and their sessions are gone", 240, || {
+    until("the neighbors and their sessions are gone", LIMIT, || {
         let lines = fixture.frr.running().map_err(|e| e.to_string())?;
         let left = lines.iter().filter(|line| line.contains("10.20.")).count();
         let sessions = fixture.api.items("bgpsessionstates").len();
@@ -220,11 +230,11 @@ fn a_hundred_neighbors_lose_the_options_of_a_profile_within_one_reload() {
     ] {
         fixture.runs(&format!("neighbor 10.21.0.100 {line}"), 60);
     }
-    fixture.state_says("lastReloadResult", "success", 30);
+    fixture.state_says("lastReloadResult", "success", LIMIT);
     let failures = fixture.metric("noverlay_frr_reloads_total", "failure");
     let begun = Instant::now();
     fixture.object("mesh", &mesh(""));
-    until("the options are gone", 120, || {
+    until("the options are gone", LIMIT, || {
         let lines = fixture.frr.running().map_err(|e| e.to_string())?;
         let left = lines
             .iter()
@@ -241,7 +251,7 @@ fn a_hundred_neighbors_lose_the_options_of_a_profile_within_one_reload() {
         "the options of 100 neighbors gone after {:?}",
         begun.elapsed()
     );
-    fixture.state_says("lastReloadResult", "success", 30);
+    fixture.state_says("lastReloadResult", "success", LIMIT);
     let now = fixture.metric("noverlay_frr_reloads_total", "failure");
     assert!((now - failures).abs() < 0.5, "a reload was ended");
     assert!(fixture.has_line("neighbor 10.21.0.100 remote-as 64512"));

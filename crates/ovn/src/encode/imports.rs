@@ -29,8 +29,8 @@ pub fn imports(
     let (mut add, mut remove) = (add, remove);
     loop {
         let (added, add_later) = add.split_at(add.len().min(BATCH));
-        let room = BATCH.saturating_sub(added.len());
-        let (removed, remove_later) = remove.split_at(remove.len().min(room));
+        let left = BATCH.saturating_sub(added.len());
+        let (removed, remove_later) = remove.split_at(remove.len().min(left));
         (add, remove) = (add_later, remove_later);
         let last = add.is_empty() && remove.is_empty();
         let restored = if last { restore } else { &[] };
