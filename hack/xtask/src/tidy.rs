@@ -239,6 +239,42 @@ fn hack_test_runs_every_test_package() {
     }
 }
 
+/// `test = false` saves the linking of a program without tests; it must not hide one.
+#[test]
+fn what_is_not_built_as_a_test_has_none() {
+    let mut seen = 0;
+    for path in manifests() {
+        let table: toml::Table = std::fs::read_to_string(&path).unwrap().parse().unwrap();
+        let folder = path.parent().unwrap();
+        let is_off =
+            |target: &toml::Value| target.get("test").and_then(toml::Value::as_bool) == Some(false);
+        let mut files = Vec::new();
+        if table.get("lib").is_some_and(is_off) {
+            sources(&folder.join("src"), &mut files);
+        }
+        for bin in table
+            .get("bin")
+            .and_then(toml::Value::as_array)
+            .into_iter()
+            .flatten()
+        {
+            if is_off(bin) {
+                files.push(folder.join(bin["path"].as_str().unwrap()));
+            }
+        }
+        for path in files {
+            let text = std::fs::read_to_string(&path).unwrap();
+            assert!(
+                !text.contains("#[test]") && !text.contains("::test]"),
+                "{}: the manifest says test = false",
+                path.display()
+            );
+            seen += 1;
+        }
+    }
+    assert!(seen > 10, "{seen} files");
+}
+
 #[test]
 fn the_checked_in_crds_are_the_generated_ones() {
     let folder = top().join("manifests/crds");

@@ -12,10 +12,7 @@ use std::time::{Duration, Instant};
 use kube_tests::{ApiServer, tools, until};
 use serde_json::Value;
 
-#[path = "harness/manager.rs"]
-mod harness;
-
-use harness::{Manager, condition};
+use crate::harness::{Manager, condition};
 
 fn annotation(node: &Value, key: &str) -> String {
     node["metadata"]["annotations"][key]

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use kube_tests::{ApiServer, tools, until};
 
-use crate::process::{Daemon, MANAGED, generated, holder, settled, text, writes_of};
-use crate::proxy::Proxy;
+use super::process::{Daemon, MANAGED, generated, holder, settled, text, writes_of};
+use super::proxy::Proxy;
 
 const NODES: usize = 200;
 
@@ -38,7 +38,7 @@ fn much_to_write(api: &ApiServer) -> String {
          spec: {networkSelectors: [{networkSelectionType: DefaultNetwork}], nodeSelector: {}, frrConfigurationSelector: {matchLabels: {use: me}}, advertisements: [PodNetwork]}\n",
     );
     api.try_kubectl_with(&["create", "-f", "-"], &all).unwrap();
-    crate::process::unmanaged()
+    super::process::unmanaged()
 }
 
 /// Generated objects that a replica has written so far.

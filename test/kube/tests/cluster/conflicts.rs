@@ -1,17 +1,10 @@
 //! Other people's FRRConfigurations beside those of the real cluster-manager, on a real API server.
-#![expect(
-    clippy::unwrap_used,
-    clippy::disallowed_methods,
-    reason = "a test stops at the first surprise"
-)]
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use kube_tests::{ApiServer, tools, until};
 use serde_json::Value;
 
-#[path = "harness/manager.rs"]
-mod harness;
-
-use harness::{Manager, condition};
+use crate::harness::{Manager, condition};
 
 /// As MetalLB writes it, but for the AS number: node n1 already peers with that address under 64777.
 const FOREIGN: &str = "

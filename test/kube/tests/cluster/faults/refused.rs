@@ -5,7 +5,7 @@ use std::time::Duration;
 use kube_tests::{ApiServer, tools, until};
 use serde_json::Value;
 
-use crate::process::{Daemon, condition, generated, settled, text, writes_of};
+use super::process::{Daemon, condition, generated, settled, text, writes_of};
 
 /// A policy that refuses what does not meet `expression`, in the words `not here`.
 fn policy(name: &str, operations: &str, resources: &str, expression: &str) -> String {

@@ -2,7 +2,7 @@
 
 use kube_tests::{ApiServer, tools};
 
-use crate::process::{Daemon, MANAGED, settled, text, writes_of};
+use super::process::{Daemon, MANAGED, settled, text, writes_of};
 
 #[test]
 fn adopt_and_observe_are_refused_in_words_and_nothing_is_written() {

@@ -1,16 +1,9 @@
 //! Sessions that never come up, as the real cluster-manager tells them on a real API server.
-#![expect(
-    clippy::unwrap_used,
-    clippy::disallowed_methods,
-    reason = "a test stops at the first surprise"
-)]
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use kube_tests::{ApiServer, tools, until};
 
-#[path = "harness/manager.rs"]
-mod harness;
-
-use harness::{Manager, condition};
+use crate::harness::{Manager, condition};
 
 /// What the agents of n1 and n2 report of the session between them.
 fn report(api: &ApiServer, state: &str) {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use kube_tests::{ApiServer, tools, until};
 
-use crate::process::{Daemon, MANAGED, text};
-use crate::proxy::Proxy;
+use super::process::{Daemon, MANAGED, text};
+use super::proxy::Proxy;
 
 #[test]
 fn every_node_is_given_one_id_and_one_subnet_though_the_watch_of_nodes_is_late() {

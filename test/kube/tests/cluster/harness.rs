@@ -1,6 +1,11 @@
 //! The real cluster-manager in this process, for tests on a real API server.
 //! In: an API server. Out: a manager that can be ended and killed. Invariant: it has the rights that it is shipped with.
 //! Not here: what is tested.
+#![expect(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test stops at the first surprise"
+)]
 
 use std::time::{Duration, Instant};
 

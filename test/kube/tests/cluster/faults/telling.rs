@@ -5,7 +5,7 @@ use std::time::Duration;
 use kube_tests::{ApiServer, tools, until};
 use serde_json::Value;
 
-use crate::process::{Daemon, settled, text, unmanaged};
+use super::process::{Daemon, settled, text, unmanaged};
 
 #[test]
 fn the_verdict_on_the_default_network_reaches_its_object_as_an_event() {

@@ -1,0 +1,8 @@
+//! The cluster-manager and the CRDs on a real API server. One program: each more costs its linking.
+mod conflicts;
+mod crds;
+mod faults;
+mod harness;
+mod manager;
+mod schema;
+mod sessions;
