@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 pub use self::layout::{TableLayout, Tables};
 pub use self::record::Record;
-use self::updates::{RowUpdate, TableUpdate};
+use self::updates::{RowUpdate, SharedMaps, TableUpdate};
 use crate::notation::{AccessError, TypeError, Uuid};
 
 /// How many changed rows are remembered; who asks about older ones is asked to look at everything.
@@ -66,6 +66,7 @@ pub struct Replica {
     /// The generation from which on `changes` is complete.
     complete_from: u64,
     changes: VecDeque<(u64, Arc<TableLayout>, Uuid)>,
+    maps: SharedMaps,
 }
 
 /// What differs from an earlier generation.
@@ -91,6 +92,7 @@ impl Replica {
             generation: 0,
             complete_from: 0,
             changes: VecDeque::new(),
+            maps: SharedMaps::default(),
         }
     }
 
@@ -127,7 +129,8 @@ impl Replica {
 
     /// Applies a `<table-updates2>` (the reply to `monitor_cond`, or a notification). Returns whether a row changed.
     pub fn apply(&mut self, updates: &str) -> Result<bool, CacheError> {
-        let updates = updates::decode(updates, &self.layouts).map_err(CacheError::Decode)?;
+        let updates =
+            updates::decode(updates, &self.layouts, &mut self.maps).map_err(CacheError::Decode)?;
         // From here on nothing can fail.
         self.check(&updates)?;
         let mut changed = Vec::new();

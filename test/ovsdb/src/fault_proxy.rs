@@ -97,17 +97,18 @@ impl FaultProxy {
             first: 0,
         });
         let counts = Arc::new(Counts::default());
-        let (told, count) = (orders.subscribe(), Arc::clone(&counts));
+        let (reported, count) = (orders.subscribe(), Arc::clone(&counts));
         let task = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let number = count.connections.fetch_add(1, Ordering::SeqCst);
                 for way in [Way::Up, Way::Down] {
                     count.relayed.of(way).store(0, Ordering::SeqCst);
                 }
-                let (server, told, count) = (server.clone(), told.clone(), Arc::clone(&count));
+                let (server, reported, count) =
+                    (server.clone(), reported.clone(), Arc::clone(&count));
                 tokio::spawn(async move {
                     if let Ok(server) = UnixStream::connect(server).await {
-                        serve(client, server, number, told, count).await;
+                        serve(client, server, number, reported, count).await;
                     }
                 });
             }
@@ -173,16 +174,16 @@ async fn serve(
     client: UnixStream,
     server: UnixStream,
     number: usize,
-    mut told: watch::Receiver<Orders>,
+    mut reported: watch::Receiver<Orders>,
     counts: Arc<Counts>,
 ) {
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
-    let (up, down) = (told.clone(), told.clone());
+    let (up, down) = (reported.clone(), reported.clone());
     tokio::select! {
         () = pump(from_client, to_server, Way::Up, up, &counts) => {}
         () = pump(from_server, to_client, Way::Down, down, &counts) => {}
-        _ = told.wait_for(|orders| number < orders.first) => {}
+        _ = reported.wait_for(|orders| number < orders.first) => {}
     }
 }
 
@@ -191,14 +192,14 @@ async fn pump(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
     way: Way,
-    mut told: watch::Receiver<Orders>,
+    mut reported: watch::Receiver<Orders>,
     counts: &Counts,
 ) {
     let mut buffer = vec![0; 1 << 16];
     let mut gone = 0;
     loop {
         let open = |orders: &Orders| *orders.flow.of(way) != Flow::Held;
-        let Ok(orders) = told.wait_for(open).await.map(|orders| *orders) else {
+        let Ok(orders) = reported.wait_for(open).await.map(|orders| *orders) else {
             return;
         };
         let (mut most, mut pause) = (buffer.len(), Duration::ZERO);
@@ -218,7 +219,7 @@ async fn pump(
         let read = tokio::select! {
             read = from.read(room) => read,
             // New orders hold for bytes that have not been read yet.
-            changed = told.changed() => match changed {
+            changed = reported.changed() => match changed {
                 Ok(()) => continue,
                 Err(_) => return,
             },

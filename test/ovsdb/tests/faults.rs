@@ -134,12 +134,12 @@ async fn a_server_killed_before_any_of_many_replies_loses_none_of_them() {
         let calls: Vec<_> = (0..20)
             .map(|number| start(&client, mk_route("gr", round * 20 + number, 1)))
             .collect();
-        let mut told = 0;
+        let mut reported = 0;
         for call in calls {
             match call.await.unwrap() {
                 Ok(reply) => {
                     reply.check_counts().unwrap();
-                    told += 1;
+                    reported += 1;
                 }
                 Err(TransactError::MaybeApplied | TransactError::NotConnected) => {}
                 Err(other) => panic!("{}", chain(&other)),
@@ -159,7 +159,10 @@ async fn a_server_killed_before_any_of_many_replies_loses_none_of_them() {
             .map(|number| format!("{}/32", std::net::Ipv4Addr::from_bits(0x0a00_0000 + number)))
             .filter(|prefix| holds(&client, prefix))
             .count();
-        assert!(there >= told, "{told} were confirmed, {there} are there");
+        assert!(
+            there >= reported,
+            "{reported} were confirmed, {there} are there"
+        );
     }
 }
 
@@ -337,6 +340,7 @@ async fn a_full_disk_fails_transactions_with_the_servers_words_until_there_is_ro
 }
 
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "one sequence of events")]
 async fn over_a_conversion_of_the_schema_rows_stay_and_new_columns_come() {
     if absent(TOOLS) {
         return;

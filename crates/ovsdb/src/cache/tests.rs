@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::*;
-use crate::notation::Datum;
+use crate::notation::{Atom, Datum};
 
 const A: &str = "aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa";
 const B: &str = "bbbbbbbb-bbbb-bbbb-bbbb-bbbbbbbbbbbb";
@@ -46,6 +46,39 @@ fn modify(replica: &mut Replica, columns: &str) -> bool {
     replica
         .apply(&format!(r#"{{"T":{{"{A}":{{"modify":{{{columns}}}}}}}}}"#))
         .unwrap()
+}
+
+/// Where the map of a row is kept.
+fn place(replica: &Replica, uuid: &str) -> *const (Atom, Atom) {
+    let record = &replica.table("T").unwrap()[&uuid.parse().unwrap()];
+    record.datum("ids").unwrap().as_map().unwrap().as_ptr()
+}
+
+#[test]
+fn rows_of_one_map_share_it_until_one_of_them_changes() {
+    let ids = r#"{"ids":["map",[["owner","import"],["network","default"]]]}"#;
+    let mut replica = mk_replica(&format!(r#""{A}":{{"initial":{ids}}}"#));
+    let more = format!(r#"{{"T":{{"{B}":{{"insert":{ids}}}}}}}"#);
+    replica.apply(&more).unwrap();
+    assert_eq!(place(&replica, A), place(&replica, B));
+    modify(&mut replica, r#""ids":["map",[["owner","static"]]]"#);
+    assert_ne!(place(&replica, A), place(&replica, B));
+    assert!(row(&replica, A).contains(r#"["owner","static"]"#));
+    assert!(row(&replica, B).contains(r#"["owner","import"]"#));
+}
+
+#[test]
+fn so_many_maps_that_not_all_are_remembered_are_each_their_rows() {
+    let uuid = |n: u32| format!("aaaaaaaa-aaaa-aaaa-aaaa-{n:012}");
+    let rows = (0..1000).map(|n| {
+        let id = uuid(n);
+        format!(r#""{id}":{{"initial":{{"ids":["map",[["n","{n}"]]]}}}}"#)
+    });
+    let replica = mk_replica(&rows.collect::<Vec<_>>().join(","));
+    for n in 0..1000 {
+        let wanted = format!(r#"ids=["map",[["n","{n}"]]]"#);
+        assert!(row(&replica, &uuid(n)).starts_with(&wanted), "{n}");
+    }
 }
 
 #[test]

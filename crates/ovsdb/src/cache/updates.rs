@@ -9,6 +9,8 @@
 //!   { table: { uuid: { "initial"|"insert": {column: value} | "modify": {column: difference} | "delete": null } } }
 //! ```
 
+use std::cell::RefCell;
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -34,9 +36,19 @@ pub(super) enum RowUpdate {
     Delete,
 }
 
-pub(super) fn decode(text: &str, tables: &Tables) -> Result<Vec<TableUpdate>, serde_json::Error> {
+/// Reads an update; `maps` are known from earlier ones.
+pub(super) fn decode(
+    text: &str,
+    tables: &Tables,
+    maps: &mut SharedMaps,
+) -> Result<Vec<TableUpdate>, serde_json::Error> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
-    let updates = Object(TablesRule(tables)).deserialize(&mut deserializer)?;
+    let maps = RefCell::new(maps);
+    let rule = TablesRule {
+        tables,
+        maps: &maps,
+    };
+    let updates = Object(rule).deserialize(&mut deserializer)?;
     deserializer.end()?;
     Ok(updates)
 }
@@ -72,7 +84,35 @@ impl<'de, R: Rule<'de>> Visitor<'de> for Object<R> {
     }
 }
 
-struct TablesRule<'a>(&'a Tables);
+/// The maps of rows, each once: owner markers are the same in all rows of an owner.
+#[derive(Debug, Clone, Default)]
+pub(super) struct SharedMaps(HashSet<Datum>);
+
+/// So many different maps are remembered. Where rows have more, each keeps its own.
+const SHARED_MAPS: usize = 256;
+
+impl SharedMaps {
+    fn share(&mut self, value: &mut Datum) {
+        if value.as_map().is_none_or(<[_]>::is_empty) {
+            return;
+        }
+        if let Some(known) = self.0.get(value) {
+            *value = known.clone();
+        } else if self.0.len() < SHARED_MAPS {
+            self.0.insert(value.clone());
+        } else {
+            // Those of rows that are gone make room.
+            self.0.clear();
+        }
+    }
+}
+
+type Maps<'a> = &'a RefCell<&'a mut SharedMaps>;
+
+struct TablesRule<'a> {
+    tables: &'a Tables,
+    maps: Maps<'a>,
+}
 
 impl<'de> Rule<'de> for TablesRule<'_> {
     type Output = Vec<TableUpdate>;
@@ -81,7 +121,7 @@ impl<'de> Rule<'de> for TablesRule<'_> {
     fn read<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Output, A::Error> {
         let mut updates: Vec<TableUpdate> = Vec::new();
         while let Some(name) = map.next_key::<String>()? {
-            let layout = self.0.get(&name);
+            let layout = self.tables.get(&name);
             let layout = layout.ok_or_else(|| {
                 A::Error::custom(format_args!("update of table {name}, not monitored"))
             })?;
@@ -91,7 +131,10 @@ impl<'de> Rule<'de> for TablesRule<'_> {
             {
                 return Err(A::Error::custom(format_args!("table {name} twice")));
             }
-            let rows = map.next_value_seed(Object(RowsRule(layout)))?;
+            let rows = map.next_value_seed(Object(RowsRule {
+                layout,
+                maps: self.maps,
+            }))?;
             updates.push(TableUpdate {
                 layout: Arc::clone(layout),
                 rows,
@@ -101,7 +144,10 @@ impl<'de> Rule<'de> for TablesRule<'_> {
     }
 }
 
-struct RowsRule<'a>(&'a TableLayout);
+struct RowsRule<'a> {
+    layout: &'a TableLayout,
+    maps: Maps<'a>,
+}
 
 impl<'de> Rule<'de> for RowsRule<'_> {
     type Output = Vec<(Uuid, RowUpdate)>;
@@ -110,7 +156,11 @@ impl<'de> Rule<'de> for RowsRule<'_> {
     fn read<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Output, A::Error> {
         let mut rows = Vec::new();
         while let Some(UuidText(uuid)) = map.next_key::<UuidText>()? {
-            rows.push((uuid, map.next_value_seed(Object(RowRule(self.0)))?));
+            let rule = RowRule {
+                layout: self.layout,
+                maps: self.maps,
+            };
+            rows.push((uuid, map.next_value_seed(Object(rule))?));
         }
         let mut uuids: Vec<Uuid> = rows.iter().map(|(uuid, _)| *uuid).collect();
         uuids.sort_unstable();
@@ -130,7 +180,10 @@ enum Kind {
     Delete,
 }
 
-struct RowRule<'a>(&'a TableLayout);
+struct RowRule<'a> {
+    layout: &'a TableLayout,
+    maps: Maps<'a>,
+}
 
 impl<'de> Rule<'de> for RowRule<'_> {
     type Output = RowUpdate;
@@ -143,12 +196,14 @@ impl<'de> Rule<'de> for RowRule<'_> {
         let update = match kind {
             Kind::Initial | Kind::Insert => {
                 let rule = ColumnsRule {
-                    layout: self.0,
+                    layout: self.layout,
                     admit: ColumnType::admit,
                 };
                 let columns = map.next_value_seed(Object(rule))?;
-                let mut values = self.0.defaults();
-                for (at, value) in columns {
+                let mut values = self.layout.defaults();
+                let mut maps = self.maps.borrow_mut();
+                for (at, mut value) in columns {
+                    maps.share(&mut value);
                     if let Some(slot) = values.get_mut(at) {
                         *slot = value;
                     }
@@ -165,7 +220,7 @@ impl<'de> Rule<'de> for RowRule<'_> {
                     }
                 };
                 RowUpdate::Modify(map.next_value_seed(Object(ColumnsRule {
-                    layout: self.0,
+                    layout: self.layout,
                     admit,
                 }))?)
             }

@@ -6,6 +6,7 @@
 //! Not here: whether a value fits its column; the schema knows.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
@@ -22,8 +23,8 @@ enum Repr {
     One(Atom),
     /// Zero, two or more atoms, sorted.
     Set(Box<[Atom]>),
-    /// Sorted by key.
-    Map(Box<[(Atom, Atom)]>),
+    /// Sorted by key. Rows by the ten thousand have one map of owner markers: in a replica they share it.
+    Map(Arc<[(Atom, Atom)]>),
 }
 
 /// What a datum holds.
@@ -49,7 +50,7 @@ impl Datum {
             .into_iter()
             .map(|(key, value)| (key.into(), value.into()))
             .collect();
-        Self(Repr::Map(tree.into_iter().collect()))
+        Self::from_sorted_pairs(tree.into_iter().collect())
     }
 
     /// The set without elements, also the value of an unset optional column.
@@ -61,7 +62,7 @@ impl Datum {
     /// The map without pairs.
     #[must_use]
     pub fn empty_map() -> Self {
-        Self(Repr::Map(Box::default()))
+        Self(Repr::Map(Arc::default()))
     }
 
     /// The elements, one for an atom; nothing for a map.
@@ -109,7 +110,7 @@ impl Datum {
         match self.0 {
             Repr::One(atom) => Parts::Atoms(vec![atom]),
             Repr::Set(atoms) => Parts::Atoms(atoms.into_vec()),
-            Repr::Map(pairs) => Parts::Pairs(pairs.into_vec()),
+            Repr::Map(pairs) => Parts::Pairs(pairs.to_vec()),
         }
     }
 
@@ -127,7 +128,7 @@ impl Datum {
 
     /// Pairs that are sorted by distinct keys already.
     pub(crate) fn from_sorted_pairs(pairs: Vec<(Atom, Atom)>) -> Self {
-        Self(Repr::Map(pairs.into_boxed_slice()))
+        Self(Repr::Map(pairs.into()))
     }
 
     /// Sorts what a change of atoms left unsorted. Returns whether all elements or keys differ.
@@ -139,6 +140,7 @@ impl Datum {
                 atoms.is_sorted_by(|a, b| a < b)
             }
             Repr::Map(pairs) => {
+                let pairs = Arc::make_mut(pairs);
                 pairs.sort_unstable();
                 pairs.is_sorted_by(|a, b| a.0 < b.0)
             }
@@ -155,7 +157,7 @@ impl Datum {
         match &mut self.0 {
             Repr::One(atom) => change(atom),
             Repr::Set(atoms) => atoms.iter_mut().try_for_each(change),
-            Repr::Map(pairs) => pairs.iter_mut().try_for_each(|pair| {
+            Repr::Map(pairs) => Arc::make_mut(pairs).iter_mut().try_for_each(|pair| {
                 change(&mut pair.0)?;
                 value(&mut pair.1)
             }),
@@ -187,7 +189,7 @@ impl Serialize for Datum {
         match &self.0 {
             Repr::One(atom) => atom.serialize(serializer),
             Repr::Set(atoms) => ("set", atoms).serialize(serializer),
-            Repr::Map(pairs) => ("map", pairs).serialize(serializer),
+            Repr::Map(pairs) => ("map", &**pairs).serialize(serializer),
         }
     }
 }
