@@ -154,16 +154,8 @@ impl Fields {
         let words: Vec<&str> = line.split_whitespace().collect();
         match words.as_slice() {
             ["network", prefix] => self.prefixes.contains(*prefix),
-            [
-                "ip" | "ipv6",
-                "prefix-list",
-                _,
-                "seq",
-                at,
-                verdict,
-                rest @ ..,
-            ] => {
-                let of = match (*verdict, rest) {
+            ["ip" | "ipv6", "prefix-list", _, "seq", at, state, rest @ ..] => {
+                let of = match (*state, rest) {
                     ("permit" | "deny", ["any"]) => true,
                     ("permit", [prefix, bounds @ ..]) => {
                         let mut pairs = bounds.chunks(2);

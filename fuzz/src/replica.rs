@@ -94,7 +94,7 @@ pub fn check(bytes: &[u8]) {
         }
         if matches!(outcome, Ok(true)) {
             assert_eq!(replica.generation(), generation + 1);
-            told(&replica.changes_since(generation), &before, &after);
+            reported(&replica.changes_since(generation), &before, &after);
             again(&mut replica, line);
         } else {
             assert_eq!(
@@ -132,21 +132,21 @@ fn again(replica: &mut Replica, line: &str) {
 }
 
 /// Every row that differs is among the changes, and nothing is there that was in neither.
-fn told(changes: &Changes, before: &Rows, after: &Rows) {
+fn reported(changes: &Changes, before: &Rows, after: &Rows) {
     let Changes::Rows(changes) = changes else {
         panic!("few changes are all remembered");
     };
     for (table, _) in TABLES {
         let (before, after) = (&before[table], &after[table]);
-        let told = changes.get(table);
+        let reported = changes.get(table);
         for uuid in before.keys().chain(after.keys()) {
             let differs = before.get(uuid) != after.get(uuid);
             assert!(
-                !differs || told.is_some_and(|told| told.contains(uuid)),
+                !differs || reported.is_some_and(|reported| reported.contains(uuid)),
                 "{table} {uuid}"
             );
         }
-        for uuid in told.into_iter().flatten() {
+        for uuid in reported.into_iter().flatten() {
             assert!(
                 before.contains_key(uuid) || after.contains_key(uuid),
                 "{table} {uuid}"

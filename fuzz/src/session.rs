@@ -30,13 +30,13 @@ pub fn check(bytes: &[u8]) {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct Told {
+struct Reported {
     events: Vec<String>,
     written: Vec<Value>,
     error: Option<String>,
 }
 
-fn converse<'a>(now: Instant, pieces: impl Iterator<Item = &'a [u8]>) -> Told {
+fn converse<'a>(now: Instant, pieces: impl Iterator<Item = &'a [u8]>) -> Reported {
     let settings = SessionConfig {
         probe_interval: Duration::from_secs(10),
         max_frame: CAP,
@@ -80,7 +80,7 @@ fn converse<'a>(now: Instant, pieces: impl Iterator<Item = &'a [u8]>) -> Told {
         ended[call] += 1;
     }
     assert_eq!(ended, [1; CALLS], "every call ends once");
-    Told {
+    Reported {
         events,
         written,
         error,

@@ -28,7 +28,7 @@ use crate::key::Key;
 
 /// A condition as it stands on an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct StandingCondition {
+pub(crate) struct ExistingCondition {
     pub(crate) kind: String,
     pub(crate) status: bool,
     pub(crate) reason: String,
@@ -37,12 +37,12 @@ pub(crate) struct StandingCondition {
     pub(crate) since: String,
 }
 
-/// A RouteAdvertisements with its standing status.
+/// A RouteAdvertisements with its existing status.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Advertisement {
     pub(crate) spec: Result<intent::RouteAdvertisements, String>,
     pub(crate) labels: BTreeMap<String, String>,
-    pub(crate) conditions: Vec<StandingCondition>,
+    pub(crate) conditions: Vec<ExistingCondition>,
     pub(crate) status: String,
     /// `metadata.generation`, also where the object cannot be read.
     pub(crate) generation: i64,
@@ -84,7 +84,7 @@ impl Caches {
             move |_: Option<&ObjectKey>| queue.resync()
         };
         let nodes: kube::Api<KubeNode> = kube::Api::all(client.clone());
-        let nad = &settings.default_nad;
+        let nad = &settings.network.nad;
         let name = format!("metadata.name={}", nad.name);
         let sessions = is_managed(settings).then(|| {
             let namespace = Some(settings.managed.frr_namespace.as_str());
@@ -224,6 +224,7 @@ impl Worlds {
 
 fn is_managed(settings: &Settings) -> bool {
     settings
+        .network
         .transport
         .no_overlay()
         .is_some_and(|n| n.routing == Routing::Managed)
@@ -281,7 +282,7 @@ fn decode_advertisement(object: &DynamicObject) -> Advertisement {
         conditions: status
             .conditions
             .into_iter()
-            .map(|c| StandingCondition {
+            .map(|c| ExistingCondition {
                 status: c.status == "True",
                 kind: c.type_,
                 reason: c.reason,

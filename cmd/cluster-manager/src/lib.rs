@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use daemon::Daemon;
-use daemon::crds::{self, Need};
+use daemon::crds::{self, BGP_SESSION_STATE, FRR_CONFIGURATION, Need};
 use kube_edge::events::Publisher;
 use kube_edge::lease::Elector;
 use kube_edge::{Leadership, Writer, connect};
@@ -49,26 +49,8 @@ pub const NEEDS: &[Need] = &[
             "status.conditions",
         ],
     },
-    Need {
-        version: "frrk8s.metallb.io/v1beta1",
-        kind: "FRRConfiguration",
-        fields: &[
-            "spec.nodeSelector",
-            "spec.bgp.bfdProfiles",
-            "spec.bgp.routers.neighbors.bfdProfile",
-            "spec.bgp.routers.neighbors.connectTime",
-            "spec.bgp.routers.neighbors.enableGracefulRestart",
-            "spec.bgp.routers.neighbors.holdTime",
-            "spec.bgp.routers.neighbors.keepaliveTime",
-            "spec.bgp.routers.neighbors.toReceive",
-            "spec.bgp.routers.prefixes",
-        ],
-    },
-    Need {
-        version: "frrk8s.metallb.io/v1beta1",
-        kind: "BGPSessionState",
-        fields: &["status.bgpStatus"],
-    },
+    FRR_CONFIGURATION,
+    BGP_SESSION_STATE,
     Need {
         version: "k8s.cni.cncf.io/v1",
         kind: "NetworkAttachmentDefinition",
@@ -113,7 +95,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
 /// What this manager cannot do is refused before anything is read or written: beside OVN-Kubernetes there would be two
 /// writers of node annotations, of the default network's NetworkAttachmentDefinition and of generated FRRConfigurations.
 fn refuse_what_is_not_built(settings: &Settings) -> anyhow::Result<()> {
-    if settings.ovn_topology == OvnTopology::Adopt {
+    if settings.ovn.topology == OvnTopology::Adopt {
         bail!(
             "[ovn] topology = adopt (also the default): OVN-Kubernetes' cluster manager would write the same objects as this one; allowed: build, in clusters without OVN-Kubernetes"
         );
@@ -169,9 +151,9 @@ pub async fn serve(
         ..Timing::default()
     };
     // No write begins once the daemon is asked to stop.
-    let mut told = stopped.clone();
+    let mut reported = stopped.clone();
     daemon.spawn_loop("end of leadership", async move {
-        drop(told.wait_for(|ending| *ending).await);
+        drop(reported.wait_for(|ending| *ending).await);
         leadership.close();
     });
     daemon.spawn_loop("objects", async move {

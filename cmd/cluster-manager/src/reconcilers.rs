@@ -1,4 +1,4 @@
-//! The cluster-manager's subjects: read the world, plan, diff, write, judge.
+//! The cluster-manager's subjects: read the world, plan, diff, write, evaluate.
 //! In: keys from the loop. Out: objects on the API server. Invariant: one pass per key at a time; each pass may be repeated at any time.
 //! Not here: decisions; every `if` here is about what stands there already.
 
@@ -10,7 +10,7 @@ use model::intent::Event;
 use model::{NodeName, ObjectKey, Problem};
 use plan_cluster::advertise::Planner;
 use plan_cluster::generated;
-use plan_cluster::verdicts::DefaultNetwork;
+use plan_cluster::transport::DefaultNetwork;
 use reconcile::{Action, Reconciler, WorkQueue};
 use settings::Settings;
 use telemetry::Readiness;
@@ -45,9 +45,9 @@ pub(crate) struct ClusterReconciler {
     worlds: Worlds,
     settings: Settings,
     clients: Clients,
-    verdict: Option<DefaultNetwork>,
+    state: Option<DefaultNetwork>,
     swept: Option<BTreeSet<NodeName>>,
-    told: BTreeMap<&'static str, Vec<Problem>>,
+    reported: BTreeMap<&'static str, Vec<Problem>>,
     watched: sessions::Watched,
     planner: Planner,
     refusals: writes::Refusals,
@@ -64,9 +64,9 @@ impl ClusterReconciler {
             worlds: Worlds::default(),
             settings,
             clients,
-            verdict: None,
+            state: None,
             swept: None,
-            told: BTreeMap::new(),
+            reported: BTreeMap::new(),
             watched: sessions::Watched::new(),
             planner: Planner::default(),
             refusals: writes::Refusals::default(),
@@ -86,9 +86,9 @@ impl ClusterReconciler {
     }
 
     /// Events on nodes, when what is to be reported of a subject changed. The first time after a start those are left out
-    /// that a standing condition names: the leader before us reported them.
-    pub(super) fn tell_nodes(&mut self, subject: &'static str, problems: Vec<Problem>) {
-        let before = self.told.get(subject);
+    /// that a existing condition names: the leader before us reported them.
+    pub(super) fn report_on_nodes(&mut self, subject: &'static str, problems: Vec<Problem>) {
+        let before = self.reported.get(subject);
         if before == Some(&problems) {
             return;
         }
@@ -99,7 +99,7 @@ impl ClusterReconciler {
                 continue;
             };
             if before.is_some_and(|list| list.contains(problem))
-                || (first && self.stands_told(name))
+                || (first && self.is_reported(name))
             {
                 continue;
             }
@@ -117,10 +117,10 @@ impl ClusterReconciler {
             };
             self.clients.events.publish::<KubeNode>(&key, &uid, &event);
         }
-        self.told.insert(subject, problems);
+        self.reported.insert(subject, problems);
     }
 
-    fn stands_told(&self, node: &str) -> bool {
+    fn is_reported(&self, node: &str) -> bool {
         let words = format!("node {node}: ");
         self.caches.advertisements.with(|map| {
             let mut conditions = map.values().flat_map(|e| e.value.conditions.iter());

@@ -11,6 +11,7 @@ use reconcile::{Action, Reconciler, WorkQueue};
 use telemetry::Readiness;
 use tokio::time::{Duration, Instant};
 
+use crate::Shared;
 use crate::applier::{Applier, Outcome};
 use crate::beside::{self, Beside};
 use crate::caches::Caches;
@@ -23,21 +24,21 @@ use crate::secrets::Secrets;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The loop's subject.
-pub(crate) struct ConfigurationSubject {
-    pub(crate) node: NodeName,
-    pub(crate) caches: Caches,
-    pub(crate) secrets: Secrets,
-    pub(crate) applier: Applier,
-    pub(crate) board: Board,
-    pub(crate) reports: WorkQueue<Report>,
-    pub(crate) beside: Beside,
-    pub(crate) metrics: Metrics,
-    pub(crate) readiness: Readiness,
-    pub(crate) queue: WorkQueue<Configuration>,
-    pub(crate) linted: Vec<Problem>,
-    pub(crate) waiting_since: Option<Instant>,
+pub(crate) struct ConfigurationReconciler {
+    node: NodeName,
+    caches: Caches,
+    secrets: Secrets,
+    applier: Applier,
+    board: Board,
+    reports: WorkQueue<Report>,
+    beside: Beside,
+    metrics: Metrics,
+    readiness: Readiness,
+    queue: WorkQueue<Configuration>,
+    linted: Vec<Problem>,
+    waiting_since: Option<Instant>,
     /// frr-k8s manages FRR on the node: nothing is done.
-    pub(crate) aside: bool,
+    aside: bool,
 }
 
 /// What the objects amount to.
@@ -50,7 +51,26 @@ enum Wanted {
     Config(Box<NodeConfig>, Vec<Problem>),
 }
 
-impl ConfigurationSubject {
+impl ConfigurationReconciler {
+    pub(crate) fn new(shared: &Shared) -> Self {
+        let (node, queue) = (shared.node.clone(), shared.queues.configuration.clone());
+        Self {
+            caches: shared.caches.clone(),
+            secrets: Secrets::new(shared.client.clone(), &shared.namespace, queue.clone()),
+            applier: Applier::new(shared.frr.clone(), shared.metrics.clone(), node.clone()),
+            board: shared.board.clone(),
+            reports: shared.queues.reports.clone(),
+            beside: shared.beside.clone(),
+            node,
+            metrics: shared.metrics.clone(),
+            readiness: shared.readiness.clone(),
+            queue,
+            linted: Vec::new(),
+            waiting_since: None,
+            aside: false,
+        }
+    }
+
     async fn configuration(&mut self) -> Action {
         if self.stands_aside() {
             // The watch of FRRNodeState tells when that is over.
@@ -93,7 +113,7 @@ impl ConfigurationSubject {
         };
         self.board.put(Said {
             conversion,
-            reload: outcome.map(|outcome| self.judge(outcome)),
+            reload: outcome.map(|outcome| self.evaluate(outcome)),
             running: None,
         });
         self.reports.enqueue(Report);
@@ -103,7 +123,7 @@ impl ConfigurationSubject {
     /// Nothing is known that could be applied: FRR is to run what it ran last.
     async fn last_good(&mut self) -> Action {
         if let Some(outcome) = self.applier.restore().await {
-            self.judge(outcome);
+            self.evaluate(outcome);
         }
         Action::AwaitChange
     }
@@ -128,7 +148,7 @@ impl ConfigurationSubject {
     }
 
     /// The text for FRRNodeState; a failure that may pass is looked at again when its time has come.
-    fn judge(&self, outcome: Outcome) -> String {
+    fn evaluate(&self, outcome: Outcome) -> String {
         match outcome {
             Outcome::Holds => SUCCESS.to_owned(),
             Outcome::Failed { why, again } => {
@@ -198,7 +218,7 @@ fn failed(problems: &[Problem], rest: &str) -> String {
     format!("{FAILED}{}; {rest}", why.join("; "))
 }
 
-impl Reconciler for ConfigurationSubject {
+impl Reconciler for ConfigurationReconciler {
     type Key = Configuration;
 
     async fn keys(&mut self) -> Option<Vec<Configuration>> {

@@ -26,44 +26,29 @@ use std::time::Duration;
 
 use anyhow::Context;
 use daemon::Daemon;
-use daemon::crds::{self, Need};
+use daemon::crds::{self, BGP_SESSION_STATE, FRR_CONFIGURATION, Need};
 use frr_edge::Frr;
-use kube_edge::{Writer, connect};
+use kube_edge::{Cache, Writer, connect};
 use model::NodeName;
 use reconcile::{Timing, WorkQueue};
 use settings::Settings;
+use telemetry::Readiness;
 use tokio::time::Instant;
 
-use crate::applier::Applier;
 use crate::beside::Beside;
-use crate::caches::{Caches, watch_sessions, watch_state};
-use crate::configuration::ConfigurationSubject;
-use crate::key::{Configuration, Sessions};
+use crate::caches::{Caches, State, watch_state};
+use crate::configuration::ConfigurationReconciler;
+use crate::key::{Configuration, Queues, Sessions};
 use crate::metrics::Metrics;
-use crate::report::{Board, ReportSubject};
-use crate::secrets::Secrets;
-use crate::sessions::{Memory, Refusals, SessionSubject};
+use crate::report::{Board, ReportReconciler};
+use crate::sessions::SessionReconciler;
 
 /// Field manager of everything the frr-agent writes.
 pub const FIELD_MANAGER: &str = "noverlay-frr-agent";
 
 /// What this daemon reads and writes of custom resources; what a cluster lacks of it is logged at the start.
 pub const NEEDS: &[Need] = &[
-    Need {
-        version: "frrk8s.metallb.io/v1beta1",
-        kind: "FRRConfiguration",
-        fields: &[
-            "spec.nodeSelector",
-            "spec.bgp.bfdProfiles",
-            "spec.bgp.routers.neighbors.bfdProfile",
-            "spec.bgp.routers.neighbors.connectTime",
-            "spec.bgp.routers.neighbors.enableGracefulRestart",
-            "spec.bgp.routers.neighbors.holdTime",
-            "spec.bgp.routers.neighbors.keepaliveTime",
-            "spec.bgp.routers.neighbors.toReceive",
-            "spec.bgp.routers.prefixes",
-        ],
-    },
+    FRR_CONFIGURATION,
     Need {
         version: "frrk8s.metallb.io/v1beta1",
         kind: "FRRNodeState",
@@ -73,11 +58,7 @@ pub const NEEDS: &[Need] = &[
             "status.runningConfig",
         ],
     },
-    Need {
-        version: "frrk8s.metallb.io/v1beta1",
-        kind: "BGPSessionState",
-        fields: &["status.bgpStatus"],
-    },
+    BGP_SESSION_STATE,
 ];
 
 /// Command line.
@@ -120,90 +101,93 @@ pub async fn serve(
     beside::refuse(&client, node).await?;
     tokio::spawn(crds::probe(client.clone(), NEEDS));
     let mut daemon = Daemon::new(settings.metrics_address, &["caches", "first pass"]);
-    let (readiness, stopped) = (daemon.readiness.clone(), daemon.stopped());
     let metrics = Metrics::new(&daemon.registry).context("cannot register metrics")?;
-    let frr = Frr {
-        reload_tool: settings.frr_reload_tool.clone(),
-        reload_timeout: settings.frr_reload_timeout,
-        ..Frr::new(
-            settings.frr_vty_socket.clone(),
-            settings.frr_config_file.clone(),
-        )
+    let readiness = daemon.readiness.clone();
+    let shared = Shared::start(client, node, settings, metrics, readiness);
+    spawn_tasks(&mut daemon, shared);
+    // Neither a reload under way nor an API server is waited for longer than the loops are.
+    daemon.run(ended).await.context("ending")
+}
+
+/// What the loops have in common.
+struct Shared {
+    node: NodeName,
+    client: kube::Client,
+    writer: Writer,
+    /// Of FRRConfigurations, Secrets and BGPSessionStates.
+    namespace: String,
+    caches: Caches,
+    state: Cache<State>,
+    beside: Beside,
+    frr: Frr,
+    board: Board,
+    queues: Queues,
+    metrics: Metrics,
+    readiness: Readiness,
+}
+
+impl Shared {
+    /// Begins to watch what more than one loop reads.
+    fn start(
+        client: kube::Client,
+        node: &str,
+        settings: Settings,
+        metrics: Metrics,
+        readiness: Readiness,
+    ) -> Self {
+        let frr = Frr {
+            reload_tool: settings.frr.reload_tool,
+            reload_timeout: settings.frr.reload_timeout,
+            ..Frr::new(settings.frr.vty_socket, settings.frr.config_file)
+        };
+        let node = NodeName::from(node);
+        let namespace = settings.managed.frr_namespace;
+        let queues = Queues::default();
+        let caches = Caches::start(&client, &namespace, node.as_str(), &queues.configuration);
+        let state = watch_state(&client, node.as_str(), queues.reports.clone());
+        Self {
+            beside: Beside::new(node.clone(), state.clone()),
+            writer: Writer::new(client.clone(), FIELD_MANAGER),
+            node,
+            client,
+            namespace,
+            caches,
+            state,
+            frr,
+            board: Board::default(),
+            queues,
+            metrics,
+            readiness,
+        }
+    }
+}
+
+/// Starts the loops, and what looks at FRR for them.
+fn spawn_tasks(daemon: &mut Daemon, shared: Shared) {
+    let configuration = ConfigurationReconciler::new(&shared);
+    let report = ReportReconciler::new(&shared);
+    let sessions = SessionReconciler::new(&shared);
+    let (frr, queues) = (shared.frr, shared.queues);
+    let followed = follow_daemons(frr.clone(), shared.metrics, queues.clone());
+    daemon.spawn_source("FRR's daemons", followed);
+    let followed = follow_running(frr, queues.configuration.clone());
+    daemon.spawn_source("FRR's configuration", followed);
+    let stopped = daemon.stopped();
+    let prompt = Timing {
+        retry_first: Duration::from_millis(500),
+        ..Timing::default()
     };
-    let node = NodeName::from(node);
-    let namespace = settings.managed.frr_namespace;
-    let writer = Writer::new(client.clone(), FIELD_MANAGER);
-    let (queue, report_queue, session_queue) =
-        (WorkQueue::new(), WorkQueue::new(), WorkQueue::new());
-    let caches = Caches::start(&client, &namespace, node.as_str(), &queue);
-    let nodes = caches.node.clone();
-    let state = watch_state(&client, node.as_str(), report_queue.clone());
-    let beside = Beside::new(node.clone(), state.clone());
-    let board = Board::default();
-    let configuration = ConfigurationSubject {
-        caches,
-        secrets: Secrets::new(client.clone(), &namespace, queue.clone()),
-        applier: Applier::new(frr.clone(), metrics.clone(), node.clone()),
-        board: board.clone(),
-        reports: report_queue.clone(),
-        beside: beside.clone(),
-        node: node.clone(),
-        metrics: metrics.clone(),
-        readiness: readiness.clone(),
-        queue: queue.clone(),
-        linted: Vec::new(),
-        waiting_since: None,
-        aside: false,
-    };
-    let report = ReportSubject {
-        node: node.clone(),
-        writer: writer.clone(),
-        frr: frr.clone(),
-        state,
-        nodes: nodes.clone(),
-        board,
-        readiness,
-        queue: report_queue.clone(),
-        configuration: queue.clone(),
-        written: None,
-        of_frr_k8s: false,
-    };
-    let sessions = SessionSubject {
-        standing: watch_sessions(&client, &namespace, node.as_str()),
-        node,
-        namespace,
-        writer,
-        frr: frr.clone(),
-        metrics: metrics.clone(),
-        beside,
-        nodes,
-        written: std::collections::BTreeMap::new(),
-        refusals: Refusals::default(),
-        memory: Memory::default(),
-    };
-    daemon.spawn_source(
-        "FRR's daemons",
-        follow_daemons(frr.clone(), metrics, queue.clone(), session_queue.clone()),
-    );
-    daemon.spawn_source("FRR's configuration", follow_running(frr, queue.clone()));
     let timing = Timing {
         gather: Duration::from_millis(300),
         gather_most: Duration::from_secs(3),
-        retry_first: Duration::from_millis(500),
-        ..Timing::default()
+        ..prompt
     };
-    let work = reconcile::run(configuration, queue, timing, stopped.clone());
+    let work = reconcile::run(configuration, queues.configuration, timing, stopped.clone());
     daemon.spawn_loop("configuration", work);
-    let timing = Timing {
-        retry_first: Duration::from_millis(500),
-        ..Timing::default()
-    };
-    let work = reconcile::run(report, report_queue, timing, stopped.clone());
+    let work = reconcile::run(report, queues.reports, prompt, stopped.clone());
     daemon.spawn_loop("reports", work);
-    let work = reconcile::run(sessions, session_queue, Timing::default(), stopped);
+    let work = reconcile::run(sessions, queues.sessions, Timing::default(), stopped);
     daemon.spawn_loop("sessions", work);
-    // Neither a reload under way nor an API server is waited for longer than the loops are.
-    daemon.run(ended).await.context("ending")
 }
 
 /// How often the daemons' sockets are looked at, and their sessions (each second time).
@@ -212,12 +196,7 @@ const PACE: Duration = Duration::from_millis(500);
 const PROBE: Duration = Duration::from_secs(5);
 
 /// Looks whether FRR's daemons are new or gone, and has their sessions looked at.
-async fn follow_daemons(
-    frr: Frr,
-    metrics: Metrics,
-    configuration: WorkQueue<Configuration>,
-    sessions: WorkQueue<Sessions>,
-) {
+async fn follow_daemons(frr: Frr, metrics: Metrics, queues: Queues) {
     let mut daemons = frr.daemons();
     let mut alive = Some(true);
     let mut tick = tokio::time::interval(PACE);
@@ -233,15 +212,15 @@ async fn follow_daemons(
                 "FRR's daemons are not the same as before"
             );
             daemons = now;
-            configuration.enqueue(Configuration);
+            queues.configuration.enqueue(Configuration);
         }
         if count % 2 == 0 {
-            sessions.enqueue(Sessions);
+            queues.sessions.enqueue(Sessions);
             let now = runs(&frr).await;
             if now != alive {
                 tracing::info!(runs = now, "FRR went away or came back");
                 alive = now;
-                configuration.enqueue(Configuration);
+                queues.configuration.enqueue(Configuration);
             }
         }
     }
@@ -277,8 +256,8 @@ async fn follow_running(frr: Frr, configuration: WorkQueue<Configuration>) {
         };
         let silent: Vec<String> = running.silent.into_keys().collect();
         let now = (running.digests, silent);
-        let told = before.replace(now.clone());
-        if told.is_some_and(|before| before != now) {
+        let reported = before.replace(now.clone());
+        if reported.is_some_and(|before| before != now) {
             configuration.enqueue(Configuration);
         }
     }

@@ -17,6 +17,7 @@ use serde_json::json;
 use telemetry::{Chain, Readiness};
 use tokio::time::Instant;
 
+use crate::Shared;
 use crate::caches::State;
 use crate::key::{Configuration, Report};
 
@@ -62,26 +63,42 @@ impl Board {
 }
 
 /// The loop's subject.
-pub(crate) struct ReportSubject {
-    pub(crate) node: NodeName,
-    pub(crate) writer: Writer,
-    pub(crate) frr: Frr,
-    pub(crate) state: Cache<State>,
-    pub(crate) nodes: Cache<Node>,
-    pub(crate) board: Board,
-    pub(crate) readiness: Readiness,
-    pub(crate) queue: WorkQueue<Report>,
-    pub(crate) configuration: WorkQueue<Configuration>,
+pub(crate) struct ReportReconciler {
+    node: NodeName,
+    writer: Writer,
+    frr: Frr,
+    state: Cache<State>,
+    nodes: Cache<Node>,
+    board: Board,
+    readiness: Readiness,
+    queue: WorkQueue<Report>,
+    configuration: WorkQueue<Configuration>,
     /// What was written last, and when.
-    pub(crate) written: Option<(Said, Instant)>,
-    pub(crate) of_frr_k8s: bool,
+    written: Option<(Said, Instant)>,
+    of_frr_k8s: bool,
 }
 
-impl ReportSubject {
+impl ReportReconciler {
+    pub(crate) fn new(shared: &Shared) -> Self {
+        Self {
+            node: shared.node.clone(),
+            writer: shared.writer.clone(),
+            frr: shared.frr.clone(),
+            state: shared.state.clone(),
+            nodes: shared.caches.node.clone(),
+            board: shared.board.clone(),
+            readiness: shared.readiness.clone(),
+            queue: shared.queues.reports.clone(),
+            configuration: shared.queues.configuration.clone(),
+            written: None,
+            of_frr_k8s: false,
+        }
+    }
+
     async fn report(&mut self) -> Action {
         let key = ObjectKey::new("", self.node.as_str());
-        let standing = self.state.get(&key);
-        let of_frr_k8s = standing.as_ref().is_some_and(|e| e.value.of_frr_k8s);
+        let existing = self.state.get(&key);
+        let of_frr_k8s = existing.as_ref().is_some_and(|e| e.value.of_frr_k8s);
         if of_frr_k8s != self.of_frr_k8s {
             self.of_frr_k8s = of_frr_k8s;
             self.configuration.enqueue(Configuration);
@@ -91,9 +108,9 @@ impl ReportSubject {
             return Action::AwaitChange;
         }
         let done = if self.nodes.get(&key).is_none() {
-            self.withdraw(&key, standing).await
+            self.withdraw(&key, existing).await
         } else if let Some(said) = self.board.get() {
-            self.write(&key, standing, said).await
+            self.write(&key, existing, said).await
         } else {
             return Action::AwaitChange;
         };
@@ -110,10 +127,10 @@ impl ReportSubject {
     async fn withdraw(
         &mut self,
         key: &ObjectKey,
-        standing: Option<Entry<State>>,
+        existing: Option<Entry<State>>,
     ) -> Result<(), WriteError> {
         self.written = None;
-        match standing.filter(|entry| entry.value.ours) {
+        match existing.filter(|entry| entry.value.ours) {
             Some(entry) => self.writer.delete::<FRRNodeState>(key, &entry.uid).await,
             None => Ok(()),
         }
@@ -122,7 +139,7 @@ impl ReportSubject {
     async fn write(
         &mut self,
         key: &ObjectKey,
-        standing: Option<Entry<State>>,
+        existing: Option<Entry<State>>,
         said: Said,
     ) -> Result<(), WriteError> {
         let running = match self.frr.running_config().await {
@@ -133,8 +150,8 @@ impl ReportSubject {
                 None
             }
         };
-        let exists = standing.is_some();
-        let before = standing.map(|e| e.value.report).unwrap_or_default();
+        let exists = existing.is_some();
+        let before = existing.map(|e| e.value.report).unwrap_or_default();
         let wanted = Said {
             conversion: shortened(said.conversion, LONGEST_RESULT),
             reload: (said.reload.map(|text| shortened(text, LONGEST_RESULT)))
@@ -175,7 +192,7 @@ impl ReportSubject {
     }
 }
 
-impl Reconciler for ReportSubject {
+impl Reconciler for ReportReconciler {
     type Key = Report;
 
     async fn keys(&mut self) -> Option<Vec<Report>> {

@@ -21,38 +21,54 @@ use reconcile::{Action, Reconciler};
 use telemetry::Chain;
 use tokio::time::Instant;
 
+use self::memory::{Memory, Seen, idle};
+use self::writes::{Job, Objects, Refusals, What};
+use crate::Shared;
 use crate::beside::Beside;
+use crate::caches::watch_sessions;
 use crate::key::Sessions;
 use crate::metrics::Metrics;
 use crate::report::ECHO;
-
-pub(crate) use memory::Memory;
-use memory::{Seen, idle};
-pub(crate) use writes::Refusals;
-use writes::{Job, Objects, What};
 
 /// Statuses by the name of their object.
 type Wanted = BTreeMap<String, BGPSessionStateStatus>;
 
 /// The loop's subject.
-pub(crate) struct SessionSubject {
-    pub(crate) node: NodeName,
-    pub(crate) namespace: String,
-    pub(crate) writer: Writer,
-    pub(crate) frr: Frr,
-    pub(crate) metrics: Metrics,
-    pub(crate) beside: Beside,
-    pub(crate) nodes: Cache<Node>,
+pub(crate) struct SessionReconciler {
+    node: NodeName,
+    namespace: String,
+    writer: Writer,
+    frr: Frr,
+    metrics: Metrics,
+    beside: Beside,
+    nodes: Cache<Node>,
     /// What stands on the server.
-    pub(crate) standing: Cache<BGPSessionStateStatus>,
+    existing: Cache<BGPSessionStateStatus>,
     /// What was written and may not be seen there yet.
-    pub(crate) written: BTreeMap<String, (BGPSessionStateStatus, Instant)>,
+    written: BTreeMap<String, (BGPSessionStateStatus, Instant)>,
     /// What the API server did not take.
-    pub(crate) refusals: Refusals,
-    pub(crate) memory: Memory,
+    refusals: Refusals,
+    memory: Memory,
 }
 
-impl SessionSubject {
+impl SessionReconciler {
+    pub(crate) fn new(shared: &Shared) -> Self {
+        let (node, namespace) = (shared.node.clone(), shared.namespace.clone());
+        Self {
+            existing: watch_sessions(&shared.client, &namespace, node.as_str()),
+            node,
+            namespace,
+            writer: shared.writer.clone(),
+            frr: shared.frr.clone(),
+            metrics: shared.metrics.clone(),
+            beside: shared.beside.clone(),
+            nodes: shared.caches.node.clone(),
+            written: BTreeMap::new(),
+            refusals: Refusals::default(),
+            memory: Memory::default(),
+        }
+    }
+
     async fn sessions(&mut self) -> Action {
         let asked = Instant::now();
         let seen = match self.frr.sessions().await {
@@ -83,7 +99,7 @@ impl SessionSubject {
         let sessions = self.memory.believed(seen, Instant::now());
         self.metrics
             .show_sessions(sessions.as_deref().unwrap_or_default());
-        if !(self.standing.ready() && self.nodes.ready()) {
+        if !(self.existing.ready() && self.nodes.ready()) {
             return Action::Done;
         }
         let wanted = self.wanted(sessions, unasked);
@@ -102,7 +118,7 @@ impl SessionSubject {
                 .iter()
                 .map(|s| (self.name(s), self.status(s)))
                 .collect(),
-            None => self.standing.with(|map| {
+            None => self.existing.with(|map| {
                 let as_told = |status: BGPSessionStateStatus| {
                     if unasked { status } else { idle(status) }
                 };
@@ -132,7 +148,7 @@ impl SessionSubject {
 
     /// What is to go, then what is to be written.
     fn differences(&self, wanted: &Wanted) -> Vec<Job> {
-        self.standing.with(|map| {
+        self.existing.with(|map| {
             let gone = map
                 .iter()
                 .filter(|(key, _)| !wanted.contains_key(&key.name))
@@ -145,13 +161,13 @@ impl SessionSubject {
             let changed = wanted.iter().filter_map(|(name, status)| {
                 let key = ObjectKey::new(&self.namespace, name);
                 let stands = map.get(&key);
-                let told = stands.is_some_and(|entry| entry.value == *status)
+                let reported = stands.is_some_and(|entry| entry.value == *status)
                     || self.written.get(name).is_some_and(|(w, _)| w == status);
                 let what = What::Write {
                     status: status.clone(),
                     new: stands.is_none(),
                 };
-                (!told).then_some(Job { key, what })
+                (!reported).then_some(Job { key, what })
             });
             gone.chain(changed).collect()
         })
@@ -176,7 +192,7 @@ impl SessionSubject {
     }
 }
 
-impl Reconciler for SessionSubject {
+impl Reconciler for SessionReconciler {
     type Key = Sessions;
 
     async fn keys(&mut self) -> Option<Vec<Sessions>> {

@@ -15,9 +15,9 @@ use settings::Settings;
 /// When `[ovnnorth] address` is none.
 pub fn north(settings: &Settings) -> anyhow::Result<ClientConfig> {
     let tables = ovn::north::monitor();
-    let mut config = config(&settings.ovn_north, ovn::north::DATABASE, tables)
-        .with_context(|| format!("[ovnnorth] address = {:?}", settings.ovn_north))?;
-    config.tls = settings.ovn_north_tls.as_ref().map(|paths| TlsFiles {
+    let mut config = config(&settings.ovn_north.address, ovn::north::DATABASE, tables)
+        .with_context(|| format!("[ovnnorth] address = {:?}", settings.ovn_north.address))?;
+    config.tls = settings.ovn_north.tls.as_ref().map(|paths| TlsFiles {
         private_key: paths.private_key.clone(),
         certificate: paths.certificate.clone(),
         ca_certificate: paths.ca_certificate.clone(),

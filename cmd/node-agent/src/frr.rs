@@ -5,7 +5,7 @@
 //! waits for no answer; one question at a time is on its way.
 //! Not here: what follows (`import::retention`).
 
-mod look;
+mod probe;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,9 +18,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use self::look::look;
-
-/// Between two looks while something is retained, and between two glances at the sockets: new daemons must be noticed before
+/// Between two probes while something is retained, and between two checks of the sockets: new daemons must be noticed before
 /// their sessions are up.
 pub(crate) const PACE: Duration = Duration::from_millis(500);
 
@@ -34,25 +32,25 @@ const SESSIONS_CALM: Duration = Duration::from_secs(15);
 /// What the import wants to know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Want {
-    /// A look that begins at this moment or later.
+    /// A probe that begins at this moment or later.
     pub(crate) at: Option<Instant>,
-    /// That look has to ask for sessions.
+    /// That probe has to ask for sessions.
     pub(crate) sessions: bool,
     /// Looks again and again: something is retained.
     pub(crate) steady: bool,
 }
 
-/// A look, and when it began.
+/// A probe, and when it began.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) began: Instant,
-    pub(crate) look: FrrStatus,
+    pub(crate) status: FrrStatus,
 }
 
 /// What several imports want to know of one FRR, by the number of each.
 type Wants = BTreeMap<u64, Want>;
 
-/// An import's way to ask for FRR. One task looks for all of them, until the last is dropped.
+/// An import's way to ask for FRR. One task probes for all of them, until the last is dropped.
 #[derive(Debug)]
 pub struct FrrProbe {
     number: u64,
@@ -61,7 +59,7 @@ pub struct FrrProbe {
     task: Arc<Task>,
 }
 
-/// The task that looks, and how many probes there were.
+/// The task that probes, and how many probes there were.
 #[derive(Debug)]
 struct Task {
     handle: JoinHandle<()>,
@@ -75,13 +73,13 @@ impl Drop for Task {
 }
 
 impl FrrProbe {
-    /// Begins to look; has to be called in a runtime. `changed` is called after each look that tells something new or was
+    /// Begins to probe; has to be called in a runtime. `changed` is called after each probe that tells something new or was
     /// wanted.
     #[must_use]
     pub fn start(frr: Frr, changed: impl Fn() + Send + Sync + 'static) -> Self {
         let (want, wanted) = watch::channel(Wants::new());
         let (tell, seen) = watch::channel(None);
-        let looker = Looker {
+        let prober = Prober {
             frr,
             wanted,
             tell,
@@ -90,7 +88,7 @@ impl FrrProbe {
             asked: None,
         };
         let task = Task {
-            handle: tokio::spawn(looker.run(changed)),
+            handle: tokio::spawn(prober.run(changed)),
             probes: AtomicU64::new(1),
         };
         Self {
@@ -118,7 +116,7 @@ impl FrrProbe {
             .send_if_modified(|wants| wants.insert(self.number, want) != Some(want));
     }
 
-    /// The last look, if it has not been taken yet.
+    /// The last probe, if it has not been taken yet.
     pub(crate) fn take(&mut self) -> Option<Seen> {
         if self.seen.has_changed().unwrap_or(false) {
             self.seen.borrow_and_update().clone()
@@ -135,11 +133,11 @@ impl Drop for FrrProbe {
     }
 }
 
-struct Looker {
+struct Prober {
     frr: Frr,
     wanted: watch::Receiver<Wants>,
     tell: watch::Sender<Option<Seen>>,
-    /// When the last look began.
+    /// When the last probe began.
     began: Option<Instant>,
     /// When sessions may be asked for again.
     sessions_at: Instant,
@@ -147,28 +145,28 @@ struct Looker {
     asked: Option<Instant>,
 }
 
-impl Looker {
+impl Prober {
     async fn run(mut self, changed: impl Fn() + Sync) {
         loop {
             let wants = self.wanted.borrow_and_update().clone();
             let due = self.due(&wants);
             let now = Instant::now();
             if due > now {
-                // A glance at the sockets costs nothing, so it is taken where no look is due.
-                let glance = (now + PACE).min(due);
+                // A check of the sockets costs nothing, so it is taken where no probe is due.
+                let check_at = (now + PACE).min(due);
                 tokio::select! {
                     changed = self.wanted.changed() => if changed.is_err() { return; },
-                    () = tokio::time::sleep_until(glance) => {}
+                    () = tokio::time::sleep_until(check_at) => {}
                 }
                 if !self.is_other() {
                     continue;
                 }
             }
-            self.look(&wants, &changed).await;
+            self.probe(&wants, &changed).await;
         }
     }
 
-    /// When to look next.
+    /// When to probe next.
     fn due(&self, wants: &Wants) -> Instant {
         let Some(began) = self.began else {
             return Instant::now();
@@ -182,15 +180,15 @@ impl Looker {
         wanted.fold(calm, Instant::min)
     }
 
-    /// Whether the daemons are others than those of the last look.
+    /// Whether the daemons are others than those of the last probe.
     fn is_other(&self) -> bool {
         match &*self.tell.borrow() {
             Some(Seen {
-                look: FrrStatus::Up(Running { instance, .. }),
+                status: FrrStatus::Up(Running { instance, .. }),
                 ..
             }) => *instance != self.frr.instance(),
             Some(Seen {
-                look: FrrStatus::Absent,
+                status: FrrStatus::Absent,
                 ..
             }) => !self.frr.instance().is_empty(),
             // Sockets of the dead stay behind; and what may not be asked may be asked one day.
@@ -198,7 +196,7 @@ impl Looker {
         }
     }
 
-    async fn look(&mut self, wants: &Wants, changed: &(impl Fn() + Sync)) {
+    async fn probe(&mut self, wants: &Wants, changed: &(impl Fn() + Sync)) {
         let began = Instant::now();
         let is_due = |want: &&Want| want.at.is_some_and(|at| at <= began);
         let wanted = wants.values().any(|want| is_due(&want));
@@ -208,7 +206,7 @@ impl Looker {
         let sessions = asks || calm || self.is_other() || (steady && began >= self.sessions_at);
         let seen = Seen {
             began,
-            look: look(&self.frr, sessions).await,
+            status: probe::probe(&self.frr, sessions).await,
         };
         if sessions {
             let cost = began.elapsed();
@@ -220,7 +218,7 @@ impl Looker {
         self.tell.send_modify(|last| {
             news |= last
                 .as_ref()
-                .is_none_or(|last| tells_more(&last.look, &seen.look));
+                .is_none_or(|last| says_more(&last.status, &seen.status));
             *last = Some(seen);
         });
         if news {
@@ -229,8 +227,8 @@ impl Looker {
     }
 }
 
-/// Whether a look tells what the one before it did not, times aside.
-fn tells_more(before: &FrrStatus, now: &FrrStatus) -> bool {
+/// Whether a probe tells what the one before it did not, times aside.
+fn says_more(before: &FrrStatus, now: &FrrStatus) -> bool {
     match (before, now) {
         (FrrStatus::Up(before), FrrStatus::Up(now)) => {
             before.instance != now.instance || before.linked != now.linked || {

@@ -1,20 +1,21 @@
 //! The import of one network's learned routes: kernel, FRR and gateway router in; rows out.
-//! In: what was heard of the kernel, its routes and links, the replica's changes, looks at FRR, the scope.
+//! In: what was heard of the kernel, its routes and links, the replica's changes, probes of FRR, the scope.
 //! Out: guarded transactions of a few hundred rows, the most important first; the importer that reports are made from.
 //! Invariant: nothing is removed because something could not be read; a pass that finds all as wanted writes nothing; what is
 //! known of routes is checked against a dump soon after events changed it.
 //! Not here: which rows (`import`), when a pass is due (`reconcile`), where the inputs come from (`plan_node::learn`).
 
 mod event_buffer;
+mod losses;
 mod write;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use import::retention::{self, FrrStatus, PAUSE, Peer, Retention};
+use import::Importer;
+use import::retention::{PAUSE, Peer, Retention};
 use import::suppression::{Suppression, Threshold};
-use import::{Importer, Sessions};
 use model::nb::ImportTarget;
 use model::route::{Hints, PROTOCOL_BGP, TableId};
 use netlink::dump;
@@ -27,8 +28,8 @@ pub use plan_node::Inputs;
 
 pub use self::event_buffer::EventBuffer;
 use self::event_buffer::PendingEvents;
+use crate::frr;
 pub use crate::frr::FrrProbe;
-use crate::frr::{self, Seen, Want};
 use crate::metrics::ImportMetrics;
 use crate::transact::TransactionFailed;
 
@@ -116,7 +117,7 @@ pub struct ImportConfig {
 
 /// What bgpd said when it was asked for sessions last.
 #[derive(Debug)]
-enum Told {
+enum SessionAnswer {
     Unasked,
     Nothing,
     Peers(BTreeMap<Peer, bool>),
@@ -128,9 +129,9 @@ pub struct Import {
     north: Client,
     /// `None`: there is no FRR to ask, nothing is retained.
     probe: Option<FrrProbe>,
-    /// When the last look began.
-    looked: Option<tokio::time::Instant>,
-    sessions: Told,
+    /// When the last probe began.
+    probed: Option<tokio::time::Instant>,
+    sessions: SessionAnswer,
     event_buffer: Arc<EventBuffer>,
     metrics: ImportMetrics,
     importer: Importer<Uuid>,
@@ -175,8 +176,8 @@ impl Import {
             config,
             north,
             probe,
-            looked: None,
-            sessions: Told::Unasked,
+            probed: None,
+            sessions: SessionAnswer::Unasked,
             event_buffer,
             metrics,
             release: None,
@@ -250,7 +251,7 @@ impl Import {
         if !std::mem::replace(&mut self.adopted, true) {
             self.importer.adopt();
         }
-        self.judge(inputs);
+        self.evaluate(inputs);
         let Some(wrote) = self.write(router, inputs).await? else {
             return Ok(Passed::NotReady);
         };
@@ -359,98 +360,6 @@ impl Import {
                 .row(change.id, change.before.as_ref(), change.after.as_ref());
         }
         Ok(Some(changes.len()))
-    }
-
-    /// Judges what the kernel has lost by the last look at FRR, and says which looks are needed. Waits for none.
-    fn judge(&mut self, inputs: &Inputs) {
-        let at = self.start.elapsed();
-        let standing = self.importer.standing();
-        let restarting = self.retention.is_restarting();
-        let seen = match &mut self.probe {
-            None => {
-                self.retention.look(at, &FrrStatus::Unseen);
-                None
-            }
-            Some(probe) => probe.take(),
-        };
-        if let Some(seen) = seen {
-            self.notice(&seen);
-        }
-        if restarting != self.retention.is_restarting() {
-            tracing::info!(restarting = !restarting, "FRR");
-        }
-        let was_open = self.suppression.is_open();
-        if was_open && self.release != inputs.release {
-            tracing::info!("the admin released the withdrawals that were retained");
-            self.suppression.release();
-        }
-        let sessions = match &self.sessions {
-            Told::Peers(peers) => Sessions::Peers {
-                peers,
-                interface: &self.config.interface,
-            },
-            Told::Nothing => Sessions::NoAnswer,
-            Told::Unasked => Sessions::Unknown,
-        };
-        self.importer
-            .judge(at, &self.retention, &mut self.suppression, sessions);
-        let retained = self.importer.retained().count();
-        let unexplained = self.importer.unexplained();
-        let mass = self.importer.is_mass(at, &mut self.suppression);
-        self.want(at, unexplained, mass);
-        if self.suppression.is_open() && !was_open {
-            self.metrics.mass_withdrawals.inc();
-            tracing::warn!(
-                retained,
-                standing,
-                "too many routes would go at once while their sessions are up, retaining them"
-            );
-        } else if was_open && !self.suppression.is_open() {
-            tracing::warn!("withdrawals are processed again");
-        }
-        if !self.suppression.is_open() {
-            self.release.clone_from(&inputs.release);
-        }
-    }
-
-    /// Takes notice of a look.
-    fn notice(&mut self, seen: &Seen) {
-        let began = seen.began.saturating_duration_since(self.start);
-        self.retention.look(began, &seen.look);
-        self.looked = Some(seen.began);
-        let sessions = match &seen.look {
-            FrrStatus::Up(running) => &running.sessions,
-            FrrStatus::Unseen | FrrStatus::Absent | FrrStatus::Gone => {
-                self.sessions = Told::Unasked;
-                return;
-            }
-        };
-        match sessions {
-            retention::Sessions::NotAsked => {}
-            retention::Sessions::Silent => self.sessions = Told::Nothing,
-            retention::Sessions::Peers(peers) => {
-                let of = |(peer, session): (&Peer, &retention::Session)| (peer.clone(), session.up);
-                self.sessions = Told::Peers(peers.iter().map(of).collect());
-            }
-        }
-    }
-
-    /// Says which looks are needed: one that explains what was lost, and many while something is retained.
-    fn want(&self, at: Duration, unexplained: Option<(Duration, Duration)>, mass: bool) {
-        let Some(probe) = &self.probe else {
-            return;
-        };
-        // One look for what is lost together; but who was first does not wait for ever for others.
-        let explains = unexplained.map(|(first, last)| {
-            let due = self.start + (last + PAUSE).min(first + 2 * PAUSE);
-            // The last one did not explain it.
-            self.looked.map_or(due, |last| due.max(last + PAUSE))
-        });
-        probe.want(Want {
-            at: explains,
-            sessions: mass,
-            steady: self.retention.is_waiting(at) || self.suppression.is_open(),
-        });
     }
 
     fn measure(&self) {

@@ -55,14 +55,14 @@ impl KernelEvents {
     /// Takes notice of a change. Returns the networks whose import has to look at it.
     pub(crate) fn note(&self, change: &Change) -> Vec<NetworkName> {
         self.with(|all| {
-            let told = all.iter().filter(|(_, subscription)| {
+            let reported = all.iter().filter(|(_, subscription)| {
                 let hints = match subscription.table {
                     None => change.hints.clone(),
                     Some(table) => of_table(&change.hints, table),
                 };
                 subscription.buffer.note(change, hints)
             });
-            told.map(|(name, _)| name.clone()).collect()
+            reported.map(|(name, _)| name.clone()).collect()
         })
     }
 

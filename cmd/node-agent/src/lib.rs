@@ -32,7 +32,7 @@ use anyhow::{Context, bail};
 use daemon::Daemon;
 use daemon::crds::{self, Need};
 use frr_edge::Frr;
-use kube_edge::connect;
+use kube_edge::{Cache, connect};
 use model::NodeName;
 use model::gateway::GatewayMode;
 use ovsdb::Client;
@@ -49,7 +49,7 @@ use crate::loops::north::NorthReconciler;
 use crate::loops::port::PortReconciler;
 use crate::metrics::Metrics;
 use crate::sources::Sources;
-use crate::world::{FactsChanged, World};
+use crate::world::{FactsChanged, NodeEntry, Planned, World};
 
 /// Field manager of everything the node-agent writes.
 pub const FIELD_MANAGER: &str = "noverlay-node-agent";
@@ -89,7 +89,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
 /// What this agent cannot do is refused before anything is written: on a bridge that OVN-Kubernetes looks after, its flows
 /// would be replaced.
 fn refuse_what_is_not_built(settings: &Settings) -> anyhow::Result<()> {
-    if settings.ovn_topology == OvnTopology::Adopt {
+    if settings.ovn.topology == OvnTopology::Adopt {
         bail!("[ovn] topology = adopt: this node-agent builds the topology itself; allowed: build");
     }
     if settings.gateway.mode == GatewayMode::Local {
@@ -97,7 +97,7 @@ fn refuse_what_is_not_built(settings: &Settings) -> anyhow::Result<()> {
             "[gateway] mode = local: this node-agent builds the shared gateway only; allowed: shared"
         );
     }
-    if settings.transport.no_overlay().is_none() {
+    if settings.network.transport.no_overlay().is_none() {
         tracing::warn!("[default] transport = geneve: the node-agent has no network to build");
     }
     Ok(())
@@ -117,95 +117,115 @@ pub async fn serve(
     tokio::spawn(crds::probe(kube.clone(), NEEDS));
     let conditions = ["caches", "ovn", "topology", "port", "import"];
     let mut daemon = Daemon::new(settings.metrics_address, &conditions);
-    let (readiness, stopped) = (daemon.readiness.clone(), daemon.stopped());
     let metrics = Metrics::new(&daemon.registry).context("cannot register metrics")?;
-
-    let node = NodeName::from(node);
-    let settings = Arc::new(settings);
-    let queues = Queues::default();
     let sources = Sources {
-        node: node.clone(),
+        node: NodeName::from(node),
         north: Client::connect(databases::north(&settings)?),
         switch: Client::connect(databases::switch(&settings)?),
-        settings: Arc::clone(&settings),
+        settings: Arc::new(settings),
         facts: FactsChanged::default(),
         events: Arc::default(),
-        queues: queues.clone(),
-        metrics: metrics.clone(),
+        queues: Queues::default(),
+        metrics,
     };
     let nodes = sources::start(&kube, &sources, &mut daemon);
-    let Sources { north, switch, .. } = &sources;
+    let planned = spawn_plan(&mut daemon, &sources, nodes.clone());
+    spawn_bridge(&mut daemon, &sources, planned.clone());
+    spawn_north(&mut daemon, &sources, planned.clone());
+    spawn_port(&mut daemon, &sources, planned.clone());
+    let reports = spawn_import(&mut daemon, &sources, planned.clone());
+    let limits = sources.settings.limits;
+    let api = ApiReconciler::new(kube, sources.node, limits, nodes, planned, reports);
+    let pace = timing(1000, 500, 30_000);
+    let work = reconcile::run(api, sources.queues.api, pace, daemon.stopped());
+    daemon.spawn_loop("API", work);
+    daemon.run(ended).await.context("ending")
+}
+
+/// What loops read the plan from.
+type PlannedReceiver = watch::Receiver<Option<Arc<Planned>>>;
+
+/// Starts to plan.
+fn spawn_plan(daemon: &mut Daemon, sources: &Sources, nodes: Cache<NodeEntry>) -> PlannedReceiver {
     let (tell, planned) = watch::channel(None);
     let world = World {
-        node: node.clone(),
-        settings: Arc::clone(&settings),
-        nodes: nodes.clone(),
-        north: north.clone(),
-        switch: switch.clone(),
-        metrics: metrics.clone(),
-        queues: queues.clone(),
+        node: sources.node.clone(),
+        settings: Arc::clone(&sources.settings),
+        nodes,
+        north: sources.north.clone(),
+        switch: sources.switch.clone(),
+        metrics: sources.metrics.clone(),
+        queues: sources.queues.clone(),
     };
     daemon.spawn_source("plan", world.run(sources.facts.clone(), tell));
+    planned
+}
 
+fn spawn_bridge(daemon: &mut Daemon, sources: &Sources, planned: PlannedReceiver) {
     let work = reconcile::run(
-        BridgeReconciler::new(planned.clone(), &settings, metrics.clone()),
-        queues.bridge.clone(),
+        BridgeReconciler::new(planned, &sources.settings, sources.metrics.clone()),
+        sources.queues.bridge.clone(),
         timing(20, 50, 1000),
-        stopped.clone(),
+        daemon.stopped(),
     );
     daemon.spawn_loop("bridge", work);
+}
+
+fn spawn_north(daemon: &mut Daemon, sources: &Sources, planned: PlannedReceiver) {
     let topology = NorthReconciler::new(
-        planned.clone(),
-        node.clone(),
-        north.clone(),
-        queues.clone(),
-        &metrics,
-        readiness.clone(),
+        planned,
+        sources.node.clone(),
+        sources.north.clone(),
+        sources.queues.clone(),
+        &sources.metrics,
+        daemon.readiness.clone(),
     );
-    let pace = timing(100, 200, 10_000);
-    let work = reconcile::run(topology, queues.north.clone(), pace, stopped.clone());
+    let queue = sources.queues.north.clone();
+    let work = reconcile::run(topology, queue, timing(100, 200, 10_000), daemon.stopped());
     daemon.spawn_loop("OVN", work);
+}
+
+fn spawn_port(daemon: &mut Daemon, sources: &Sources, planned: PlannedReceiver) {
     let ports = PortReconciler::new(
-        planned.clone(),
-        switch.clone(),
-        metrics.transactions.clone(),
-        readiness.clone(),
+        planned,
+        sources.switch.clone(),
+        sources.metrics.transactions.clone(),
+        daemon.readiness.clone(),
     );
-    let work = reconcile::run(ports, queues.port.clone(), pace, stopped.clone());
+    let queue = sources.queues.port.clone();
+    let work = reconcile::run(ports, queue, timing(100, 200, 10_000), daemon.stopped());
     daemon.spawn_loop("port", work);
+}
+
+/// Starts the imports; returns what they find.
+fn spawn_import(
+    daemon: &mut Daemon,
+    sources: &Sources,
+    planned: PlannedReceiver,
+) -> watch::Receiver<Reports> {
     let (tell, reports) = watch::channel(Reports::new());
-    let frr = Frr::new(
-        settings.frr_vty_socket.clone(),
-        settings.frr_config_file.clone(),
-    );
-    let queue = queues.import.clone();
+    let frr = &sources.settings.frr;
+    let frr = Frr::new(frr.vty_socket.clone(), frr.config_file.clone());
+    let queue = sources.queues.import.clone();
     let shared = Shared {
-        planned: planned.clone(),
-        node: node.clone(),
-        settings: Arc::clone(&settings),
-        north: north.clone(),
+        planned,
+        node: sources.node.clone(),
+        settings: Arc::clone(&sources.settings),
+        north: sources.north.clone(),
         events: Arc::clone(&sources.events),
         probe: FrrProbe::start(frr, move || queue.resync()),
-        queues: queues.clone(),
-        metrics,
+        queues: sources.queues.clone(),
+        metrics: sources.metrics.clone(),
         registry: daemon.registry.clone(),
     };
     let work = reconcile::run(
-        ImportReconciler::new(shared, readiness, tell),
-        queues.import.clone(),
+        ImportReconciler::new(shared, daemon.readiness.clone(), tell),
+        sources.queues.import.clone(),
         importing::TIMING,
-        stopped.clone(),
+        daemon.stopped(),
     );
     daemon.spawn_loop("import", work);
-    let limits = settings.limits;
-    let work = reconcile::run(
-        ApiReconciler::new(kube, node, limits, nodes, planned, reports),
-        queues.api.clone(),
-        timing(1000, 500, 30_000),
-        stopped,
-    );
-    daemon.spawn_loop("API", work);
-    daemon.run(ended).await.context("ending")
+    reports
 }
 
 /// Milliseconds: between two passes of a key, first retry, longest retry.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use model::NetworkName;
+use prometheus::core::Collector;
 use prometheus::{
     Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
 };
@@ -37,76 +38,56 @@ impl ImportMetrics {
         network: &NetworkName,
         transactions: IntCounterVec,
     ) -> Result<Self, prometheus::Error> {
-        let opts = |name: &str, help: &str| {
-            let opts = Opts::new(name, help).const_label("network", network.as_str());
-            (opts, registry.clone())
-        };
-        let gauge = |name, help| {
-            let (opts, registry) = opts(name, help);
-            let made = IntGauge::with_opts(opts)?;
-            registry.register(Box::new(made.clone()))?;
-            Ok::<_, prometheus::Error>(made)
-        };
-        let counters = |name, help, labels: &[&str]| {
-            let (opts, registry) = opts(name, help);
-            let made = IntCounterVec::new(opts, labels)?;
-            registry.register(Box::new(made.clone()))?;
-            Ok::<_, prometheus::Error>(made)
-        };
-        let (skipped, _) = opts(
+        let series = Series { registry, network };
+        let skipped = series.gauges(
             "noverlay_skipped_destinations",
             "Destinations that are not imported, by reason",
-        );
-        let skipped = IntGaugeVec::new(skipped, &["reason"])?;
-        let (suppressions, _) = opts(
+            "reason",
+        )?;
+        let mass_withdrawals = series.counter(
             "noverlay_mass_withdrawal_suppressions_total",
             "Times that routes began to be retained because too many would go at once",
-        );
-        let mass_withdrawals = IntCounter::with_opts(suppressions)?;
-        let (seconds, _) = opts(
+        )?;
+        let seconds = series.histogram(
             "noverlay_import_duration_seconds",
             "From the kernel's event to the Northbound database's answer, for passes that wrote",
-        );
-        let buckets = vec![0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0];
-        let seconds = Histogram::with_opts(HistogramOpts::from(seconds).buckets(buckets))?;
-        registry.register(Box::new(skipped.clone()))?;
-        registry.register(Box::new(mass_withdrawals.clone()))?;
-        registry.register(Box::new(seconds.clone()))?;
+            vec![0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0],
+        )?;
         Ok(Self {
-            seen: gauge(
+            seen: series.gauge(
                 "noverlay_kernel_routes",
                 "BGP routes in the kernel's table of the network",
             )?,
-            eligible: gauge(
+            eligible: series.gauge(
                 "noverlay_eligible_destinations",
                 "Destinations that should be in the gateway router, retained ones and those over the limit among them",
             )?,
-            programmed: gauge(
+            programmed: series.gauge(
                 "noverlay_programmed_routes",
                 "Imported routes in the gateway router",
             )?,
-            retained: gauge(
+            retained: series.gauge(
                 "noverlay_retained_destinations",
                 "Destinations that stay although the kernel has lost them: FRR is gone or restarts, or too many went at once",
             )?,
             skipped,
             seconds,
-            resyncs: counters(
+            resyncs: series.counters(
                 "noverlay_import_resyncs_total",
                 "Dumps of the kernel's routes by cause (start, lost, links, events, check, sweep)",
-                &["cause"],
+                "cause",
             )?,
-            retries: counters(
+            retries: series.counters(
                 "noverlay_import_retries_total",
                 "Import passes that failed and are tried again, by cause (database, inputs, kernel, other)",
-                &["cause"],
+                "cause",
             )?,
-            suppressed: gauge(
+            suppressed: series.gauge(
                 "noverlay_mass_withdrawal_suppressed",
                 "1 while routes are retained because too many would go at once",
             )?,
             mass_withdrawals,
-            foreign: gauge(
+            foreign: series.gauge(
                 "noverlay_foreign_imported_routes",
                 "Imported routes of another writer on the gateway router; they stay",
             )?,
@@ -145,6 +126,63 @@ impl ImportMetrics {
     }
 }
 
+/// Makes and registers series of one network.
+struct Series<'a> {
+    registry: &'a Registry,
+    network: &'a NetworkName,
+}
+
+impl Series<'_> {
+    fn gauge(&self, name: &str, help: &str) -> Result<IntGauge, prometheus::Error> {
+        self.register(IntGauge::with_opts(self.opts(name, help)))
+    }
+
+    fn gauges(
+        &self,
+        name: &str,
+        help: &str,
+        label: &str,
+    ) -> Result<IntGaugeVec, prometheus::Error> {
+        self.register(IntGaugeVec::new(self.opts(name, help), &[label]))
+    }
+
+    fn counter(&self, name: &str, help: &str) -> Result<IntCounter, prometheus::Error> {
+        self.register(IntCounter::with_opts(self.opts(name, help)))
+    }
+
+    fn counters(
+        &self,
+        name: &str,
+        help: &str,
+        label: &str,
+    ) -> Result<IntCounterVec, prometheus::Error> {
+        self.register(IntCounterVec::new(self.opts(name, help), &[label]))
+    }
+
+    fn histogram(
+        &self,
+        name: &str,
+        help: &str,
+        buckets: Vec<f64>,
+    ) -> Result<Histogram, prometheus::Error> {
+        let opts = HistogramOpts::from(self.opts(name, help)).buckets(buckets);
+        self.register(Histogram::with_opts(opts))
+    }
+
+    fn opts(&self, name: &str, help: &str) -> Opts {
+        Opts::new(name, help).const_label("network", self.network.as_str())
+    }
+
+    fn register<C: Collector + Clone + 'static>(
+        &self,
+        made: Result<C, prometheus::Error>,
+    ) -> Result<C, prometheus::Error> {
+        let collector = made?;
+        self.registry.register(Box::new(collector.clone()))?;
+        Ok(collector)
+    }
+}
+
 /// Transactions with OVSDB servers, of all loops.
 ///
 /// # Errors
@@ -173,19 +211,14 @@ impl NetworkMetrics {
         network: &NetworkName,
         transactions: IntCounterVec,
     ) -> Result<Self, prometheus::Error> {
-        let gauge = |name: &str, help: &str| {
-            let opts = Opts::new(name, help).const_label("network", network.as_str());
-            let made = IntGauge::with_opts(opts)?;
-            registry.register(Box::new(made.clone()))?;
-            Ok::<_, prometheus::Error>(made)
-        };
+        let series = Series { registry, network };
         Ok(Self {
             import: ImportMetrics::new(registry, network, transactions)?,
-            routes_missing: gauge(
+            routes_missing: series.gauge(
                 "noverlay_missing_node_subnets",
                 "Subnets of other nodes that kernel or gateway router do not cover",
             )?,
-            inputs_stale: gauge(
+            inputs_stale: series.gauge(
                 "noverlay_import_inputs_stale",
                 "1 while routes are imported with what was last known of the own Node and the bridge, because they cannot be read now",
             )?,

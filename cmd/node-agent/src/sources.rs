@@ -14,7 +14,7 @@ use model::{NodeName, ObjectKey};
 use netlink::Watcher;
 use ovsdb::Client;
 use settings::Settings;
-use telemetry::Chain;
+use telemetry::{Chain, Readiness};
 
 use crate::kernel_events::KernelEvents;
 use crate::keys::{ApiKey, BridgeKey, PortKey, Queues};
@@ -48,69 +48,69 @@ pub(crate) fn start(
     sources: &Sources,
     daemon: &mut Daemon,
 ) -> Cache<NodeEntry> {
-    let Sources {
-        north,
-        switch,
-        facts,
-        queues,
-        metrics,
-        ..
-    } = sources;
     daemon.spawn_source("kernel", kernel(sources.clone()));
     daemon.spawn_source("bridge's flows", flows(sources.clone()));
-    let (to, ready) = (queues.clone(), daemon.readiness.clone());
-    let followed = follow(north.clone(), metrics.clone(), "north", {
-        let facts = facts.clone();
-        let mut before = None;
-        move |synced| {
-            if before.replace(synced) != Some(synced) {
-                // The schema may be another one now.
-                facts.note();
-                ready.set("ovn", synced);
-            }
-            to.north.resync();
-            to.import.resync();
-        }
-    });
+    let followed = north(sources.clone(), daemon.readiness.clone());
     daemon.spawn_source("northbound database", followed);
-    let to = queues.clone();
-    let followed = follow(switch.clone(), metrics.clone(), "switch", {
-        let facts = facts.clone();
-        move |_| {
+    daemon.spawn_source("switch database", switch(sources.clone()));
+    nodes(kube, sources, daemon.readiness.clone())
+}
+
+/// The Northbound database: what loops write there, and what the plan takes from its schema.
+async fn north(sources: Sources, ready: Readiness) {
+    let (facts, to) = (sources.facts, sources.queues);
+    let mut before = None;
+    let enqueue = move |synced| {
+        if before.replace(synced) != Some(synced) {
+            // The schema may be another one now.
             facts.note();
-            // What somebody took away by hand is in no plan.
-            to.bridge.enqueue(BridgeKey::Flows);
-            to.port.resync();
+            ready.set("ovn", synced);
         }
-    });
-    daemon.spawn_source("switch database", followed);
-    let (to, ready, facts) = (queues.clone(), daemon.readiness.clone(), facts.clone());
-    let node = sources.node.clone();
+        to.north.resync();
+        to.import.resync();
+    };
+    follow(sources.north, sources.metrics, "north", enqueue).await;
+}
+
+/// The switch's database: ports, and what the plan takes from the bridge.
+async fn switch(sources: Sources) {
+    let (facts, to) = (sources.facts, sources.queues);
+    let enqueue = move |_| {
+        facts.note();
+        // What somebody took away by hand is in no plan.
+        to.bridge.enqueue(BridgeKey::Flows);
+        to.port.resync();
+    };
+    follow(sources.switch, sources.metrics, "switch", enqueue).await;
+}
+
+/// Watches all Nodes; what is published and reported hangs on the own one only.
+fn nodes(kube: &kube::Client, sources: &Sources, ready: Readiness) -> Cache<NodeEntry> {
+    let (facts, to) = (sources.facts.clone(), sources.queues.clone());
+    let own = sources.node.clone();
     let changed = move |key: Option<&ObjectKey>| {
         facts.note();
         ready.set("caches", true);
-        if key.is_none_or(|key| key.name == node.as_str()) {
+        if key.is_none_or(|key| key.name == own.as_str()) {
             to.api.enqueue(ApiKey::Annotations);
             to.api.enqueue(ApiKey::Report);
         }
     };
-    let decode = |object: &KubeNode| NodeEntry {
+    watch(kube::Api::all(kube.clone()), None, decode, changed)
+}
+
+fn decode(object: &KubeNode) -> NodeEntry {
+    let annotations = object.metadata.annotations.as_ref();
+    NodeEntry {
         node: api::decode_node(object),
-        published: object
-            .metadata
-            .annotations
-            .iter()
+        published: annotations
+            .into_iter()
             .flatten()
             .filter(|(key, _)| PUBLISHED.contains(&key.as_str()))
             .map(|(key, value)| (key.clone(), value.clone()))
             .collect(),
-        release: object
-            .metadata
-            .annotations
-            .as_ref()
-            .and_then(|all| all.get(annotation::RELEASE_WITHDRAWALS).cloned()),
-    };
-    watch(kube::Api::all(kube.clone()), None, decode, changed)
+        release: annotations.and_then(|all| all.get(annotation::RELEASE_WITHDRAWALS).cloned()),
+    }
 }
 
 /// Netlink: events are hints; each says only which loops have to look.
@@ -122,19 +122,19 @@ async fn kernel(sources: Sources) {
         metrics,
         ..
     } = sources;
-    let mut told = false;
+    let mut reported = false;
     loop {
         let mut watcher = match Watcher::open() {
             Ok(watcher) => watcher,
             Err(error) => {
-                if !std::mem::replace(&mut told, true) {
+                if !std::mem::replace(&mut reported, true) {
                     tracing::error!(error = %Chain(&error), "no events from the kernel; trying again each second");
                 }
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 continue;
             }
         };
-        told = false;
+        reported = false;
         tracing::info!(buffer = watcher.granted, "following the kernel");
         // What happened before the subscription is read by the passes that this brings.
         facts.note();
@@ -200,7 +200,7 @@ async fn follow(
 ) {
     let mut status = client.watch();
     let mut before: Option<(bool, u64, u64)> = None;
-    let mut told: Option<String> = None;
+    let mut reported: Option<String> = None;
     loop {
         let (synced, generation, sessions, error) = {
             let now = status.borrow_and_update();
@@ -221,8 +221,8 @@ async fn follow(
             if was != Some(true) {
                 tracing::info!(database = name, "in step");
             }
-            told = None;
-        } else if error.is_some() && error != told {
+            reported = None;
+        } else if error.is_some() && error != reported {
             // Each reason once, however often it is tried; a look may come before the first attempt has failed.
             let error = error.as_deref().unwrap_or_default();
             tracing::warn!(database = name, error, "not in step");
@@ -230,7 +230,7 @@ async fn follow(
             tracing::info!(database = name, "connecting");
         }
         if error.is_some() {
-            told = error;
+            reported = error;
         }
         metrics
             .session_up

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use anyhow::Context;
 use api::frr_state::{BGPSessionState, FRRNodeState};
-use api::node_routes::{NetworkRoutes, NodeRoutes};
+use api::node_routes::{NetworkRoutes, NodeRoutes, NodeRoutesStatus};
 use api::route_advertisements::RouteAdvertisements;
 use comfy_table::{Table, presets};
 use k8s_openapi::api::core::v1::{Node as KubeNode, Pod};
@@ -207,67 +207,76 @@ fn node_lines(
     sessions: &[BGPSessionState],
     pods: &[Pod],
 ) -> Vec<NodeLine> {
-    let [node_agents, frr_agents] = AGENTS.map(|app| Agents::of(app, pods));
+    let agents = AGENTS.map(|app| Agents::of(app, pods));
     let routes: BTreeMap<String, &NodeRoutes> = routes.iter().map(|r| (r.name_any(), r)).collect();
     let states: BTreeMap<String, &FRRNodeState> =
         states.iter().map(|s| (s.name_any(), s)).collect();
-    let mut lines: Vec<NodeLine> = nodes
-        .iter()
-        .map(|object| {
-            let node = api::decode_node(object);
-            let name = node.name.to_string();
-            let default = NetworkName::default_network();
-            let status = routes.get(&name).and_then(|r| r.status.as_ref());
-            let report =
-                status.and_then(|s| s.networks.iter().find(|n| n.name == default.as_str()));
-            let networks = status.into_iter().flat_map(|s| &s.networks);
-            let conditions = networks.flat_map(|network| &network.conditions);
-            let bad = conditions.filter(|c| c.status == "False");
-            let bad = bad.map(|c| format!("{}: {}", c.reason, c.message));
-            let of_node = |s: &&BGPSessionState| {
-                s.status.as_ref().and_then(|s| s.node.as_deref()) == Some(name.as_str())
-            };
-            let own: Vec<&BGPSessionState> = sessions.iter().filter(of_node).collect();
-            let is_up = |s: &&&BGPSessionState| {
-                s.status.as_ref().and_then(|s| s.bgp_status.as_deref()) == Some("Established")
-            };
-            let faults = [
-                not_ready(object),
-                node_agents.fault(&name),
-                frr_agents.fault(&name),
-                malformed(&node.node_id),
-                malformed(&node.subnets),
-            ];
-            let no_pods = node_agents.pods.is_empty().then(|| {
-                "no node-agent runs as a pod: whether it still runs is not known".to_owned()
-            });
-            let reported = report.map(notes).unwrap_or_default();
-            NodeLine {
-                node_id: node.node_id.known().copied(),
-                subnets: node
-                    .subnets
-                    .known()
-                    .and_then(|m| m.get(&default))
-                    .map(|l| l.iter().map(ToString::to_string).collect())
-                    .unwrap_or_default(),
-                sessions_up: own.iter().filter(is_up).count(),
-                sessions: own.len(),
-                frr: states
-                    .get(&name)
-                    .map_or_else(|| "unknown".to_owned(), |s| frr_word(s)),
-                expected: report.map(|r| r.expected),
-                in_kernel: report.map(|r| r.in_kernel),
-                in_ovn: report.map(|r| r.in_ovn),
-                missing: report.map(|r| r.missing.clone()).unwrap_or_default(),
-                problems: faults.into_iter().flatten().chain(bad).collect(),
-                notes: no_pods.into_iter().chain(reported).collect(),
-                ready: node.ready,
-                name,
-            }
-        })
-        .collect();
+    let line = |object: &KubeNode| {
+        let name = object.name_any();
+        let of_node = |s: &&BGPSessionState| {
+            s.status.as_ref().and_then(|s| s.node.as_deref()) == Some(name.as_str())
+        };
+        let own: Vec<&BGPSessionState> = sessions.iter().filter(of_node).collect();
+        let status = routes.get(&name).and_then(|r| r.status.as_ref());
+        node_line(object, status, states.get(&name).copied(), &own, &agents)
+    };
+    let mut lines: Vec<NodeLine> = nodes.iter().map(line).collect();
     lines.sort_by(|a, b| a.name.cmp(&b.name));
     lines
+}
+
+fn node_line(
+    object: &KubeNode,
+    routes: Option<&NodeRoutesStatus>,
+    state: Option<&FRRNodeState>,
+    sessions: &[&BGPSessionState],
+    [node_agents, frr_agents]: &[Agents<'_>; 2],
+) -> NodeLine {
+    let node = api::decode_node(object);
+    let name = node.name.to_string();
+    let default = NetworkName::default_network();
+    let report = routes.and_then(|s| s.networks.iter().find(|n| n.name == default.as_str()));
+    let networks = routes.into_iter().flat_map(|s| &s.networks);
+    let conditions = networks.flat_map(|network| &network.conditions);
+    let bad = conditions.filter(|c| c.status == "False");
+    let bad = bad.map(|c| format!("{}: {}", c.reason, c.message));
+    let is_up = |s: &&&BGPSessionState| {
+        s.status.as_ref().and_then(|s| s.bgp_status.as_deref()) == Some("Established")
+    };
+    let faults = [
+        not_ready(object),
+        node_agents.fault(&name),
+        frr_agents.fault(&name),
+        malformed(&node.node_id),
+        malformed(&node.subnets),
+    ];
+    let no_pods = node_agents
+        .pods
+        .is_empty()
+        .then(|| "no node-agent runs as a pod: whether it still runs is not known".to_owned());
+    let subnets = node.subnets.known().and_then(|map| map.get(&default));
+    NodeLine {
+        node_id: node.node_id.known().copied(),
+        subnets: subnets
+            .into_iter()
+            .flatten()
+            .map(ToString::to_string)
+            .collect(),
+        sessions_up: sessions.iter().filter(is_up).count(),
+        sessions: sessions.len(),
+        frr: state.map_or_else(|| "unknown".to_owned(), frr_word),
+        expected: report.map(|r| r.expected),
+        in_kernel: report.map(|r| r.in_kernel),
+        in_ovn: report.map(|r| r.in_ovn),
+        missing: report.map(|r| r.missing.clone()).unwrap_or_default(),
+        problems: faults.into_iter().flatten().chain(bad).collect(),
+        notes: no_pods
+            .into_iter()
+            .chain(report.map(notes).unwrap_or_default())
+            .collect(),
+        ready: node.ready,
+        name,
+    }
 }
 
 /// Why what is reported of a node may be as old as its last sign of life.

@@ -45,6 +45,7 @@ fn diff(api: &ApiServer, user: &str, words: &[&str]) -> Ran {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one sequence of events")]
 fn the_clusters_objects_are_compared_with_what_the_node_reports_to_run() {
     let Some(tools) = tools() else { return };
     let api = ApiServer::start(tools);

@@ -1,6 +1,6 @@
 //! `noverlay.io/v1alpha1` NodeRoutes: what one node really has, written by its agent.
 //! In and out: the object, named after the node. Invariant: written on change only; lists are bounded.
-//! Not here: the judgement over all nodes.
+//! Not here: the evaluation over all nodes.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema};

@@ -19,6 +19,29 @@ pub struct Need {
     pub fields: &'static [&'static str],
 }
 
+/// FRRConfiguration, as the cluster-manager writes it and the frr-agent applies it.
+pub const FRR_CONFIGURATION: Need = Need {
+    version: "frrk8s.metallb.io/v1beta1",
+    kind: "FRRConfiguration",
+    fields: &[
+        "spec.nodeSelector",
+        "spec.bgp.bfdProfiles",
+        "spec.bgp.routers.neighbors.bfdProfile",
+        "spec.bgp.routers.neighbors.connectTime",
+        "spec.bgp.routers.neighbors.enableGracefulRestart",
+        "spec.bgp.routers.neighbors.holdTime",
+        "spec.bgp.routers.neighbors.keepaliveTime",
+        "spec.bgp.routers.neighbors.toReceive",
+        "spec.bgp.routers.prefixes",
+    ],
+};
+/// BGPSessionState.
+pub const BGP_SESSION_STATE: Need = Need {
+    version: "frrk8s.metallb.io/v1beta1",
+    kind: "BGPSessionState",
+    fields: &["status.bgpStatus"],
+};
+
 /// A document is not larger than this, bytes; frr-k8s's has 70,000.
 const LARGEST: usize = 8 << 20;
 /// From a question without an answer to the next; grows to the second.
@@ -30,17 +53,17 @@ pub async fn probe(client: Client, needs: &'static [Need]) -> usize {
     let mut count = 0;
     for need in needs {
         let mut backoff = Backoff::new(PAUSES.0, PAUSES.1).with_jitter();
-        let mut told = false;
+        let mut reported = false;
         let missing = loop {
             match ask(&client, need).await {
                 Ok(missing) => break missing,
-                Err(error) if !told => {
+                Err(error) if !reported => {
                     tracing::warn!(
                         kind = need.kind,
                         error,
                         "cannot ask for the installed fields of this kind, trying again"
                     );
-                    told = true;
+                    reported = true;
                 }
                 Err(_) => {}
             }

@@ -43,7 +43,7 @@ where
     F: Future<Output = Result<(), E>>,
 {
     let settings = settings::load(config, daemon).map_err(StartError::Settings)?;
-    telemetry::init_logging(&settings.log_level, settings.log_text);
+    telemetry::init_logging(&settings.logging.level, settings.logging.text);
     end_on_panic();
     for warning in &settings.warnings {
         tracing::warn!("{warning}");

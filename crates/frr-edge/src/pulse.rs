@@ -142,12 +142,12 @@ mod tests {
             "ipv6Unicast":{"peers":{"172.30.0.2":{"state":"Established","peerUptimeMsec":1500}}},
             "l2VpnEvpn":{},"warning":"x"}"#;
         let peers = decode_peers(text).unwrap();
-        let told: Vec<_> = peers
+        let reported: Vec<_> = peers
             .iter()
             .map(|p| (p.peer.as_str(), p.up.map(|up| up.as_millis()), p.dropped))
             .collect();
         assert_eq!(
-            told,
+            reported,
             [
                 ("172.30.0.2", Some(1500), 1),
                 ("172.30.0.3", None, 2),

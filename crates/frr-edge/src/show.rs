@@ -1,6 +1,6 @@
 //! What FRR shows of itself: sessions and the running configuration.
 //! In: FRR's JSON and text. Out: model values. Invariant: a session that FRR shows is never left out; passwords are taken out of texts.
-//! Not here: judging them.
+//! Not here: evaluating them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -185,8 +185,8 @@ mod tests {
             }
         });
         let running = frr.running().await;
-        let told: Vec<&String> = running.digests.keys().collect();
-        assert_eq!(told, ["zebra"]);
+        let reported: Vec<&String> = running.digests.keys().collect();
+        assert_eq!(reported, ["zebra"]);
         let silent: Vec<&String> = running.silent.keys().collect();
         assert_eq!(silent, ["bgpd"], "bfdd does not run");
     }

@@ -30,8 +30,8 @@ impl<R: Copy + Ord> Importer<R> {
 
     /// How many destinations have rows.
     #[must_use]
-    pub fn standing(&self) -> usize {
-        self.standing
+    pub fn existing(&self) -> usize {
+        self.existing
     }
 
     /// How many imported rows there are.
@@ -55,7 +55,7 @@ impl<R: Copy + Ord> Importer<R> {
     /// How many destinations have rows to add or to remove.
     #[must_use]
     pub fn due(&self) -> usize {
-        self.adds.len() + self.removals.len() + self.odd.len()
+        self.adds.len() + self.removals.len() + self.malformed.len()
     }
 
     /// Ten characters that change with the set of imported rows.

@@ -1,7 +1,7 @@
 //! Whether a node can reach every other node's pods, in the kernel and in OVN.
 //! In: other nodes' subnets, and the prefixes that kernel and gateway router hold. Out: counts, the first gaps, a digest.
 //! Invariant: a destination counts where its longest matching prefix, the default route aside, forwards.
-//! Not here: which next hop a route has; that is reported elsewhere, not judged.
+//! Not here: which next hop a route has; that is reported elsewhere, not evaluated.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -46,9 +46,9 @@ impl Coverage {
     }
 }
 
-/// Judges the subnets of all nodes but the own one by what kernel and gateway router have at a prefix (see [`covers`]).
+/// Evaluates the subnets of all nodes but the own one by what kernel and gateway router have at a prefix (see [`covers`]).
 #[must_use]
-pub fn judge(
+pub fn evaluate(
     expected: &BTreeMap<NodeName, Vec<Prefix>>,
     kernel: impl Fn(&Prefix) -> Option<bool>,
     ovn: impl Fn(&Prefix) -> Option<bool>,

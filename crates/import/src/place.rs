@@ -35,7 +35,7 @@ pub(super) struct Place<R> {
     pub(super) rows: Vec<(IpAddr, R)>,
     /// Why it is retained, and over which next hops.
     pub(super) retained: Option<(Retained, Vec<IpAddr>)>,
-    /// When it was first judged after the kernel had lost it.
+    /// When it was first evaluated after the kernel had lost it.
     pub(super) lost: Option<Duration>,
 }
 

@@ -1,15 +1,15 @@
 //! Imported routes that stay although the kernel has lost them: while FRR itself is gone, starts again or is on its way down,
 //! and until it is known that it is not.
-//! In: looks at FRR, when the kernel lost what. Out: which losses FRR explains, and over which next hops rows wait.
-//! Invariant: no loss counts as explained by a look that was taken before it; what a living FRR takes away is obeyed after
-//! the next look; nothing is retained longer than the stale time.
+//! In: probes of FRR, when the kernel lost what. Out: which losses FRR explains, and over which next hops rows wait.
+//! Invariant: no loss counts as explained by a probe that was taken before it; what a living FRR takes away is obeyed after
+//! the next probe; nothing is retained longer than the stale time.
 //! Not here: which rows they are, and that none is retained for a node that is gone (`importing`); asking FRR (the node-agent);
 //! mass withdrawals (`suppression`).
 //!
 //! ```text
-//!   well --no answer, other daemons, or bgpd not zebra's client--> restarting --every peer judged, or stale time over--> well
+//!   well --no answer, other daemons, or bgpd not zebra's client--> restarting --every peer settled, or stale time over--> well
 //! ```
-//! A peer is judged when its session, and bgpd's connection to zebra, have been up for [`SETTLE`] since the restart, or when
+//! A peer is settled when its session, and bgpd's connection to zebra, have been up for [`SETTLE`] since the restart, or when
 //! the session went down after that, or came up and has been down again for [`SETTLE`]: from then on the kernel is believed
 //! about its routes.
 
@@ -27,22 +27,22 @@ pub use self::status::{FrrStatus, Peer, Running, Session, Sessions};
 /// updates before it chooses paths (measured: up to two seconds on a busy machine).
 pub const SETTLE: Duration = Duration::from_secs(5);
 
-/// A look explains what was lost at least this long before it: zebra says that bgpd is its client no longer before the
+/// A probe explains what was lost at least this long before it: zebra says that bgpd is its client no longer before the
 /// first of its routes goes, but a machine may be slow to run those who are asked to stop.
 pub const PAUSE: Duration = Duration::from_millis(50);
 
-/// FRR that runs and does not answer explains what was lost at least this long before the look: one that ends is gone
+/// FRR that runs and does not answer explains what was lost at least this long before the probe: one that ends is gone
 /// by then, one that is busy is not.
 pub const BUSY: Duration = Duration::from_secs(1);
 
-/// What is remembered from look to look. Times are durations since any fixed moment, never decreasing.
+/// What is remembered from probe to probe. Times are durations since any fixed moment, never decreasing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Retention {
     stale: Duration,
     /// The interface that a link-local next hop is on.
     interface: Option<String>,
-    /// False until the first look.
-    looked: bool,
+    /// False until the first probe.
+    probed: bool,
     /// FRR cannot be asked: its will is not known, and nothing is retained.
     unseen: bool,
     /// The daemons that ran last; `None` until they have been seen.
@@ -50,9 +50,9 @@ pub struct Retention {
     restart: Option<Restart>,
     /// Peers whose session was down before the restart.
     down: BTreeSet<Peer>,
-    /// When the last look began in which both daemons answered, and the last of those in which sessions were asked for.
+    /// When the last probe began in which both daemons answered, and the last of those in which sessions were asked for.
     answered: (Option<Duration>, Option<Duration>),
-    /// When the last look began that found FRR running.
+    /// When the last probe began that found FRR running.
     running: Option<Duration>,
 }
 
@@ -65,7 +65,7 @@ impl Retention {
         Self {
             stale,
             interface,
-            looked: false,
+            probed: false,
             unseen: false,
             instance: None,
             restart: None,
@@ -75,25 +75,25 @@ impl Retention {
         }
     }
 
-    /// True while FRR is gone or not yet itself again: whoever looks has to look again soon, peers included.
+    /// True while FRR is gone or not yet itself again: whoever probes has to probe again soon, peers included.
     #[must_use]
     pub fn is_restarting(&self) -> bool {
         self.restart.is_some()
     }
 
-    /// True while rows may be retained, so that somebody has to look again although nothing tells.
+    /// True while rows may be retained, so that somebody has to probe again although nothing tells.
     #[must_use]
     pub fn is_waiting(&self, now: Duration) -> bool {
         self.restart.is_some() && !self.expired(now)
     }
 
-    /// Takes notice of FRR, as a look saw it that began at `at`.
-    pub fn look(&mut self, at: Duration, look: &FrrStatus) {
-        match look {
+    /// Takes notice of FRR, as a probe saw it that began at `at`.
+    pub fn observe(&mut self, at: Duration, status: &FrrStatus) {
+        match status {
             FrrStatus::Absent if self.instance.is_some() => self.gone(at),
-            // Gone at the first look: it went before this process came, and rows stand from before.
+            // Gone at the first probe: it went before this process came, and rows stand from before.
             FrrStatus::Gone
-                if self.instance.is_some() || !self.looked || self.restart.is_some() =>
+                if self.instance.is_some() || !self.probed || self.restart.is_some() =>
             {
                 self.gone(at);
             }
@@ -104,7 +104,7 @@ impl Retention {
             }
             FrrStatus::Up(running) => self.up(at, running),
         }
-        self.looked = true;
+        self.probed = true;
     }
 
     fn gone(&mut self, at: Duration) {
@@ -166,13 +166,13 @@ impl Retention {
             .is_some_and(|restart| restart.age(now) >= self.stale)
     }
 
-    /// Whether FRR's will is known about what the kernel lost at `lost`: it cannot be asked, or a look was taken late
+    /// Whether FRR's will is known about what the kernel lost at `lost`: it cannot be asked, or a probe was taken late
     /// enough. With `sessions`, one in which they were asked for.
     #[must_use]
     pub fn explains(&self, now: Duration, lost: Duration, sessions: bool) -> bool {
         let (any, with_sessions) = self.answered;
         let answered = if sessions { with_sessions } else { any };
-        self.looked
+        self.probed
             && (self.unseen
                 || self.expired(now)
                 || answered.is_some_and(|at| at >= lost + PAUSE)
@@ -185,12 +185,12 @@ impl Retention {
         let Some(restart) = self.restart.as_ref().filter(|_| !self.expired(now)) else {
             return false;
         };
-        let by_address = restart.judged(now, &Peer::Address(next_hop));
+        let by_address = restart.is_settled(now, &Peer::Address(next_hop));
         let by_interface = || {
             let name = self.interface.as_ref().filter(|_| is_link_local(next_hop));
-            name.and_then(|name| restart.judged(now, &Peer::Interface(name.clone())))
+            name.and_then(|name| restart.is_settled(now, &Peer::Interface(name.clone())))
         };
-        // A next hop that is no peer (a reflected route) is judged when all peers are: then the restart is over.
+        // A next hop that is no peer (a reflected route) is settled when all peers are: then the restart is over.
         !by_address.or_else(by_interface).unwrap_or(false)
     }
 }

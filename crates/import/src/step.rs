@@ -84,11 +84,11 @@ impl<R: Copy + Ord> Importer<R> {
             // An edited row does not say whose destination it stands for.
             let known = self.scope.as_ref().is_some_and(|w| w.fallbacks_known);
             let left = if known { left } else { 0 };
-            let odd: Vec<R> = self.odd.iter().take(left).copied().collect();
-            step.remove.extend(&odd);
-            for id in odd {
-                self.odd.remove(&id);
-                self.sent_odd.insert(id);
+            let malformed: Vec<R> = self.malformed.iter().take(left).copied().collect();
+            step.remove.extend(&malformed);
+            for id in malformed {
+                self.malformed.remove(&id);
+                self.sent_malformed.insert(id);
             }
             // Nothing else brings the topology's back at once where it gave way to a row that is gone or has been edited.
             let is_wanted = |prefix: &&Prefix| {
@@ -111,15 +111,15 @@ impl<R: Copy + Ord> Importer<R> {
         step
     }
 
-    /// How many destinations and odd rows a step has taken and whose rows have not changed since.
+    /// How many destinations and malformed rows a step has taken and whose rows have not changed since.
     #[must_use]
     pub fn on_their_way(&self) -> usize {
-        self.sent.len() + self.sent_odd.len()
+        self.sent.len() + self.sent_malformed.len()
     }
 
     /// Nothing is on its way any more: what did not arrive is due again.
     pub fn resume(&mut self) {
-        self.odd.append(&mut self.sent_odd);
+        self.malformed.append(&mut self.sent_malformed);
         self.recompute_bare();
         for rank in std::mem::take(&mut self.sent) {
             self.check(&rank);

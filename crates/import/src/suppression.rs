@@ -86,11 +86,11 @@ impl Suppression {
     }
 
     /// Whether so many that would go, of so many that stand, are a mass: then sessions have to be asked for.
-    pub fn suspects(&mut self, now: Duration, standing: usize, going: usize) -> bool {
+    pub fn suspects(&mut self, now: Duration, existing: usize, going: usize) -> bool {
         let window = self.threshold.window;
         self.gone.retain(|(at, _)| now.saturating_sub(*at) < window);
         let gone: usize = self.gone.iter().flat_map(|(_, went)| went.values()).sum();
-        let before = standing.saturating_add(gone);
+        let before = existing.saturating_add(gone);
         self.threshold.share > 0
             && going > 0
             && before >= self.threshold.least
@@ -98,10 +98,10 @@ impl Suppression {
                 > before.saturating_mul(self.threshold.share.into())
     }
 
-    /// Judges `going` destinations of `standing`: those that would go although the session that brought them is up.
+    /// Evaluates `going` destinations of `existing`: those that would go although the session that brought them is up.
     /// Returns whether they are retained.
-    pub fn judge(&mut self, now: Duration, standing: usize, going: usize) -> bool {
-        let mass = self.suspects(now, standing, going);
+    pub fn evaluate(&mut self, now: Duration, existing: usize, going: usize) -> bool {
+        let mass = self.suspects(now, existing, going);
         self.state = match self.state {
             _ if going == 0 => State::Closed,
             State::Closed if mass => State::Open { since: now },
@@ -160,51 +160,57 @@ mod tests {
     #[test]
     fn more_than_the_share_at_once_is_retained_for_the_hold_time_and_then_goes_for_good() {
         let mut b = suppression();
-        assert!(!b.judge(at(0), 20, 10), "half is not more than half");
-        assert!(b.judge(at(0), 20, 11));
-        assert!(b.judge(at(59_999), 20, 3), "the rest of it waits too");
+        assert!(!b.evaluate(at(0), 20, 10), "half is not more than half");
+        assert!(b.evaluate(at(0), 20, 11));
+        assert!(b.evaluate(at(59_999), 20, 3), "the rest of it waits too");
         assert_eq!(b.left(at(59_000)), Some(at(1000)));
-        assert!(!b.judge(at(60_000), 20, 11));
-        assert!(!b.judge(at(60_001), 12, 12), "what goes after it goes too");
-        assert!(!b.judge(at(60_100), 9, 0));
-        assert!(b.judge(at(70_000), 20, 20), "a second one is another one");
+        assert!(!b.evaluate(at(60_000), 20, 11));
+        assert!(
+            !b.evaluate(at(60_001), 12, 12),
+            "what goes after it goes too"
+        );
+        assert!(!b.evaluate(at(60_100), 9, 0));
+        assert!(
+            b.evaluate(at(70_000), 20, 20),
+            "a second one is another one"
+        );
     }
 
     #[test]
     fn what_went_in_the_window_counts_and_what_went_before_it_does_not() {
         let mut b = suppression();
         for step in 0..5 {
-            assert!(!b.judge(at(step * 300), 20 - 2 * usize::try_from(step).unwrap(), 2));
+            assert!(!b.evaluate(at(step * 300), 20 - 2 * usize::try_from(step).unwrap(), 2));
             b.went(at(step * 300), over(2, 2));
         }
-        assert!(b.judge(at(1600), 10, 2));
+        assert!(b.evaluate(at(1600), 10, 2));
         let mut slow = suppression();
         for step in 0..9 {
             let stands = 20 - 2 * usize::try_from(step).unwrap();
-            assert!(!slow.judge(at(step * 1100), stands, 2), "step {step}");
+            assert!(!slow.evaluate(at(step * 1100), stands, 2), "step {step}");
             slow.went(at(step * 1100), over(2, 2));
         }
     }
 
     #[test]
     fn few_routes_are_never_retained_and_the_share_nought_holds_nothing() {
-        assert!(!suppression().judge(at(0), 9, 9));
+        assert!(!suppression().evaluate(at(0), 9, 9));
         let mut off = suppression();
         off.threshold.share = 0;
-        assert!(!off.judge(at(0), 1000, 1000));
+        assert!(!off.evaluate(at(0), 1000, 1000));
     }
 
     #[test]
     fn what_comes_back_closes_it_and_the_admin_opens_the_way() {
         let mut b = suppression();
-        assert!(b.judge(at(0), 10, 10));
-        assert!(!b.judge(at(10), 10, 0));
+        assert!(b.evaluate(at(0), 10, 10));
+        assert!(!b.evaluate(at(10), 10, 0));
         assert!(!b.is_open());
-        assert!(b.judge(at(20), 10, 10));
+        assert!(b.evaluate(at(20), 10, 10));
         b.release();
-        assert!(!b.judge(at(30), 10, 10));
+        assert!(!b.evaluate(at(30), 10, 10));
         b.went(at(30), over(2, 10));
-        assert!(!b.judge(at(40), 0, 0));
+        assert!(!b.evaluate(at(40), 0, 0));
     }
 
     proptest! {
@@ -214,10 +220,10 @@ mod tests {
         ) {
             let mut b = suppression();
             let (mut now, mut retained_since) = (0, None);
-            for (wait, standing, going, go) in steps {
+            for (wait, existing, going, go) in steps {
                 now += wait;
-                let going = going.min(standing);
-                let retained = b.judge(at(now), standing, going);
+                let going = going.min(existing);
+                let retained = b.evaluate(at(now), existing, going);
                 prop_assert!(!retained || (going > 0 && b.left(at(now)).is_some()));
                 match (retained, retained_since) {
                     (true, None) => retained_since = Some(now),

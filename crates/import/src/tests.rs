@@ -3,7 +3,10 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use model::nb::{ImportedRoute, RouteRow};
+
 use super::*;
+use crate::budget::OVER_LIMIT;
 use crate::retention::{self, FrrStatus, Peer, Retention};
 use crate::suppression::{Suppression, Threshold};
 use model::gateway::BgpDefault;
@@ -89,9 +92,9 @@ impl Fixture {
     fn new(limit: usize, suppression: Suppression) -> Self {
         let mut importer = Importer::new(limit);
         importer.set_table(Some(MAIN_TABLE));
-        // Nothing waits for a look at FRR but where a test says so.
+        // Nothing waits for a probe of FRR but where a test says so.
         let mut retention = Retention::new(Duration::from_secs(120), None);
-        retention.look(Duration::ZERO, &FrrStatus::Unseen);
+        retention.observe(Duration::ZERO, &FrrStatus::Unseen);
         Self {
             importer,
             rows: BTreeMap::new(),
@@ -118,7 +121,7 @@ impl Fixture {
         }
     }
 
-    fn judge(&mut self) {
+    fn evaluate(&mut self) {
         let sessions = match &self.peers {
             Some(peers) => Sessions::Peers {
                 peers,
@@ -127,13 +130,13 @@ impl Fixture {
             None => self.unasked,
         };
         self.importer
-            .judge(self.now, &self.retention, &mut self.suppression, sessions);
+            .evaluate(self.now, &self.retention, &mut self.suppression, sessions);
     }
 
     fn destinations(&self) -> BTreeSet<Prefix> {
         let of = |row: &RouteRow| match row {
             RouteRow::Import(route) => Some(route.prefix),
-            RouteRow::Odd
+            RouteRow::Malformed
             | RouteRow::Other(_)
             | RouteRow::Discard(_)
             | RouteRow::Topology { .. } => None,
@@ -143,7 +146,7 @@ impl Fixture {
 
     /// Writes one step, as one transaction does.
     fn write(&mut self, most: usize) -> bool {
-        self.judge();
+        self.evaluate();
         let step = self.importer.step(most, true);
         let before = self.destinations();
         let leaving: BTreeSet<Prefix> = step
@@ -151,7 +154,7 @@ impl Fixture {
             .iter()
             .filter_map(|id| match &self.rows[id] {
                 RouteRow::Import(route) => Some(route.prefix),
-                RouteRow::Odd
+                RouteRow::Malformed
                 | RouteRow::Other(_)
                 | RouteRow::Discard(_)
                 | RouteRow::Topology { .. } => None,
@@ -193,7 +196,7 @@ impl Fixture {
     fn imported(&self) -> Vec<ImportedRoute> {
         let of = |row: &RouteRow| match row {
             RouteRow::Import(route) => Some(route.clone()),
-            RouteRow::Odd => panic!("an odd row stands"),
+            RouteRow::Malformed => panic!("a malformed row stands"),
             RouteRow::Other(_) | RouteRow::Discard(_) | RouteRow::Topology { .. } => None,
         };
         let mut rows: Vec<ImportedRoute> = self.rows.values().filter_map(of).collect();
@@ -221,7 +224,10 @@ impl Fixture {
     fn own(&self) -> Vec<Prefix> {
         let of = |row: &RouteRow| match row {
             RouteRow::Topology { prefix, .. } => Some(*prefix),
-            RouteRow::Import(_) | RouteRow::Odd | RouteRow::Other(_) | RouteRow::Discard(_) => None,
+            RouteRow::Import(_)
+            | RouteRow::Malformed
+            | RouteRow::Other(_)
+            | RouteRow::Discard(_) => None,
         };
         let mut all: Vec<Prefix> = self.rows.values().filter_map(of).collect();
         all.sort();
@@ -261,7 +267,7 @@ fn pod_subnets_are_added_first_and_removals_come_last() {
         route(prefix("10.128.7.0/24"), &[(7, BRIDGE)]),
         route(prefix("192.0.3.0/24"), &[(2, BRIDGE)]),
     ]);
-    fixture.judge();
+    fixture.evaluate();
     let step = fixture.importer.step(3, true);
     let order: Vec<String> = step.add.iter().map(|r| r.prefix.to_string()).collect();
     assert_eq!(order, ["10.128.7.0/24", "10.0.0.0/8", "192.0.2.0/24"]);
@@ -288,7 +294,7 @@ fn a_next_hop_is_exchanged_in_one_step() {
     let to = prefix("192.0.2.0/24");
     let mut fixture = ready(100, never(), vec![route(to, &[(2, BRIDGE), (3, BRIDGE)])]);
     fixture.importer.dump(vec![route(to, &[(4, BRIDGE)])]);
-    fixture.judge();
+    fixture.evaluate();
     let step = fixture.importer.step(1, true);
     assert_eq!((step.add.len(), step.remove.len()), (1, 2));
 }
@@ -349,14 +355,14 @@ fn calm(sessions: retention::Sessions) -> FrrStatus {
 }
 
 #[test]
-fn what_is_lost_goes_after_a_look_that_was_taken_later_and_what_is_new_comes_at_once() {
+fn what_is_lost_goes_after_a_probe_that_was_taken_later_and_what_is_new_comes_at_once() {
     let mut fixture = ready(100, usual(), nets(20));
     fixture.retention = Retention::new(Duration::from_secs(120), None);
     let at = Duration::from_millis;
     fixture.now = at(1000);
     fixture
         .retention
-        .look(at(1000), &calm(retention::Sessions::NotAsked));
+        .observe(at(1000), &calm(retention::Sessions::NotAsked));
     let mut others = nets(22);
     others.drain(..3);
     fixture.importer.dump(others);
@@ -368,19 +374,19 @@ fn what_is_lost_goes_after_a_look_that_was_taken_later_and_what_is_new_comes_at_
         "nobody reports them"
     );
     assert_eq!(fixture.importer.unexplained(), Some((at(1000), at(1000))));
-    for (look, left) in [(1049, 22), (1050, 19)] {
-        fixture.now = at(look + 3);
+    for (probe, left) in [(1049, 22), (1050, 19)] {
+        fixture.now = at(probe + 3);
         fixture
             .retention
-            .look(at(look), &calm(retention::Sessions::NotAsked));
+            .observe(at(probe), &calm(retention::Sessions::NotAsked));
         fixture.settle(1000);
-        assert_eq!(fixture.imported().len(), left, "a look at {look} ms");
+        assert_eq!(fixture.imported().len(), left, "a probe at {probe} ms");
     }
     assert_eq!(fixture.importer.unexplained(), None);
 }
 
 #[test]
-fn what_has_another_reason_to_go_waits_for_no_look() {
+fn what_has_another_reason_to_go_waits_for_no_probe() {
     let mut fixture = ready(100, usual(), nets(5));
     fixture.retention = Retention::new(Duration::from_secs(120), None);
     fixture.importer.set_links([(BRIDGE, false)].into());
@@ -396,13 +402,13 @@ fn of_a_mass_withdrawal_nothing_goes_before_sessions_were_asked_for_and_all_of_i
         since: Duration::from_secs(3600),
         falls: 0,
     };
-    let told = up.keys().map(|peer| (peer.clone(), session));
-    let told = calm(retention::Sessions::Peers(told.collect()));
+    let reported = up.keys().map(|peer| (peer.clone(), session));
+    let reported = calm(retention::Sessions::Peers(reported.collect()));
     let at = Duration::from_millis;
     let mut fixture = ready(100, usual(), nets(20));
     fixture.retention = Retention::new(Duration::from_secs(120), None);
     fixture.peers = Some(up);
-    fixture.retention.look(at(0), &told);
+    fixture.retention.observe(at(0), &reported);
     fixture.now = at(1000);
     let left = |from: usize| nets(20).into_iter().skip(from).collect();
     fixture.importer.dump(left(8));
@@ -416,11 +422,11 @@ fn of_a_mass_withdrawal_nothing_goes_before_sessions_were_asked_for_and_all_of_i
     fixture.now = at(1055);
     fixture
         .retention
-        .look(at(1050), &calm(retention::Sessions::NotAsked));
+        .observe(at(1050), &calm(retention::Sessions::NotAsked));
     fixture.settle(1000);
     assert_eq!(fixture.imported().len(), 20, "sessions were not asked for");
     fixture.now = at(1065);
-    fixture.retention.look(at(1060), &told);
+    fixture.retention.observe(at(1060), &reported);
     fixture.settle(1000);
     assert_eq!(fixture.imported().len(), 20);
     assert!(fixture.suppression.is_open(), "eight and eight of twenty");
@@ -691,7 +697,7 @@ fn an_aggregate_equal_to_the_networks_subnet_takes_the_place_of_the_row_that_dro
     assert_eq!(fixture.own(), [subnet]);
     assert_eq!(fixture.importer.in_gateway(&subnet), Some(false));
     fixture.importer.dump(aggregate.clone());
-    fixture.judge();
+    fixture.evaluate();
     let step = fixture.importer.step(1000, false);
     assert_eq!(
         (step.add.len(), step.remove.len(), step.restore.len()),
@@ -704,7 +710,7 @@ fn an_aggregate_equal_to_the_networks_subnet_takes_the_place_of_the_row_that_dro
     assert_eq!(fixture.importer.in_gateway(&subnet), Some(true));
     assert!(fixture.importer.skipped().is_empty());
     fixture.importer.dump(Vec::new());
-    fixture.judge();
+    fixture.evaluate();
     let step = fixture.importer.step(1000, true);
     assert_eq!(
         (step.add.len(), step.remove.len(), step.restore.len()),
@@ -761,7 +767,7 @@ fn without_a_view_at_the_start_the_fallback_comes_back() {
     for to in [default, subnet, prefix("192.0.2.0/24")] {
         fixture.add(learned(to));
     }
-    fixture.add(RouteRow::Odd);
+    fixture.add(RouteRow::Malformed);
     for _ in 0..3 {
         fixture.write(1000);
     }
@@ -771,7 +777,7 @@ fn without_a_view_at_the_start_the_fallback_comes_back() {
         "nobody knows what comes in their place"
     );
     assert!(
-        fixture.rows.values().any(|row| *row == RouteRow::Odd),
+        fixture.rows.values().any(|row| *row == RouteRow::Malformed),
         "nor which destination an edited row is of"
     );
     fixture.importer.set_scope(replacing());
@@ -810,12 +816,12 @@ fn the_default_is_back_when_another_importers_row_goes() {
 }
 
 #[test]
-fn an_odd_default_that_goes_brings_the_fallback() {
+fn a_malformed_default_that_goes_brings_the_fallback() {
     let default = prefix("0.0.0.0/0");
     let mut fixture = started(replacing());
     fixture.add_discard();
     // The learned default of the process before, edited by hand since; the kernel has none now.
-    fixture.add(RouteRow::Odd);
+    fixture.add(RouteRow::Malformed);
     fixture.settle(1000);
     assert_eq!(fixture.own(), [default, prefix("10.128.0.0/16")]);
     assert_eq!(fixture.imported(), []);
@@ -826,7 +832,7 @@ fn a_fallback_whose_transaction_failed_is_tried_again() {
     let default = prefix("0.0.0.0/0");
     let mut fixture = started(replacing());
     fixture.add_discard();
-    fixture.judge();
+    fixture.evaluate();
     let lost = fixture.importer.step(1000, true);
     assert_eq!(lost.restore.len(), 1);
     assert!(
@@ -943,9 +949,9 @@ enum Happening {
     Link(u32, bool),
     World(Option<u32>, bool),
     Foreign(Prefix, bool),
-    /// Somebody adds a copy of one of our rows, an odd one, or removes one.
+    /// Somebody adds a copy of one of our rows, a malformed one, or removes one.
     Copy(usize),
-    Odd,
+    Malformed,
     Lose(usize),
     Step(usize),
     Dump,
@@ -978,7 +984,7 @@ fn some_happening() -> impl Strategy<Value = Happening> {
         1 => (prop::option::weighted(0.8, Just(BRIDGE)), any::<bool>()).prop_map(|(l, b)| Happening::World(l, b)),
         1 => (some_prefix(), any::<bool>()).prop_map(|(p, b)| Happening::Foreign(p, b)),
         1 => (0_usize..20).prop_map(Happening::Copy),
-        1 => Just(Happening::Odd),
+        1 => Just(Happening::Malformed),
         1 => (0_usize..20).prop_map(Happening::Lose),
         3 => (1_usize..6).prop_map(Happening::Step),
         1 => Just(Happening::Dump),
@@ -1060,7 +1066,7 @@ proptest! {
                         fixture.add(row.clone());
                     }
                 }
-                Happening::Odd => drop(fixture.add(RouteRow::Odd)),
+                Happening::Malformed => drop(fixture.add(RouteRow::Malformed)),
                 Happening::Lose(at) => {
                     let rows = fixture.rows.iter().filter(|(_, r)| matches!(r, RouteRow::Import(_)));
                     let ids: Vec<u32> = rows.map(|(id, _)| *id).collect();
@@ -1092,8 +1098,8 @@ proptest! {
         fresh.importer.set_scope(scope);
         fresh.importer.set_links(links);
         prop_assert!(!fresh.write(most), "a restart has nothing to do");
-        let told = |i: &Importer<u32>| (i.skipped(), i.digest(), i.rows(), i.standing(), i.eligible(), i.seen(), i.withdrawn());
-        prop_assert_eq!(told(&fresh.importer), told(&fixture.importer));
+        let reported = |i: &Importer<u32>| (i.skipped(), i.digest(), i.rows(), i.existing(), i.eligible(), i.seen(), i.withdrawn());
+        prop_assert_eq!(reported(&fresh.importer), reported(&fixture.importer));
     }
 
     #[test]

@@ -283,7 +283,7 @@ fn step<K: Resource, T: Clone + PartialEq>(
             let fresh = std::mem::take(fresh);
             let mut inner = inner.write().unwrap_or_else(PoisonError::into_inner);
             let keys: BTreeSet<&ObjectKey> = inner.map.keys().chain(fresh.keys()).collect();
-            let told: Vec<Option<ObjectKey>> = keys
+            let reported: Vec<Option<ObjectKey>> = keys
                 .into_iter()
                 .filter(|key| match (inner.map.get(*key), fresh.get(*key)) {
                     (Some(old), Some(new)) => !old.says(new),
@@ -294,8 +294,8 @@ fn step<K: Resource, T: Clone + PartialEq>(
             let first = !inner.ready;
             inner.map = fresh;
             inner.ready = true;
-            inner.revision += u64::from(first || !told.is_empty());
-            if first { vec![None] } else { told }
+            inner.revision += u64::from(first || !reported.is_empty());
+            if first { vec![None] } else { reported }
         }
         Event::Apply(object) => {
             let (key, entry) = entry(&object);

@@ -1,6 +1,6 @@
 //! What the node's kernel has to hold for its networks: addresses of management ports, ip rules and routes of ours.
 //! In: a planner's wish, or what `netlink` decoded. Out: entries by identity, to be compared as rows of a database are.
-//! Invariant: everything here can be told from other people's entries (a wanted device, rule preference and table, route protocol).
+//! Invariant: everything here can be distinguished from other people's entries (a wanted device, rule preference and table, route protocol).
 //! Not here: routes that BGP brings (`route`), how entries are read and written (`netlink`).
 
 use std::collections::BTreeMap;

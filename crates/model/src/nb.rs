@@ -144,8 +144,8 @@ impl Table {
 pub struct RowKey {
     /// The table.
     pub table: Table,
-    /// Name of the parent router or switch; empty for root rows.
-    pub parent: String,
+    /// Table and name of the row that holds the reference to it; `None` for root rows.
+    pub parent: Option<(Table, String)>,
     /// The row's own name, or what tells it from its siblings.
     pub id: String,
 }
@@ -156,27 +156,46 @@ impl RowKey {
     pub fn root(table: Table, name: impl Into<String>) -> Self {
         Self {
             table,
-            parent: String::new(),
+            parent: None,
             id: name.into(),
         }
     }
 
-    /// Key of a child row.
+    /// Key of a child row of the parent of that name, in the one table whose rows hold references to this one's.
     #[must_use]
     pub fn child(table: Table, parent: impl Into<String>, id: impl Into<String>) -> Self {
         Self {
             table,
-            parent: parent.into(),
+            parent: table.parent().map(|(of, _)| (of, parent.into())),
             id: id.into(),
         }
+    }
+
+    /// Key of the row that holds the reference to this one.
+    #[must_use]
+    pub fn parent(&self) -> Option<Self> {
+        let (table, name) = self.parent.as_ref()?;
+        Some(Self::root(*table, name))
+    }
+
+    /// Whether a router or switch of this name holds the reference to it.
+    #[must_use]
+    pub fn is_child_of(&self, table: Table, name: &str) -> bool {
+        self.parent_name() == Some(name) && self.parent.as_ref().is_some_and(|p| p.0 == table)
+    }
+
+    /// Name of the row that holds the reference to it.
+    #[must_use]
+    pub fn parent_name(&self) -> Option<&str> {
+        self.parent.as_ref().map(|(_, name)| name.as_str())
     }
 }
 
 impl fmt::Display for RowKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.table.name(), self.id)?;
-        if !self.parent.is_empty() {
-            write!(f, " of {}", self.parent)?;
+        if let Some(parent) = self.parent_name() {
+            write!(f, " of {parent}")?;
         }
         Ok(())
     }
@@ -316,7 +335,7 @@ pub enum RouteRow {
     /// An imported route in the form that we write.
     Import(ImportedRoute),
     /// A row with our owner marker of imports in another form: surplus.
-    Odd,
+    Malformed,
     /// Somebody else's that forwards; where its destination can be read, nothing is imported for that.
     Other(Option<Prefix>),
     /// Somebody else's that drops (`nexthop` is [`DISCARD`]); nothing is imported for its destination.

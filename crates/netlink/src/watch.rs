@@ -103,7 +103,7 @@ impl Watcher {
                 .await
                 .map(|()| self.buffer.len());
             let mut change = Change::default();
-            judge(&mut change, first, &self.buffer).map_err(WatchError)?;
+            evaluate(&mut change, first, &self.buffer).map_err(WatchError)?;
             drain(self.socket.socket_ref(), &mut self.buffer, &mut change).map_err(WatchError)?;
             if change != Change::default() {
                 return Ok(change);
@@ -128,7 +128,7 @@ fn drain(socket: &Socket, buffer: &mut Vec<u8>, change: &mut Change) -> std::io:
     while taken < AT_ONCE || change.lost {
         buffer.clear();
         let received = socket.recv(buffer, DONT_WAIT);
-        if !judge(change, received, buffer)? {
+        if !evaluate(change, received, buffer)? {
             break;
         }
         taken += 1;
@@ -137,7 +137,7 @@ fn drain(socket: &Socket, buffer: &mut Vec<u8>, change: &mut Change) -> std::io:
 }
 
 /// Notes what one receive brought; false where nothing more is there.
-fn judge(
+fn evaluate(
     change: &mut Change,
     received: std::io::Result<usize>,
     buffer: &[u8],
@@ -206,10 +206,10 @@ fn note_route(change: &mut Change, kind: u16, flags: u16, payload: &[u8]) {
         return;
     }
     // IPv6 tells of single paths, and a path that is only an id is in another table of the kernel.
-    let told = decoded.route.prefix.network().is_ipv4()
+    let reported = decoded.route.prefix.network().is_ipv4()
         && decoded.nexthop_id.is_none()
         && decoded.tos == 0;
-    if told {
+    if reported {
         change.hints.push(RouteEvent {
             change: what,
             protocol: decoded.protocol,

@@ -122,7 +122,7 @@ fn release(rows_builder: &RowsBuilder<'_>, diff: &Diff<RowKey, Columns, Uuid>) -
     let mut operations = Vec::new();
     for (uuid, key) in &diff.delete {
         let mut row = Row::new();
-        for (column, value) in rows_builder.standing(*uuid, key).into_iter().flatten() {
+        for (column, value) in rows_builder.existing(*uuid, key).into_iter().flatten() {
             if matches!(value, Value::Ref(set) if rows_builder.is_deleted(set)) {
                 row.set(*column, Datum::empty_set());
             }
@@ -162,10 +162,10 @@ fn update(
     key: &RowKey,
     wanted: &Columns,
 ) -> Result<Vec<Operation>, EncodeError> {
-    let standing = rows_builder.standing(uuid, key);
+    let existing = rows_builder.existing(uuid, key);
     let (mut row, mut mutations) = (Row::new(), Vec::new());
     for (column, value) in wanted {
-        let have = standing.and_then(|columns| columns.get(column));
+        let have = existing.and_then(|columns| columns.get(column));
         if have.is_some_and(|have| have.satisfies(value)) {
             continue;
         }

@@ -98,7 +98,7 @@ pub fn plan_all(world: &World) -> BTreeMap<String, Plan> {
             (name, draft)
         })
         .collect();
-    check::judge(world, &facts, &mut drafts);
+    check::evaluate(world, &facts, &mut drafts);
     drafts
         .into_iter()
         .map(|(name, draft)| {
@@ -116,7 +116,7 @@ pub fn plan(world: &World, ra: &str) -> Plan {
         .unwrap_or_else(|| finish(ra, Draft::refused(Vec::new(), gone())))
 }
 
-/// The last plans, for as long as the world is the same one: passes of several RAs and of the verdict share them.
+/// The last plans, for as long as the world is the same one: passes of several RAs and of the state share them.
 #[derive(Debug, Default)]
 pub struct Planner {
     last: Option<(Arc<World>, BTreeMap<String, Plan>)>,
@@ -243,10 +243,10 @@ impl LeftOut {
         for (_, who, _) in &self.0 {
             *of_one.entry(who).or_default() += 1;
         }
-        let mut told: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut reported: BTreeMap<&str, usize> = BTreeMap::new();
         let mut out = Vec::new();
         for (_, who, why) in &self.0 {
-            let so_far = told.entry(who).or_default();
+            let so_far = reported.entry(who).or_default();
             *so_far += 1;
             if *so_far <= ENTRIES_OF_ONE {
                 out.push(cut(&format!("{who}: {why}")));
@@ -294,7 +294,7 @@ fn finish(ra: &str, draft: Draft<'_>) -> Plan {
                 .to_vec(),
             vec![Problem::new(subject, refusal.reason, refusal.message)],
         ),
-        None => told(&subject, &draft.left_out, &draft.notes),
+        None => reported(&subject, &draft.left_out, &draft.notes),
     };
     Plan {
         desired: draft.desired,
@@ -306,7 +306,7 @@ fn finish(ra: &str, draft: Draft<'_>) -> Plan {
 }
 
 /// Conditions and problems of an RA that is accepted.
-fn told(
+fn reported(
     subject: &str,
     left_out: &LeftOut,
     notes: &BTreeSet<(&'static str, String)>,

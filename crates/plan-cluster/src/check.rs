@@ -22,7 +22,7 @@ type Drafts<'a> = BTreeMap<String, Draft<'a>>;
 const NOTED: [&str; 3] = ["SelfNeighbor", "TwoSpellings", "RawUnknownNeighbor"];
 
 /// Takes out of the drafts what would not load on its node, and says why.
-pub(crate) fn judge(world: &World, facts: &Facts<'_>, drafts: &mut Drafts<'_>) {
+pub(crate) fn evaluate(world: &World, facts: &Facts<'_>, drafts: &mut Drafts<'_>) {
     let beside = Beside::of(world, facts, drafts);
     for node in world.nodes.values() {
         let wanting: Vec<String> = drafts
@@ -31,12 +31,12 @@ pub(crate) fn judge(world: &World, facts: &Facts<'_>, drafts: &mut Drafts<'_>) {
             .map(|(name, _)| name.clone())
             .collect();
         if !wanting.is_empty() {
-            judge_node(world, node, &beside, &wanting, drafts);
+            evaluate_node(world, node, &beside, &wanting, drafts);
         }
     }
 }
 
-fn judge_node(
+fn evaluate_node(
     world: &World,
     node: &Node,
     beside: &Beside<'_>,
@@ -96,7 +96,7 @@ fn one_by_one(
     // What the refused ones have stays and has to fit as well; else it is one step after the other from what stands now.
     let losers: Vec<String> = refused.iter().map(|(name, _)| name.clone()).collect();
     let mut whole = taken(drafts, &accepted, node);
-    whole.extend(standing(drafts, &losers, node));
+    whole.extend(existing(drafts, &losers, node));
     if merged(node, others, whole).is_err() {
         accepted.clear();
         refused.clear();
@@ -108,7 +108,7 @@ fn one_by_one(
                 .cloned()
                 .collect();
             let mut whole = taken(drafts, &accepted, node);
-            whole.extend(standing(drafts, &rest, node));
+            whole.extend(existing(drafts, &rest, node));
             if let Err(why) = merged(node, others, whole) {
                 accepted.pop();
                 refused.push((name.clone(), why));
@@ -142,7 +142,7 @@ fn taken(drafts: &Drafts<'_>, names: &[String], node: &Node) -> Vec<FrrConfigura
 }
 
 /// Copies of what these RAs have on a node.
-fn standing(drafts: &Drafts<'_>, names: &[String], node: &Node) -> Vec<FrrConfiguration> {
+fn existing(drafts: &Drafts<'_>, names: &[String], node: &Node) -> Vec<FrrConfiguration> {
     let drafts = names.iter().filter_map(|name| drafts.get(name));
     let owned = drafts.flat_map(|draft| &draft.owned);
     owned

@@ -100,8 +100,8 @@ pub fn complete(mut world: World) -> World {
         world.frr.insert(base.key.clone(), Ok(base));
     }
     if let Some(mut wanted) = plan.advertisement {
-        if let Some(Ok(standing)) = world.ras.get(&wanted.name) {
-            wanted.generation = standing.generation;
+        if let Some(Ok(existing)) = world.ras.get(&wanted.name) {
+            wanted.generation = existing.generation;
         }
         world.ras.insert(wanted.name.clone(), Ok(wanted));
     }
@@ -119,7 +119,7 @@ fn base(
     let sessions = Sessions::of(world);
     let addresses = world.nodes.values().flat_map(|node| {
         if excluded.contains_key(&node.name) {
-            sessions.standing(world, node)
+            sessions.existing(world, node)
         } else {
             node.internal_ips.clone()
         }
@@ -182,7 +182,7 @@ impl<'a> Sessions<'a> {
 
     /// Addresses by which the peers of a node that is left out have sessions with it. It keeps the objects it has, and so
     /// its ends of the sessions: its peers keep theirs, also where its Node has lost the address or names another's.
-    fn standing(&self, world: &World, node: &Node) -> Vec<IpAddr> {
+    fn existing(&self, world: &World, node: &Node) -> Vec<IpAddr> {
         let Some(own) = self.0.get(node.name.as_str()) else {
             return Vec::new();
         };

@@ -14,7 +14,7 @@ pub mod refused;
 #[cfg(test)]
 mod samples;
 pub mod sessions;
-pub mod verdicts;
+pub mod transport;
 pub mod world;
 
 pub use world::World;

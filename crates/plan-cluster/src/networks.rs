@@ -51,46 +51,16 @@ pub fn plan(world: &World) -> Plan {
         problems: refused.cloned().collect(),
         ..Plan::default()
     };
-    let mut ids: BTreeSet<u32> = world
-        .nodes
-        .values()
-        .flat_map(|n| n.node_id.known().into_iter().chain(&n.salvaged.ids))
-        .copied()
-        .collect();
+    let mut ids = Ids::in_use(world);
     let mut pools: Vec<Pool<'_>> = ranges
         .iter()
         .map(|(network, ranges)| Pool::of(world, network, ranges))
         .collect();
-    let joins = world.networks.values().flat_map(|n| &n.join_subnets);
-    let joins: Vec<Prefix> = joins.copied().collect();
-    let mut holders: BTreeMap<u32, &NodeName> = BTreeMap::new();
     for node in world.nodes.values() {
         let mut allocation = Allocation::default();
-        match &node.node_id {
-            Fact::Known(id) => match holders.get(id) {
-                None => {
-                    holders.insert(*id, &node.name);
-                }
-                Some(other) => plan.problems.push(Problem::new(
-                    format!("Node/{}", node.name),
-                    "DuplicateNodeId",
-                    format!(
-                        "node {}: node id {id} is also node {other}'s; take annotation {} from one of them, it then gets an id of its own",
-                        node.name,
-                        model::node::annotation::NODE_ID
-                    ),
-                )),
-            },
-            Fact::Malformed(why) => plan.problems.push(problem(node, why)),
-            Fact::Absent => match free_id(&ids, &joins) {
-                Some(id) => {
-                    ids.insert(id);
-                    allocation.node_id = Some(id);
-                }
-                None => plan
-                    .problems
-                    .push(problem(node, "no node id is left in the join subnets")),
-            },
+        match ids.give(node) {
+            Ok(given) => allocation.node_id = given,
+            Err(problem) => plan.problems.push(problem),
         }
         let mut subnets = match &node.subnets {
             Fact::Known(map) => map.clone(),
@@ -112,6 +82,54 @@ pub fn plan(world: &World) -> Plan {
         plan.put(world, node, allocation);
     }
     plan
+}
+
+/// Node ids: those in use, whoever says so, and whose they are.
+struct Ids<'a> {
+    used: BTreeSet<u32>,
+    joins: Vec<Prefix>,
+    holders: BTreeMap<u32, &'a NodeName>,
+}
+
+impl<'a> Ids<'a> {
+    fn in_use(world: &World) -> Self {
+        let nodes = world.nodes.values();
+        let used = nodes.flat_map(|n| n.node_id.known().into_iter().chain(&n.salvaged.ids));
+        let joins = world.networks.values().flat_map(|n| &n.join_subnets);
+        Self {
+            used: used.copied().collect(),
+            joins: joins.copied().collect(),
+            holders: BTreeMap::new(),
+        }
+    }
+
+    /// The id that a node gets; none where it has one.
+    fn give(&mut self, node: &'a Node) -> Result<Option<u32>, Problem> {
+        match &node.node_id {
+            Fact::Known(id) => match self.holders.get(id) {
+                None => {
+                    self.holders.insert(*id, &node.name);
+                    Ok(None)
+                }
+                Some(other) => Err(Problem::new(
+                    format!("Node/{}", node.name),
+                    "DuplicateNodeId",
+                    format!(
+                        "node {}: node id {id} is also node {other}'s; take annotation {} from one of them, it then gets an id of its own",
+                        node.name,
+                        model::node::annotation::NODE_ID
+                    ),
+                )),
+            },
+            Fact::Malformed(why) => Err(problem(node, why)),
+            Fact::Absent => {
+                let id = free_id(&self.used, &self.joins)
+                    .ok_or_else(|| problem(node, "no node id is left in the join subnets"))?;
+                self.used.insert(id);
+                Ok(Some(id))
+            }
+        }
+    }
 }
 
 impl Plan {

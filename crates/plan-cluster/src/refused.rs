@@ -30,7 +30,7 @@ const MOST: usize = 8000;
 
 /// Puts refusals into `Complete`, and those of objects that are not among `before` into the problems.
 #[must_use]
-pub fn told(
+pub fn reported(
     mut conditions: Vec<Condition>,
     mut problems: Vec<Problem>,
     subject: &str,
@@ -111,7 +111,7 @@ mod tests {
     fn what_is_refused_is_named_with_node_object_and_the_servers_words() {
         let refusals = [refusal("a", Some("n2")), refusal("b", None)].into();
         for complete in [true, false] {
-            let (seen, problems) = told(
+            let (seen, problems) = reported(
                 conditions(complete),
                 Vec::new(),
                 "RouteAdvertisements/x",
@@ -133,7 +133,7 @@ mod tests {
             assert_eq!(seen[1].message.contains("as planned"), !complete);
             assert_eq!(problems.len(), 2);
             let before = ["FRRConfiguration ns/a".to_owned()].into();
-            let (again, problems) = told(
+            let (again, problems) = reported(
                 conditions(complete),
                 Vec::new(),
                 "RouteAdvertisements/x",
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn nothing_refused_changes_nothing() {
-        let seen = told(
+        let seen = reported(
             conditions(true),
             Vec::new(),
             "x",
@@ -167,7 +167,7 @@ mod tests {
             ..refusal(&n.to_string(), None)
         };
         let refusals = (0..1000).map(long).collect();
-        let (seen, _) = told(
+        let (seen, _) = reported(
             conditions(false),
             Vec::new(),
             "x",

@@ -4,9 +4,10 @@
 use std::collections::BTreeMap;
 
 use model::frr::FrrConfiguration;
-use model::network::{MissingRoute, Network, NoOverlay, Routing, Transport};
+use model::network::Network;
 use model::node::{Fact, Node, Salvaged};
 use model::{Asn, NetworkName, NodeName};
+use testkit::mk_network;
 
 use crate::fabric;
 use crate::world::{FabricSettings, World};
@@ -35,22 +36,7 @@ pub(crate) fn mk_node(name: &str, ip: &str, id: Option<u32>, subnet: Option<&str
 /// Nodes n1..n3 with ids and subnets, cluster subnet 10.128.0.0/16/24, managed fabric of AS 64512.
 pub(crate) fn mk_world() -> World {
     let mut world = World {
-        networks: [(
-            NetworkName::default_network(),
-            Network {
-                name: NetworkName::default_network(),
-                id: 0,
-                subnets: vec!["10.128.0.0/16/24".parse().unwrap()],
-                join_subnets: vec!["100.64.0.0/16".parse().unwrap()],
-                transport: Transport::NoOverlay(NoOverlay {
-                    outbound_snat: true,
-                    routing: Routing::Managed,
-                    missing_route: MissingRoute::Discard,
-                }),
-                mtu: None,
-            },
-        )]
-        .into(),
+        networks: [(NetworkName::default_network(), mk_network())].into(),
         fabric: Some(FabricSettings {
             asn: Asn::try_from(64_512).unwrap(),
             namespace: "frr-k8s-system".to_owned(),

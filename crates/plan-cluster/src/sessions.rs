@@ -1,5 +1,5 @@
 //! Whether the fabric's BGP sessions come up, and when it looks as if FRR does not listen.
-//! In: what nodes report of their sessions, the time, and what was seen before. Out: a verdict, its condition and event.
+//! In: what nodes report of their sessions, the time, and what was seen before. Out: a state, its condition and event.
 //! Invariant: a pair of nodes is up only where both ends say so, each from a node that is Ready (a node whose Lease is no
 //! longer renewed is not, and its reports are as old as that); it is down only where both ends have tried for longer than
 //! [`PATIENCE`]. All else is on its way, and after that time not known.
@@ -70,20 +70,96 @@ pub enum State {
     Down(BTreeSet<(NodeName, NodeName)>),
 }
 
-/// A judgement.
+/// A evaluation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Judgement {
+pub struct Evaluation {
     /// What is true now.
-    pub verdict: State,
-    /// To be given to the next judgement.
+    pub state: State,
+    /// To be given to the next evaluation.
     pub trying: Trying,
     /// When, on the same clock, another look is due even if nothing is reported.
     pub again_at: Option<Duration>,
 }
 
-/// Judges from all reports at a moment.
+/// Evaluates from all reports at a moment.
 #[must_use]
-pub fn judge(world: &World, ends: &[End], before: &Trying, now: Duration) -> Judgement {
+pub fn evaluate(world: &World, ends: &[End], before: &Trying, now: Duration) -> Evaluation {
+    let pairs = pairs(world, ends);
+    let mut trying = Trying::new();
+    let (mut down, mut unclear) = (BTreeSet::new(), BTreeSet::new());
+    let mut pending = false;
+    for (pair, ends) in &pairs {
+        let named = (pair.0.clone(), pair.1.clone());
+        let is_ready = |name| world.nodes.get(name).and_then(|n| n.ready) == Some(true);
+        if !is_ready(&pair.0) || !is_ready(&pair.1) {
+            unclear.insert(named);
+            continue;
+        }
+        let lack = match progress(ends) {
+            Progress::Up => continue,
+            Progress::Changing => {
+                pending = true;
+                continue;
+            }
+            Progress::Lacks(lack) => lack,
+        };
+        let known = before.get(pair).filter(|(was, _)| *was == lack);
+        let since = known.map_or(now, |(_, since)| *since);
+        trying.insert(pair.clone(), (lack, since));
+        if now.saturating_sub(since) <= PATIENCE {
+            pending = true;
+        } else if lack == Lack::Answer {
+            down.insert(named);
+        } else {
+            unclear.insert(named);
+        }
+    }
+    let due = trying.values().map(|(_, since)| *since + PATIENCE);
+    let again_at = due.filter(|at| *at >= now).min();
+    let state = if pairs.is_empty() {
+        State::Unknown
+    } else if !down.is_empty() {
+        State::Down(down)
+    } else if !unclear.is_empty() {
+        State::Unclear(unclear)
+    } else if pending {
+        State::Pending
+    } else {
+        State::Up
+    };
+    Evaluation {
+        state,
+        trying,
+        again_at: again_at.map(|at| at + Duration::from_millis(1)),
+    }
+}
+
+/// What the ends of one session say together.
+enum Progress {
+    Up,
+    /// Neither up nor trying.
+    Changing,
+    Lacks(Lack),
+}
+
+fn progress(ends: &[&End]) -> Progress {
+    let nodes: BTreeSet<&NodeName> = ends.iter().map(|end| &end.node).collect();
+    let is_up = |end: &&End| end.state == "Established";
+    if nodes.len() < 2 {
+        Progress::Lacks(Lack::Report)
+    } else if ends.iter().all(is_up) {
+        Progress::Up
+    } else if ends.iter().all(|end| end.tries()) {
+        Progress::Lacks(Lack::Answer)
+    } else if ends.iter().all(|end| end.tries() || is_up(end)) {
+        Progress::Lacks(Lack::Report)
+    } else {
+        Progress::Changing
+    }
+}
+
+/// The ends of each session between two nodes of the cluster.
+fn pairs<'a>(world: &World, ends: &'a [End]) -> BTreeMap<Pair, Vec<&'a End>> {
     let mut holders: BTreeMap<IpAddr, &NodeName> = BTreeMap::new();
     for node in world.nodes.values() {
         holders.extend(node.internal_ips.iter().map(|ip| (*ip, &node.name)));
@@ -101,64 +177,12 @@ pub fn judge(world: &World, ends: &[End], before: &Trying, now: Duration) -> Jud
         let pair = (a, b, Family::of(end.peer));
         pairs.entry(pair).or_default().push(end);
     }
-    let mut trying = Trying::new();
-    let (mut down, mut unclear) = (BTreeSet::new(), BTreeSet::new());
-    let mut pending = false;
-    for (pair, ends) in &pairs {
-        let named = (pair.0.clone(), pair.1.clone());
-        let is_ready = |name| world.nodes.get(name).and_then(|n| n.ready) == Some(true);
-        if !is_ready(&pair.0) || !is_ready(&pair.1) {
-            unclear.insert(named);
-            continue;
-        }
-        let nodes: BTreeSet<&NodeName> = ends.iter().map(|end| &end.node).collect();
-        let is_up = |end: &&End| end.state == "Established";
-        let lack = if nodes.len() < 2 {
-            Lack::Report
-        } else if ends.iter().all(is_up) {
-            continue;
-        } else if ends.iter().all(|end| end.tries()) {
-            Lack::Answer
-        } else if ends.iter().all(|end| end.tries() || is_up(end)) {
-            Lack::Report
-        } else {
-            pending = true;
-            continue;
-        };
-        let known = before.get(pair).filter(|(was, _)| *was == lack);
-        let since = known.map_or(now, |(_, since)| *since);
-        trying.insert(pair.clone(), (lack, since));
-        if now.saturating_sub(since) <= PATIENCE {
-            pending = true;
-        } else if lack == Lack::Answer {
-            down.insert(named);
-        } else {
-            unclear.insert(named);
-        }
-    }
-    let due = trying.values().map(|(_, since)| *since + PATIENCE);
-    let again_at = due.filter(|at| *at >= now).min();
-    let verdict = if pairs.is_empty() {
-        State::Unknown
-    } else if !down.is_empty() {
-        State::Down(down)
-    } else if !unclear.is_empty() {
-        State::Unclear(unclear)
-    } else if pending {
-        State::Pending
-    } else {
-        State::Up
-    };
-    Judgement {
-        verdict,
-        trying,
-        again_at: again_at.map(|at| at + Duration::from_millis(1)),
-    }
+    pairs
 }
 
-/// The condition of a verdict; `standing` is what the object says now.
+/// The condition of a state; `existing` is what the object says now.
 #[must_use]
-pub fn condition(verdict: &State, standing: Option<Condition>) -> Option<Condition> {
+pub fn condition(state: &State, existing: Option<Condition>) -> Option<Condition> {
     let said = |status, reason: &str, message: String| {
         Some(Condition {
             kind: CONDITION,
@@ -167,9 +191,9 @@ pub fn condition(verdict: &State, standing: Option<Condition>) -> Option<Conditi
             message,
         })
     };
-    match verdict {
+    match state {
         State::Unknown => None,
-        State::Pending => standing,
+        State::Pending => existing,
         State::Up => said(
             true,
             "Established",

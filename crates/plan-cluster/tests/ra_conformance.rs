@@ -15,13 +15,14 @@ use std::collections::BTreeMap;
 use api::frr_configuration::FRRConfiguration;
 use k8s_openapi::api::core::v1::Node as KubeNode;
 use model::frr::{FrrConfiguration, RemoteAs, Session};
-use model::network::{MissingRoute, Network, NoOverlay, Routing, Transport};
+use model::network::Network;
 use model::{Asn, NetworkName, intent};
 use plan_cluster::advertise::Plan;
-use plan_cluster::verdicts::{self, DefaultNetwork};
+use plan_cluster::transport::{self, DefaultNetwork};
 use plan_cluster::world::{FabricSettings, World};
 use plan_cluster::{MANAGED_BY, RA_KEY, advertise, fabric};
 use serde_json::Value;
+use testkit::mk_network;
 
 fn documents(text: &str) -> Vec<Value> {
     serde_saphyr::from_multiple(text).expect("test data are YAML")
@@ -39,16 +40,8 @@ fn world(resilient: bool) -> World {
         networks: [(
             NetworkName::default_network(),
             Network {
-                name: NetworkName::default_network(),
-                id: 0,
                 subnets: vec!["10.240.0.0/16/24".parse().unwrap()],
-                join_subnets: vec!["100.64.0.0/16".parse().unwrap()],
-                transport: Transport::NoOverlay(NoOverlay {
-                    outbound_snat: true,
-                    routing: Routing::Managed,
-                    missing_route: MissingRoute::Discard,
-                }),
-                mtu: None,
+                ..mk_network()
             },
         )]
         .into(),
@@ -209,15 +202,15 @@ fn the_default_networks_attachment_has_the_recorded_configuration() {
 fn events_on_the_default_network_have_the_recorded_words() {
     let expected = recorded();
     let mut before = None;
-    let verdicts = [
+    let states = [
         DefaultNetwork::NoRouteAdvertisements,
         DefaultNetwork::NotAccepted(vec!["ovnk-managed-bgp-default".to_owned()]),
         DefaultNetwork::Ready,
     ];
     let theirs = expected["events"].as_array().unwrap();
-    assert_eq!(theirs.len(), verdicts.len());
-    for (now, theirs) in verdicts.into_iter().zip(theirs) {
-        let event = verdicts::event(before.as_ref(), &now).unwrap();
+    assert_eq!(theirs.len(), states.len());
+    for (now, theirs) in states.into_iter().zip(theirs) {
+        let event = transport::event(before.as_ref(), &now).unwrap();
         let kind = if event.warning { "Warning" } else { "Normal" };
         assert_eq!(kind, theirs["type"]);
         assert_eq!(event.reason, theirs["reason"]);

@@ -199,12 +199,18 @@ pub fn rows(rows: &Rows, shared: Option<&Rows>) -> Vec<Violation> {
         form(rows, shared, key, columns, &mut found);
         match key.table {
             Table::StaticRoute => {
-                let own = own.get(&key.parent).unwrap_or(&nobody);
+                let own = key
+                    .parent_name()
+                    .and_then(|router| own.get(router))
+                    .unwrap_or(&nobody);
                 let prefix = text(columns, "ip_prefix");
                 hop(key, prefix, text(columns, "nexthop"), own, &mut found);
             }
             Table::Policy => {
-                let own = own.get(&key.parent).unwrap_or(&nobody);
+                let own = key
+                    .parent_name()
+                    .and_then(|router| own.get(router))
+                    .unwrap_or(&nobody);
                 for nexthop in set(columns, "nexthops") {
                     hop(key, nexthop, nexthop, own, &mut found);
                 }
@@ -246,11 +252,10 @@ fn form(
     columns: &Columns,
     found: &mut Vec<Violation>,
 ) {
-    let parent = key
-        .table
+    if key
         .parent()
-        .map(|(table, _)| RowKey::root(table, key.parent.as_str()));
-    if parent.is_some_and(|parent| !rows.contains_key(&parent)) {
+        .is_some_and(|parent| !rows.contains_key(&parent))
+    {
         found.push(Violation::NoParent { row: key.clone() });
     }
     let owned = match columns.get("external_ids") {
@@ -333,11 +338,13 @@ fn family(text: &str) -> Option<Family> {
 fn router_addresses(rows: &Rows) -> BTreeMap<String, BTreeSet<IpAddr>> {
     let mut routers: BTreeMap<String, BTreeSet<IpAddr>> = BTreeMap::new();
     for (key, columns) in rows {
-        if key.table == Table::RouterPort {
+        if key.table == Table::RouterPort
+            && let Some(router) = key.parent_name()
+        {
             let addresses = set(columns, "networks")
                 .filter_map(|network| network.split('/').next()?.parse::<IpAddr>().ok());
             routers
-                .entry(key.parent.clone())
+                .entry(router.to_owned())
                 .or_default()
                 .extend(addresses);
         }

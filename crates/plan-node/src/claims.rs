@@ -75,78 +75,55 @@ pub struct Claims {
     pub problems: Vec<Problem>,
 }
 
-/// Judges the annotation `k8s.ovn.org/node-subnets` of all nodes for a network. What it says of other networks matters to the
+/// Evaluates the annotation `k8s.ovn.org/node-subnets` of all nodes for a network. What it says of other networks matters to the
 /// default one alone: the others have a routing table of their own, in which the same subnets are theirs.
 #[must_use]
-pub fn judge(network: &Network, nodes: &[Node]) -> Claims {
+pub fn evaluate(network: &Network, nodes: &[Node]) -> Claims {
     let mut claims = Claims::default();
     let mut others = Vec::new();
     let pods: Vec<Prefix> = network.prefixes().collect();
-    let join = network.join_subnets.as_slice();
-    let shares_main = network.name.is_default();
-    let network = &network.name;
     for node in nodes {
-        if let Some(mtu) = node.host_mtu.known().filter(|mtu| !MTU.contains(mtu)) {
-            let (least, most) = (MTU.start(), MTU.end());
-            claims.problems.push(Problem::new(
-                format!("Node/{}", node.name),
-                MTU_OUT_OF_RANGE,
-                format!(
-                    "annotation noverlay.io/host-mtu: {mtu} is out of range; allowed: {least} to {most}; it is ignored"
-                ),
-            ));
-        }
-        let (mut others_of_node, mut wide, mut too_many) = (0_usize, 0_usize, 0_usize);
+        claims.check_mtu(node);
+        let mut of_others = OfOthers::default();
         let said = node.subnets.known();
-        let of_network = said.and_then(|all| all.get_key_value(network));
+        let of_network = said.and_then(|all| all.get_key_value(&network.name));
+        let shares_main = network.name.is_default();
         let all = said.filter(|_| shares_main).into_iter().flatten();
         for (of, subnets) in all.chain(of_network.filter(|_| !shares_main)) {
             if subnets.len() > MOST {
-                claims.problems.push(Problem::new(
-                    format!("Node/{}", node.name),
+                claims.refuse(
+                    node,
                     SUBNETS_TOO_MANY,
                     format!(
-                        "annotation k8s.ovn.org/node-subnets: {} subnets of network {of}; allowed: {MOST} at most; those after them are ignored",
+                        "{} subnets of network {of}; allowed: {MOST} at most; those after them are ignored",
                         subnets.len()
                     ),
-                ));
+                );
             }
+            let is_own = *of == network.name;
             for subnet in subnets.iter().take(MOST) {
-                let refused = if of == network {
+                let refused = if is_own {
                     own(subnet, &pods)
                 } else {
-                    foreign(subnet, &pods, join)
+                    foreign(subnet, &pods, &network.join_subnets)
                 };
                 match refused {
-                    Some((reason, why)) => claims.problems.push(Problem::new(
-                        format!("Node/{}", node.name),
-                        reason,
-                        format!(
-                            "annotation k8s.ovn.org/node-subnets: subnet {subnet} of network {of} {why}; it is ignored"
-                        ),
-                    )),
-                    None if of == network => claims.owners.push((*subnet, node.name.clone())),
-                    None => {
-                        let more = MOST_OF_OTHERS > others_of_node;
-                        if more && (!is_wide(subnet) || wide < MOST_WIDE) {
-                            others_of_node += 1;
-                            wide += usize::from(is_wide(subnet));
-                            others.push((*subnet, ()));
-                        } else {
-                            too_many += 1;
-                        }
+                    Some((reason, why)) => {
+                        let text = format!("subnet {subnet} of network {of} {why}; it is ignored");
+                        claims.refuse(node, reason, text);
                     }
+                    None if is_own => claims.owners.push((*subnet, node.name.clone())),
+                    None if of_others.has_room_for(subnet) => others.push((*subnet, ())),
+                    None => of_others.too_many += 1,
                 }
             }
         }
-        if too_many > 0 {
-            claims.problems.push(Problem::new(
-                format!("Node/{}", node.name),
-                SUBNETS_TOO_MANY,
-                format!(
-                    "annotation k8s.ovn.org/node-subnets: {too_many} subnets of other networks are too many; allowed: {MOST_OF_OTHERS} in all, {MOST_WIDE} of them shorter than /22 (IPv4) or /60 (IPv6); they are ignored"
-                ),
-            ));
+        if of_others.too_many > 0 {
+            let text = format!(
+                "{} subnets of other networks are too many; allowed: {MOST_OF_OTHERS} in all, {MOST_WIDE} of them shorter than /22 (IPv4) or /60 (IPv6); they are ignored",
+                of_others.too_many
+            );
+            claims.refuse(node, SUBNETS_TOO_MANY, text);
         }
     }
     claims.other_networks = others.into_iter().collect();
@@ -154,7 +131,47 @@ pub fn judge(network: &Network, nodes: &[Node]) -> Claims {
     claims
 }
 
+/// How many subnets of other networks one node's word is taken for.
+#[derive(Default)]
+struct OfOthers {
+    all: usize,
+    wide: usize,
+    too_many: usize,
+}
+
+impl OfOthers {
+    /// Counts the subnet if there is room for it.
+    fn has_room_for(&mut self, subnet: &Prefix) -> bool {
+        let is_wide = is_wide(subnet);
+        let fits = self.all < MOST_OF_OTHERS && (!is_wide || self.wide < MOST_WIDE);
+        if fits {
+            self.all += 1;
+            self.wide += usize::from(is_wide);
+        }
+        fits
+    }
+}
+
 impl Claims {
+    fn refuse(&mut self, node: &Node, reason: &'static str, why: String) {
+        let text = format!("annotation k8s.ovn.org/node-subnets: {why}");
+        let problem = Problem::new(format!("Node/{}", node.name), reason, text);
+        self.problems.push(problem);
+    }
+
+    fn check_mtu(&mut self, node: &Node) {
+        if let Some(mtu) = node.host_mtu.known().filter(|mtu| !MTU.contains(mtu)) {
+            let (least, most) = (MTU.start(), MTU.end());
+            self.problems.push(Problem::new(
+                format!("Node/{}", node.name),
+                MTU_OUT_OF_RANGE,
+                format!(
+                    "annotation noverlay.io/host-mtu: {mtu} is out of range; allowed: {least} to {most}; it is ignored"
+                ),
+            ));
+        }
+    }
+
     /// A subnet in which those of two other nodes lie is no node's share. With one it is not known which of the two is wrong.
     fn refuse_those_that_cover_others(&mut self) {
         let all: BTreeSet<(Prefix, NodeName)> = self.owners.iter().cloned().collect();

@@ -248,7 +248,7 @@ impl Memory {
         let host_cidrs = links().filter(of_others).flat_map(|link| &link.addresses);
         let nodes = self.nodes.as_deref();
         let claims_of = |network: &Network| {
-            let claims = claims::judge(network, nodes?);
+            let claims = claims::evaluate(network, nodes?);
             Some((network.name.clone(), claims))
         };
         Machine {

@@ -118,7 +118,7 @@ pub fn without_fallbacks(
         .collect();
     rows.retain(|key, columns| {
         key.table != Table::StaticRoute
-            || key.parent != router.as_str()
+            || !key.is_child_of(Table::Router, router.as_str())
             || !to_delete.contains(&&*columns)
     });
     rows
@@ -136,9 +136,9 @@ fn gateway_routes<'a>(
     rows: &'a Rows,
     router: &RouterName,
 ) -> impl Iterator<Item = (Prefix, &'a Columns)> {
-    let routes = rows
-        .iter()
-        .filter(move |(key, _)| key.table == Table::StaticRoute && key.parent == router.as_str());
+    let routes = rows.iter().filter(move |(key, _)| {
+        key.table == Table::StaticRoute && key.is_child_of(Table::Router, router.as_str())
+    });
     routes.filter_map(|(_, columns)| {
         let prefix = match columns.get("ip_prefix") {
             Some(Value::Text(text)) => text

@@ -55,7 +55,7 @@ pub struct Plan {
     pub flows: FlowTable,
     /// What each import obeys.
     pub learn: BTreeMap<NetworkName, Inputs>,
-    /// Annotations of the own Node; `None` until they can be told.
+    /// Annotations of the own Node; `None` until they can be known.
     pub annotations: Option<BTreeMap<String, String>>,
 }
 

@@ -208,7 +208,7 @@ impl<K: Ord + Clone> Agenda<K> {
     }
 
     /// What came of a pass that began at `began`, after so many requests.
-    fn judged(
+    fn evaluated(
         &mut self,
         key: K,
         action: Action,
@@ -268,7 +268,7 @@ pub async fn run<S: Reconciler>(
         if let Some(key) = ready {
             let requests = agenda.due.remove(&key).map_or(0, |due| due.requests);
             let action = reconciler.reconcile(&key).await;
-            agenda.judged(key, action, (now, requests), &timing);
+            agenda.evaluated(key, action, (now, requests), &timing);
             continue;
         }
         tokio::select! {

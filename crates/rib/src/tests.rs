@@ -307,7 +307,7 @@ proptest! {
         batch in 1_usize..20,
     ) {
         let mut kernel = Kernel::default();
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         let mut dump = Vec::new();
         let count = routes.len();
         let dumped_at = cut.min(count);
@@ -319,7 +319,7 @@ proptest! {
             let happened = if delete { kernel.delete(&route) } else { kernel.replace(route) };
             // Events are heard from a little before the dump on.
             if at + late >= dumped_at {
-                told.extend(happened);
+                reported.extend(happened);
             }
         }
         if dumped_at == count {
@@ -329,7 +329,7 @@ proptest! {
         let mut rib = Rib::default();
         rib.set_links(links.clone());
         rib.replace(dump);
-        for events in told.chunks(batch) {
+        for events in reported.chunks(batch) {
             if rib.apply(186, MAIN_TABLE, events.to_vec()).is_none() {
                 rib.replace(kernel.0.values().cloned().collect());
             }

@@ -185,49 +185,84 @@ pub struct TlsPaths {
     pub ca_certificate: PathBuf,
 }
 
+/// The cluster default network. Source: `[default]`, `[no-overlay]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DefaultNetwork {
+    /// `transport`, with what `[no-overlay]` says where it is that.
+    pub transport: Transport,
+    /// `cluster-subnets`, default 10.128.0.0/14/23.
+    pub cluster_subnets: Vec<ClusterSubnet>,
+    /// `mtu` in bytes; unset with no-overlay: the smallest host MTU among the nodes.
+    pub mtu: Option<u32>,
+    /// `cluster-default-nad`, default ovn-kubernetes/default.
+    pub nad: ObjectKey,
+}
+
+/// Who makes what in OVN. Source: `[ovn]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ovn {
+    /// `topology`.
+    pub topology: OvnTopology,
+    /// `networks`.
+    pub networks: OvnNetworks,
+}
+
+/// The Northbound database. Source: `[ovnnorth]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OvnNorth {
+    /// `address`, default unix:/var/run/ovn/ovnnb_db.sock.
+    pub address: String,
+    /// `client-privkey, client-cert, client-cacert`; there where the address is an `ssl:` one.
+    pub tls: Option<TlsPaths>,
+}
+
+/// The node's FRR. Source: `[frr]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Frr {
+    /// `vty-socket`: folder of FRR's vty sockets, default /var/run/frr.
+    pub vty_socket: PathBuf,
+    /// `config-file`, default /etc/frr/frr.conf.
+    pub config_file: PathBuf,
+    /// `reload-tool`: FRR's reload tool, default /usr/lib/frr/frr-reload.py.
+    pub reload_tool: PathBuf,
+    /// `reload-timeout`, 5 to 600 s, default 60 s: a reload that takes longer is ended and tried again later.
+    pub reload_timeout: Duration,
+}
+
+/// The daemon's log. Source: `[logging]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Logging {
+    /// `level`, default info.
+    pub level: String,
+    /// `format = text`; default is json.
+    pub text: bool,
+}
+
 /// Everything that a daemon reads from its file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// `[default] transport`, with what `[no-overlay]` says where it is that.
-    pub transport: Transport,
-    /// `[default] cluster-subnets`, default 10.128.0.0/14/23.
-    pub cluster_subnets: Vec<ClusterSubnet>,
-    /// `[default] mtu` in bytes; unset with no-overlay: the smallest host MTU among the nodes.
-    pub mtu: Option<u32>,
-    /// `[default] cluster-default-nad`, default ovn-kubernetes/default.
-    pub default_nad: ObjectKey,
+    /// `[default]`, and `[no-overlay]` where the transport is that.
+    pub network: DefaultNetwork,
     /// `[bgp-managed]`.
     pub managed: Managed,
     /// `[gateway]`.
     pub gateway: Gateway,
-    /// `[ovn] topology`.
-    pub ovn_topology: OvnTopology,
-    /// `[ovn] networks`.
-    pub ovn_networks: OvnNetworks,
-    /// `[ovnnorth] address`, default unix:/var/run/ovn/ovnnb_db.sock.
-    pub ovn_north: String,
-    /// `[ovnnorth] client-privkey, client-cert, client-cacert`; there where the address is an `ssl:` one.
-    pub ovn_north_tls: Option<TlsPaths>,
+    /// `[ovn]`.
+    pub ovn: Ovn,
+    /// `[ovnnorth]`.
+    pub ovn_north: OvnNorth,
     /// `[ovs] rundir`, default /var/run/openvswitch.
     pub ovs_rundir: PathBuf,
-    /// `[frr] vty-socket`: folder of FRR's vty sockets, default /var/run/frr.
-    pub frr_vty_socket: PathBuf,
-    /// `[frr] config-file`, default /etc/frr/frr.conf.
-    pub frr_config_file: PathBuf,
-    /// `[frr] reload-tool`: FRR's reload tool, default /usr/lib/frr/frr-reload.py.
-    pub frr_reload_tool: PathBuf,
-    /// `[frr] reload-timeout`, 5 to 600 s, default 60 s: a reload that takes longer is ended and tried again later.
-    pub frr_reload_timeout: Duration,
+    /// `[frr]`.
+    pub frr: Frr,
     /// `[kubernetes] kubeconfig`; absent: in-cluster.
     pub kubeconfig: Option<PathBuf>,
     /// `[metrics]`: the daemon's own key ([`Daemon::metrics_key`]), else `bind-address`, else its default.
     pub metrics_address: SocketAddr,
     /// `[limits]`.
     pub limits: Limits,
-    /// `[logging] level`, default info.
-    pub log_level: String,
-    /// `[logging] format = text`; default is json.
-    pub log_text: bool,
+    /// `[logging]`.
+    pub logging: Logging,
     /// Unknown sections and keys, and settings without effect: one sentence each.
     pub warnings: Vec<String>,
 }
@@ -239,10 +274,10 @@ impl Settings {
         let network = Network {
             name: NetworkName::default_network(),
             id: 0,
-            subnets: self.cluster_subnets.clone(),
+            subnets: self.network.cluster_subnets.clone(),
             join_subnets: Vec::new(),
-            transport: self.transport,
-            mtu: self.mtu,
+            transport: self.network.transport,
+            mtu: self.network.mtu,
         };
         let families = network.families();
         let joins = self.gateway.join_subnets.iter().copied();

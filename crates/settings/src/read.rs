@@ -2,18 +2,20 @@
 //! In: text of a file and its name. Out: [`Settings`]. Invariant: the design documents' own configurations run as they stand.
 //! Not here: how a value is read (`reader`), the gcfg grammar (`gcfg`).
 
+mod gateway;
+mod ovn;
+
 use std::net::SocketAddr;
 use std::path::Path;
 
-use model::address::{ClusterSubnet, Family};
-use model::gateway::{BgpDefault, GatewayMode};
+use model::address::ClusterSubnet;
 use model::network::{MissingRoute, NoOverlay, Routing, Transport};
-use model::{Asn, ObjectKey, Prefix};
+use model::{Asn, ObjectKey};
 
 use crate::limits::{limits, seconds};
 use crate::reader::{Reader, one_line};
 use crate::{
-    Daemon, Gateway, Managed, OvnNetworks, OvnTopology, Profile, Settings, SettingsError, TlsPaths,
+    Daemon, DefaultNetwork, Frr, Gateway, Logging, Managed, Profile, Settings, SettingsError,
     Topology, gcfg,
 };
 
@@ -93,46 +95,38 @@ impl Keys<'_> {
                 None => self.fixed("10.128.0.0/14/23")?,
             };
         let mtu = self.mtu()?;
-        let default_nad = self.default_nad()?;
+        let nad = self.default_nad()?;
         self.features(without_overlay)?;
         let (transport, ignored) = self.transport(without_overlay)?;
         let managed = self.managed(transport)?;
         let gateway = self.gateway()?;
         self.no_overlaps(&cluster_subnets, &gateway)?;
-        let (ovn_topology, ovn_networks) = self.ovn()?;
-        let (ovn_north, ovn_north_tls, idle) = self.ovn_north()?;
+        let ovn = self.ovn()?;
+        let (ovn_north, idle) = self.ovn_north()?;
         let r = &mut self.0;
         let path = |text: Option<String>, or: &str| text.unwrap_or_else(|| or.to_owned()).into();
         let mut settings = Settings {
-            transport,
-            cluster_subnets,
-            mtu,
-            default_nad,
+            network: DefaultNetwork {
+                transport,
+                cluster_subnets,
+                mtu,
+                nad,
+            },
             managed,
             gateway,
-            ovn_topology,
-            ovn_networks,
+            ovn,
             ovn_north,
-            ovn_north_tls,
             ovs_rundir: path(r.text("ovs", "rundir")?, "/var/run/openvswitch"),
-            frr_vty_socket: path(r.text("frr", "vty-socket")?, "/var/run/frr"),
-            frr_config_file: path(r.text("frr", "config-file")?, "/etc/frr/frr.conf"),
-            frr_reload_tool: path(r.text("frr", "reload-tool")?, "/usr/lib/frr/frr-reload.py"),
-            frr_reload_timeout: seconds(r, ("frr", "reload-timeout"), 60, 5..=600)?,
+            frr: Frr {
+                vty_socket: path(r.text("frr", "vty-socket")?, "/var/run/frr"),
+                config_file: path(r.text("frr", "config-file")?, "/etc/frr/frr.conf"),
+                reload_tool: path(r.text("frr", "reload-tool")?, "/usr/lib/frr/frr-reload.py"),
+                reload_timeout: seconds(r, ("frr", "reload-timeout"), 60, 5..=600)?,
+            },
             kubeconfig: r.text("kubernetes", "kubeconfig")?.map(Into::into),
             metrics_address: metrics_address(r, daemon)?.unwrap_or(metrics),
             limits: limits(r)?,
-            log_level: r
-                .word(
-                    "logging",
-                    "level",
-                    &["error", "warn", "info", "debug", "trace"].map(|l| (l, l)),
-                )?
-                .unwrap_or("info")
-                .to_owned(),
-            log_text: r
-                .word("logging", "format", &[("json", false), ("text", true)])?
-                .unwrap_or(false),
+            logging: logging(r)?,
             warnings: Vec::new(),
         };
         settings.warnings = r.unknown();
@@ -326,151 +320,6 @@ impl Keys<'_> {
         })
     }
 
-    fn gateway(&mut self) -> Result<Gateway, SettingsError> {
-        const SECTION: &str = "gateway";
-        let r = &mut self.0;
-        let mode = r.word(
-            SECTION,
-            "mode",
-            &[
-                ("shared", GatewayMode::Shared),
-                ("local", GatewayMode::Local),
-            ],
-        )?;
-        let interface = r
-            .text(SECTION, "interface")?
-            .unwrap_or_else(|| "br-ex".to_owned());
-        let next_hops = r
-            .list(SECTION, "next-hop", "addresses separated by commas")?
-            .unwrap_or_default();
-        let mut subnets = |v4, v4_default: &str, v6, v6_default: &str| {
-            let mut out = Vec::new();
-            for (key, default, family) in
-                [(v4, v4_default, Family::V4), (v6, v6_default, Family::V6)]
-            {
-                let text = r.text(SECTION, key)?.unwrap_or_else(|| default.to_owned());
-                let prefix: Prefix =
-                    text.parse().map_err(|err: model::address::AddressError| {
-                        r.wrong(SECTION, key, &text, &err.to_string())
-                    })?;
-                if prefix.family() != family {
-                    return Err(r.wrong(
-                        SECTION,
-                        key,
-                        &text,
-                        &format!("wrong family; allowed: a prefix such as {default}"),
-                    ));
-                }
-                out.push(prefix);
-            }
-            Ok(out)
-        };
-        let join_subnets = subnets(
-            "v4-join-subnet",
-            "100.64.0.0/16",
-            "v6-join-subnet",
-            "fd98::/64",
-        )?;
-        let masquerade_subnets = subnets(
-            "v4-masquerade-subnet",
-            "169.254.169.0/29",
-            "v6-masquerade-subnet",
-            "fd69::/125",
-        )?;
-        Ok(Gateway {
-            mode: mode.unwrap_or(GatewayMode::Shared),
-            interface,
-            next_hops,
-            join_subnets,
-            masquerade_subnets,
-            ephemeral_port_range: self.port_range()?,
-            bgp_default: self
-                .0
-                .word(
-                    SECTION,
-                    "bgp-default",
-                    &[
-                        ("ignore", BgpDefault::Ignore),
-                        ("replace", BgpDefault::Replace),
-                    ],
-                )?
-                .unwrap_or(BgpDefault::Ignore),
-        })
-    }
-
-    fn port_range(&mut self) -> Result<(u16, u16), SettingsError> {
-        let text = self
-            .0
-            .text("gateway", "ephemeral-port-range")?
-            .unwrap_or_else(|| "32768-60999".to_owned());
-        text.split_once('-')
-            .and_then(|(a, b)| Some((a.trim().parse().ok()?, b.trim().parse().ok()?)))
-            .filter(|(a, b): &(u16, u16)| *a > 0 && a <= b)
-            .ok_or_else(|| {
-                let why = "allowed: first-last, both 1 to 65535, such as 32768-60999";
-                self.0.wrong("gateway", "ephemeral-port-range", &text, why)
-            })
-    }
-
-    /// The Northbound database's address, the files for TLS, and what to say of files that nothing needs.
-    fn ovn_north(&mut self) -> Result<(String, Option<TlsPaths>, Option<String>), SettingsError> {
-        const SECTION: &str = "ovnnorth";
-        let address = self
-            .0
-            .text(SECTION, "address")?
-            .unwrap_or_else(|| "unix:/var/run/ovn/ovnnb_db.sock".to_owned());
-        let mut files = Vec::new();
-        for key in ["client-privkey", "client-cert", "client-cacert"] {
-            files.push((key, self.0.text(SECTION, key)?));
-        }
-        if !address.starts_with("ssl:") {
-            let given = files.iter().any(|(_, file)| file.is_some());
-            let idle = "[ovnnorth] client-privkey, client-cert and client-cacert have no effect: the address is not an ssl: one";
-            return Ok((address, None, given.then(|| idle.to_owned())));
-        }
-        let mut paths = Vec::new();
-        for (key, file) in files {
-            let why =
-                format!("{key} is required with address {address}; allowed: a file in PEM form");
-            let file = file.ok_or_else(|| self.0.wrong(SECTION, key, "", &why))?;
-            paths.push(std::path::PathBuf::from(file));
-        }
-        let tls =
-            <[_; 3]>::try_from(paths)
-                .ok()
-                .map(|[private_key, certificate, ca_certificate]| TlsPaths {
-                    private_key,
-                    certificate,
-                    ca_certificate,
-                });
-        Ok((address, tls, None))
-    }
-
-    fn ovn(&mut self) -> Result<(OvnTopology, OvnNetworks), SettingsError> {
-        let topology = self
-            .0
-            .word(
-                "ovn",
-                "topology",
-                &[("adopt", OvnTopology::Adopt), ("build", OvnTopology::Build)],
-            )?
-            .unwrap_or(OvnTopology::Adopt);
-        let networks = self.0.word(
-            "ovn",
-            "networks",
-            &[("observe", OvnNetworks::Observe), ("own", OvnNetworks::Own)],
-        )?;
-        match (topology, networks) {
-            (OvnTopology::Adopt, None) => Ok((topology, OvnNetworks::Observe)),
-            (OvnTopology::Build, None) => Ok((topology, OvnNetworks::Own)),
-            (OvnTopology::Build, Some(OvnNetworks::Observe)) => {
-                let why = "networks must be \"own\" when topology=build (nobody else allocates node ids and subnets there)";
-                Err(self.0.wrong("ovn", "networks", "observe", why))
-            }
-            (_, Some(networks)) => Ok((topology, networks)),
-        }
-    }
-
     fn no_overlaps(
         &self,
         clusters: &[ClusterSubnet],
@@ -511,6 +360,17 @@ impl Keys<'_> {
 }
 
 /// The daemon's own address, else the one of all. Whoever reads the file, a wrong value of any of them is wrong.
+fn logging(r: &mut Reader<'_>) -> Result<Logging, SettingsError> {
+    const SECTION: &str = "logging";
+    let levels = ["error", "warn", "info", "debug", "trace"].map(|level| (level, level));
+    let level = r.word(SECTION, "level", &levels)?;
+    let text = r.word(SECTION, "format", &[("json", false), ("text", true)])?;
+    Ok(Logging {
+        level: level.unwrap_or("info").to_owned(),
+        text: text.unwrap_or(false),
+    })
+}
+
 fn metrics_address(
     r: &mut Reader<'_>,
     daemon: Option<Daemon>,

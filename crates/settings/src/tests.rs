@@ -23,7 +23,7 @@ fn the_documents_example_and_its_toml_twin_are_the_same_settings() {
     assert_eq!(bare, toml(&twin).unwrap());
     assert_eq!(bare.managed.asn.get(), 64_514);
     assert_eq!(bare.managed.frr_namespace, "frr-k8s-system");
-    let no_overlay = bare.transport.no_overlay().unwrap();
+    let no_overlay = bare.network.transport.no_overlay().unwrap();
     assert!(no_overlay.outbound_snat);
     assert_eq!(
         no_overlay.missing_route,
@@ -36,8 +36,8 @@ fn the_documents_example_and_its_toml_twin_are_the_same_settings() {
 fn bare_words_know_comments_quotes_lists_and_continuation() {
     let text = "; c\n[default] # x\ncluster-subnets = \"10.0.0.0/16/24\" ; first\ncluster-subnets = fd01::/48/64\nmtu = 14\\\n00\n[gateway]\ninterface = \"br x\"\n";
     let s = parse("f.conf", text, metrics()).unwrap();
-    assert_eq!(s.cluster_subnets.len(), 2);
-    assert_eq!(s.mtu, Some(1400));
+    assert_eq!(s.network.cluster_subnets.len(), 2);
+    assert_eq!(s.network.mtu, Some(1400));
     assert_eq!(s.gateway.interface, "br x");
     for (wrong, line) in [
         ("x=1", 1),
@@ -69,6 +69,7 @@ fn an_unknown_key_or_section_is_a_warning_that_names_it() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn a_wrong_value_names_file_section_key_value_and_what_is_allowed() {
     let no = |rest: &str| format!("[default]\ntransport = \"no-overlay\"\n{rest}");
     let managed = "[no-overlay]\noutbound-snat = \"enabled\"\nrouting = \"managed\"\n";
@@ -268,13 +269,13 @@ fn the_northbound_database_over_tls_has_ovnkubes_keys() {
     ))
     .unwrap();
     assert!(s.warnings.is_empty(), "{:?}", s.warnings);
-    let tls = s.ovn_north_tls.unwrap();
+    let tls = s.ovn_north.tls.unwrap();
     let paths = [tls.private_key, tls.certificate, tls.ca_certificate];
     assert_eq!(paths.map(|p| p.display().to_string()), ["/k", "/c", "/ca"]);
     let s = toml(&format!(
         "[ovnnorth]\naddress = \"tcp:10.0.0.1:6641\"\n{files}"
     ))
     .unwrap();
-    assert_eq!(s.ovn_north_tls, None);
+    assert_eq!(s.ovn_north.tls, None);
     assert!(s.warnings[0].contains("no effect"), "{:?}", s.warnings);
 }

@@ -38,6 +38,7 @@ const LIMIT: u32 = 20_000;
 /// Destinations beyond the first.
 const BEYOND: u32 = 60_000;
 
+#[expect(clippy::too_many_lines, reason = "one measurement, step by step")]
 pub(crate) async fn import(arguments: ImportArguments) {
     let mut report = Report::new("import", arguments.json.as_deref());
     let wanted = |case: &str| {
@@ -73,7 +74,7 @@ pub(crate) async fn import(arguments: ImportArguments) {
         if wanted(&case) {
             let (mut agent, _) = fresh(&testbed, *count, 1).await;
             agent.until_agreed().await;
-            testbed.until_judged().await;
+            testbed.until_settled().await;
             storm(&testbed, agent.watched, &mut report, &case, seconds).await;
         }
     }
@@ -87,7 +88,7 @@ pub(crate) async fn import(arguments: ImportArguments) {
         if wanted(&case) {
             let (mut agent, _) = fresh(&testbed, 10_000, 1).await;
             agent.until_agreed().await;
-            testbed.until_judged().await;
+            testbed.until_settled().await;
             rate(&testbed, agent.watched, &mut report, &case, *each).await;
         }
     }
@@ -126,6 +127,7 @@ fn rows(count: u32, hops: u32) -> usize {
     usize::try_from(count * hops).expect("a number of rows")
 }
 
+#[expect(clippy::too_many_lines, reason = "one measurement, step by step")]
 async fn size(
     testbed: &mut Testbed,
     report: &mut Report,
@@ -205,7 +207,7 @@ async fn size(
         updates(testbed, before),
     );
 
-    testbed.until_judged().await;
+    testbed.until_settled().await;
     lone(
         testbed,
         report,
@@ -276,9 +278,9 @@ async fn size(
         });
         testbed.observer.until_rows(all).await;
         let done = now();
-        let told = batch.await.expect("ip ends");
+        let reported = batch.await.expect("ip ends");
         install.add(done - start, floor.wall);
-        last = Some((agent, cpu, server, before, done, told, floor));
+        last = Some((agent, cpu, server, before, done, reported, floor));
     }
     install.put(report, case, "install while running: wall");
     let (agent, cpu, server, before, done, last, floor) = last.expect("at least one run");

@@ -1,5 +1,5 @@
 //! Benchmarks of the product's parts on real ones: what changes cost, and how long they take.
-//! In: a case by name. Out: a table, and one JSON object a line. Invariant: numbers are printed, never judged here.
+//! In: a case by name. Out: a table, and one JSON object a line. Invariant: numbers are printed, never evaluated here.
 //! Not here: tests.
 #![allow(
     clippy::unwrap_used,

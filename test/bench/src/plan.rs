@@ -99,6 +99,7 @@ fn mk_nodes(count: u32, networks: &[Network]) -> Vec<Node> {
 }
 
 /// The node-agent's side, on node n0.
+#[expect(clippy::too_many_lines, reason = "one measurement, step by step")]
 fn node(report: &mut Report, case: &str, nodes: u32, count: u16) {
     let own = NodeName::from("n0");
     let mut memory = Memory::new(NodeConfig {
@@ -165,6 +166,7 @@ fn node(report: &mut Report, case: &str, nodes: u32, count: u16) {
 }
 
 /// The cluster-manager's side: allocations, the fabric, all RouteAdvertisements.
+#[expect(clippy::too_many_lines, reason = "one measurement, step by step")]
 fn cluster(report: &mut Report, case: &str, nodes: u32, count: u16) {
     let declared = mk_networks(count);
     let world = |nodes: u32| {
@@ -186,10 +188,10 @@ fn cluster(report: &mut Report, case: &str, nodes: u32, count: u16) {
         world = fabric::complete(world);
         let name = fabric::advertisement_name(&NetworkName::default_network());
         let objects = advertise::plan(&world, &name).desired;
-        let standing = objects
+        let existing = objects
             .into_iter()
             .map(|(key, object): (ObjectKey, FrrConfiguration)| (key, Ok(object)));
-        world.frr.extend(standing);
+        world.frr.extend(existing);
         world
     };
     let all = |world: &World| {
@@ -202,14 +204,14 @@ fn cluster(report: &mut Report, case: &str, nodes: u32, count: u16) {
         black_box(plans);
         begun.elapsed()
     };
-    let standing = world(nodes);
+    let existing = world(nodes);
     report.put(
         case,
         "cluster: allocations, fabric, objects",
         "ms",
-        median(|| all(&standing)),
+        median(|| all(&existing)),
     );
-    let mut joined = standing.clone();
+    let mut joined = existing.clone();
     if let Some(node) = mk_nodes(nodes + 1, &declared).pop() {
         joined.nodes.insert(node.name.clone(), node);
     }
@@ -219,7 +221,7 @@ fn cluster(report: &mut Report, case: &str, nodes: u32, count: u16) {
         "ms",
         median(|| all(&joined)),
     );
-    let mut changed = standing;
+    let mut changed = existing;
     if let Some(node) = changed.nodes.values_mut().next_back() {
         node.internal_ips = vec!["172.17.0.1".parse().unwrap()];
     }

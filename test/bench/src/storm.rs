@@ -21,12 +21,12 @@ const PROBE: u32 = 200_000;
 const EACH: u32 = 10;
 
 /// When which change of the probe was made.
-struct Told {
+struct Reported {
     made: Vec<Instant>,
     last: Instant,
 }
 
-fn blow(seconds: u32) -> anyhow::Result<Told> {
+fn blow(seconds: u32) -> anyhow::Result<Reported> {
     let mut kernel = Kernel::open(LINK)?;
     let start = now();
     let mut made = Vec::new();
@@ -44,7 +44,7 @@ fn blow(seconds: u32) -> anyhow::Result<Told> {
             kernel.replace(prefix(PROBE), router(number / EACH))?;
         }
     }
-    Ok(Told { made, last: now() })
+    Ok(Reported { made, last: now() })
 }
 
 /// 1,000 changes a second for so long, over `rows` rows that stay.
@@ -70,9 +70,9 @@ pub(crate) async fn storm(
             seen.push((now(), hop.to_bits() - router(0).to_bits()));
         }
     }
-    let told = wind.await.expect("it blows").expect("the kernel takes it");
+    let reported = wind.await.expect("it blows").expect("the kernel takes it");
     testbed.observer.until_rows(rows + 1).await;
-    let right = told.last.elapsed();
+    let right = reported.last.elapsed();
     let used = (agent.cpu() - cpu).as_secs_f64();
     report.put(case, "agent CPU", "s", used);
     report.put(
@@ -88,7 +88,7 @@ pub(crate) async fn storm(
         "",
         f64::from(u32::try_from(changes).unwrap_or(u32::MAX)),
     );
-    let mut ages = ages(&told.made, &seen);
+    let mut ages = ages(&reported.made, &seen);
     report.put(
         case,
         "NB age, mean",

@@ -95,7 +95,7 @@ impl Testbed {
 
     /// Waits until a process that has just been started believes the kernel that routes are gone: FRR's session was up for a
     /// while. Then the session ends, so that no withdrawal, however large, is taken for a peer's mistake.
-    pub(crate) async fn until_judged(&self) {
+    pub(crate) async fn until_settled(&self) {
         let (frr, _) = self.frr.as_ref().expect("a site of its own has an FRR");
         let load = |more: &str| {
             let loaded = frr.load(&session(1, 2, more)).expect("the reload tool");

@@ -32,14 +32,14 @@ impl Agent {
         let (tell, ended) = channel();
         let (end, asked) = tokio::sync::oneshot::channel();
         runtime.spawn(async move {
-            let told = async {
+            let reported = async {
                 // Whoever drops the agent kills it: nothing is reported then.
                 if asked.await.is_err() {
                     std::future::pending::<()>().await;
                 }
                 Ok(())
             };
-            let ended = frr_agent::serve(node, settings, told).await;
+            let ended = frr_agent::serve(node, settings, reported).await;
             let words = ended.map_or_else(|error| format!("{error:#}"), |()| "no error".to_owned());
             println!("frr-agent ended: {words}");
             // Nobody may be there to hear it.

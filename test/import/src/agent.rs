@@ -105,6 +105,7 @@ impl Reconciler for OneNetwork {
 impl Agent {
     /// Starts an import that knows nothing yet.
     #[must_use]
+    #[expect(clippy::too_many_lines, reason = "one sequence of events")]
     pub fn start(config: AgentConfig) -> Self {
         let mut client = ClientConfig::new(Endpoint::Unix(config.socket), ovn::north::DATABASE);
         client.tables = ovn::north::monitor();

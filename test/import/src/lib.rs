@@ -2,7 +2,7 @@
 //!
 //! In: a namespace of the test's own. Out: rows that the kernel's routes ask for, and those that are there.
 //! Invariant: what is expected is made again from a dump each time, which says that any order ends as a fresh start does; what
-//! a fresh start has to give is judged by hand (`tests/import/table.rs`). The observer has an OVSDB session of its own.
+//! a fresh start has to give is evaluated by hand (`tests/import/table.rs`). The observer has an OVSDB session of its own.
 //! Not here: what the tests do to them.
 #![allow(
     clippy::unwrap_used,

@@ -1,6 +1,6 @@
 //! Who looks at the Northbound database from outside, in a session of its own and without our client.
 //! In: the socket. Out: the rows of routers after each transaction; prefixes that were without a row.
-//! Invariant: every update that the server sends is judged; a session that is lost is made again.
+//! Invariant: every update that the server sends is evaluated; a session that is lost is made again.
 //! Not here: what should be there.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -54,8 +54,11 @@ impl Snapshot {
     pub fn imported(&self) -> Vec<(String, String)> {
         let marked = self.routes().iter().filter(|route| route.marked);
         let pair = |route: &RouteSeen| {
-            let odd = if route.plain { "" } else { "odd " };
-            (format!("{odd}{}", route.prefix), route.nexthop.clone())
+            let malformed = if route.plain { "" } else { "malformed " };
+            (
+                format!("{malformed}{}", route.prefix),
+                route.nexthop.clone(),
+            )
         };
         let mut all: Vec<_> = marked.map(pair).collect();
         all.sort();
@@ -111,7 +114,7 @@ impl Observer {
 
     /// The database as it is now.
     #[must_use]
-    pub fn look(&self) -> Snapshot {
+    pub fn observe(&self) -> Snapshot {
         let seen = lock(&self.seen);
         let mut snapshot = Snapshot {
             updates: seen.updates,
@@ -147,7 +150,7 @@ impl Observer {
     /// Imported rows of these prefixes on the gateway router, by prefix.
     #[must_use]
     pub fn rows_of(&self, prefixes: &BTreeSet<String>) -> BTreeSet<(String, String)> {
-        let snapshot = self.look();
+        let snapshot = self.observe();
         let routes = snapshot.routes().iter();
         routes
             .filter(|route| route.marked && prefixes.contains(&route.prefix))
@@ -222,10 +225,10 @@ impl Seen {
             }
         }
         self.updates += 1;
-        self.judge();
+        self.evaluate();
     }
 
-    fn judge(&mut self) {
+    fn evaluate(&mut self) {
         let routers = self.routers.values();
         let covered: BTreeSet<&str> = routers
             .filter(|(name, _)| name == ROUTER)

@@ -76,7 +76,7 @@ impl Testbed {
         }
         let observer = Observer::start(&server.socket());
         until("the observer sees the routers", || {
-            observer.look().routers.len() == 2
+            observer.observe().routers.len() == 2
         })
         .await;
         Self {
@@ -138,7 +138,7 @@ impl Testbed {
     pub async fn until_settled(&self, quiet: Duration) -> Snapshot {
         let start = Instant::now();
         loop {
-            let seen = self.observer.look();
+            let seen = self.observer.observe();
             let (rows, wanted) = (seen.imported(), self.wanted(&seen));
             let right = self.observer.is_live() && rows == wanted;
             if right && self.stays(seen.updates, quiet).await && self.wanted(&seen) == wanted {
@@ -167,7 +167,7 @@ impl Testbed {
         let start = Instant::now();
         while start.elapsed() < quiet {
             tokio::time::sleep(Duration::from_millis(10)).await;
-            if self.observer.look().updates != updates {
+            if self.observer.observe().updates != updates {
                 return false;
             }
         }

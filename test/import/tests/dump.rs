@@ -73,7 +73,7 @@ fn a_dump_that_fails_removes_nothing_and_the_next_one_that_does_not_does() {
         shell.tell("ip route del 20.1.1.0/24");
         let count = agent.errors().len();
         until("dumps go on failing", || agent.errors().len() > count + 1).await;
-        let meanwhile = testbed.observer.look();
+        let meanwhile = testbed.observer.observe();
         shell.tell(&format!("prlimit --pid {itself} --nofile={whole}:"));
         until("files can be opened", || {
             std::fs::File::open("/dev/null").is_ok()

@@ -161,6 +161,7 @@ enum Change {
 }
 
 /// Runs the command of the command line.
+#[expect(clippy::too_many_lines, reason = "a list of commands")]
 pub(crate) fn run() -> Result<bool> {
     let Arguments { name, command } = Arguments::parse();
     let steps = Steps::begin();

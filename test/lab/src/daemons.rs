@@ -167,18 +167,19 @@ pub(crate) fn become_container(file: &Path) -> Result<()> {
 fn write_config(lab: &Lab, spec: &Spec<'_>) -> Result<PathBuf> {
     let folder = lab.node_dir(spec.node).join(spec.name).join("config");
     std::fs::create_dir_all(&folder)?;
-    let content = cluster_sections(lab) + &own_section(lab, spec, &folder)?;
+    let content = cluster_sections(lab)? + &own_section(lab, spec, &folder)?;
     std::fs::write(folder.join("noverlay.conf"), content)?;
     Ok(folder)
 }
 
 /// What holds in the whole cluster.
-fn cluster_sections(lab: &Lab) -> String {
+fn cluster_sections(lab: &Lab) -> Result<String> {
     let v = &lab.values;
-    format!(
+    let network = v.default_network()?;
+    Ok(format!(
         "[default]
 transport = no-overlay
-cluster-subnets = {}/{}
+cluster-subnets = {}
 mtu = 1500
 
 [no-overlay]
@@ -195,22 +196,20 @@ profile = {}
 mode = shared
 interface = br-ex
 next-hop = {}
-v4-join-subnet = {}
-ephemeral-port-range = {}-{}
+{}ephemeral-port-range = {}-{}
 
 [ovn]
 topology = build
 networks = own
 ",
-        v.cluster_subnet,
-        v.host_prefix,
+        network.cluster_subnets(),
         v.as_number,
         lab.profile,
         v.outside_address(),
-        v.join_subnet,
+        network.join_keys(),
         SNAT_PORTS.start(),
         SNAT_PORTS.end(),
-    )
+    ))
 }
 
 /// Where this daemon serves metrics (several run on one host here, and nobody else is to ask them), and where its Northbound

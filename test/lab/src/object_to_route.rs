@@ -140,11 +140,8 @@ fn one(
 
 /// A prefix of the nodes' length, from the end of the cluster subnet: what peers accept, and no node has.
 fn unused(lab: &Lab, number: usize) -> Result<Ipv4Net> {
-    let subnets: Vec<Ipv4Net> = lab
-        .values
-        .cluster_subnet
-        .subnets(lab.values.host_prefix)?
-        .collect();
+    let (subnet, host_prefix) = lab.values.default_network()?.ipv4_range()?;
+    let subnets: Vec<Ipv4Net> = subnet.subnets(host_prefix)?.collect();
     let index = subnets.len().checked_sub(1 + number % 50);
     let prefix = index.and_then(|index| subnets.get(index).copied());
     prefix.context("the cluster subnet is too small")
@@ -243,12 +240,12 @@ fn modified(file: &std::path::Path) -> Option<Duration> {
 /// `ip monitor` on several nodes.
 struct Monitors {
     children: Vec<Child>,
-    told: Receiver<(usize, String, Duration)>,
+    reported: Receiver<(usize, String, Duration)>,
 }
 
 impl Monitors {
     fn start(lab: &Lab, nodes: &[&Node]) -> Result<Self> {
-        let (tell, told) = channel();
+        let (tell, reported) = channel();
         let mut children = Vec::new();
         for (number, node) in nodes.iter().enumerate() {
             let mut child = tool("ip")
@@ -269,7 +266,7 @@ impl Monitors {
                 }
             });
         }
-        Ok(Self { children, told })
+        Ok(Self { children, reported })
     }
 
     /// When the last of `count` nodes got a route to the prefix.
@@ -277,7 +274,7 @@ impl Monitors {
         let head = format!("{prefix} ");
         let mut seen = std::collections::BTreeMap::new();
         while seen.len() < count {
-            let Ok((node, line, at)) = self.told.recv_timeout(PATIENCE) else {
+            let Ok((node, line, at)) = self.reported.recv_timeout(PATIENCE) else {
                 bail!(
                     "only {} of {count} nodes got a route to {prefix}",
                     seen.len()
@@ -291,7 +288,7 @@ impl Monitors {
     }
 
     fn drain(&self) {
-        while self.told.try_recv().is_ok() {}
+        while self.reported.try_recv().is_ok() {}
     }
 }
 

@@ -174,7 +174,7 @@ pub(crate) fn prove(lab: &mut Lab, wanted: &Wanted) -> Result<bool> {
             continue;
         }
         let begin = now();
-        let verdict = check(&mut world).unwrap_or_else(|error| {
+        let state = check(&mut world).unwrap_or_else(|error| {
             Err(Failure::new(
                 Layer::Lab,
                 "the line can be checked",
@@ -182,7 +182,7 @@ pub(crate) fn prove(lab: &mut Lab, wanted: &Wanted) -> Result<bool> {
             ))
         });
         let seconds = begin.elapsed().as_secs_f64();
-        match verdict {
+        match state {
             Ok(remark) => {
                 held += 1;
                 tell(&format!(

@@ -77,16 +77,16 @@ pub(crate) fn running(name: &str) -> Option<(i32, u64)> {
 
 /// Watches until the lab's record is gone.
 pub(crate) fn watch(name: &str) -> Result<()> {
-    let mut told = BTreeSet::new();
+    let mut reported = BTreeSet::new();
     while let Some(lab) = Lab::load(name) {
         for record in records(&lab.dir()) {
-            if record.stopped || record.alive() || told.contains(&(record.pid, record.born)) {
+            if record.stopped || record.alive() || reported.contains(&(record.pid, record.born)) {
                 continue;
             }
             // Stopped on purpose in this very moment? Then the record says so now.
             let again = process::record(&lab, &record.start.node, &record.start.name);
             if again.is_ok_and(|now| now == record) {
-                told.insert((record.pid, record.born));
+                reported.insert((record.pid, record.born));
                 report(&lab, &record)?;
             }
         }

@@ -4,9 +4,11 @@
 //! follows from them for a node's index. One seed always gives the same values.
 //! Node subnets are not here: the product allocates them.
 
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-use ipnet::Ipv4Net;
+use anyhow::{Context, Result};
+use ipnet::{IpNet, Ipv4Net};
 use serde::{Deserialize, Serialize};
 
 /// Last byte of the outside host's address.
@@ -21,12 +23,8 @@ pub(crate) const SNAT_PORTS: std::ops::RangeInclusive<u16> = 32768..=60999;
 pub(crate) struct Values {
     /// What the other values were drawn from.
     pub(crate) seed: Option<u64>,
-    /// Pod addresses of the whole cluster.
-    pub(crate) cluster_subnet: Ipv4Net,
-    /// Prefix length of each node's part of it.
-    pub(crate) host_prefix: u8,
-    /// Addresses between cluster router and gateway routers.
-    pub(crate) join_subnet: Ipv4Net,
+    /// The pod networks by name.
+    pub(crate) networks: BTreeMap<String, Network>,
     /// AS number of the fabric.
     pub(crate) as_number: u32,
     /// The network that the nodes share, a /24.
@@ -35,14 +33,83 @@ pub(crate) struct Values {
     pub(crate) stem: String,
 }
 
+/// The pod network that every cluster has.
+const DEFAULT: &str = "default";
+
+/// A pod network. Of each family it has at most one range and one join subnet.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Network {
+    /// Pod addresses of the whole cluster.
+    pub(crate) ranges: Vec<Range>,
+    /// Addresses between cluster router and gateway routers.
+    pub(crate) joins: Vec<IpNet>,
+}
+
+/// Pod addresses of one family.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Range {
+    /// All of them.
+    pub(crate) subnet: IpNet,
+    /// Prefix length of each node's part.
+    pub(crate) host_prefix: u8,
+}
+
+impl Network {
+    fn ipv4(subnet: Ipv4Net, host_prefix: u8, join: Ipv4Net) -> Self {
+        Self {
+            ranges: vec![Range {
+                subnet: subnet.into(),
+                host_prefix,
+            }],
+            joins: vec![join.into()],
+        }
+    }
+
+    /// The range of IPv4.
+    pub(crate) fn ipv4_range(&self) -> Result<(Ipv4Net, u8)> {
+        let mut ranges = self.ranges.iter();
+        let range = ranges.find_map(|range| match range.subnet {
+            IpNet::V4(subnet) => Some((subnet, range.host_prefix)),
+            IpNet::V6(_) => None,
+        });
+        range.context("the network has no IPv4")
+    }
+
+    /// Keys of `[gateway]` for the join subnets.
+    pub(crate) fn join_keys(&self) -> String {
+        let key = |join: &IpNet| match join {
+            IpNet::V4(join) => format!("v4-join-subnet = {join}\n"),
+            IpNet::V6(join) => format!("v6-join-subnet = {join}\n"),
+        };
+        self.joins.iter().map(key).collect()
+    }
+
+    /// Value of `cluster-subnets`.
+    pub(crate) fn cluster_subnets(&self) -> String {
+        let ranges = self.ranges.iter();
+        let ranges: Vec<String> = ranges
+            .map(|range| format!("{}/{}", range.subnet, range.host_prefix))
+            .collect();
+        ranges.join(",")
+    }
+}
+
 impl Values {
+    /// The pod network that every cluster has.
+    pub(crate) fn default_network(&self) -> Result<&Network> {
+        let network = self.networks.get(DEFAULT);
+        network.context("these values are of no lab: there is no default network")
+    }
+
     /// The demonstration's values.
     pub(crate) fn demonstration() -> Self {
         Self {
             seed: None,
-            cluster_subnet: net([10, 128, 0, 0], 16),
-            host_prefix: 24,
-            join_subnet: net([100, 64, 0, 0], 16),
+            networks: default_only(Network::ipv4(
+                net([10, 128, 0, 0], 16),
+                24,
+                net([100, 64, 0, 0], 16),
+            )),
             as_number: 64512,
             underlay: net([172, 30, 0, 0], 24),
             stem: "n".to_owned(),
@@ -56,10 +123,12 @@ impl Values {
         let stem = usize::try_from(rng.below(7)).unwrap_or(0);
         Self {
             seed: Some(seed),
-            cluster_subnet: net([10, rng.byte(16, 240), 0, 0], 16),
-            // Even seeds give 24, odd ones 25: two neighbours cover both.
-            host_prefix: if seed.is_multiple_of(2) { 24 } else { 25 },
-            join_subnet: net([100, rng.byte(65, 128), 0, 0], 16),
+            networks: default_only(Network::ipv4(
+                net([10, rng.byte(16, 240), 0, 0], 16),
+                // Even seeds give 24, odd ones 25: two neighbours cover both.
+                if seed.is_multiple_of(2) { 24 } else { 25 },
+                net([100, rng.byte(65, 128), 0, 0], 16),
+            )),
             as_number: match rng.below(2) {
                 0 => 64513 + rng.below(1000),
                 _ => 4_200_000_000 + rng.below(90_000_000),
@@ -100,17 +169,31 @@ impl Values {
             Some(seed) => format!("seed {seed}: "),
             None => String::new(),
         };
+        let networks = self.networks.iter();
+        let networks: String = networks.map(|(name, n)| shown(name, n)).collect();
         format!(
-            "{seed}pods {} /{} per node, join {}, AS {}, underlay {}, nodes {}, {}, ...",
-            self.cluster_subnet,
-            self.host_prefix,
-            self.join_subnet,
+            "{seed}{networks}AS {}, underlay {}, nodes {}, {}, ...",
             self.as_number,
             self.underlay,
             self.node_name(1),
             self.node_name(2),
         )
     }
+}
+
+fn default_only(network: Network) -> BTreeMap<String, Network> {
+    [(DEFAULT.to_owned(), network)].into()
+}
+
+fn shown(name: &str, network: &Network) -> String {
+    let range = |r: &Range| format!("pods {} /{} per node, ", r.subnet, r.host_prefix);
+    let ranges: String = network.ranges.iter().map(range).collect();
+    let joins: String = network
+        .joins
+        .iter()
+        .map(|j| format!("join {j}, "))
+        .collect();
+    format!("network {name}: {ranges}{joins}")
 }
 
 /// The address `offset` above the network's own.

@@ -390,6 +390,7 @@ fn imported() -> (Vec<String>, Vec<String>) {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one sequence of events")]
 fn the_kernels_routes_become_the_right_rows_and_reasons() {
     if absent(&["ip"]) {
         return;

@@ -25,12 +25,12 @@ async fn quiet(watcher: &mut Watcher) {
 }
 
 /// Makes a change and waits until it is reported.
-async fn told(watcher: &mut Watcher, what: &str, wanted: impl Fn(Change) -> bool) {
+async fn reported(watcher: &mut Watcher, what: &str, wanted: impl Fn(Change) -> bool) {
     quiet(watcher).await;
     ip(what);
     let waiting = async { while !wanted(watcher.changed().await.unwrap()) {} };
     let waited = tokio::time::timeout(PATIENCE, waiting).await;
-    assert!(waited.is_ok(), "ip {what}: not told");
+    assert!(waited.is_ok(), "ip {what}: not reported");
 }
 
 fn count() -> usize {
@@ -46,31 +46,31 @@ fn every_kind_of_change_is_reported() {
         mk_link("d0");
         let mut watcher = Watcher::open().unwrap();
         let watcher = &mut watcher;
-        told(watcher, "addr add 192.0.2.9/24 dev d0", |c| c.addresses).await;
-        told(watcher, "-6 addr add 2001:db8::9/64 dev d0", |c| {
+        reported(watcher, "addr add 192.0.2.9/24 dev d0", |c| c.addresses).await;
+        reported(watcher, "-6 addr add 2001:db8::9/64 dev d0", |c| {
             c.addresses
         })
         .await;
-        told(watcher, "rule add pref 31 to 10.0.0.0/8 lookup 7", |c| {
+        reported(watcher, "rule add pref 31 to 10.0.0.0/8 lookup 7", |c| {
             c.rules
         })
         .await;
-        told(
+        reported(
             watcher,
             "-6 rule add pref 31 to 2001:db8::/32 lookup 7",
             |c| c.rules,
         )
         .await;
-        told(watcher, "route add 10.1.0.0/24 via 192.0.2.2", |c| c.routes).await;
-        told(watcher, "route add 2001:db8:1::/64 via 2001:db8::2", |c| {
+        reported(watcher, "route add 10.1.0.0/24 via 192.0.2.2", |c| c.routes).await;
+        reported(watcher, "route add 2001:db8:1::/64 via 2001:db8::2", |c| {
             c.routes
         })
         .await;
-        told(watcher, "nexthop add id 7 via 192.0.2.2 dev d0", |c| {
+        reported(watcher, "nexthop add id 7 via 192.0.2.2 dev d0", |c| {
             c.routes
         })
         .await;
-        told(watcher, "link set d0 mtu 1400", |c| c.links).await;
+        reported(watcher, "link set d0 mtu 1400", |c| c.links).await;
     });
 }
 
@@ -86,9 +86,9 @@ fn routes_that_go_without_an_event_of_their_own_are_reported() {
         ip("route add 10.1.0.0/24 via 192.0.2.2 proto bgp");
         let mut watcher = Watcher::open().unwrap();
         assert_eq!(count(), 2);
-        told(&mut watcher, "nexthop del id 7", |c| c.routes).await;
+        reported(&mut watcher, "nexthop del id 7", |c| c.routes).await;
         assert_eq!(count(), 1);
-        told(&mut watcher, "link set d0 down", |c| c.links).await;
+        reported(&mut watcher, "link set d0 down", |c| c.links).await;
         assert_eq!(count(), 0);
     });
 }
@@ -105,7 +105,7 @@ fn an_overrun_is_reported_and_what_follows_too() {
         ip_batch(&route_lines("add", 3000));
         let change = watcher.changed().await.unwrap();
         assert!(change.lost, "{change:?}");
-        told(&mut watcher, "link set d0 mtu 1400", |c| c.links).await;
+        reported(&mut watcher, "link set d0 mtu 1400", |c| c.links).await;
     });
 }
 
@@ -133,13 +133,13 @@ fn what_is_lost_while_an_overrun_is_still_being_read_is_reported_too() {
         // Whoever reads everything now does not see what comes next.
         ip("route add 10.1.0.0/24 via 192.0.2.2 proto bgp");
         let pause = Duration::from_millis(500);
-        let mut told = false;
+        let mut reported = false;
         while let Ok(change) = tokio::time::timeout(pause, watcher.changed()).await {
             let change = change.unwrap();
-            told |= change.lost || change.hints != model::route::Hints::default();
+            reported |= change.lost || change.hints != model::route::Hints::default();
         }
         assert!(
-            told,
+            reported,
             "a route came after events were lost, and nothing tells"
         );
     });

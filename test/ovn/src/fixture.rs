@@ -258,7 +258,7 @@ impl Fixture {
             let keep = usize::from(desired.contains(route));
             rows.iter().skip(keep)
         });
-        let remove: Vec<Uuid> = surplus.chain(&decoded.odd).copied().collect();
+        let remove: Vec<Uuid> = surplus.chain(&decoded.malformed).copied().collect();
         encode::imports(
             target,
             decoded.router.unwrap(),
@@ -278,7 +278,7 @@ impl Fixture {
         }
         self.settle().await;
         let decoded = self.imports(target);
-        assert_eq!(decoded.odd, []);
+        assert_eq!(decoded.malformed, []);
         assert!(decoded.rows.keys().eq(desired), "{decoded:?}");
         assert!(decoded.rows.values().all(|rows| rows.len() == 1));
         transactions.len()

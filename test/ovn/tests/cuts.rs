@@ -175,6 +175,7 @@ fn look_on(fixture: &Fixture) -> tokio::task::JoinHandle<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[expect(clippy::too_many_lines, reason = "one sequence of events")]
 async fn a_connection_cut_after_any_byte_leaves_no_route_twice_and_none_out() {
     if absent(TOOLS) {
         return;

@@ -228,7 +228,7 @@ async fn a_row_of_another_importer_stays_and_takes_its_prefix() {
             .by_hand(Fixture::set(Table::StaticRoute, held[0], edit))
             .await;
         let imports = fixture.imports(&target);
-        assert!(imports.odd.is_empty(), "{ids:?}");
+        assert!(imports.malformed.is_empty(), "{ids:?}");
         assert!(imports.taken.contains(&route.prefix), "{ids:?}");
         assert!(!imports.rows.contains_key(&route), "{ids:?}");
         assert_eq!(
@@ -241,7 +241,7 @@ async fn a_row_of_another_importer_stays_and_takes_its_prefix() {
             .client
             .with_replica(|replica| follower.follow(replica));
         followed.unwrap().unwrap();
-        assert!(follower.foreign() > 0, "{ids:?} is not told");
+        assert!(follower.foreign() > 0, "{ids:?} is not reported");
     }
 }
 
@@ -262,7 +262,7 @@ async fn a_row_in_another_spelling_is_replaced() {
         fixture
             .by_hand(Fixture::set(Table::StaticRoute, uuid, edit))
             .await;
-        assert_eq!(fixture.imports(&target).odd, [uuid]);
+        assert_eq!(fixture.imports(&target).malformed, [uuid]);
         assert_eq!(fixture.import(&target, &desired).await, 1);
     }
 }
@@ -362,15 +362,15 @@ async fn an_imported_route_and_the_row_that_gives_way_change_places_in_one_trans
         let fallbacks = learn::fallbacks(view.get(), default);
         let restore = &fallbacks[&prefix];
         let among: BTreeSet<Prefix> = fallbacks.keys().copied().collect();
-        let standing = || {
+        let existing = || {
             let seen = |r: &ovsdb::Replica| north::imported_among(r, &target, &among);
             fixture.client.with_replica(seen).unwrap().unwrap()
         };
         let planned =
-            || learn::without_fallbacks(rows.clone(), &target.router, &fallbacks, &standing());
+            || learn::without_fallbacks(rows.clone(), &target.router, &fallbacks, &existing());
         let router = fixture.imports(&target).router.unwrap();
         let own = own_rows(&fixture, &target, prefix);
-        assert_eq!((own.len(), standing().len()), (1, 0));
+        assert_eq!((own.len(), existing().len()), (1, 0));
         let add = [ImportedRoute {
             prefix,
             nexthop: HOP.parse().unwrap(),
@@ -382,7 +382,7 @@ async fn an_imported_route_and_the_row_that_gives_way_change_places_in_one_trans
         fixture.settle().await;
         assert_eq!(generation(&fixture.hand), since + 1, "no state in between");
         assert!(own_rows(&fixture, &target, prefix).is_empty());
-        assert_eq!(standing(), [prefix].into());
+        assert_eq!(existing(), [prefix].into());
         assert_eq!(
             fixture.pass(&planned()).await,
             0,

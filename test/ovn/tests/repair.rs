@@ -56,7 +56,7 @@ fn tx() -> Transaction {
 
 fn parent(fixture: &Fixture, key: &RowKey) -> Option<(Table, Uuid, &'static str)> {
     let (table, column) = key.table.parent()?;
-    let uuid = fixture.uuid(&RowKey::root(table, key.parent.as_str()));
+    let uuid = fixture.uuid(&RowKey::root(table, key.parent_name().unwrap_or_default()));
     Some((table, uuid, column))
 }
 
@@ -268,7 +268,7 @@ async fn children_of_a_duplicate_come_to_the_row_that_stays() {
             .owned
             .values()
             .flatten()
-            .filter(|(child, _)| child.parent == key.id);
+            .filter(|(child, _)| child.parent_name() == Some(key.id.as_str()));
         of.flat_map(|(_, held)| held.iter().map(|(uuid, _)| *uuid))
             .collect()
     };
@@ -311,7 +311,7 @@ async fn a_duplicate_with_copies_of_the_children_goes_with_them() {
             let mut copies = Vec::new();
             let ours = rows
                 .keys()
-                .filter(|key| key.table == table && key.parent == router.id);
+                .filter(|key| key.table == table && key.parent_name() == Some(router.id.as_str()));
             for key in ours {
                 let uuid = random_uuid();
                 edit = edit.insert(table.name(), uuid, copy(&fixture, key, &rows));
@@ -335,7 +335,7 @@ async fn of_two_parents_only_the_wrong_one_loses_the_child() {
     };
     let theirs = fixture.named(Table::Router, "theirs");
     let ours = fixture.named(Table::Router, "ovn_cluster_router");
-    let gateway = rows.keys().filter(|key| key.parent == "GR_n1");
+    let gateway = rows.keys().filter(|key| key.parent_name() == Some("GR_n1"));
     for key in gateway {
         for wrong in ours.iter().chain(&theirs) {
             let (uuid, before) = (fixture.uuid(key), fixture.others());
@@ -363,7 +363,7 @@ async fn a_child_at_another_parent_comes_back() {
         return;
     };
     let cluster = fixture.uuid(&RowKey::root(Table::Router, "ovn_cluster_router"));
-    for key in rows.keys().filter(|key| key.parent == "GR_n1") {
+    for key in rows.keys().filter(|key| key.parent_name() == Some("GR_n1")) {
         let (uuid, (table, right, column)) = (fixture.uuid(key), parent(&fixture, key).unwrap());
         let edit = Fixture::refer(table, right, Mutation::delete(column, uuid)).mutate(
             table.name(),

@@ -262,7 +262,10 @@ async fn a_gateway_router_deleted_by_hand_is_built_again_with_its_children() {
     let rows = mk_rows();
     fixture.pass(&rows).await;
     fixture.nbctl(&["lr-del", "GR_n1"]).await;
-    let children = rows.keys().filter(|key| key.parent == "GR_n1").count();
+    let children = rows
+        .keys()
+        .filter(|key| key.parent_name() == Some("GR_n1"))
+        .count();
     assert_eq!(fixture.pass(&rows).await, children + 1);
     fixture.nbctl(&["lrp-get-enabled", "rtoe-GR_n1"]).await;
 }

@@ -102,7 +102,7 @@ fn table_of(network: &str, id: u16) -> Option<TableId> {
 }
 
 /// Waits until the kernel is as wanted, looking only after events of the wanted kind.
-async fn told(
+async fn reported(
     watcher: &mut Watcher,
     what: &str,
     kind: impl Fn(Change) -> bool,
@@ -117,7 +117,7 @@ async fn told(
         }
     };
     let waited = tokio::time::timeout(PATIENCE, waiting).await;
-    assert!(waited.is_ok(), "{what}: not told");
+    assert!(waited.is_ok(), "{what}: not reported");
 }
 
 fn two_nodes() -> (Frr, Frr) {
@@ -167,7 +167,7 @@ async fn events_and_routes(a: &Frr, b: &Frr) {
     tables_follow_links();
     let green = || table_of("cluster_udn_green", 2) == Some(1011);
     a.ip("link add green type vrf table 1011").unwrap();
-    told(watcher, "a new VRF", |c| c.links, green).await;
+    reported(watcher, "a new VRF", |c| c.links, green).await;
 
     assert!(bgp(Some(BLUE)).is_empty());
     load(a, &config(1, 2, ""));
@@ -179,7 +179,7 @@ async fn events_and_routes(a: &Frr, b: &Frr) {
         "2001:db8:2::/64 20 fe80::@p20",
     ];
     let all = || bgp(Some(BLUE)) == learned;
-    told(watcher, "routes learned", |c| c.routes, all).await;
+    reported(watcher, "routes learned", |c| c.routes, all).await;
     assert_eq!(view(BLUE), learned);
     let main = ["10.9.0.0/24 20 172.31.9.2@f1"];
     assert_eq!(bgp(Some(MAIN_TABLE)), main);
@@ -191,11 +191,11 @@ async fn events_and_routes(a: &Frr, b: &Frr) {
         "router bgp 64512 vrf blue\n address-family ipv4 unicast\n  no network 10.20.2.0/24\n",
     );
     let fewer = || bgp(Some(BLUE)) == [learned[0], learned[2]];
-    told(watcher, "a route withdrawn", |c| c.routes, fewer).await;
+    reported(watcher, "a route withdrawn", |c| c.routes, fewer).await;
 
     a.ip("link delete blue").unwrap();
     let gone = || table_of("cluster_udn_blue", 1).is_none();
-    told(watcher, "the VRF deleted", |c| c.links, gone).await;
+    reported(watcher, "the VRF deleted", |c| c.links, gone).await;
     // What the port had in the VRF's table goes with the VRF, in a moment.
     let emptied = async {
         while !bgp(Some(BLUE)).is_empty() {

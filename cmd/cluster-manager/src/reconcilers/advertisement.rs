@@ -11,6 +11,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube_edge::WriteError;
 use model::intent::{Condition, Event};
 use model::{NetworkName, ObjectKey};
+use plan_cluster::advertise::Plan;
 use plan_cluster::refused::{self, Refusal};
 use plan_cluster::{World, fabric};
 use reconcile::Action;
@@ -27,48 +28,33 @@ const EVENTS: usize = 20;
 /// No objects.
 static NONE: BTreeSet<String> = BTreeSet::new();
 
+/// What is to be reported of a RouteAdvertisements.
+struct Report {
+    /// `Accepted` and `Complete`, and that of the sessions where there is one.
+    conditions: Vec<Condition>,
+    /// No condition of ours is to go.
+    same_kinds: bool,
+    /// Published where the status is written: what it says already has been reported, by us or by the leader before us.
+    events: Vec<Event>,
+}
+
 impl ClusterReconciler {
     pub(super) async fn advertisement(&mut self, world: &Arc<World>, name: &str) -> Action {
         let planner = &mut self.planner;
         let plan = planned(|| planner.plan(world, name));
         let subject = Key::Advertisement(name.to_owned());
-        let mut jobs: Vec<Job> = plan
-            .desired
-            .values()
-            .filter_map(|o| self.frr_job(o))
-            .collect();
-        jobs.extend(plan.surplus.iter().filter_map(|key| {
-            let what = What::Delete {
-                uid: self.caches.frr.get(key)?.uid,
-            };
-            Some(Job {
-                key: (*key).clone(),
-                node: None,
-                what,
-            })
-        }));
+        let jobs = self.frr_jobs(&plan);
         let done = self.write_all::<FRRConfiguration>(&subject, jobs).await;
         let key = ObjectKey::new("", name);
         let Some(entry) = self.caches.advertisements.get(&key) else {
-            self.clients.metrics.forget(name);
-            self.failing.remove(name);
-            self.refused_before.remove(name);
-            return done.verdict();
+            self.forget(name);
+            return done.action();
         };
+        let (accepted, objects) = (plan.accepted(), plan.desired.len());
         let refusals = self.refusals_of(name, &subject);
-        let accepted = plan.accepted();
-        let told_on = format!("RouteAdvertisements/{name}");
-        let before = self.refused_before.get(name).unwrap_or(&NONE);
-        let (conditions, problems) =
-            refused::told(plan.conditions, plan.problems, &told_on, &refusals, before);
-        let (before, sessions) = self.session_conditions(world, name, &entry.value);
-        let mut wanted = conditions.clone();
-        wanted.extend(sessions.clone());
-        let news = conditions.iter().any(|c| !says(&entry.value, c));
-        let told = before.is_some() == sessions.is_some();
-        // What the conditions say already has been reported, by us or by the leader before us.
-        let status = self.status(&key, &entry.value, &wanted, told).await;
-        if status.is_err() || done.is_nothing_of(plan.desired.len()) {
+        let report = self.report(world, name, plan, &refusals, &entry.value);
+        let status = self.status(&key, &entry.value, &report).await;
+        if status.is_err() || done.is_nothing_of(objects) {
             self.failing.insert(name.to_owned());
         } else {
             self.failing.remove(name);
@@ -80,19 +66,7 @@ impl ClusterReconciler {
         match status {
             Ok(false) => {}
             Ok(true) => {
-                let mut events: Vec<Event> = Vec::new();
-                if news {
-                    events.extend(problems.iter().take(EVENTS).map(|problem| Event {
-                        warning: true,
-                        reason: problem.reason,
-                        message: problem.message.clone(),
-                    }));
-                }
-                events.extend(plan_cluster::sessions::event(
-                    before.as_ref(),
-                    sessions.as_ref(),
-                ));
-                for event in &events {
+                for event in &report.events {
                     let events = &self.clients.events;
                     events.publish::<RouteAdvertisements>(&key, &entry.uid, event);
                 }
@@ -104,10 +78,72 @@ impl ClusterReconciler {
                 return Action::Requeue;
             }
         }
-        if done.verdict() == Action::Done && !accepted {
+        if done.action() == Action::Done && !accepted {
             Action::AwaitChange
         } else {
-            done.verdict()
+            done.action()
+        }
+    }
+
+    /// The writes that bring the FRRConfigurations to the plan.
+    fn frr_jobs(&self, plan: &Plan) -> Vec<Job> {
+        let wanted = plan.desired.values();
+        let mut jobs: Vec<Job> = wanted.filter_map(|o| self.frr_job(o)).collect();
+        jobs.extend(plan.surplus.iter().filter_map(|key| {
+            let what = What::Delete {
+                uid: self.caches.frr.get(key)?.uid,
+            };
+            Some(Job {
+                key: (*key).clone(),
+                node: None,
+                what,
+            })
+        }));
+        jobs
+    }
+
+    /// The RouteAdvertisements is gone: nothing is to be reported of it any more.
+    fn forget(&mut self, name: &str) {
+        self.clients.metrics.forget(name);
+        self.failing.remove(name);
+        self.refused_before.remove(name);
+    }
+
+    /// The plan's conditions with what was refused, the sessions' condition, and what of all that is news.
+    fn report(
+        &self,
+        world: &World,
+        name: &str,
+        plan: Plan,
+        refusals: &BTreeSet<Refusal>,
+        existing: &Advertisement,
+    ) -> Report {
+        let (mut conditions, problems) = refused::reported(
+            plan.conditions,
+            plan.problems,
+            &format!("RouteAdvertisements/{name}"),
+            refusals,
+            self.refused_before.get(name).unwrap_or(&NONE),
+        );
+        let mut events: Vec<Event> = Vec::new();
+        if conditions.iter().any(|c| !says(existing, c)) {
+            events.extend(problems.into_iter().take(EVENTS).map(|problem| Event {
+                warning: true,
+                reason: problem.reason,
+                message: problem.message,
+            }));
+        }
+        let (before, sessions) = self.session_conditions(world, name, existing);
+        events.extend(plan_cluster::sessions::event(
+            before.as_ref(),
+            sessions.as_ref(),
+        ));
+        let same_kinds = before.is_some() == sessions.is_some();
+        conditions.extend(sessions);
+        Report {
+            conditions,
+            same_kinds,
+            events,
         }
     }
 
@@ -121,15 +157,15 @@ impl ClusterReconciler {
         all
     }
 
-    /// Writes the status where it differs; true where it did. `same_kinds`: no condition of ours is to go.
+    /// Writes the status where it differs; true where it did.
     async fn status(
         &self,
         key: &ObjectKey,
-        standing: &Advertisement,
-        wanted: &[Condition],
-        same_kinds: bool,
+        existing: &Advertisement,
+        report: &Report,
     ) -> Result<bool, WriteError> {
-        let generation = standing.generation;
+        let wanted = &report.conditions;
+        let generation = existing.generation;
         for condition in wanted {
             self.clients
                 .metrics
@@ -142,11 +178,11 @@ impl ClusterReconciler {
             Some(c) => format!("Not Accepted: {}", c.message),
             None => String::new(),
         };
-        let find = |kind: &str| standing.conditions.iter().find(|c| c.kind == kind);
-        let same = standing.status == line
-            && same_kinds
+        let find = |kind: &str| existing.conditions.iter().find(|c| c.kind == kind);
+        let same = existing.status == line
+            && report.same_kinds
             && wanted.iter().all(|w| {
-                says(standing, w) && find(w.kind).is_some_and(|s| s.generation == generation)
+                says(existing, w) && find(w.kind).is_some_and(|s| s.generation == generation)
             });
         if same {
             return Ok(false);
@@ -172,8 +208,8 @@ impl ClusterReconciler {
 }
 
 /// Whether a condition stands on an object in these words.
-fn says(standing: &Advertisement, wanted: &Condition) -> bool {
-    let mut of_kind = standing.conditions.iter().filter(|c| c.kind == wanted.kind);
+fn says(existing: &Advertisement, wanted: &Condition) -> bool {
+    let mut of_kind = existing.conditions.iter().filter(|c| c.kind == wanted.kind);
     of_kind.any(|s| {
         s.status == wanted.status && s.reason == wanted.reason && s.message == wanted.message
     })

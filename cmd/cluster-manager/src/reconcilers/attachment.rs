@@ -1,12 +1,12 @@
 //! The default network's NetworkAttachmentDefinition, and events on it.
-//! In: the world. Out: the object; an event when the verdict on the network changes. Invariant: the verdict is reported whether or not the object can be written.
-//! Not here: the verdict (`plan_cluster::verdicts`).
+//! In: the world. Out: the object; an event when the state on the network changes. Invariant: the state is reported whether or not the object can be written.
+//! Not here: the state (`plan_cluster::transport`).
 
 use std::sync::Arc;
 
 use api::nad::NetworkAttachmentDefinition;
 use model::ObjectKey;
-use plan_cluster::{MANAGED_BY, RA_KEY, World, verdicts};
+use plan_cluster::{MANAGED_BY, RA_KEY, World, transport};
 use reconcile::Action;
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ use crate::key::Key;
 
 impl ClusterReconciler {
     pub(super) async fn attachment(&mut self, world: &Arc<World>) -> Action {
-        let key = self.settings.default_nad.clone();
+        let key = self.settings.network.nad.clone();
         let names: Vec<String> = world
             .ras
             .iter()
@@ -32,12 +32,12 @@ impl ClusterReconciler {
         }
         let annotation = json!(names).to_string();
         let config = api::nad::default_config();
-        let standing = self.caches.attachments.get(&key);
-        let config_right = standing
+        let existing = self.caches.attachments.get(&key);
+        let config_right = existing
             .as_ref()
             .is_some_and(|e| same_json(&e.value.config, &config));
         let annotated = |key: &str, text: &str| {
-            standing
+            existing
                 .as_ref()
                 .and_then(|e| e.value.annotations.get(key))
                 .is_some_and(|t| same_json(t, text))
@@ -70,11 +70,11 @@ impl ClusterReconciler {
         let done = self
             .write_all::<NetworkAttachmentDefinition>(&Key::Attachment, jobs)
             .await;
-        self.verdict(world, &key);
-        done.verdict()
+        self.report_transport(world, &key);
+        done.action()
     }
 
-    fn verdict(&mut self, world: &Arc<World>, key: &ObjectKey) {
+    fn report_transport(&mut self, world: &Arc<World>, key: &ObjectKey) {
         let planner = &mut self.planner;
         let accepted = planned(|| {
             let plans = planner.plan_all(world).iter();
@@ -82,8 +82,8 @@ impl ClusterReconciler {
                 .map(|(name, plan)| (name.clone(), plan.accepted()))
                 .collect()
         });
-        let now = verdicts::default_network(world, &accepted);
-        if let Some(event) = verdicts::event(self.verdict.as_ref(), &now) {
+        let now = transport::default_network(world, &accepted);
+        if let Some(event) = transport::event(self.state.as_ref(), &now) {
             if event.warning {
                 tracing::warn!("No-overlay validation failed: {}", event.message);
             }
@@ -97,7 +97,7 @@ impl ClusterReconciler {
                 .events
                 .publish::<NetworkAttachmentDefinition>(key, &uid, &event);
         }
-        self.verdict = Some(now);
+        self.state = Some(now);
     }
 }
 

@@ -32,10 +32,10 @@ impl ClusterReconciler {
 
         let name = fabric::advertisement_name(&model::NetworkName::default_network());
         let key = ObjectKey::new("", &name);
-        let standing = self.caches.advertisements.get(&key);
+        let existing = self.caches.advertisements.get(&key);
         let job = match plan.advertisement {
             Some(wanted) => {
-                let same = standing.is_some_and(|e| same_advertisement(&e.value, &wanted));
+                let same = existing.is_some_and(|e| same_advertisement(&e.value, &wanted));
                 let what = What::Apply {
                     uid: None,
                     version: None,
@@ -48,7 +48,7 @@ impl ClusterReconciler {
                 })
             }
             None => {
-                let ours = standing.filter(|e| {
+                let ours = existing.filter(|e| {
                     e.value.labels.get(MANAGED_BY.0).map(String::as_str) == Some(MANAGED_BY.1)
                 });
                 ours.map(|e| delete(key, e.uid))
@@ -56,8 +56,8 @@ impl ClusterReconciler {
         };
         let jobs = job.into_iter().collect();
         let done = done.and(self.write_all::<RouteAdvertisements>(&subject, jobs).await);
-        self.tell_nodes("fabric", plan.problems);
-        done.verdict()
+        self.report_on_nodes("fabric", plan.problems);
+        done.action()
     }
 
     fn owned_frr(&self, key: &ObjectKey) -> Option<String> {
@@ -79,13 +79,13 @@ fn delete(key: ObjectKey, uid: String) -> Job {
 }
 
 fn same_advertisement(
-    standing: &Advertisement,
+    existing: &Advertisement,
     wanted: &model::intent::RouteAdvertisements,
 ) -> bool {
     let labels = fabric::labels()
         .iter()
-        .all(|(k, v)| standing.labels.get(k) == Some(v));
-    let spec = standing.spec.as_ref().is_ok_and(|s| {
+        .all(|(k, v)| existing.labels.get(k) == Some(v));
+    let spec = existing.spec.as_ref().is_ok_and(|s| {
         let mut s = s.clone();
         s.generation = wanted.generation;
         s == *wanted

@@ -15,8 +15,8 @@ use super::writes::{Job, What};
 impl ClusterReconciler {
     /// The write that an object needs, if it needs one.
     pub(super) fn frr_job(&self, wanted: &FrrConfiguration) -> Option<Job> {
-        let standing = self.caches.frr.get(&wanted.key);
-        if standing.is_some_and(|e| e.value.object.is_ok_and(|s| same_frr(&s, wanted))) {
+        let existing = self.caches.frr.get(&wanted.key);
+        if existing.is_some_and(|e| e.value.object.is_ok_and(|s| same_frr(&s, wanted))) {
             return None;
         }
         let body = serde_json::to_value(FRRConfiguration::from(wanted)).unwrap_or_default();
@@ -35,14 +35,14 @@ impl ClusterReconciler {
 }
 
 /// Whether the object that stands there already is what is wanted; other people's labels and annotations do not count.
-fn same_frr(standing: &FrrConfiguration, wanted: &FrrConfiguration) -> bool {
+fn same_frr(existing: &FrrConfiguration, wanted: &FrrConfiguration) -> bool {
     let covers = |have: &BTreeMap<String, String>, want: &BTreeMap<String, String>| {
         want.iter().all(|(k, v)| have.get(k) == Some(v))
     };
-    covers(&standing.labels, &wanted.labels)
-        && covers(&standing.annotations, &wanted.annotations)
-        && standing.node_selector == wanted.node_selector
-        && standing.routers == wanted.routers
-        && standing.bfd_profiles == wanted.bfd_profiles
-        && standing.raw == wanted.raw
+    covers(&existing.labels, &wanted.labels)
+        && covers(&existing.annotations, &wanted.annotations)
+        && existing.node_selector == wanted.node_selector
+        && existing.routers == wanted.routers
+        && existing.bfd_profiles == wanted.bfd_profiles
+        && existing.raw == wanted.raw
 }

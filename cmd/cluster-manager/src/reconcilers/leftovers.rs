@@ -85,7 +85,7 @@ impl ClusterReconciler {
             }
         }
         let done = self.write_all::<K>(&Key::Leftovers, jobs).await;
-        done.verdict() == Action::Done
+        done.action() == Action::Done
     }
 
     /// Whether the API server has no such Node: the watch may be behind, and not know one that has just joined. `None` where

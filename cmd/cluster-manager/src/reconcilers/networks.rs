@@ -70,8 +70,8 @@ impl ClusterReconciler {
                     ))
                 }),
         );
-        self.tell_nodes("networks", problems);
-        done.verdict()
+        self.report_on_nodes("networks", problems);
+        done.action()
     }
 
     /// The world with the annotations that Nodes have at this moment.

@@ -1,7 +1,7 @@
-//! The fabric's sessions: looks at what nodes report, and requests a pass of the RouteAdvertisements when the verdict changes.
-//! In: BGPSessionStates, the clock. Out: a verdict for the next pass of the fabric's RouteAdvertisements.
-//! Invariant: after a start what stands in the condition holds until there is a verdict.
-//! Not here: the verdict (`plan_cluster::sessions`), writing the condition.
+//! The fabric's sessions: looks at what nodes report, and requests a pass of the RouteAdvertisements when the state changes.
+//! In: BGPSessionStates, the clock. Out: a state for the next pass of the fabric's RouteAdvertisements.
+//! Invariant: after a start what stands in the condition holds until there is a state.
+//! Not here: the state (`plan_cluster::sessions`), writing the condition.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use crate::key::Key;
 pub(crate) struct Watched {
     begun: Instant,
     trying: Trying,
-    verdict: Option<sessions::State>,
+    state: Option<sessions::State>,
     alarm: Option<JoinHandle<()>>,
 }
 
@@ -31,7 +31,7 @@ impl Watched {
         Self {
             begun: Instant::now(),
             trying: Trying::new(),
-            verdict: None,
+            state: None,
             alarm: None,
         }
     }
@@ -47,7 +47,7 @@ impl ClusterReconciler {
             ends.collect()
         });
         let now = self.watched.begun.elapsed();
-        let seen = sessions::judge(world, &ends, &self.watched.trying, now);
+        let seen = sessions::evaluate(world, &ends, &self.watched.trying, now);
         self.watched.trying = seen.trying;
         if let Some(old) = self.watched.alarm.take() {
             old.abort();
@@ -60,23 +60,23 @@ impl ClusterReconciler {
                 queue.enqueue(Key::Sessions);
             }));
         }
-        if self.watched.verdict.as_ref() != Some(&seen.verdict) {
-            self.watched.verdict = Some(seen.verdict);
+        if self.watched.state.as_ref() != Some(&seen.state) {
+            self.watched.state = Some(seen.state);
             let name = fabric::advertisement_name(&NetworkName::default_network());
             self.clients.queue.enqueue(Key::Advertisement(name));
         }
         Action::Done
     }
 
-    /// The standing and the wanted condition on an RouteAdvertisements.
+    /// The existing and the wanted condition on an RouteAdvertisements.
     pub(super) fn session_conditions(
         &self,
         world: &World,
         name: &str,
-        standing: &Advertisement,
+        existing: &Advertisement,
     ) -> (Option<Condition>, Option<Condition>) {
-        let mut all = standing.conditions.iter();
-        let standing = all
+        let mut all = existing.conditions.iter();
+        let existing = all
             .find(|c| c.kind == sessions::CONDITION)
             .map(|c| Condition {
                 kind: sessions::CONDITION,
@@ -87,11 +87,11 @@ impl ClusterReconciler {
         let fabrics = fabric::advertisement_name(&NetworkName::default_network());
         let wanted = if world.fabric.is_none() || name != fabrics {
             None
-        } else if let Some(verdict) = &self.watched.verdict {
-            sessions::condition(verdict, standing.clone())
+        } else if let Some(state) = &self.watched.state {
+            sessions::condition(state, existing.clone())
         } else {
-            standing.clone()
+            existing.clone()
         };
-        (standing, wanted)
+        (existing, wanted)
     }
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::StreamExt;
-use kube_edge::{Only, WriteError};
+use kube_edge::{Only, WriteError, Writer};
 use model::{NodeName, ObjectKey};
 use plan_cluster::refused::Refusal;
 use reconcile::{Action, Backoff};
@@ -176,7 +176,7 @@ pub(super) struct Done {
 
 impl Done {
     /// `Done` where nothing has to be tried again.
-    pub(super) fn verdict(&self) -> Action {
+    pub(super) fn action(&self) -> Action {
         if self.bad == 0 {
             Action::Done
         } else {
@@ -211,33 +211,38 @@ impl ClusterReconciler {
     {
         let kind = K::kind(&()).into_owned();
         self.refusals.retain(subject, &kind, &jobs);
-        let target = |job: &Job| (kind.clone(), job.key.clone());
         let mut done = Done::default();
+        let due = self.due(subject, &kind, jobs, &mut done);
+        for (job, outcome) in self.attempt::<K>(due).await {
+            self.evaluate(subject, &kind, job, outcome, &mut done);
+        }
+        done
+    }
+
+    /// The jobs whose time has come; what failed the last time comes last, so that it never holds up what may go well.
+    fn due(&self, subject: &Key, kind: &str, jobs: Vec<Job>, done: &mut Done) -> Vec<Job> {
+        let target = |job: &Job| (kind.to_owned(), job.key.clone());
         let (waiting, mut due): (Vec<Job>, Vec<Job>) = jobs
             .into_iter()
             .partition(|job| self.refusals.waits(subject, &target(job), &job.what));
         waiting.iter().for_each(|job| done.missed(&job.what));
-        // What failed the last time comes last, so that it never holds up what may go well.
         due.sort_by_key(|job| self.refusals.failed(subject, &target(job)));
+        due
+    }
+
+    /// Does the jobs, a few at once; `None` for those that are left to the next pass.
+    async fn attempt<K>(&self, due: Vec<Job>) -> Vec<(Job, Option<Result<(), WriteError>>)>
+    where
+        K: kube::Resource<DynamicType = ()>,
+    {
         let unanswered = AtomicUsize::new(0);
         let writer = &self.clients.writer;
-        let outcomes: Vec<(Job, Option<Result<(), WriteError>>)> = futures::stream::iter(due)
+        futures::stream::iter(due)
             .map(|job| async {
                 if unanswered.load(Ordering::Relaxed) >= UNANSWERED {
                     return (job, None);
                 }
-                tracing::info!(kind = %K::kind(&()), key = %job.key, "{}", job.what.verb());
-                let outcome = match &job.what {
-                    What::Apply { uid, version, body } => {
-                        let only = Only {
-                            uid: uid.as_deref(),
-                            version: version.as_deref(),
-                        };
-                        let applied = writer.apply_only::<K>(&job.key, only, body.clone());
-                        applied.await
-                    }
-                    What::Delete { uid } => writer.delete::<K>(&job.key, uid).await,
-                };
+                let outcome = write::<K>(writer, &job).await;
                 if outcome.as_ref().is_err_and(|e| !e.is_answer()) {
                     unanswered.fetch_add(1, Ordering::Relaxed);
                 }
@@ -245,35 +250,62 @@ impl ClusterReconciler {
             })
             .buffer_unordered(AT_ONCE)
             .collect()
-            .await;
-        for (job, outcome) in outcomes {
-            match outcome {
-                Some(Ok(())) => {
-                    self.refusals.written(subject, &target(&job));
-                    done.good += 1;
-                }
-                Some(Err(error)) if error.is_not_leading() => done.missed(&job.what),
-                Some(Err(error)) => {
-                    done.missed(&job.what);
-                    let versioned = matches!(
-                        &job.what,
-                        What::Apply {
-                            version: Some(_),
-                            ..
-                        }
-                    );
-                    if versioned && error.is_conflict() {
-                        tracing::info!(key = %job.key, "it changed meanwhile: reading it again");
-                    } else {
-                        let target = target(&job);
-                        let (code, words) = (error.code(), error.words());
-                        self.refusals.refuse(subject, target, job, code, words);
-                    }
-                }
-                None => done.missed(&job.what),
+            .await
+    }
+
+    /// Counts a job, and remembers what the API server said against it.
+    fn evaluate(
+        &mut self,
+        subject: &Key,
+        kind: &str,
+        job: Job,
+        outcome: Option<Result<(), WriteError>>,
+        done: &mut Done,
+    ) {
+        match outcome {
+            Some(Ok(())) => {
+                self.refusals.written(subject, &(kind.to_owned(), job.key));
+                done.good += 1;
             }
+            Some(Err(error)) if error.is_not_leading() => done.missed(&job.what),
+            Some(Err(error)) => {
+                done.missed(&job.what);
+                let versioned = matches!(
+                    &job.what,
+                    What::Apply {
+                        version: Some(_),
+                        ..
+                    }
+                );
+                if versioned && error.is_conflict() {
+                    tracing::info!(key = %job.key, "it changed meanwhile: reading it again");
+                } else {
+                    let target = (kind.to_owned(), job.key.clone());
+                    let (code, words) = (error.code(), error.words());
+                    self.refusals.refuse(subject, target, job, code, words);
+                }
+            }
+            None => done.missed(&job.what),
         }
-        done
+    }
+}
+
+/// Does one job.
+async fn write<K>(writer: &Writer, job: &Job) -> Result<(), WriteError>
+where
+    K: kube::Resource<DynamicType = ()>,
+{
+    tracing::info!(kind = %K::kind(&()), key = %job.key, "{}", job.what.verb());
+    match &job.what {
+        What::Apply { uid, version, body } => {
+            let only = Only {
+                uid: uid.as_deref(),
+                version: version.as_deref(),
+            };
+            let applied = writer.apply_only::<K>(&job.key, only, body.clone());
+            applied.await
+        }
+        What::Delete { uid } => writer.delete::<K>(&job.key, uid).await,
     }
 }
 

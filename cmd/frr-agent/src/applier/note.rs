@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn daemons_are_judged_each_by_itself_and_those_that_cannot_be_asked_not_at_all() {
+    fn daemons_are_settled_each_by_itself_and_those_that_cannot_be_asked_not_at_all() {
         type Digests = [(&'static str, &'static str)];
         type Names = [&'static str];
         let digests = |all: &Digests| -> BTreeMap<String, String> {

@@ -1,4 +1,4 @@
-//! What is believed of FRR's sessions from one look to the next.
+//! What is believed of FRR's sessions from one probe to the next.
 //! In: what bgpd showed, or that it did not. Out: sessions to tell.
 //! Invariant: a session is taken for gone only by a bgpd that answers; one of which bgpd tells nothing is never reported as
 //! established for longer than [`BELIEVED`]; that we cannot ask changes nothing, and is reported in FRRNodeState.
@@ -17,7 +17,7 @@ const BELIEVED: Duration = Duration::from_secs(10);
 const IDLE: &str = "Idle";
 const NO_BFD: &str = "N/A";
 
-/// One look at bgpd.
+/// One probe at bgpd.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Seen {
     /// Its sessions.
@@ -119,7 +119,7 @@ mod tests {
         }])
     }
 
-    fn told(memory: &mut Memory, seen: Seen, now: Instant) -> String {
+    fn reported(memory: &mut Memory, seen: Seen, now: Instant) -> String {
         match memory.believed(seen, now) {
             None => "unknown".to_owned(),
             Some(sessions) => sessions.iter().map(|s| s.bgp.clone()).collect(),
@@ -145,7 +145,11 @@ mod tests {
             (none(), 124, "Idle"),
             (none(), 135, ""),
         ] {
-            assert_eq!(told(&mut memory, seen, at(seconds)), wanted, "{seconds}");
+            assert_eq!(
+                reported(&mut memory, seen, at(seconds)),
+                wanted,
+                "{seconds}"
+            );
         }
     }
 
@@ -163,7 +167,11 @@ mod tests {
             (up(), 1001, "Established"),
             (Seen::Unreadable, 1002, "Established"),
         ] {
-            assert_eq!(told(&mut memory, seen, at(seconds)), wanted, "{seconds}");
+            assert_eq!(
+                reported(&mut memory, seen, at(seconds)),
+                wanted,
+                "{seconds}"
+            );
         }
         assert!(memory.is_puzzled());
     }
@@ -196,7 +204,11 @@ mod tests {
             (silent(1016), 1017, "Idle"),
             (up(), 1018, "Established"),
         ] {
-            assert_eq!(told(&mut memory, seen, at(seconds)), wanted, "{seconds}");
+            assert_eq!(
+                reported(&mut memory, seen, at(seconds)),
+                wanted,
+                "{seconds}"
+            );
             assert_eq!(memory.is_puzzled(), seconds == 1012);
         }
     }
@@ -214,12 +226,16 @@ mod tests {
             (Seen::Unasked, 1002, "Idle"),
             (up(), 1003, "Established"),
         ] {
-            assert_eq!(told(&mut memory, seen, at(seconds)), wanted, "{seconds}");
+            assert_eq!(
+                reported(&mut memory, seen, at(seconds)),
+                wanted,
+                "{seconds}"
+            );
         }
     }
 
     #[test]
-    fn without_any_look_that_showed_something_nothing_is_known_until_bgpd_shows_none_for_long() {
+    fn without_any_probe_that_showed_something_nothing_is_known_until_bgpd_shows_none_for_long() {
         let (mut memory, start) = (Memory::default(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
         for (seen, seconds, wanted) in [
@@ -228,7 +244,11 @@ mod tests {
             (Seen::Sessions(Vec::new()), 61, "unknown"),
             (Seen::Sessions(Vec::new()), 72, ""),
         ] {
-            assert_eq!(told(&mut memory, seen, at(seconds)), wanted, "{seconds}");
+            assert_eq!(
+                reported(&mut memory, seen, at(seconds)),
+                wanted,
+                "{seconds}"
+            );
         }
     }
 }

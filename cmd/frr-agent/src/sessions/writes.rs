@@ -126,7 +126,7 @@ impl Refusals {
                 (job, Some(outcome))
             })
             .buffer_unordered(AT_ONCE);
-        let mut verdict = Action::Done;
+        let mut state = Action::Done;
         while let Some((job, outcome)) = outcomes.next().await {
             match outcome {
                 Some(Ok(())) => {
@@ -134,10 +134,10 @@ impl Refusals {
                     done(job);
                 }
                 Some(Err(error)) => self.refuse(job, &error, Instant::now()),
-                None => verdict = Action::Requeue,
+                None => state = Action::Requeue,
             }
         }
-        verdict
+        state
     }
 
     fn waits(&self, job: &Job, now: Instant) -> bool {
@@ -208,9 +208,9 @@ mod tests {
     ) -> (Vec<String>, Action) {
         let mut done = Vec::new();
         let writes = refusals.write(writer, jobs, now, |job| done.push(job.key.name));
-        let verdict = futures::executor::block_on(writes);
+        let state = futures::executor::block_on(writes);
         done.sort();
-        (done, verdict)
+        (done, state)
     }
 
     fn asked(writer: &Fake) -> Vec<String> {
@@ -228,9 +228,9 @@ mod tests {
         };
         let now = Instant::now();
         let jobs = (0..20).map(|n| job(n, "Idle")).collect();
-        let (done, verdict) = pass(&mut refusals, &writer, jobs, now);
+        let (done, state) = pass(&mut refusals, &writer, jobs, now);
         let others: Vec<String> = (1..20).map(|n| format!("s{n:02}")).collect();
-        assert_eq!((done, verdict), (others, Action::Done));
+        assert_eq!((done, state), (others, Action::Done));
         assert_eq!(asked(&writer).len(), 20);
         // It is not tried again at once, unless something else is wanted of it.
         pass(&mut refusals, &writer, vec![job(0, "Idle")], now);
@@ -272,8 +272,8 @@ mod tests {
         };
         let jobs = || (0..30).map(|n| job(n, "Idle")).collect::<Vec<_>>();
         let now = Instant::now();
-        let (done, verdict) = pass(&mut refusals, &writer, jobs(), now);
-        assert_eq!((done, verdict), (Vec::new(), Action::Requeue));
+        let (done, state) = pass(&mut refusals, &writer, jobs(), now);
+        assert_eq!((done, state), (Vec::new(), Action::Requeue));
         let first = asked(&writer);
         assert!(first.len() < 20, "{first:?}");
         pass(&mut refusals, &writer, jobs(), now);

@@ -49,13 +49,17 @@ async fn daemons_that_died_leave_sockets_and_are_gone_and_a_folder_without_socke
  {
     let folder = tempfile::tempdir().unwrap();
     let frr = frr(folder.path());
-    assert_eq!(look(&frr, true).await, FrrStatus::Gone);
+    assert_eq!(probe::probe(&frr, true).await, FrrStatus::Gone);
     drop(bind(folder.path(), "zebra"));
-    assert_eq!(look(&frr, true).await, FrrStatus::Gone, "there is no bgpd");
+    assert_eq!(
+        probe::probe(&frr, true).await,
+        FrrStatus::Gone,
+        "there is no bgpd"
+    );
     drop(bind(folder.path(), "bgpd"));
-    assert_eq!(look(&frr, true).await, FrrStatus::Gone);
+    assert_eq!(probe::probe(&frr, true).await, FrrStatus::Gone);
     let nowhere = Frr::new("/nowhere".into(), "/nowhere/frr.conf".into());
-    assert_eq!(look(&nowhere, true).await, FrrStatus::Absent);
+    assert_eq!(probe::probe(&nowhere, true).await, FrrStatus::Absent);
 }
 
 #[tokio::test]
@@ -63,7 +67,7 @@ async fn peers_are_reported_with_their_state_by_address_or_interface() {
     let folder = tempfile::tempdir().unwrap();
     answer(bind(folder.path(), "zebra"), CLIENTS);
     answer(bind(folder.path(), "bgpd"), PEERS);
-    let FrrStatus::Up(seen) = look(&frr(folder.path()), true).await else {
+    let FrrStatus::Up(seen) = probe::probe(&frr(folder.path()), true).await else {
         panic!("FRR runs");
     };
     assert!(seen.instance.contains("zebra=") && seen.instance.contains("bgpd="));
@@ -71,13 +75,13 @@ async fn peers_are_reported_with_their_state_by_address_or_interface() {
     let Sessions::Peers(peers) = seen.sessions else {
         panic!("bgpd answered");
     };
-    let told: Vec<_> = peers
+    let reported: Vec<_> = peers
         .iter()
         .map(|(p, s)| (p.clone(), s.up, s.falls))
         .collect();
     let ip = |text: &str| Peer::Address(text.parse().unwrap());
     assert_eq!(
-        told,
+        reported,
         [
             (ip("10.0.0.2"), true, 0),
             (ip("10.0.0.3"), false, 1),
@@ -105,7 +109,7 @@ async fn a_busy_bgpd_whose_queue_is_full_is_not_gone() {
         assert!(waiting.len() < 10, "the queue is never full");
     };
     assert_eq!(full.kind(), std::io::ErrorKind::WouldBlock);
-    let FrrStatus::Up(seen) = look(&frr(folder.path()), true).await else {
+    let FrrStatus::Up(seen) = probe::probe(&frr(folder.path()), true).await else {
         panic!("bgpd is there");
     };
     assert_eq!((seen.linked, seen.sessions), (Some(true), Sessions::Silent));
@@ -117,7 +121,10 @@ async fn a_bgpd_that_breaks_off_is_gone() {
     answer(bind(folder.path(), "zebra"), CLIENTS);
     let bgpd = bind(folder.path(), "bgpd");
     tokio::spawn(async move { drop(bgpd.accept().await) });
-    assert_eq!(look(&frr(folder.path()), false).await, FrrStatus::Gone);
+    assert_eq!(
+        probe::probe(&frr(folder.path()), false).await,
+        FrrStatus::Gone
+    );
 }
 
 #[tokio::test]
@@ -125,7 +132,7 @@ async fn an_answer_in_other_words_is_an_answer() {
     let folder = tempfile::tempdir().unwrap();
     answer(bind(folder.path(), "zebra"), "? unknown");
     answer(bind(folder.path(), "bgpd"), "no json");
-    let FrrStatus::Up(seen) = look(&frr(folder.path()), true).await else {
+    let FrrStatus::Up(seen) = probe::probe(&frr(folder.path()), true).await else {
         panic!("FRR runs");
     };
     assert_eq!(
@@ -144,7 +151,7 @@ async fn a_wanted_probe_begins_when_it_is_wanted_and_a_daemon_that_goes_is_notic
     let mut probe = FrrProbe::start(frr(folder.path()), move || call.notify_one());
     called.notified().await;
     let first = probe.take().unwrap();
-    assert!(matches!(first.look, FrrStatus::Up(_)));
+    assert!(matches!(first.status, FrrStatus::Up(_)));
     assert_eq!(probe.take(), None, "taken once");
     let at = Instant::now() + Duration::from_millis(30);
     probe.want(Want {
@@ -154,7 +161,7 @@ async fn a_wanted_probe_begins_when_it_is_wanted_and_a_daemon_that_goes_is_notic
     called.notified().await;
     let second = probe.take().unwrap();
     assert!(second.began >= at);
-    let FrrStatus::Up(seen) = &second.look else {
+    let FrrStatus::Up(seen) = &second.status else {
         panic!("FRR runs");
     };
     assert_eq!(seen.sessions, Sessions::NotAsked, "nobody wants them");
@@ -165,13 +172,13 @@ async fn a_wanted_probe_begins_when_it_is_wanted_and_a_daemon_that_goes_is_notic
         steady: false,
     });
     called.notified().await;
-    let Some(FrrStatus::Up(seen)) = probe.take().map(|seen| seen.look) else {
+    let Some(FrrStatus::Up(seen)) = probe.take().map(|seen| seen.status) else {
         panic!("FRR runs");
     };
     assert!(matches!(seen.sessions, Sessions::Peers(_)));
     // A daemon that is another one is noticed although nobody asks.
     std::fs::remove_file(folder.path().join("bgpd.vty")).unwrap();
     called.notified().await;
-    assert_eq!(probe.take().map(|seen| seen.look), Some(FrrStatus::Gone));
+    assert_eq!(probe.take().map(|seen| seen.status), Some(FrrStatus::Gone));
     assert!(StdStream::connect(folder.path().join("zebra.vty")).is_ok());
 }

@@ -5,6 +5,7 @@
 
 use futures::StreamExt;
 use futures::stream::FuturesOrdered;
+use import::Step;
 use ovsdb::Uuid;
 use plan_node::check;
 
@@ -25,7 +26,6 @@ impl Import {
         inputs: &Inputs,
     ) -> Result<Option<(usize, usize)>, ImportError> {
         let comment = format!("noverlay node-agent import {}", self.config.target.router);
-        let target = self.config.target.clone();
         // After a pass that failed nobody knows what arrived; the replica has reported by now.
         self.importer.resume();
         let (mut wrote, began) = ((0, 0), now());
@@ -34,36 +34,17 @@ impl Import {
         let mut adding = 0_usize;
         let mut failed: Option<ImportError> = None;
         loop {
-            // Nothing is on its way when the kernel is heard: the importer judges what stands, not what is about to.
+            // Nothing is on its way when the kernel is heard: the importer evaluates what stands, not what is about to.
             let late = slice.elapsed() > SLICE;
             while failed.is_none() && !late && flying.len() < IN_FLIGHT {
-                let step = self.importer.step(BATCH, adding == 0);
-                if step.is_empty() {
-                    break;
-                }
-                let violations = check::imports(&target, &step.add, &inputs.scope.own_addresses);
-                if let Some(violation) = violations.into_iter().next() {
-                    debug_assert!(false, "{violation}");
-                    failed = Some(ImportError::Unsound(Box::new(violation)));
-                    break;
-                }
-                let size = (step.add.len(), step.remove.len());
-                let transactions = ovn::encode::imports(
-                    &target,
-                    router,
-                    &step.add,
-                    &step.remove,
-                    &step.restore,
-                    &comment,
-                );
-                let (north, counter) = (self.north.clone(), self.metrics.transactions.clone());
-                adding += usize::from(size.0 > 0);
-                flying.push_back(async move {
-                    for transaction in transactions {
-                        transact("north", &north, &transaction, &counter).await?;
+                match self.next_step(inputs, adding == 0) {
+                    Ok(step) if step.is_empty() => break,
+                    Ok(step) => {
+                        adding += usize::from(!step.add.is_empty());
+                        flying.push_back(self.send(router, &step, &comment));
                     }
-                    Ok::<_, TransactionFailed>(size)
-                });
+                    Err(error) => failed = Some(error),
+                }
             }
             let Some(outcome) = flying.next().await else {
                 match failed {
@@ -75,10 +56,7 @@ impl Import {
                     }
                     None => {}
                 }
-                let mut pending = self.event_buffer.take();
-                self.note_since(&pending);
-                self.read_kernel(&mut pending).await?;
-                self.judge(inputs);
+                self.hear_kernel(inputs).await?;
                 slice = now();
                 continue;
             };
@@ -97,5 +75,52 @@ impl Import {
                 return Err(ImportError::NoProgress);
             }
         }
+    }
+
+    /// The rows to write next, none where all is written or on its way.
+    fn next_step(&mut self, inputs: &Inputs, removals: bool) -> Result<Step<Uuid>, ImportError> {
+        let step = self.importer.step(BATCH, removals);
+        let own = &inputs.scope.own_addresses;
+        let violations = check::imports(&self.config.target, &step.add, own);
+        match violations.into_iter().next() {
+            None => Ok(step),
+            Some(violation) => {
+                debug_assert!(false, "{violation}");
+                Err(ImportError::Unsound(Box::new(violation)))
+            }
+        }
+    }
+
+    /// Encodes a step now, and sends it when polled. Resolves to how many rows it adds and removes.
+    fn send(
+        &self,
+        router: Uuid,
+        step: &Step<Uuid>,
+        comment: &str,
+    ) -> impl Future<Output = Result<(usize, usize), TransactionFailed>> + use<> {
+        let Step {
+            add,
+            remove,
+            restore,
+        } = step;
+        let target = &self.config.target;
+        let transactions = ovn::encode::imports(target, router, add, remove, restore, comment);
+        let size = (add.len(), remove.len());
+        let (north, counter) = (self.north.clone(), self.metrics.transactions.clone());
+        async move {
+            for transaction in transactions {
+                transact("north", &north, &transaction, &counter).await?;
+            }
+            Ok(size)
+        }
+    }
+
+    /// Takes in what the kernel changed while it was written.
+    async fn hear_kernel(&mut self, inputs: &Inputs) -> Result<(), ImportError> {
+        let mut pending = self.event_buffer.take();
+        self.note_since(&pending);
+        self.read_kernel(&mut pending).await?;
+        self.evaluate(inputs);
+        Ok(())
     }
 }

@@ -2,7 +2,7 @@
 //! In: the plan's part, what the imports found. Out: server-side applies, on change only.
 //! Invariant: nothing is written that stands there already. Not here: what is true (`import::coverage`).
 
-mod standing;
+mod existing;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use telemetry::Chain;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use self::standing::Report;
+use self::existing::Report;
 use crate::FIELD_MANAGER;
 use crate::keys::ApiKey;
 use crate::loops::import::Reports;
@@ -103,9 +103,9 @@ impl ApiReconciler {
             // The Node or the plan brings the next pass.
             return Ok(Action::AwaitChange);
         };
-        let standing = &own.value.published;
+        let existing = &own.value.published;
         let same =
-            |key: &str, text: &str| standing.get(key).is_some_and(|have| same_json(have, text));
+            |key: &str, text: &str| existing.get(key).is_some_and(|have| same_json(have, text));
         if wanted.iter().all(|(key, text)| same(key, text)) {
             return Ok(Action::Done);
         }
@@ -146,12 +146,12 @@ impl ApiReconciler {
             .filter(|name| !reports.contains_key(name))
             .map(NetworkName::as_str)
             .collect();
-        let standing = self
+        let existing = self
             .reported
             .iter()
             .flat_map(|report| &report.status.networks);
-        let standing = standing.filter(|routes| unreported.contains(routes.name.as_str()));
-        networks.extend(standing.cloned());
+        let existing = existing.filter(|routes| unreported.contains(routes.name.as_str()));
+        networks.extend(existing.cloned());
         for (name, report) in &reports {
             let conditions = [
                 self.limits(name, report.over, report.over_pods.as_ref()),
@@ -239,7 +239,7 @@ impl ApiReconciler {
         trouble: Option<String>,
         fine: String,
     ) -> Option<(Condition, Option<Event>)> {
-        let standing = self.reported.as_ref().and_then(|report| {
+        let existing = self.reported.as_ref().and_then(|report| {
             let mut networks = report.status.networks.iter();
             let of_network = networks.find(|routes| routes.name == network.as_str())?;
             of_network.conditions.iter().find(|c| c.type_ == words.kind)
@@ -248,11 +248,11 @@ impl ApiReconciler {
         let (status, reasons, message) = match trouble {
             Some(text) => ("False", words.bad, text),
             None => {
-                standing?;
+                existing?;
                 ("True", words.good, fine)
             }
         };
-        let same_status = standing.filter(|c| c.status == status);
+        let same_status = existing.filter(|c| c.status == status);
         let event = same_status.is_none().then(|| Event {
             warning,
             reason: reasons.1,
@@ -274,7 +274,7 @@ impl ApiReconciler {
     }
 
     /// Reads the report that stands there, unless it is known.
-    async fn read(&mut self, uid: &str) -> Result<(), standing::Unread> {
+    async fn read(&mut self, uid: &str) -> Result<(), existing::Unread> {
         let same = self
             .reported
             .as_ref()
@@ -287,7 +287,7 @@ impl ApiReconciler {
         let asked = tokio::time::timeout(kube_edge::client::CALL_DEADLINE, asked).await;
         let found = asked.ok().and_then(Result::ok);
         self.doubted = found.is_none();
-        self.reported = standing::after(self.reported.take(), uid, found)?;
+        self.reported = existing::after(self.reported.take(), uid, found)?;
         Ok(())
     }
 
@@ -300,7 +300,7 @@ impl ApiReconciler {
         // Taken before the write: after a failure nobody knows what stands, or whether it is there at all.
         let before = self.reported.take();
         if !before.as_ref().is_some_and(|report| report.marked) {
-            let body = json!({"metadata": standing::marks(&key.name, uid), "spec": {}});
+            let body = json!({"metadata": existing::marks(&key.name, uid), "spec": {}});
             self.writer.apply::<NodeRoutes>(&key, None, body).await?;
         }
         if before.is_none_or(|report| report.status != status) {

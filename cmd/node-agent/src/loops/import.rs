@@ -5,6 +5,7 @@
 
 pub(crate) mod report;
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -116,29 +117,18 @@ impl ImportReconciler {
             return Action::AwaitChange;
         };
         let shared = &self.shared;
-        let import = match self.imports.entry(name.clone()) {
-            std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
-            std::collections::btree_map::Entry::Vacant(entry) => match shared.start(name) {
-                Ok(import) => entry.insert(import),
-                Err(error) => {
-                    let text = format!("network {name}: cannot register metrics: {error}");
-                    self.warned.warn(name.clone(), text);
-                    return Action::AwaitChange;
-                }
-            },
+        let import = match shared.import_of(name, &mut self.imports) {
+            Ok(import) => import,
+            Err(error) => {
+                let text = format!("network {name}: cannot register metrics: {error}");
+                self.warned.warn(name.clone(), text);
+                return Action::AwaitChange;
+            }
         };
         let inputs = import.inputs(planned, inputs);
         shared.events.set_table(name, inputs.table);
-        let missing = planned.stale.get(name);
-        import
-            .metrics
-            .inputs_stale
-            .set(i64::from(missing.is_some()));
-        let passed = import.import.pass(&inputs).await;
-        let retries = import.metrics.import.retries.clone();
-        if missing.is_some() {
-            retries.with_label_values(&["inputs"]).inc();
-        }
+        let stale = planned.stale.contains_key(name);
+        let passed = import.pass(&inputs, stale).await;
         // Before the router's rows were read nothing is known to be missing.
         let has_looked = matches!(passed, Ok(Passed::Agreed { .. } | Passed::Unfinished(..)));
         let report = has_looked
@@ -152,60 +142,8 @@ impl ImportReconciler {
             shared.queues.api.enqueue(ApiKey::Report);
         }
         import.enqueue_again(name, has_looked, shared);
-        let action = match passed {
-            Ok(Passed::NotReady) => Action::AwaitChange,
-            Ok(Passed::Unfinished(add, remove)) => {
-                tracing::info!(
-                    network = name.as_str(),
-                    add,
-                    remove,
-                    "imported routes, more to come"
-                );
-                Action::Done
-            }
-            Ok(Passed::Agreed {
-                wrote: (add, remove),
-                looked,
-                repaired,
-            }) => {
-                if repaired {
-                    tracing::warn!(
-                        network = name.as_str(),
-                        add,
-                        remove,
-                        "somebody else changed imported routes, repaired them"
-                    );
-                }
-                import.log(name, (add, remove));
-                if missing.is_some() {
-                    Action::Requeue
-                } else {
-                    self.warned.clear(name);
-                    if looked {
-                        Action::Done
-                    } else {
-                        Action::NoChange
-                    }
-                }
-            }
-            Err(ref error) => {
-                let cause = match error {
-                    ImportError::Transact(_) | ImportError::NoProgress => "database",
-                    ImportError::Dump(_) => "kernel",
-                    ImportError::Access(_) | ImportError::Thread | ImportError::Unsound(_) => {
-                        "other"
-                    }
-                };
-                retries.with_label_values(&[cause]).inc();
-                let text = format!(
-                    "import of network {name}: pass failed, trying again: {}",
-                    Chain(error)
-                );
-                self.warned.warn(name.clone(), text);
-                Action::Requeue
-            }
-        };
-        let well = missing.is_none() && matches!(passed, Ok(Passed::Agreed { .. }));
+        let well = !stale && matches!(passed, Ok(Passed::Agreed { .. }));
+        let action = import.evaluate(name, passed, stale, &mut self.warned);
         let outcome = if well { Outcome::Well } else { Outcome::Failed };
         let wanted: BTreeSet<NetworkName> = planned.plan.learn.keys().cloned().collect();
         self.failing.note(name, outcome, &wanted);
@@ -214,6 +152,18 @@ impl ImportReconciler {
 }
 
 impl Shared {
+    /// The network's import, which begins where there is none.
+    fn import_of<'a>(
+        &self,
+        name: &NetworkName,
+        imports: &'a mut BTreeMap<NetworkName, NetworkImport>,
+    ) -> Result<&'a mut NetworkImport, prometheus::Error> {
+        match imports.entry(name.clone()) {
+            Entry::Occupied(entry) => Ok(entry.into_mut()),
+            Entry::Vacant(entry) => Ok(entry.insert(self.start(name)?)),
+        }
+    }
+
     fn start(&self, network: &NetworkName) -> Result<NetworkImport, prometheus::Error> {
         let limits = &self.settings.limits;
         let whole = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
@@ -262,6 +212,72 @@ impl NetworkImport {
         held
     }
 
+    /// `stale`: the inputs rest on what was known before.
+    async fn pass(&mut self, inputs: &Arc<Inputs>, stale: bool) -> Result<Passed, ImportError> {
+        self.metrics.inputs_stale.set(i64::from(stale));
+        let passed = self.import.pass(inputs).await;
+        if stale {
+            self.count_retry("inputs");
+        }
+        passed
+    }
+
+    fn count_retry(&self, cause: &str) {
+        let retries = &self.metrics.import.retries;
+        retries.with_label_values(&[cause]).inc();
+    }
+
+    /// Says what came of a pass, and what is to follow.
+    fn evaluate(
+        &mut self,
+        name: &NetworkName,
+        passed: Result<Passed, ImportError>,
+        stale: bool,
+        warned: &mut WarnOnce<NetworkName>,
+    ) -> Action {
+        let network = name.as_str();
+        match passed {
+            Ok(Passed::NotReady) => Action::AwaitChange,
+            Ok(Passed::Unfinished(add, remove)) => {
+                tracing::info!(network, add, remove, "imported routes, more to come");
+                Action::Done
+            }
+            Ok(Passed::Agreed {
+                wrote: (add, remove),
+                looked,
+                repaired,
+            }) => {
+                if repaired {
+                    tracing::warn!(
+                        network,
+                        add,
+                        remove,
+                        "somebody else changed imported routes, repaired them"
+                    );
+                }
+                self.log(name, (add, remove));
+                if stale {
+                    return Action::Requeue;
+                }
+                warned.clear(name);
+                if looked {
+                    Action::Done
+                } else {
+                    Action::NoChange
+                }
+            }
+            Err(error) => {
+                self.count_retry(cause(&error));
+                let text = format!(
+                    "import of network {name}: pass failed, trying again: {}",
+                    Chain(&error)
+                );
+                warned.warn(name.clone(), text);
+                Action::Requeue
+            }
+        }
+    }
+
     /// The report, where it says something else than before and the last one is long enough ago.
     fn report(
         &mut self,
@@ -284,7 +300,7 @@ impl NetworkImport {
         Some(report)
     }
 
-    /// Nobody else tells when FRR is itself again, when it is time to check what events told, or when the report may be made.
+    /// Nobody else tells when FRR is itself again, when it is time to check what events reported, or when the report may be made.
     fn enqueue_again(&mut self, name: &NetworkName, has_looked: bool, shared: &Shared) {
         if let Some(before) = self.again.take() {
             before.abort();
@@ -324,6 +340,15 @@ impl NetworkImport {
             again.abort();
         }
         self.metrics.unregister(registry);
+    }
+}
+
+/// Label of a pass that failed.
+fn cause(error: &ImportError) -> &'static str {
+    match error {
+        ImportError::Transact(_) | ImportError::NoProgress => "database",
+        ImportError::Dump(_) => "kernel",
+        ImportError::Access(_) | ImportError::Thread | ImportError::Unsound(_) => "other",
     }
 }
 

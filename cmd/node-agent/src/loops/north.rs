@@ -280,7 +280,7 @@ impl Reconciler for NorthReconciler {
             return Action::Requeue;
         }
         if planned.chassis.is_none() && !planned.plan.north.contains_key(owner) {
-            // Whether its routers are this node's cannot be told yet.
+            // Whether its routers are this node's cannot be known yet.
             return Action::Requeue;
         }
         let is_known = match owner {

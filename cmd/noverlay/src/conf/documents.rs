@@ -133,8 +133,8 @@ impl Documents {
         let mut object: FRRConfiguration = typed(place, "FRRConfiguration", document)?;
         object.metadata.namespace = Some(key.namespace.clone());
         let subject = format!("FRRConfiguration/{key}");
-        let odd = api::warnings(&subject, document, &object);
-        self.warnings.insert(key.clone(), odd);
+        let warnings = api::warnings(&subject, document, &object);
+        self.warnings.insert(key.clone(), warnings);
         match self.add(key.clone(), Ok(object)) {
             true => Ok(()),
             false => bail!("{place}: FRRConfiguration {key} is there twice"),

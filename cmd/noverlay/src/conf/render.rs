@@ -59,6 +59,16 @@ impl Forecast {
     }
 }
 
+impl Asked {
+    /// With the label that every kubelet sets.
+    fn all_labels(&self) -> Labels {
+        let mut labels = self.labels.clone();
+        let hostname = labels.entry("kubernetes.io/hostname".to_owned());
+        hostname.or_insert_with(|| self.node.as_str().to_owned());
+        labels
+    }
+}
+
 /// Foresees a node's configuration.
 pub(crate) fn forecast(documents: &Documents, asked: &Asked) -> Forecast {
     let mut out = Forecast {
@@ -66,25 +76,15 @@ pub(crate) fn forecast(documents: &Documents, asked: &Asked) -> Forecast {
         ..Forecast::default()
     };
     let node = documents.nodes.get(&asked.node);
-    let labels = node.map_or_else(
-        || {
-            let mut labels = asked.labels.clone();
-            let name = asked.node.as_str().to_owned();
-            labels
-                .entry("kubernetes.io/hostname".to_owned())
-                .or_insert(name);
-            labels
-        },
-        |node| node.labels.clone(),
-    );
+    let labels = node.map_or_else(|| asked.all_labels(), |node| node.labels.clone());
     let here = |key: &&model::ObjectKey| key.namespace == asked.namespace;
     let sources = documents.sources.iter().filter(|(key, _)| here(key));
     let selected = frr::select(sources.map(|(_, source)| source), &labels);
     out.lints.extend(selected.left_out);
     out.conflicts.extend(selected.broken);
     for object in &selected.objects {
-        let odd = documents.warnings.get(&object.key);
-        out.lints.extend(odd.into_iter().flatten().cloned());
+        let warnings = documents.warnings.get(&object.key);
+        out.lints.extend(warnings.into_iter().flatten().cloned());
     }
     let passwords = documents.secrets.iter().filter(|(key, _)| here(key));
     let passwords = passwords.map(|(key, p)| (key.name.clone(), p.clone()));

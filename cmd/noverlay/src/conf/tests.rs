@@ -209,7 +209,7 @@ fn what_cannot_be_read_names_file_and_document() {
 fn nodes_that_do_not_listen_are_reported_for_each_neighbor_that_is_one() {
     let nodes: String = ["n1", "n2"].iter().enumerate().map(|(at, name)| format!("---\napiVersion: v1\nkind: Node\nmetadata: {{name: {name}, labels: {{rack: r1}}}}\nstatus: {{addresses: [{{type: InternalIP, address: 172.30.0.{}}}]}}\n", at + 1)).collect();
     let documents = read(&format!("{OBJECT}---\n{SECRET}{nodes}")).unwrap();
-    for (deaf, told) in [
+    for (deaf, reported) in [
         (vec!["*"], true),
         (vec!["n1", "n2"], true),
         (vec!["n1"], false),
@@ -220,7 +220,7 @@ fn nodes_that_do_not_listen_are_reported_for_each_neighbor_that_is_one() {
         let seen = forecast(&documents, &asked);
         assert_eq!(
             seen.messages().contains("BGPListenDisabled"),
-            told,
+            reported,
             "{deaf:?}"
         );
     }

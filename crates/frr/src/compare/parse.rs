@@ -153,7 +153,7 @@ fn listed(ip: &str, name: &str, rest: &[&str], numbers: &mut BTreeMap<String, u3
     let (number, rest) = match *rest {
         ["seq", number, ref rest @ ..] => (number.to_owned(), rest),
         // FRR counts on in fives.
-        [verdict @ ("permit" | "deny"), ..] if !verdict.is_empty() => (
+        [state @ ("permit" | "deny"), ..] if !state.is_empty() => (
             (*last / 5).saturating_add(1).saturating_mul(5).to_string(),
             rest,
         ),
@@ -167,16 +167,16 @@ fn listed(ip: &str, name: &str, rest: &[&str], numbers: &mut BTreeMap<String, u3
             _ => None,
         })
     };
-    let verdict = rest.first().copied().unwrap_or_default();
+    let state = rest.first().copied().unwrap_or_default();
     let net = prefix(rest.get(1).copied().unwrap_or_default());
     let (ge, le) = (bound("ge"), bound("le"));
     let net = match (net.as_str(), ge, le) {
         ("0.0.0.0/0", None, Some("32")) | ("::/0", None, Some("128")) => {
-            return format!("{key} seq {number} {verdict} any");
+            return format!("{key} seq {number} {state} any");
         }
         _ => net,
     };
-    let mut out = format!("{key} seq {number} {verdict} {net}");
+    let mut out = format!("{key} seq {number} {state} {net}");
     for (word, value) in [("ge", ge), ("le", le)] {
         if let Some(value) = value {
             out.push_str(&format!(" {word} {value}"));

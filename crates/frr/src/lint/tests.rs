@@ -207,6 +207,7 @@ fn changed(change: impl Fn(&mut FrrConfiguration)) -> FrrConfiguration {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn each_value_that_frr_refuses_or_that_never_works_is_reported_with_object_and_field() {
     type Change = Box<dyn Fn(&mut FrrConfiguration)>;
     fn neighbor(change: impl Fn(&mut Neighbor) + 'static) -> Change {
@@ -360,11 +361,11 @@ fn a_reflector_whose_clients_filters_let_nothing_reflected_out_is_reported() {
         ),
         ("route-map 172.31.9.3-out permit 60000\n", true),
     ];
-    for (more, told) in rows {
+    for (more, reported) in rows {
         let raw = mk_raw("c2", 0, &format!("{client}{more}"));
         let found = lints(&[typed.clone(), raw]);
-        assert_eq!(found.len(), usize::from(told), "{more}: {found:?}");
-        if told {
+        assert_eq!(found.len(), usize::from(reported), "{more}: {found:?}");
+        if reported {
             assert_eq!(found[0].0, "ReflectsNothing");
             assert!(
                 found[0]
@@ -454,14 +455,14 @@ fn a_session_that_neither_end_accepts_is_reported_and_what_is_not_known_is_not()
         (Listening::Yes, Listening::No, Listening::No, vec![]),
         (Listening::Unknown, Listening::No, Listening::No, vec![]),
     ];
-    for (here, second, third, told) in rows {
+    for (here, second, third, reported) in rows {
         let peers = [
             speaker("node2", PEER, second),
             speaker("node3", "172.31.9.3", third),
         ];
         let found = bgp_listen_disabled(&config, here, &peers);
-        assert_eq!(found.len(), told.len(), "{found:?}");
-        for (problem, peer) in found.iter().zip(told) {
+        assert_eq!(found.len(), reported.len(), "{found:?}");
+        for (problem, peer) in found.iter().zip(reported) {
             assert_eq!(problem.reason, "BGPListenDisabled");
             assert_eq!(problem.subject, "FRRConfiguration/frr-k8s-system/c1");
             assert!(problem.message.contains(&format!(

@@ -38,6 +38,7 @@ fn fast() -> BfdProfile {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn a_session_field_that_differs_between_two_objects_is_refused_with_both_values() {
     let rows: [(&str, Change, &str); 12] = [
         (
@@ -293,6 +294,7 @@ fn receiving_everything_beats_receiving_some() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn an_object_has_to_stand_for_itself() {
     let rows: [(&str, Change, &str); 10] = [
         (

@@ -25,6 +25,7 @@ fn lines_with(text: &str, word: &str) -> Vec<String> {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one sequence of events")]
 fn two_objects_of_a_node_give_the_whole_file() {
     let session = |neighbor: &mut Neighbor| {
         neighbor.session.hold_time = Some(9);
@@ -107,6 +108,7 @@ router bgp 64512
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn every_session_field_has_its_line() {
     type Row<'a> = (fn(&mut Neighbor), &'a [&'a str]);
     let rows: [Row<'_>; 12] = [

@@ -23,8 +23,8 @@ impl Reach {
     }
 }
 
-fn judged(expected: &BTreeMap<NodeName, Vec<Prefix>>, kernel: &Reach, ovn: &Reach) -> Coverage {
-    judge(expected, |p| kernel.at(p), |p| ovn.at(p))
+fn evaluated(expected: &BTreeMap<NodeName, Vec<Prefix>>, kernel: &Reach, ovn: &Reach) -> Coverage {
+    evaluate(expected, |p| kernel.at(p), |p| ovn.at(p))
 }
 
 fn prefixes(texts: &[&str]) -> BTreeSet<Prefix> {
@@ -68,13 +68,13 @@ fn a_discard_hides_shorter_routes_and_is_beaten_by_longer_ones() {
 }
 
 #[test]
-fn gaps_are_told_in_words() {
+fn gaps_are_reported_in_words() {
     let expected = others(&[
         ("worker-7", "10.128.14.0/23"),
         ("worker-8", "10.128.16.0/23"),
         ("worker-9", "10.128.18.0/23"),
     ]);
-    let coverage = judged(
+    let coverage = evaluated(
         &expected,
         &reach(&["10.128.14.0/23"], &[]),
         &reach(&["10.128.16.0/23"], &["10.128.0.0/14"]),
@@ -105,7 +105,7 @@ fn the_first_ten_gaps_are_named() {
             .map(|(node, subnet)| (node.as_str(), subnet.as_str()))
             .collect::<Vec<_>>(),
     );
-    let coverage = judged(&expected, &Reach::default(), &Reach::default());
+    let coverage = evaluated(&expected, &Reach::default(), &Reach::default());
     assert_eq!(coverage.missing.len(), 10);
     assert!(coverage.missing[0].starts_with("w00 "));
 }
@@ -116,7 +116,7 @@ fn the_digest_follows_destinations_and_their_state() {
     let two = others(&[("n2", "10.128.2.0/24"), ("n3", "10.128.3.0/24")]);
     let both = reach(&["10.128.2.0/24", "10.128.3.0/24"], &[]);
     let digest = |expected: &BTreeMap<NodeName, Vec<Prefix>>, kernel: &Reach| {
-        judged(expected, kernel, &both).digest
+        evaluated(expected, kernel, &both).digest
     };
     assert_eq!(digest(&one, &both), digest(&one, &both));
     assert_ne!(digest(&one, &both), digest(&two, &both));
@@ -125,7 +125,7 @@ fn the_digest_follows_destinations_and_their_state() {
 
 #[test]
 fn a_lone_node_is_complete() {
-    let coverage = judged(&BTreeMap::new(), &Reach::default(), &Reach::default());
+    let coverage = evaluated(&BTreeMap::new(), &Reach::default(), &Reach::default());
     assert!(coverage.is_complete());
     assert_eq!(coverage.expected, 0);
 }

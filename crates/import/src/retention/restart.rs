@@ -1,5 +1,5 @@
 //! A restart of FRR: which peers have been heard of since, and whether routes have had the time to come back.
-//! In: looks. Out: whether a peer is judged, and whether all are.
+//! In: probes. Out: whether a peer is settled, and whether all are.
 //! Invariant: what the daemons reported before they were gone counts for nothing. Not here: when a restart begins.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ enum Heard {
     Waiting,
     /// It is up; its routes will have had their time at this moment. With how often it has ended.
     Up(Duration, u64),
-    /// A look that was taken after that moment saw it up without a break.
+    /// A probe that was taken after that moment saw it up without a break.
     Steady(u64),
     /// It came up and went down before its routes had their time, as sessions do while bgpd gets its configuration; at this
     /// moment that is believed.
@@ -77,14 +77,14 @@ impl Restart {
     }
 
     /// Whether this peer's routes that the kernel does not have are really gone; `None` where there is no such peer.
-    pub(super) fn judged(&self, now: Duration, peer: &Peer) -> Option<bool> {
+    pub(super) fn is_settled(&self, now: Duration, peer: &Peer) -> Option<bool> {
         self.peers.get(peer).map(|heard| self.settled(now, *heard))
     }
 
     fn settled(&self, now: Duration, heard: Heard) -> bool {
         match heard {
             Heard::Waiting => false,
-            // It may have gone down since the last look.
+            // It may have gone down since the last probe.
             Heard::Up(..) => false,
             Heard::Steady(_) => self.linked.is_some_and(|at| at <= now),
             Heard::Fell(at) => at <= now,
@@ -92,7 +92,7 @@ impl Restart {
         }
     }
 
-    /// Whether all peers are judged. Those that were `down` before are not waited for, if there are any others.
+    /// Whether all peers are settled. Those that were `down` before are not waited for, if there are any others.
     pub(super) fn is_over(&self, now: Duration, down: &BTreeSet<Peer>) -> bool {
         let waited = || self.peers.iter().filter(|(peer, _)| !down.contains(peer));
         let all = waited().all(|(_, heard)| self.settled(now, *heard));

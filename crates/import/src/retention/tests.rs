@@ -17,6 +17,9 @@ use testkit::{mk_scope_of, mk_view};
 
 const STALE: Duration = Duration::from_secs(120);
 
+/// Nothing is retained.
+const NONE: [u8; 0] = [];
+
 fn at(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
@@ -75,12 +78,12 @@ fn up(instance: &str, peers: &[(u8, bool)]) -> FrrStatus {
 }
 
 /// The same daemons, which have run for an hour.
-fn old(look: FrrStatus) -> FrrStatus {
-    let mut look = look;
-    if let FrrStatus::Up(running) = &mut look {
+fn old(status: FrrStatus) -> FrrStatus {
+    let mut status = status;
+    if let FrrStatus::Up(running) = &mut status {
         running.age = Duration::from_secs(3600);
     }
-    look
+    status
 }
 
 const BRIDGE: u32 = 3;
@@ -108,8 +111,8 @@ impl Import {
         }
     }
 
-    fn look(&mut self, now: Duration, look: &FrrStatus) {
-        self.retention.look(now, look);
+    fn observe(&mut self, now: Duration, status: &FrrStatus) {
+        self.retention.observe(now, status);
     }
 
     fn is_restarting(&self) -> bool {
@@ -132,7 +135,7 @@ impl Import {
     fn rows(
         &mut self,
         now: Duration,
-        standing: &BTreeSet<ImportedRoute>,
+        existing: &BTreeSet<ImportedRoute>,
         wanted: &BTreeSet<ImportedRoute>,
         owners: &[(Prefix, NodeName)],
         scope: &Scope,
@@ -145,10 +148,10 @@ impl Import {
                 .row(id, None, Some(&RouteRow::Other(Some(*prefix))));
         }
         let before: Vec<ImportedRoute> = self.rows.keys().cloned().collect();
-        for row in before.iter().filter(|row| !standing.contains(row)) {
+        for row in before.iter().filter(|row| !existing.contains(row)) {
             self.stand(row, false);
         }
-        for row in standing {
+        for row in existing {
             if !self.rows.contains_key(row) {
                 self.stand(row, true);
             }
@@ -172,7 +175,7 @@ impl Import {
             hold: Duration::ZERO,
         });
         self.importer
-            .judge(now, &self.retention, &mut never, crate::Sessions::Unknown);
+            .evaluate(now, &self.retention, &mut never, crate::Sessions::Unknown);
         // What is retained is what stands, is not asked for, and is not to be removed.
         let step = self.importer.step(usize::MAX, true);
         self.importer.resume();
@@ -186,7 +189,7 @@ impl Import {
 /// FRR ran well with routes to n2 and n3.
 fn well() -> Import {
     let mut retention = Import::new();
-    retention.look(at(0), &old(up("a", &[(2, true), (3, true)])));
+    retention.observe(at(0), &old(up("a", &[(2, true), (3, true)])));
     let both = BTreeSet::from([row(2), row(3)]);
     assert_eq!(
         retention.rows(at(0), &both, &both, &owners(&[1, 2, 3]), &mk_scope()),
@@ -212,66 +215,66 @@ fn retained(retention: &mut Import, now: u64) -> Vec<u8> {
 }
 
 #[test]
-fn what_a_living_frr_takes_away_goes_with_the_next_look_and_not_with_one_before_it() {
+fn what_a_living_frr_takes_away_goes_with_the_next_probe_and_not_with_one_before_it() {
     let mut retention = well();
-    let look = up("a", &[(2, true), (3, false)]);
+    let status = up("a", &[(2, true), (3, false)]);
     let milli = Duration::from_millis;
-    retention.look(milli(5000), &look);
+    retention.observe(milli(5000), &status);
     assert_eq!(retained(&mut retention, 5), [2, 3]);
     assert!(!retention.is_restarting());
-    retention.look(milli(5049), &look);
+    retention.observe(milli(5049), &status);
     assert_eq!(
         retained(&mut retention, 6),
         [2, 3],
         "FRR may be on its way down"
     );
-    retention.look(milli(5050), &look);
-    assert_eq!(retained(&mut retention, 6), []);
+    retention.observe(milli(5050), &status);
+    assert_eq!(retained(&mut retention, 6), NONE);
 }
 
 #[test]
-fn an_frr_that_is_gone_at_the_first_look_holds_for_the_stale_time() {
+fn an_frr_that_is_gone_at_the_first_probe_holds_for_the_stale_time() {
     let mut retention = Import::new();
     let both = BTreeSet::from([row(2), row(3)]);
     retention.rows(at(0), &both, &both, &owners(&[1, 2, 3]), &mk_scope());
-    retention.look(at(1), &FrrStatus::Gone);
+    retention.observe(at(1), &FrrStatus::Gone);
     assert_eq!(retained(&mut retention, 1), [2, 3]);
-    retention.look(at(120), &FrrStatus::Gone);
+    retention.observe(at(120), &FrrStatus::Gone);
     assert_eq!(retained(&mut retention, 120), [2, 3]);
-    retention.look(at(121), &FrrStatus::Gone);
-    assert_eq!(retained(&mut retention, 121), []);
+    retention.observe(at(121), &FrrStatus::Gone);
+    assert_eq!(retained(&mut retention, 121), NONE);
 }
 
 #[test]
-fn an_frr_that_may_not_be_asked_at_the_first_look_holds_nothing() {
+fn an_frr_that_may_not_be_asked_at_the_first_probe_holds_nothing() {
     let mut retention = Import::new();
     let both = BTreeSet::from([row(2), row(3)]);
-    retention.look(at(0), &FrrStatus::Unseen);
+    retention.observe(at(0), &FrrStatus::Unseen);
     retention.rows(at(0), &both, &both, &owners(&[1, 2, 3]), &mk_scope());
-    retention.look(at(1), &FrrStatus::Gone);
-    assert_eq!(retained(&mut retention, 1), []);
+    retention.observe(at(1), &FrrStatus::Gone);
+    assert_eq!(retained(&mut retention, 1), NONE);
 }
 
 #[test]
 fn an_frr_that_may_not_be_asked_holds_nothing() {
     let mut retention = well();
-    retention.look(at(1), &up("b", &[]));
-    retention.look(at(2), &FrrStatus::Unseen);
+    retention.observe(at(1), &up("b", &[]));
+    retention.observe(at(2), &FrrStatus::Unseen);
     assert!(!retention.is_restarting());
-    assert_eq!(retained(&mut retention, 2), []);
+    assert_eq!(retained(&mut retention, 2), NONE);
 }
 
 #[test]
 fn the_rows_of_a_dead_frr_are_retained_for_the_stale_time_and_no_second_longer() {
     let mut retention = well();
     for now in [10, 60, 129] {
-        retention.look(at(now), &FrrStatus::Gone);
+        retention.observe(at(now), &FrrStatus::Gone);
         assert_eq!(retained(&mut retention, now), [2, 3], "at {now} s");
     }
-    retention.look(at(130), &FrrStatus::Gone);
-    assert_eq!(retained(&mut retention, 130), []);
-    retention.look(at(200), &FrrStatus::Gone);
-    assert_eq!(retained(&mut retention, 200), [], "no second time begins");
+    retention.observe(at(130), &FrrStatus::Gone);
+    assert_eq!(retained(&mut retention, 130), NONE);
+    retention.observe(at(200), &FrrStatus::Gone);
+    assert_eq!(retained(&mut retention, 200), NONE, "no second time begins");
 }
 
 #[test]
@@ -283,36 +286,44 @@ fn a_new_process_that_finds_an_frr_whose_sessions_are_not_up_yet_holds_for_the_s
         Sessions::Silent,
     ] {
         let mut retention = adopted();
-        let look = running("a", true, sessions);
-        assert_eq!(retained(&mut retention, 0), [2, 3], "nobody has looked yet");
+        let status = running("a", true, sessions);
+        assert_eq!(
+            retained(&mut retention, 0),
+            [2, 3],
+            "there was no probe yet"
+        );
         for now in [1, 60, 120] {
-            retention.look(at(now), &look);
+            retention.observe(at(now), &status);
             assert_eq!(retained(&mut retention, now), [2, 3], "at {now} s");
         }
-        retention.look(at(121), &look);
-        assert_eq!(retained(&mut retention, 121), []);
+        retention.observe(at(121), &status);
+        assert_eq!(retained(&mut retention, 121), NONE);
     }
 }
 
 #[test]
 fn a_new_process_beside_an_frr_that_has_run_for_long_holds_nothing() {
     let mut retention = adopted();
-    assert_eq!(retained(&mut retention, 0), [2, 3], "nobody has looked yet");
-    retention.look(at(1), &old(up("a", &[(2, true), (3, false)])));
-    assert_eq!(retained(&mut retention, 1), []);
+    assert_eq!(
+        retained(&mut retention, 0),
+        [2, 3],
+        "there was no probe yet"
+    );
+    retention.observe(at(1), &old(up("a", &[(2, true), (3, false)])));
+    assert_eq!(retained(&mut retention, 1), NONE);
     let mut retention = adopted();
     assert_eq!(retained(&mut retention, 0), [2, 3]);
-    let mut look = up("a", &[(2, false), (3, false)]);
-    if let FrrStatus::Up(running) = &mut look {
+    let mut status = up("a", &[(2, false), (3, false)]);
+    if let FrrStatus::Up(running) = &mut status {
         running.age = at(100);
     }
-    retention.look(at(1), &look);
-    retention.look(at(20), &look);
+    retention.observe(at(1), &status);
+    retention.observe(at(20), &status);
     assert_eq!(retained(&mut retention, 20), [2, 3]);
-    retention.look(at(21), &look);
+    retention.observe(at(21), &status);
     assert_eq!(
         retained(&mut retention, 21),
-        [],
+        NONE,
         "it began before this process did"
     );
 }
@@ -327,16 +338,16 @@ fn a_new_process_believes_what_bgpd_says_of_the_time_before_it() {
         falls,
     };
     let of = |n, session| (Peer::Address(address(n)), session);
-    let told = [
+    let reported = [
         of(2, session(true, 50, 0)),
         of(3, session(false, 0, 1)),
         of(4, session(false, 0, 0)),
     ];
-    retention.look(at(1), &running("a", true, Sessions::Peers(told.into())));
+    retention.observe(at(1), &running("a", true, Sessions::Peers(reported.into())));
     assert_eq!(retained(&mut retention, 5), [2, 3], "it may be its start");
     assert_eq!(
         retained(&mut retention, 6),
-        [],
+        NONE,
         "bgpd has been zebra's client for a while, and the session down"
     );
 }
@@ -361,34 +372,34 @@ fn a_zebra_that_bgpd_is_no_client_of_is_on_its_way_down_or_up() {
     let mut retention = well();
     assert_eq!(retained(&mut retention, 10), [2, 3]);
     let both = &[(2, true), (3, true)];
-    retention.look(at(11), &running("a", false, nodes(both)));
+    retention.observe(at(11), &running("a", false, nodes(both)));
     assert_eq!(retained(&mut retention, 11), [2, 3]);
-    retention.look(at(12), &FrrStatus::Gone);
-    retention.look(at(13), &running("b", false, nodes(both)));
+    retention.observe(at(12), &FrrStatus::Gone);
+    retention.observe(at(13), &running("b", false, nodes(both)));
     assert_eq!(
         retained(&mut retention, 22),
         [2, 3],
         "sessions alone bring no routes"
     );
-    retention.look(at(23), &running("b", true, nodes(both)));
+    retention.observe(at(23), &running("b", true, nodes(both)));
     assert_eq!(retained(&mut retention, 27), [2, 3]);
-    retention.look(at(28), &running("b", true, nodes(both)));
+    retention.observe(at(28), &running("b", true, nodes(both)));
     assert!(!retention.is_restarting());
-    assert_eq!(retained(&mut retention, 28), []);
+    assert_eq!(retained(&mut retention, 28), NONE);
 }
 
 #[test]
 fn a_zebra_that_bgpd_never_comes_back_to_is_waited_for_no_longer_than_the_stale_time() {
     let mut retention = well();
     assert_eq!(retained(&mut retention, 10), [2, 3]);
-    let look = running("a", false, nodes(&[(2, true), (3, true)]));
+    let status = running("a", false, nodes(&[(2, true), (3, true)]));
     for now in [10, 100, 129] {
-        retention.look(at(now), &look);
+        retention.observe(at(now), &status);
         assert_eq!(retained(&mut retention, now), [2, 3], "at {now} s");
     }
     for now in [130, 131, 300] {
-        retention.look(at(now), &look);
-        assert_eq!(retained(&mut retention, now), [], "at {now} s");
+        retention.observe(at(now), &status);
+        assert_eq!(retained(&mut retention, now), NONE, "at {now} s");
     }
 }
 
@@ -401,46 +412,46 @@ fn an_frr_that_is_busy_is_believed_a_second_later() {
     ] {
         let mut retention = well();
         assert_eq!(retained(&mut retention, 10), [2, 3]);
-        let mut look = running("a", true, sessions);
-        if let FrrStatus::Up(running) = &mut look {
+        let mut status = running("a", true, sessions);
+        if let FrrStatus::Up(running) = &mut status {
             running.linked = linked;
         }
-        retention.look(Duration::from_millis(10_999), &look);
+        retention.observe(Duration::from_millis(10_999), &status);
         assert!(!retention.is_restarting());
         assert_eq!(retained(&mut retention, 11), [2, 3]);
-        retention.look(at(11), &look);
-        assert_eq!(retained(&mut retention, 11), []);
+        retention.observe(at(11), &status);
+        assert_eq!(retained(&mut retention, 11), NONE);
     }
 }
 
 #[test]
 fn a_folder_without_sockets_is_another_place_unless_sockets_were_there() {
     let mut retention = adopted();
-    retention.look(at(0), &FrrStatus::Absent);
-    assert_eq!(retained(&mut retention, 0), []);
+    retention.observe(at(0), &FrrStatus::Absent);
+    assert_eq!(retained(&mut retention, 0), NONE);
     let mut retention = well();
     assert_eq!(retained(&mut retention, 10), [2, 3]);
-    retention.look(at(11), &FrrStatus::Absent);
+    retention.observe(at(11), &FrrStatus::Absent);
     assert_eq!(retained(&mut retention, 11), [2, 3]);
-    retention.look(at(131), &FrrStatus::Absent);
-    assert_eq!(retained(&mut retention, 131), []);
+    retention.observe(at(131), &FrrStatus::Absent);
+    assert_eq!(retained(&mut retention, 131), NONE);
 }
 
 #[test]
-fn a_link_local_next_hop_is_judged_by_the_peer_of_its_interface() {
+fn a_link_local_next_hop_is_settled_by_the_peer_of_its_interface() {
     let hop: IpAddr = "fe80::2".parse().unwrap();
-    let look = |session| running("b", true, peers([("br-ex", session), ("eth7", false)]));
+    let status = |session| running("b", true, peers([("br-ex", session), ("eth7", false)]));
     let mut retention = well();
-    retention.look(at(10), &look(false));
+    retention.observe(at(10), &status(false));
     assert!(retention.retention.waits_for(at(10), hop));
-    retention.look(at(12), &look(true));
+    retention.observe(at(12), &status(true));
     assert!(retention.retention.waits_for(at(16), hop));
-    retention.look(at(17), &look(true));
+    retention.observe(at(17), &status(true));
     assert!(!retention.retention.waits_for(at(17), hop));
     assert!(retention.is_restarting(), "another one is not there yet");
     let elsewhere: IpAddr = "2001:db8::2".parse().unwrap();
     assert!(retention.retention.waits_for(at(17), elsewhere));
-    retention.look(at(18), &look(false));
+    retention.observe(at(18), &status(false));
     assert!(
         !retention.retention.waits_for(at(18), hop),
         "it was there and went"
@@ -456,14 +467,14 @@ fn a_peer_that_was_down_before_the_restart_is_not_waited_for() {
         (&[(2, true)], false),
     ] {
         let mut retention = well();
-        retention.look(at(5), &up("a", before));
-        retention.look(at(6), &running("a", true, Sessions::NotAsked));
-        retention.look(at(10), &FrrStatus::Gone);
-        retention.look(at(15), &up("b", &[(9, false)]));
-        retention.look(at(16), &up("b", &[(2, true), (9, false)]));
-        retention.look(at(20), &up("b", &[(2, true), (9, false)]));
+        retention.observe(at(5), &up("a", before));
+        retention.observe(at(6), &running("a", true, Sessions::NotAsked));
+        retention.observe(at(10), &FrrStatus::Gone);
+        retention.observe(at(15), &up("b", &[(9, false)]));
+        retention.observe(at(16), &up("b", &[(2, true), (9, false)]));
+        retention.observe(at(20), &up("b", &[(2, true), (9, false)]));
         assert!(retention.retention.waits_for(at(20), hop));
-        retention.look(at(21), &up("b", &[(2, true), (9, false)]));
+        retention.observe(at(21), &up("b", &[(2, true), (9, false)]));
         assert_eq!(!retention.is_restarting(), is_over, "{before:?}");
         assert_eq!(!retention.retention.waits_for(at(21), hop), is_over);
     }
@@ -472,44 +483,44 @@ fn a_peer_that_was_down_before_the_restart_is_not_waited_for() {
 #[test]
 fn each_row_is_retained_until_its_own_peer_has_been_up_for_a_while() {
     let mut retention = well();
-    retention.look(at(10), &FrrStatus::Gone);
+    retention.observe(at(10), &FrrStatus::Gone);
     assert_eq!(retained(&mut retention, 10), [2, 3]);
-    retention.look(at(15), &up("b", &[]));
-    retention.look(at(16), &up("b", &[(2, false), (3, false)]));
+    retention.observe(at(15), &up("b", &[]));
+    retention.observe(at(16), &up("b", &[(2, false), (3, false)]));
     assert_eq!(retained(&mut retention, 16), [2, 3]);
-    retention.look(at(20), &up("b", &[(2, true), (3, false)]));
+    retention.observe(at(20), &up("b", &[(2, true), (3, false)]));
     assert_eq!(
         retained(&mut retention, 24),
         [2, 3],
         "its routes are on their way"
     );
-    retention.look(at(25), &up("b", &[(2, true), (3, false)]));
+    retention.observe(at(25), &up("b", &[(2, true), (3, false)]));
     assert_eq!(retained(&mut retention, 25), [3]);
-    retention.look(at(30), &up("b", &[(2, true), (3, true)]));
-    retention.look(at(35), &up("b", &[(2, true), (3, true)]));
+    retention.observe(at(30), &up("b", &[(2, true), (3, true)]));
+    retention.observe(at(35), &up("b", &[(2, true), (3, true)]));
     assert!(!retention.is_restarting());
-    assert_eq!(retained(&mut retention, 35), []);
+    assert_eq!(retained(&mut retention, 35), NONE);
 }
 
 #[test]
 fn a_session_that_comes_and_goes_while_bgpd_gets_its_configuration_is_waited_for() {
     let mut retention = well();
-    retention.look(at(10), &up("b", &[(2, true), (3, false)]));
+    retention.observe(at(10), &up("b", &[(2, true), (3, false)]));
     assert_eq!(retained(&mut retention, 10), [2, 3]);
-    retention.look(at(11), &up("b", &[(2, false), (3, false)]));
+    retention.observe(at(11), &up("b", &[(2, false), (3, false)]));
     assert_eq!(retained(&mut retention, 15), [2, 3]);
     let mut again = retention.retention.clone();
-    retention.look(at(16), &up("b", &[(2, false), (3, false)]));
+    retention.observe(at(16), &up("b", &[(2, false), (3, false)]));
     assert_eq!(retained(&mut retention, 16), [3], "it stays down");
-    again.look(at(15), &up("b", &[(2, true), (3, false)]));
+    again.observe(at(15), &up("b", &[(2, true), (3, false)]));
     retention.retention = again;
     assert_eq!(retained(&mut retention, 19), [2, 3], "it is up again");
-    retention.look(at(20), &up("b", &[(2, true), (3, false)]));
+    retention.observe(at(20), &up("b", &[(2, true), (3, false)]));
     assert_eq!(retained(&mut retention, 20), [3]);
 }
 
 #[test]
-fn a_session_that_fell_between_two_looks_begins_anew() {
+fn a_session_that_fell_between_two_probes_begins_anew() {
     let mut retention = well();
     let once = |falls| {
         let session = Session {
@@ -520,56 +531,56 @@ fn a_session_that_fell_between_two_looks_begins_anew() {
         let peer = Peer::Address(address(2));
         running("b", true, Sessions::Peers([(peer, session)].into()))
     };
-    retention.look(at(10), &once(0));
-    retention.look(at(13), &once(1));
+    retention.observe(at(10), &once(0));
+    retention.observe(at(13), &once(1));
     assert!(retention.retention.waits_for(at(17), address(2)));
     assert!(
         retention.retention.waits_for(at(18), address(2)),
         "it may have gone down since"
     );
-    retention.look(at(18), &once(1));
+    retention.observe(at(18), &once(1));
     assert!(!retention.retention.waits_for(at(18), address(2)));
 }
 
 #[test]
-fn a_session_that_went_down_between_the_last_look_and_the_end_of_its_time_is_waited_for() {
+fn a_session_that_went_down_between_the_last_probe_and_the_end_of_its_time_is_waited_for() {
     let mut retention = well();
     let both = |first| up("b", &[(2, first), (3, first)]);
-    retention.look(at(10), &both(true));
-    retention.look(at(14), &both(true));
-    // A look at the sockets alone says nothing of sessions.
-    retention.look(at(15), &running("b", true, Sessions::NotAsked));
+    retention.observe(at(10), &both(true));
+    retention.observe(at(14), &both(true));
+    // A probe at the sockets alone says nothing of sessions.
+    retention.observe(at(15), &running("b", true, Sessions::NotAsked));
     assert_eq!(retained(&mut retention, 15), [2, 3]);
-    retention.look(at(16), &both(false));
+    retention.observe(at(16), &both(false));
     assert_eq!(
         retained(&mut retention, 16),
         [2, 3],
         "nobody saw it up for long enough"
     );
-    retention.look(at(17), &both(true));
-    retention.look(at(21), &both(true));
+    retention.observe(at(17), &both(true));
+    retention.observe(at(21), &both(true));
     assert_eq!(retained(&mut retention, 21), [2, 3]);
-    retention.look(at(22), &both(true));
-    assert_eq!(retained(&mut retention, 22), []);
+    retention.observe(at(22), &both(true));
+    assert_eq!(retained(&mut retention, 22), NONE);
 }
 
 #[test]
 fn a_session_that_goes_down_after_its_routes_had_their_time_is_obeyed_at_once() {
     let mut retention = well();
-    retention.look(at(10), &up("b", &[(2, true), (3, false)]));
+    retention.observe(at(10), &up("b", &[(2, true), (3, false)]));
     assert_eq!(retained(&mut retention, 10), [2, 3]);
-    retention.look(at(15), &up("b", &[(2, true), (3, false)]));
-    retention.look(at(16), &up("b", &[(2, false), (3, false)]));
+    retention.observe(at(15), &up("b", &[(2, true), (3, false)]));
+    retention.observe(at(16), &up("b", &[(2, false), (3, false)]));
     assert_eq!(retained(&mut retention, 16), [3]);
 }
 
 #[test]
-fn a_next_hop_that_is_no_peer_is_retained_until_every_peer_is_judged() {
+fn a_next_hop_that_is_no_peer_is_retained_until_every_peer_is_settled() {
     let mut retention = well();
-    retention.look(at(10), &up("b", &[(9, true)]));
+    retention.observe(at(10), &up("b", &[(9, true)]));
     assert_eq!(retained(&mut retention, 14), [2, 3]);
-    retention.look(at(15), &up("b", &[(9, true)]));
-    assert_eq!(retained(&mut retention, 15), []);
+    retention.observe(at(15), &up("b", &[(9, true)]));
+    assert_eq!(retained(&mut retention, 15), NONE);
 }
 
 #[test]
@@ -595,7 +606,7 @@ fn a_subnet_that_another_node_owns_now_or_whose_node_is_gone_is_not_retained() {
         ),
     ] {
         let mut retention = well();
-        retention.look(at(10), &FrrStatus::Gone);
+        retention.observe(at(10), &FrrStatus::Gone);
         let retained = retention.rows(at(10), &both, &BTreeSet::new(), &now_owned, &mk_scope());
         assert_eq!(retained, expected.into_iter().collect());
     }
@@ -605,7 +616,7 @@ fn a_subnet_that_another_node_owns_now_or_whose_node_is_gone_is_not_retained() {
 fn a_prefix_that_the_kernel_has_over_another_way_or_that_is_taken_is_not_retained() {
     let both = BTreeSet::from([row(2), row(3)]);
     let mut retention = well();
-    retention.look(at(10), &FrrStatus::Gone);
+    retention.observe(at(10), &FrrStatus::Gone);
     let other = BTreeSet::from([ImportedRoute {
         prefix: row(2).prefix,
         nexthop: address(7),
@@ -619,7 +630,7 @@ fn a_prefix_that_the_kernel_has_over_another_way_or_that_is_taken_is_not_retaine
 #[test]
 fn a_row_that_the_kernel_never_asked_for_is_not_retained() {
     let mut retention = well();
-    retention.look(at(10), &FrrStatus::Gone);
+    retention.observe(at(10), &FrrStatus::Gone);
     let stray = BTreeSet::from([row(4)]);
     let retained = retention.rows(at(10), &stray, &BTreeSet::new(), &owners(&[4]), &mk_scope());
     assert_eq!(retained, BTreeSet::new());
@@ -673,22 +684,22 @@ proptest! {
         let scope = mk_scope();
         let mut retention = Import::new();
         let mut now = 0;
-        let mut standing = BTreeSet::new();
+        let mut existing = BTreeSet::new();
         let mut answered = None;
         let mut asked: BTreeMap<ImportedRoute, u64> = BTreeMap::new();
-        for (wait, look, kernel, nodes) in steps {
+        for (wait, status, kernel, nodes) in steps {
             now += wait;
-            retention.look(at(now), &look);
-            if let FrrStatus::Up(Running { linked: Some(_), sessions, .. }) = &look && *sessions != Sessions::Silent {
+            retention.observe(at(now), &status);
+            if let FrrStatus::Up(Running { linked: Some(_), sessions, .. }) = &status && *sessions != Sessions::Silent {
                 answered = Some(now);
             }
             let wanted: BTreeSet<ImportedRoute> = kernel.iter().map(|n| row(*n)).collect();
             let owners = owners(&nodes.iter().copied().collect::<Vec<_>>());
-            for row in standing.difference(&wanted) {
+            for row in existing.difference(&wanted) {
                 retention.lost.entry(ImportedRoute::clone(row)).or_insert(now);
             }
-            let retained = retention.rows(at(now), &standing, &wanted, &owners, &scope);
-            prop_assert!(retained.is_disjoint(&wanted) && retained.is_subset(&standing));
+            let retained = retention.rows(at(now), &existing, &wanted, &owners, &scope);
+            prop_assert!(retained.is_disjoint(&wanted) && retained.is_subset(&existing));
             for row in &retained {
                 prop_assert!(owners.iter().any(|(subnet, _)| *subnet == row.prefix));
                 prop_assert!(asked.contains_key(row));
@@ -704,7 +715,7 @@ proptest! {
             for row in &wanted {
                 asked.insert(row.clone(), now);
             }
-            standing = wanted.union(&retained).cloned().collect();
+            existing = wanted.union(&retained).cloned().collect();
         }
     }
 }

@@ -27,15 +27,15 @@ fn a_cache_tells_changes_of_the_decoded_value_only_and_replaces_itself_in_one_st
         revision: 0,
     });
     let mut fresh = BTreeMap::new();
-    // What was made of the map is asked for by its revision: it moves with what is told, and never without.
+    // What was made of the map is asked for by its revision: it moves with what is reported, and never without.
     let revision = || inner.read().unwrap().revision;
     let mut go = |event| {
         let before = revision();
-        let told = step(&inner, &mut fresh, event, decode);
-        assert_eq!(revision() > before, !told.is_empty());
-        told
+        let reported = step(&inner, &mut fresh, event, decode);
+        assert_eq!(revision() > before, !reported.is_empty());
+        reported
     };
-    let told = |names: &[&str]| {
+    let reported = |names: &[&str]| {
         names
             .iter()
             .map(|n| Some(ObjectKey::new("", *n)))
@@ -49,8 +49,8 @@ fn a_cache_tells_changes_of_the_decoded_value_only_and_replaces_itself_in_one_st
         go(Event::Apply(object("a", "1"))).is_empty(),
         "nothing that we look at changed"
     );
-    assert_eq!(go(Event::Apply(object("a", "2"))), told(&["a"]));
-    assert_eq!(go(Event::Apply(object("b", "1"))), told(&["b"]));
+    assert_eq!(go(Event::Apply(object("a", "2"))), reported(&["a"]));
+    assert_eq!(go(Event::Apply(object("b", "1"))), reported(&["b"]));
     // The watch restarts: b is gone meanwhile, c is new, a is the same.
     assert!(go(Event::Init).is_empty());
     go(Event::InitApply(object("a", "2")));
@@ -60,8 +60,8 @@ fn a_cache_tells_changes_of_the_decoded_value_only_and_replaces_itself_in_one_st
         2,
         "the old state is served until the listing is complete"
     );
-    assert_eq!(go(Event::InitDone), told(&["b", "c"]));
-    assert_eq!(go(Event::Delete(object("c", "1"))), told(&["c"]));
+    assert_eq!(go(Event::InitDone), reported(&["b", "c"]));
+    assert_eq!(go(Event::Delete(object("c", "1"))), reported(&["c"]));
     assert!(go(Event::Delete(object("c", "1"))).is_empty());
 }
 

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 async fn server() -> (u16, mpsc::UnboundedReceiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
-    let (tell, told) = mpsc::unbounded_channel();
+    let (tell, reported) = mpsc::unbounded_channel();
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             let tell = tell.clone();
@@ -31,7 +31,7 @@ async fn server() -> (u16, mpsc::UnboundedReceiver<String>) {
             });
         }
     });
-    (port, told)
+    (port, reported)
 }
 
 fn kubeconfig(port: u16, token: &str) -> String {
@@ -43,7 +43,7 @@ fn kubeconfig(port: u16, token: &str) -> String {
 
 #[tokio::test]
 async fn a_kubeconfig_that_changes_is_read_again_and_a_broken_one_leaves_the_old() {
-    let (port, mut told) = server().await;
+    let (port, mut reported) = server().await;
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("kubeconfig");
     std::fs::write(&file, kubeconfig(port, "one")).unwrap();
@@ -51,7 +51,7 @@ async fn a_kubeconfig_that_changes_is_read_again_and_a_broken_one_leaves_the_old
     let api: kube::Api<ConfigMap> = kube::Api::all(client);
     let mut ask = async || {
         api.list(&kube::api::ListParams::default()).await.unwrap();
-        told.recv().await.unwrap()
+        reported.recv().await.unwrap()
     };
     assert_eq!(ask().await, "authorization: bearer one");
     std::fs::write(&file, kubeconfig(port, "two")).unwrap();

@@ -23,6 +23,7 @@ struct Server {
     slow: u64,
 }
 
+#[expect(clippy::too_many_lines, reason = "one sequence of events")]
 async fn serve(mut handle: Handle<Request<Body>, Response<Body>>, server: Arc<Mutex<Server>>) {
     let mut unanswered = Vec::new();
     while let Some((request, send)) = handle.next_request().await {
@@ -234,7 +235,7 @@ async fn leading_ends_ten_seconds_after_the_last_renewal_was_sent_whatever_the_s
         }
         tokio::time::sleep(Duration::from_millis(9400)).await;
         assert!(b.leadership.leads(), "9.9 s");
-        let told = {
+        let reported = {
             let leadership = b.leadership.clone();
             tokio::spawn(async move {
                 let term = leadership.term();
@@ -244,7 +245,7 @@ async fn leading_ends_ten_seconds_after_the_last_renewal_was_sent_whatever_the_s
         };
         tokio::time::sleep(Duration::from_millis(101)).await;
         assert!(!b.leadership.leads(), "10 s");
-        assert!(told.await.unwrap().elapsed() < Duration::from_millis(100));
+        assert!(reported.await.unwrap().elapsed() < Duration::from_millis(100));
     }
 }
 

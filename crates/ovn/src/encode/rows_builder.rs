@@ -67,7 +67,7 @@ impl<'a> RowsBuilder<'a> {
         let orphan = || EncodeError::NoParent { key: key.clone() };
         let uuid = self.created.get(key).copied().ok_or_else(orphan)?;
         if let Some((table, column)) = key.table.parent() {
-            let parent = self.refer(&RowKey::root(table, key.parent.as_str()));
+            let parent = key.parent().and_then(|parent| self.refer(&parent));
             self.edit(table, parent.ok_or_else(orphan)?, column)
                 .insert
                 .insert(uuid);
@@ -76,7 +76,7 @@ impl<'a> RowsBuilder<'a> {
     }
 
     /// A decoded row's columns.
-    pub(super) fn standing(&self, uuid: Uuid, key: &RowKey) -> Option<&'a Columns> {
+    pub(super) fn existing(&self, uuid: Uuid, key: &RowKey) -> Option<&'a Columns> {
         let rows = self.owned.get(key)?;
         rows.iter()
             .find(|(row, _)| *row == uuid)
@@ -118,7 +118,7 @@ impl<'a> RowsBuilder<'a> {
                 continue;
             };
             for holder in north.holders.get(child).into_iter().flatten() {
-                let meant = north.names.get(holder) == Some(&key.parent);
+                let meant = north.names.get(holder).map(String::as_str) == key.parent_name();
                 if meant && !self.to_delete.contains(&(table, *holder)) {
                     self.guards.insert((table, *holder));
                     self.edit(table, *holder, column).delete.insert(*child);
@@ -130,10 +130,10 @@ impl<'a> RowsBuilder<'a> {
     /// Hands what stays of a duplicate's children, whoever made them, to the root row that stays.
     pub(super) fn adopt(&mut self) {
         let (diff, north) = (self.diff, self.north);
-        let deleted: BTreeSet<(Uuid, &str)> = diff
+        let deleted: BTreeSet<(Uuid, Option<&str>)> = diff
             .delete
             .iter()
-            .map(|(uuid, key)| (*uuid, key.parent.as_str()))
+            .map(|(uuid, key)| (*uuid, key.parent_name()))
             .collect();
         for (to_delete, key) in &diff.delete {
             if key.table.parent().is_some() {
@@ -143,7 +143,7 @@ impl<'a> RowsBuilder<'a> {
                 continue;
             };
             for (column, child) in north.children.get(to_delete).into_iter().flatten() {
-                if !deleted.contains(&(*child, key.id.as_str())) {
+                if !deleted.contains(&(*child, Some(key.id.as_str()))) {
                     self.guards.insert((key.table, survivor));
                     self.edit(key.table, survivor, column).insert.insert(*child);
                 }

@@ -1,6 +1,6 @@
 //! The routes of one gateway router.
 //! In: a replica, the target. Out: what each row is to the import, and from then on which of them changed.
-//! Invariant: only rows with the owner markers of imports and of the network are imports or odd; a follower sees what a fresh one
+//! Invariant: only rows with the owner markers of imports and of the network are imports or malformed; a follower sees what a fresh one
 //! would see.
 //! Not here: which routes there should be.
 
@@ -22,7 +22,7 @@ pub struct Imports {
     /// Imported routes in the form that we write, with every row of each.
     pub rows: BTreeMap<ImportedRoute, Vec<Uuid>>,
     /// Marked rows in another form: edited by hand, or unreadable. Surplus.
-    pub odd: Vec<Uuid>,
+    pub malformed: Vec<Uuid>,
     /// Prefixes of rows without the owner marker of imports, or of another importer.
     pub taken: BTreeSet<Prefix>,
     /// The router, of several with the name the network's own; `None` while it does not exist.
@@ -41,7 +41,7 @@ pub fn decode_imports(replica: &Replica, target: &ImportTarget) -> Result<Import
             Some(RouteRow::Import(route)) => {
                 imports.rows.entry(route).or_default().push(change.id);
             }
-            Some(RouteRow::Odd) => imports.odd.push(change.id),
+            Some(RouteRow::Malformed) => imports.malformed.push(change.id),
             Some(RouteRow::Other(prefix)) => imports.taken.extend(prefix),
             Some(RouteRow::Discard(prefix) | RouteRow::Topology { prefix, .. }) => {
                 imports.taken.insert(prefix);
@@ -62,6 +62,14 @@ pub struct RouteChange {
     pub before: Option<RouteRow>,
     /// What it is; nothing where it is gone.
     pub after: Option<RouteRow>,
+}
+
+/// Rows that may have changed, as they are now.
+type Found = Vec<(Uuid, Option<RouteRow>)>;
+
+/// Whether a router refers to a row; its references are sorted.
+fn refers(references: &[Atom], id: &Uuid) -> bool {
+    references.binary_search(&Atom::Uuid(*id)).is_ok()
 }
 
 /// Follows the routes of one gateway router through a replica's generations, looking only at what changed.
@@ -121,58 +129,85 @@ impl RouteFollower {
             ),
         };
         let everything = changed == Changes::Everything;
-        let touched = |id: &Uuid| everything || rows.is_some_and(|rows| rows.contains(id));
         let routes = replica.table(Table::StaticRoute.name())?;
-        let mut found = Vec::new();
-        let mut references: &[Atom] = &[];
-        if routers {
+        let changed = rows.into_iter().flatten();
+        let found = if routers {
             let router = find(replica, &self.marker, &self.target)?;
             self.router = router.map(|(uuid, _)| uuid);
             let datum = router.and_then(|(_, record)| record.datum("static_routes"));
-            references = datum.and_then(Datum::as_set).unwrap_or_default();
-        }
-        let refers = |id: &Uuid| references.binary_search(&Atom::Uuid(*id)).is_ok();
-        // First what is known to have changed: a few of thousands.
-        for id in rows.into_iter().flatten() {
-            match (routers, self.seen.contains_key(id)) {
-                (true, seen) => {
-                    if refers(id) {
-                        found.push((*id, Some(self.read(routes.get(id))?)));
-                    } else if seen {
-                        found.push((*id, None));
-                    }
-                }
-                (false, true) => found.push((*id, Some(self.read(routes.get(id))?))),
-                (false, false) => {}
+            let references = datum.and_then(Datum::as_set).unwrap_or_default();
+            let found = self.found_among(routes, changed, references)?;
+            if everything || !self.explains(&found, references) {
+                let touched = |id: &Uuid| everything || rows.is_some_and(|rows| rows.contains(id));
+                self.compared(routes, references, touched)?
+            } else {
+                found
+            }
+        } else {
+            let known = changed.filter(|id| self.seen.contains_key(id));
+            known
+                .map(|id| Ok((*id, Some(self.read(routes.get(id))?))))
+                .collect::<Result<_, AccessError>>()?
+        };
+        let changes = self.take_over(routes, found)?;
+        self.generation = Some(replica.generation());
+        Ok(changes)
+    }
+
+    /// Of rows that are known to have changed, those that the router refers to, or did: a few of thousands.
+    fn found_among<'a>(
+        &self,
+        routes: &BTreeMap<Uuid, Record>,
+        changed: impl Iterator<Item = &'a Uuid>,
+        references: &[Atom],
+    ) -> Result<Found, AccessError> {
+        let mut found = Vec::new();
+        for id in changed {
+            if refers(references, id) {
+                found.push((*id, Some(self.read(routes.get(id))?)));
+            } else if self.seen.contains_key(id) {
+                found.push((*id, None));
             }
         }
-        if routers {
-            let mut sum = self.sum;
-            for (id, after) in &found {
-                match (self.seen.contains_key(id), after.is_some()) {
-                    (false, true) => sum = sum.wrapping_add(number(id)),
-                    (true, false) => sum = sum.wrapping_sub(number(id)),
-                    (true, true) | (false, false) => {}
-                }
-            }
-            if everything
-                || sum
-                    != references
-                        .iter()
-                        .filter_map(uuid)
-                        .map(number)
-                        .fold(0, u128::wrapping_add)
-            {
-                // References came or went without their rows: everything has to be compared.
-                let gone = self.seen.keys().filter(|id| !refers(id));
-                found = gone.map(|id| (*id, None)).collect();
-                for id in references.iter().filter_map(uuid) {
-                    if touched(id) || !self.seen.contains_key(id) {
-                        found.push((*id, Some(self.read(routes.get(id))?)));
-                    }
-                }
+        Ok(found)
+    }
+
+    /// Whether what was found is all in which the references differ from those seen before.
+    fn explains(&self, found: &Found, references: &[Atom]) -> bool {
+        let mut sum = self.sum;
+        for (id, after) in found {
+            match (self.seen.contains_key(id), after.is_some()) {
+                (false, true) => sum = sum.wrapping_add(number(id)),
+                (true, false) => sum = sum.wrapping_sub(number(id)),
+                (true, true) | (false, false) => {}
             }
         }
+        let numbers = references.iter().filter_map(uuid).map(number);
+        sum == numbers.fold(0, u128::wrapping_add)
+    }
+
+    /// References came or went without their rows: everything is compared.
+    fn compared(
+        &self,
+        routes: &BTreeMap<Uuid, Record>,
+        references: &[Atom],
+        touched: impl Fn(&Uuid) -> bool,
+    ) -> Result<Found, AccessError> {
+        let gone = self.seen.keys().filter(|id| !refers(references, id));
+        let mut found: Found = gone.map(|id| (*id, None)).collect();
+        for id in references.iter().filter_map(uuid) {
+            if touched(id) || !self.seen.contains_key(id) {
+                found.push((*id, Some(self.read(routes.get(id))?)));
+            }
+        }
+        Ok(found)
+    }
+
+    fn take_over(
+        &mut self,
+        routes: &BTreeMap<Uuid, Record>,
+        found: Found,
+    ) -> Result<Vec<RouteChange>, AccessError> {
         let mut changes = Vec::new();
         for (id, after) in found {
             let record = routes.get(&id).filter(|_| after.is_some());
@@ -194,7 +229,6 @@ impl RouteFollower {
                 changes.push(RouteChange { id, before, after });
             }
         }
-        self.generation = Some(replica.generation());
         Ok(changes)
     }
 
@@ -211,7 +245,7 @@ impl RouteFollower {
             return other(record, &self.marker);
         }
         let route = read(record, &self.target)?;
-        Ok(route.map_or(RouteRow::Odd, RouteRow::Import))
+        Ok(route.map_or(RouteRow::Malformed, RouteRow::Import))
     }
 }
 

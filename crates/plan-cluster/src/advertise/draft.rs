@@ -1,4 +1,4 @@
-//! What one RA would like to have, before it is judged beside all others.
+//! What one RA would like to have, before it is evaluated beside all others.
 //! In: the world and the RA. Out: objects by node, objects to keep, who is left out.
 //! Invariant: a node that cannot be read keeps what it has. Not here: conditions, conflicts.
 

@@ -87,8 +87,8 @@ fn preferring(value: u32) -> Change {
 }
 
 /// Three nodes, an RA over the source `src` that peers all of them with PEER, everything written.
-fn standing(ours: &Change) -> World {
-    standing_on(mk_world(), ours)
+fn existing(ours: &Change) -> World {
+    existing_on(mk_world(), ours)
 }
 
 /// With IPv6 pods as well.
@@ -106,7 +106,7 @@ fn dual(mut world: World) -> World {
     world
 }
 
-fn standing_on(mut world: World, ours: &Change) -> World {
+fn existing_on(mut world: World, ours: &Change) -> World {
     world.fabric = None;
     let mut source = object("src", LabelSelector::default());
     source.labels = [("use".to_owned(), "me".to_owned())].into();
@@ -150,9 +150,13 @@ fn assert_conflict(plan: &Plan, words: &[&str], row: &str) {
     assert!(!complete.status, "{row}: {complete:?}");
     for word in [&["node n1: its FRR configuration would not load"], words].concat() {
         assert!(complete.message.contains(word), "{row}: {complete:?}");
-        let told =
+        let reported =
             |p: &Problem| p.subject == "RouteAdvertisements/user" && p.message.contains(word);
-        assert!(plan.problems.iter().any(told), "{row}: {:?}", plan.problems);
+        assert!(
+            plan.problems.iter().any(reported),
+            "{row}: {:?}",
+            plan.problems
+        );
     }
     assert!(!complete.message.contains("node n2"), "{row}: {complete:?}");
     assert_eq!((plan.desired.len(), plan.keep.len()), (2, 1), "{row}");
@@ -163,9 +167,9 @@ fn assert_fine(plan: &Plan, row: &str) {
     assert_eq!((plan.desired.len(), plan.keep.len()), (3, 0), "{row}");
 }
 
-/// Puts the foreign object in, judges, and takes it out again.
-fn judge(row: &str, ours: &Change, theirs: &Change, words: Option<&[&str]>) {
-    let mut world = standing(ours);
+/// Puts the foreign object in, evaluates, and takes it out again.
+fn evaluate(row: &str, ours: &Change, theirs: &Change, words: Option<&[&str]>) {
+    let mut world = existing(ours);
     let before = advertise::plan(&world, RA);
     let object = foreign(theirs);
     let key = object.key.clone();
@@ -188,6 +192,7 @@ fn judge(row: &str, ours: &Change, theirs: &Change, words: Option<&[&str]>) {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn every_difference_between_two_objects_that_frr_k8s_refuses_is_named_with_node_object_field_and_values()
  {
     let names: &[&str] = &["frr-k8s-system/metallb", "frr-k8s-system/"];
@@ -421,11 +426,12 @@ fn every_difference_between_two_objects_that_frr_k8s_refuses_is_named_with_node_
                 .chain(w.iter().map(String::as_str))
                 .collect()
         });
-        judge(row, &ours, &theirs, words.as_deref());
+        evaluate(row, &ours, &theirs, words.as_deref());
     }
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn an_object_that_does_not_stand_for_itself_stops_its_node_and_is_named() {
     let advertise =
         |list: &'static [&'static str]| neighbor(move |n| n.advertise.prefixes = prefixes(list));
@@ -493,7 +499,7 @@ fn an_object_that_does_not_stand_for_itself_stops_its_node_and_is_named() {
         ),
     ];
     for (row, theirs, words) in rows {
-        judge(row, &same(), &theirs, words.as_deref());
+        evaluate(row, &same(), &theirs, words.as_deref());
     }
 }
 
@@ -516,7 +522,7 @@ fn what_merges_but_makes_frr_refuse_the_file_is_a_conflict_too() {
         ),
     ];
     for (theirs, words) in rows {
-        judge(
+        evaluate(
             words,
             &same(),
             &theirs,
@@ -534,7 +540,7 @@ fn an_unreadable_object_stops_the_nodes_that_it_selects_and_one_of_evpn_only_its
     };
     let key = ObjectKey::new("frr-k8s-system", "metallb");
     let n1 = LabelSelector::label("kubernetes.io/hostname", "n1");
-    let mut world = standing(&same());
+    let mut world = existing(&same());
     world.frr.insert(key.clone(), broken("ConversionFailed"));
     let remains = Remains {
         node_selector: Some(n1),
@@ -607,7 +613,7 @@ fn what_is_odd_in_other_peoples_objects_and_costs_nothing_is_named_in_condition_
         ),
     ];
     for (ours, theirs, reason, words) in rows {
-        let mut world = standing_on(dual(mk_world()), &ours);
+        let mut world = existing_on(dual(mk_world()), &ours);
         let before = advertise::plan(&world, RA);
         add(&mut world, foreign(&theirs));
         let plan = advertise::plan(&world, RA);
@@ -625,7 +631,7 @@ fn what_is_odd_in_other_peoples_objects_and_costs_nothing_is_named_in_condition_
 
 #[test]
 fn what_stands_stays_on_a_node_that_is_left_out_even_without_its_annotation() {
-    let mut world = standing(&same());
+    let mut world = existing(&same());
     let plan = advertise::plan(&world, RA);
     let of_n1 = |o: &&FrrConfiguration| o.node_selector.match_labels.values().any(|v| v == "n1");
     let mut bare = plan.desired.values().find(of_n1).unwrap().clone();
@@ -648,7 +654,7 @@ fn two_advertisements_over_one_source_follow_its_changes_in_any_order() {
     };
     let key = ObjectKey::new("frr-k8s-system", "src");
     for order in [[RA, "other"], ["other", RA]] {
-        let mut world = standing(&same());
+        let mut world = existing(&same());
         let mut other = world.ras[RA].clone().unwrap();
         other.name = "other".to_owned();
         world.ras.insert(other.name.clone(), Ok(other));

@@ -1,4 +1,4 @@
-//! Verdicts over time.
+//! States over time.
 
 use super::*;
 use crate::samples::{mk_node, mk_world};
@@ -27,10 +27,11 @@ fn unclear(pairs: &[(&str, &str)]) -> State {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn a_pair_is_down_when_both_ends_have_tried_for_longer_than_30_seconds() {
     let world = mk_world();
     let n1_n2 = || down(&[("n1", "n2")]);
-    // Each row: reports at second N, and the verdict then; one story a list.
+    // Each row: reports at second N, and the state then; one story a list.
     let stories: Vec<Vec<(u64, Vec<End>, State)>> = vec![
         vec![
             (0, both("Active", "Idle"), State::Pending),
@@ -90,8 +91,8 @@ fn a_pair_is_down_when_both_ends_have_tried_for_longer_than_30_seconds() {
     for story in stories {
         let mut trying = Trying::new();
         for (second, ends, wanted) in story {
-            let seen = judge(&world, &ends, &trying, Duration::from_secs(second));
-            assert_eq!(seen.verdict, wanted, "at {second}: {ends:?}");
+            let seen = evaluate(&world, &ends, &trying, Duration::from_secs(second));
+            assert_eq!(seen.state, wanted, "at {second}: {ends:?}");
             trying = seen.trying;
         }
     }
@@ -101,10 +102,10 @@ fn a_pair_is_down_when_both_ends_have_tried_for_longer_than_30_seconds() {
 fn another_look_is_due_when_the_patience_ends() {
     let world = mk_world();
     let ends = both("Active", "Active");
-    let first = judge(&world, &ends, &Trying::new(), Duration::from_secs(5));
+    let first = evaluate(&world, &ends, &Trying::new(), Duration::from_secs(5));
     let at = first.again_at.unwrap();
-    let second = judge(&world, &ends, &first.trying, at);
-    assert_eq!(second.verdict, down(&[("n1", "n2")]));
+    let second = evaluate(&world, &ends, &first.trying, at);
+    assert_eq!(second.state, down(&[("n1", "n2")]));
     assert_eq!(second.again_at, None);
 }
 
@@ -121,10 +122,10 @@ fn the_condition_names_the_first_five_pairs_and_a_count_and_the_event_comes_once
             ends.push(end(&format!("n{a}"), b, "Active"));
         }
     }
-    let first = judge(&world, &ends, &Trying::new(), Duration::ZERO);
-    assert_eq!(condition(&first.verdict, None), None, "nothing is said yet");
-    let second = judge(&world, &ends, &first.trying, Duration::from_secs(31));
-    let bad = condition(&second.verdict, None).unwrap();
+    let first = evaluate(&world, &ends, &Trying::new(), Duration::ZERO);
+    assert_eq!(condition(&first.state, None), None, "nothing is said yet");
+    let second = evaluate(&world, &ends, &first.trying, Duration::from_secs(31));
+    let bad = condition(&second.state, None).unwrap();
     assert!(!bad.status);
     for words in [
         "10 pairs of nodes",
@@ -133,8 +134,8 @@ fn the_condition_names_the_first_five_pairs_and_a_count_and_the_event_comes_once
     ] {
         assert!(bad.message.contains(words), "{bad:?}");
     }
-    let told = event(None, Some(&bad)).unwrap();
-    assert!(told.warning && told.reason == "SessionsDown");
+    let reported = event(None, Some(&bad)).unwrap();
+    assert!(reported.warning && reported.reason == "SessionsDown");
     assert_eq!(event(Some(&bad), Some(&bad)), None);
     assert_eq!(
         condition(&State::Pending, Some(bad.clone())),
@@ -153,14 +154,14 @@ fn what_nodes_that_are_not_ready_report_is_not_known_at_once() {
         let mut world = mk_world();
         world.nodes.get_mut(&NodeName::from("n2")).unwrap().ready = ready;
         let ends = both("Established", "Established");
-        let seen = judge(&world, &ends, &Trying::new(), Duration::ZERO);
-        assert_eq!(seen.verdict, unclear(&[("n1", "n2")]));
+        let seen = evaluate(&world, &ends, &Trying::new(), Duration::ZERO);
+        assert_eq!(seen.state, unclear(&[("n1", "n2")]));
         let up = condition(&State::Up, None).unwrap();
-        let now = condition(&seen.verdict, Some(up.clone())).unwrap();
+        let now = condition(&seen.state, Some(up.clone())).unwrap();
         assert_eq!((now.word(), up.word()), ("Unknown", "True"));
         assert!(now.message.contains("n1 and n2"), "{now:?}");
-        let told = event(Some(&up), Some(&now)).unwrap();
-        assert!(told.warning && told.reason == "ReportsMissing");
+        let reported = event(Some(&up), Some(&now)).unwrap();
+        assert!(reported.warning && reported.reason == "ReportsMissing");
         assert_eq!(event(Some(&now), Some(&now)), None);
         let bad = condition(&down(&[("n1", "n2")]), None).unwrap();
         assert_eq!(
@@ -179,8 +180,8 @@ fn one_established_end_alone_is_never_good() {
     ] {
         let mut trying = Trying::new();
         for second in [0, 40, 100] {
-            let seen = judge(&world, &ends, &trying, Duration::from_secs(second));
-            assert_ne!(seen.verdict, State::Up, "at {second}: {ends:?}");
+            let seen = evaluate(&world, &ends, &trying, Duration::from_secs(second));
+            assert_ne!(seen.state, State::Up, "at {second}: {ends:?}");
             trying = seen.trying;
         }
     }

@@ -16,11 +16,11 @@ fn prefix(text: &str) -> Prefix {
     text.parse().unwrap()
 }
 
-fn judged(nodes: &[Node]) -> Claims {
-    judge(&mk_network(), nodes)
+fn evaluated(nodes: &[Node]) -> Claims {
+    evaluate(&mk_network(), nodes)
 }
 
-fn told(claims: &Claims) -> Vec<(&str, &str)> {
+fn reported(claims: &Claims) -> Vec<(&str, &str)> {
     let problems = claims.problems.iter();
     problems.map(|p| (p.subject.as_str(), p.reason)).collect()
 }
@@ -67,11 +67,11 @@ fn a_subnet_of_another_network_never_hides_the_networks_own_pods_nor_more_than_i
         ("100.64.7.0/24", SUBNET_OVERLAPS),
         ("::/0", SUBNET_TOO_SHORT),
     ] {
-        let claims = judged(&[
+        let claims = evaluated(&[
             mk_node("n2", &[("default", &["10.128.2.0/24"]), ("x", &[claim])]),
             mk_node("n3", &[("blue", &["10.200.7.0/24"])]),
         ]);
-        assert_eq!(told(&claims), [("Node/n2", reason)], "{claim}");
+        assert_eq!(reported(&claims), [("Node/n2", reason)], "{claim}");
         let message = claims.problems[0].to_string();
         assert!(
             message.contains(claim) && message.contains("network x"),
@@ -95,18 +95,18 @@ fn one_node_hides_no_outside_route_by_sixteen_twelves() {
     ];
     let twelves: Vec<String> = (0..16).map(|n| format!("{}.0.0.0/12", n * 16)).collect();
     let twelves: Vec<&str> = twelves.iter().map(String::as_str).collect();
-    let claims = judged(&[mk_node("n2", &[("x", &twelves)])]);
+    let claims = evaluated(&[mk_node("n2", &[("x", &twelves)])]);
     assert!(claims.problems.iter().all(|p| p.reason == SUBNET_TOO_SHORT));
     assert_eq!(claims.problems.len(), 16);
     assert_eq!(imported(claims, &routes), routes);
     // Nor by many that are not too large each: sixteen count, and the Node and network are reported.
     let many: Vec<String> = (0..40).map(|n| format!("11.{n}.0.0/16")).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
-    let claims = judged(&[
+    let claims = evaluated(&[
         mk_node("n2", &[("x", &many)]),
         mk_node("n3", &[("x", &many[..16])]),
     ]);
-    assert_eq!(told(&claims), [("Node/n2", SUBNETS_TOO_MANY)]);
+    assert_eq!(reported(&claims), [("Node/n2", SUBNETS_TOO_MANY)]);
     let message = &claims.problems[0].message;
     for part in ["40 subnets", "network x", "allowed: 16"] {
         assert!(message.contains(part), "{message}");
@@ -138,11 +138,11 @@ fn nor_by_networks_that_it_invents() {
     let sixteens: Vec<String> = (0..320)
         .map(|n| format!("{}.{}.0.0/16", 11 + n / 256, n % 256))
         .collect();
-    let claims = judged(&[
+    let claims = evaluated(&[
         inventor(&sixteens),
         mk_node("n3", &[("blue", &["10.200.7.0/24"])]),
     ]);
-    assert_eq!(told(&claims), [("Node/n2", SUBNETS_TOO_MANY)]);
+    assert_eq!(reported(&claims), [("Node/n2", SUBNETS_TOO_MANY)]);
     let message = &claims.problems[0].message;
     assert!(
         message.contains("304 subnets") && message.contains("16 of them"),
@@ -160,8 +160,8 @@ fn nor_by_networks_that_it_invents() {
     let small: Vec<String> = (0..1024)
         .map(|n| format!("11.{}.{}.0/24", n / 256, n % 256))
         .collect();
-    let claims = judged(&[inventor(&small)]);
-    assert_eq!(told(&claims), [("Node/n2", SUBNETS_TOO_MANY)]);
+    let claims = evaluated(&[inventor(&small)]);
+    assert_eq!(reported(&claims), [("Node/n2", SUBNETS_TOO_MANY)]);
     let routes = ["11.1.255.0/24", "11.2.0.0/24"];
     assert_eq!(imported(claims, &routes), &routes[1..]);
 }
@@ -169,7 +169,7 @@ fn nor_by_networks_that_it_invents() {
 #[test]
 fn a_claim_over_the_subnets_of_other_nodes_is_nobodys() {
     let of = |name: &str, subnets: &[&str]| mk_node(name, &[("default", subnets)]);
-    let claims = judged(&[
+    let claims = evaluated(&[
         of("n1", &["10.128.1.0/24"]),
         of("n2", &["10.128.2.0/24"]),
         // Both claims of the same subnet count: which of them is wrong is not known here.
@@ -179,7 +179,7 @@ fn a_claim_over_the_subnets_of_other_nodes_is_nobodys() {
         of("x", &["10.128.4.0/25"]),
         of("z", &["10.128.0.0/16", "10.128.9.0/24"]),
     ]);
-    assert_eq!(told(&claims), [("Node/z", SUBNET_COVERS)]);
+    assert_eq!(reported(&claims), [("Node/z", SUBNET_COVERS)]);
     let message = &claims.problems[0].message;
     for part in ["10.128.0.0/16", "10.128.1.0/24 of node n1", "of node n2"] {
         assert!(message.contains(part), "{message}");
@@ -204,7 +204,7 @@ fn a_claim_over_the_subnets_of_other_nodes_is_nobodys() {
 
 #[test]
 fn a_pod_subnet_outside_of_the_network_is_nobodys_and_costs_its_own_node_nothing_else() {
-    let claims = judged(&[
+    let claims = evaluated(&[
         mk_node(
             "n2",
             &[("default", &["10.128.2.0/24", "0.0.0.0/0", "fd00:10::/64"])],
@@ -217,7 +217,7 @@ fn a_pod_subnet_outside_of_the_network_is_nobodys_and_costs_its_own_node_nothing
         [owner("10.128.2.0/24", "n2"), owner("10.128.3.0/24", "n3")]
     );
     let expected = [("Node/n2", SUBNET_OUTSIDE), ("Node/n2", SUBNET_OUTSIDE)];
-    assert_eq!(told(&claims), expected);
+    assert_eq!(reported(&claims), expected);
 }
 
 #[test]
@@ -234,12 +234,15 @@ fn a_host_mtu_that_cannot_be_rules_nobody_and_is_reported() {
     for (node, mtu) in nodes.iter_mut().zip(mtus) {
         node.host_mtu = mtu;
     }
-    let claims = judged(&nodes);
+    let claims = evaluated(&nodes);
     let names = ["Node/n2", "Node/n3", "Node/n4", "Node/n5"];
-    assert_eq!(told(&claims), names.map(|name| (name, MTU_OUT_OF_RANGE)));
+    assert_eq!(
+        reported(&claims),
+        names.map(|name| (name, MTU_OUT_OF_RANGE))
+    );
     assert!(claims.problems[1].message.contains("60"));
     nodes[5].host_mtu = Fact::Known(1280);
-    assert_eq!(judged(&nodes[4..]).problems.len(), 1);
+    assert_eq!(evaluated(&nodes[4..]).problems.len(), 1);
 }
 
 #[test]

@@ -73,7 +73,7 @@ fn stale(snapshot: &Snapshot) -> Option<&NotYet> {
     snapshot.stale.get(&NetworkName::default_network())
 }
 
-/// A change of one fact, and the words by which it is told.
+/// A change of one fact, and the words by which it is reported.
 type Loss = (fn(&mut Facts), &'static str);
 
 const LOSSES: [Loss; 13] = [
@@ -155,13 +155,13 @@ fn what_was_known_whole_once_stays_whatever_is_lost() {
         assert_eq!(now.scope.gateway_link, before.scope.gateway_link, "{words}");
         assert_eq!(now.scope.host_subnets, before.scope.host_subnets);
         assert_eq!(now.table, before.table);
-        let told = stale(&after).map(ToString::to_string);
+        let reported = stale(&after).map(ToString::to_string);
         match words {
             // The Nodes are a cache: what was listed once is known.
-            "the Nodes have not been listed yet" => assert_eq!(told, None),
-            words => assert!(told.unwrap().contains(words), "{words}"),
+            "the Nodes have not been listed yet" => assert_eq!(reported, None),
+            words => assert!(reported.unwrap().contains(words), "{words}"),
         }
-        // It is told no more once it is well again.
+        // It is reported no more once it is well again.
         assert!(memory.snapshot(whole()).stale.is_empty());
     }
 }

@@ -7,119 +7,13 @@ use std::fmt::Write;
 
 use import::decide::decide;
 use model::address::{Family, Prefix};
-use model::kernel::{KernelEntry, KernelKey};
 use model::names::NetworkName;
-use model::nb::{ImportTarget, ImportedRoute, Owner, Rows, Value};
-use model::ovs::InternalPort;
+use model::nb::{ImportTarget, ImportedRoute, Owner};
 use model::route::{KernelRoute, MAIN_TABLE, RouteKind, RoutePath, TableId};
-use plan_node::{FlowTable, NetworkShare, Plan, Share, Snapshot, UnknownShare, check, learn};
+use plan_node::{NetworkShare, Plan, Share, Snapshot, UnknownShare, check, learn};
 use testkit::{BRIDGE_LINK, View, mk_snapshot, mk_user_network, mk_view};
 
-fn value(value: &Value) -> String {
-    match value {
-        Value::Text(text) => format!("{text:?}"),
-        Value::Number(number) => number.to_string(),
-        Value::Set(items) => {
-            let items: Vec<&str> = items.iter().map(String::as_str).collect();
-            format!("[{}]", items.join(", "))
-        }
-        Value::Entries(entries) => {
-            let entries: Vec<String> = entries.iter().map(|(k, v)| format!("{k}={v}")).collect();
-            format!("{{{}}}", entries.join(", "))
-        }
-        Value::Ref(key) => format!("-> {key}"),
-    }
-}
-
-fn northbound(rows: &Rows) -> String {
-    let mut out = String::from("# Northbound\n");
-    for (key, columns) in rows {
-        writeln!(out, "{key}").unwrap();
-        for (column, retained) in columns {
-            writeln!(out, "  {column} = {}", value(retained)).unwrap();
-        }
-    }
-    out
-}
-
-fn kernel(plan: &Plan) -> String {
-    let mut out = String::from("# Kernel\n");
-    let mut rest = String::new();
-    let ports = plan.ports.values();
-    let by_device: BTreeMap<&str, &InternalPort> =
-        ports.map(|port| (port.name.as_str(), port)).collect();
-    for (key, entry) in &plan.kernel {
-        match (key, entry) {
-            (KernelKey::Link { .. }, entry) => assert_eq!(*entry, KernelEntry::Link { up: true }),
-            (KernelKey::Address { device, address }, _) => {
-                let port = by_device[device.as_str()];
-                writeln!(
-                    out,
-                    "address {address} dev {device} mac {} mtu {}",
-                    port.mac, port.mtu
-                )
-                .unwrap();
-            }
-            (
-                KernelKey::Rule {
-                    preference,
-                    to,
-                    table,
-                },
-                entry,
-            ) => {
-                assert_eq!(*entry, KernelEntry::Rule { local: true });
-                writeln!(out, "rule {preference} iif lo to {to} lookup {table}").unwrap();
-            }
-            (KernelKey::Route { table, to }, KernelEntry::Route { via, device, mtu }) => {
-                let (via, device) = (via.unwrap(), device.as_deref().unwrap());
-                let mtu = mtu.unwrap();
-                writeln!(
-                    rest,
-                    "route {to} via {via} dev {device} table {table} mtu {mtu}"
-                )
-                .unwrap();
-            }
-            (key, entry) => panic!("{key}: {entry:?}"),
-        }
-    }
-    out.push_str(&rest);
-    out.push_str("# Integration bridge\n");
-    for port in plan.ports.values() {
-        writeln!(
-            out,
-            "port {} of {} iface-id {} mac {} mtu {} owner {}",
-            port.name, port.bridge, port.iface_id, port.mac, port.mtu, port.owner
-        )
-        .unwrap();
-    }
-    out
-}
-
-fn flows(plan: &Plan) -> String {
-    let mut out = String::from("# External bridge\n");
-    let flows = match &plan.flows {
-        FlowTable::Full {
-            flows, complete, ..
-        } => {
-            if !complete {
-                out.push_str("(added to what stands)\n");
-            }
-            flows
-        }
-        FlowTable::Host { flows, .. } => {
-            out.push_str("(host stage)\n");
-            flows
-        }
-        other @ (FlowTable::Unknown { .. } | FlowTable::SeveralUplinks { .. }) => {
-            panic!("{other:?}")
-        }
-    };
-    for flow in flows {
-        writeln!(out, "{flow}").unwrap();
-    }
-    out
-}
+use crate::render;
 
 /// What each network makes of the other nodes' subnets, a default route and the own subnet, all over the gateway bridge.
 fn learned(snapshot: &Snapshot, plan: &Plan) -> String {
@@ -204,26 +98,12 @@ fn kernel_route(table: TableId, to: &str, gateway: &str) -> KernelRoute {
     }
 }
 
-fn published(plan: &Plan) -> String {
-    let mut out = String::from("# Annotations\n");
-    for (key, text) in plan.annotations.iter().flatten() {
-        writeln!(out, "{key} = {text}").unwrap();
-    }
-    out
-}
-
 /// The whole plan of a snapshot, which breaks no invariant.
-fn render(snapshot: &Snapshot) -> String {
+fn whole(snapshot: &Snapshot) -> String {
     let plan = plan_node::plan(snapshot);
     let said: String = check::plan(snapshot, &plan)
         .iter()
         .map(|(owner, violation)| format!("# {owner}: {violation}\n"))
-        .collect();
-    let rows: Rows = plan
-        .north
-        .values()
-        .flatten()
-        .map(|(k, c)| (k.clone(), c.clone()))
         .collect();
     let unknown: Vec<&str> = plan.unknown.iter().map(|name| name.as_str()).collect();
     let unknown = match unknown.as_slice() {
@@ -233,17 +113,17 @@ fn render(snapshot: &Snapshot) -> String {
     [
         unknown,
         said,
-        northbound(&rows),
-        kernel(&plan),
-        flows(&plan),
+        render::northbound(&render::rows(&plan)),
+        render::kernel(&plan),
+        render::flows(&plan),
         learned(snapshot, &plan),
-        published(&plan),
+        render::published(&plan),
     ]
     .concat()
 }
 
 fn compare(case: &str, number: u8, snapshot: &Snapshot) {
-    testkit::golden::compare(case, &format!("{number:02}-plan.txt"), &render(snapshot));
+    testkit::golden::compare(case, &format!("{number:02}-plan.txt"), &whole(snapshot));
 }
 
 fn mk_default(view: &View) -> Snapshot {

@@ -18,6 +18,8 @@ mod kernel;
 mod learn;
 mod mtu;
 mod networks;
+mod render;
+mod scripts;
 mod snapshot;
 mod snat;
 mod topology;

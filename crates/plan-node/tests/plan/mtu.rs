@@ -33,8 +33,8 @@ fn rules(lists: &[&[Node]]) -> (Vec<u32>, Vec<String>) {
 fn a_node_that_joins_with_a_smaller_mtu_changes_no_running_node_and_is_reported() {
     let before = [node("n1", Some(9000)), node("n2", Some(8900))];
     let joined = [before.to_vec(), vec![node("n3", Some(1400))]].concat();
-    let told = vec!["Node/n3".to_owned()];
-    assert_eq!(rules(&[&before, &joined]), (vec![8900, 8900], told));
+    let reported = vec!["Node/n3".to_owned()];
+    assert_eq!(rules(&[&before, &joined]), (vec![8900, 8900], reported));
     // Whoever starts then has it from the start.
     assert_eq!(rules(&[&joined]), (vec![1400], Vec::new()));
     let roomy = [before.to_vec(), vec![node("n3", Some(9000))]].concat();
@@ -45,8 +45,8 @@ fn a_node_that_joins_with_a_smaller_mtu_changes_no_running_node_and_is_reported(
 fn a_node_that_changes_its_mind_changes_no_running_node() {
     let before = [node("n2", Some(8900))];
     let smaller = [node("n2", Some(1400))];
-    let told = vec!["Node/n2".to_owned()];
-    assert_eq!(rules(&[&before, &smaller]), (vec![8900, 8900], told));
+    let reported = vec!["Node/n2".to_owned()];
+    assert_eq!(rules(&[&before, &smaller]), (vec![8900, 8900], reported));
     assert_eq!(rules(&[&before, &[]]), (vec![8900, 8900], Vec::new()));
     let larger = [node("n2", Some(9000))];
     assert_eq!(rules(&[&before, &larger]), (vec![8900, 8900], Vec::new()));
@@ -61,8 +61,8 @@ fn of_nodes_that_start_together_each_first_word_counts() {
         [node("n2", Some(8900)), node("n3", Some(1400))],
     ];
     let lists: Vec<&[Node]> = lists.iter().map(<[Node; 2]>::as_slice).collect();
-    let told = vec!["Node/n3".to_owned()];
-    assert_eq!(rules(&lists), (vec![9000, 8900, 1500, 1500], told));
+    let reported = vec!["Node/n3".to_owned()];
+    assert_eq!(rules(&lists), (vec![9000, 8900, 1500, 1500], reported));
 }
 
 #[test]

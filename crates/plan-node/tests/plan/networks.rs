@@ -87,7 +87,7 @@ fn a_network_learns_the_way_to_its_own_pods_though_another_has_the_same_subnet()
         .collect();
     let (mut snapshot, _) = mk(&three());
     for share in three() {
-        let claims = plan_node::claims::judge(&share.network, &nodes);
+        let claims = plan_node::claims::evaluate(&share.network, &nodes);
         assert_eq!(claims.problems, [], "{}", share.network.name);
         snapshot.machine.claims.insert(share.network.name, claims);
     }
@@ -226,7 +226,7 @@ fn a_row_whose_marker_somebody_changed_is_still_the_one_that_its_name_says() {
     assert!(plan.is_anothers(&stranger, &switch));
     assert!(!plan.is_anothers(&default, &switch));
     assert!(!plan.is_anothers(&stranger, &RowKey::root(Table::Switch, "foo_n1")));
-    // Rows of the node are told by their names alone.
+    // Rows of the node are distinguished by their names alone.
     let set = shared::node_ips(model::Family::V4);
     assert_eq!(Owner::of("default", set.table, &set.id), Owner::Node);
     assert_eq!(Owner::of("foo", set.table, &set.id), stranger);

@@ -76,7 +76,7 @@ fn a_session_that_goes_down_is_reported_within_two_seconds(fixture: &Fixture, si
         }
     });
     let begun = Instant::now();
-    until("the API server is told", 10, || {
+    until("the API server is reported", 10, || {
         let seen = near_session(fixture);
         if seen == "Established" {
             Err(seen)
@@ -85,7 +85,7 @@ fn a_session_that_goes_down_is_reported_within_two_seconds(fixture: &Fixture, si
         }
     });
     // Kubectl's own time is in it: the bound is generous, the number is printed.
-    println!("session down until told: {:?}", begun.elapsed());
+    println!("session down until reported: {:?}", begun.elapsed());
     assert!(
         begun.elapsed() < Duration::from_secs(5),
         "{:?}",

@@ -43,7 +43,7 @@ fn states(fixture: &Fixture) -> Vec<String> {
 
 fn both_states_are(fixture: &Fixture, wanted: &str, seconds: u64) {
     until(
-        &format!("both sessions are told as {wanted}"),
+        &format!("both sessions are reported as {wanted}"),
         seconds,
         || {
             let seen = states(fixture);

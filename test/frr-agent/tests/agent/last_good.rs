@@ -7,7 +7,7 @@ use kube_tests::until;
 const FOREIGN: &str = "hostname x\n";
 
 /// Both sessions, and a text that FRR does not know in an object of its own.
-fn refused() -> Option<Fixture> {
+pub(crate) fn refused() -> Option<Fixture> {
     if lacks_tools() {
         return None;
     }

@@ -46,7 +46,7 @@ fn objects_become_what_frr_runs_or_are_refused_by_name_and_the_rest_stands() {
 
 fn session_states_are_told(fixture: &Fixture) {
     until(
-        "both sessions are told with what peers see of them",
+        "both sessions are reported with what peers see of them",
         10,
         || {
             let states = fixture.api.items("bgpsessionstates");
@@ -313,6 +313,7 @@ fn graceful_restart_is_no_failure_at_its_first_reload(fixture: &Fixture) {
     );
 }
 
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn text_that_would_become_lines_of_the_file_is_refused(fixture: &Fixture) {
     let line = "\\n neighbor 10.0.0.66 remote-as 64512\\n neighbor 10.0.0.66";
     fixture.api.apply(&format!(

@@ -24,7 +24,7 @@ spec: {policyName: no-near, validationActions: [Deny]}
 ";
 
 /// Peers and states of the session objects.
-fn told(fixture: &Fixture) -> Vec<(String, String)> {
+fn reported(fixture: &Fixture) -> Vec<(String, String)> {
     let states = fixture.api.items("bgpsessionstates");
     let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
     let mut all: Vec<(String, String)> = states
@@ -36,9 +36,9 @@ fn told(fixture: &Fixture) -> Vec<(String, String)> {
     all
 }
 
-fn are_told(fixture: &Fixture, wanted: &[(&str, &str)], seconds: u64) {
-    until(&format!("told is {wanted:?}"), seconds, || {
-        let seen = told(fixture);
+fn are_reported(fixture: &Fixture, wanted: &[(&str, &str)], seconds: u64) {
+    until(&format!("reported is {wanted:?}"), seconds, || {
+        let seen = reported(fixture);
         let same = seen.len() == wanted.len()
             && seen
                 .iter()
@@ -75,7 +75,7 @@ fn a_refused_session_object_costs_itself_only() {
     fixture.start_agent();
     fixture.peer_with("", "");
     let _ = fixture.both_up();
-    are_told(&fixture, &[(FAR, "Established")], 20);
+    are_reported(&fixture, &[(FAR, "Established")], 20);
     // It stays like that, with news of the other one reported all the time; attempts become seldom.
     std::thread::sleep(Duration::from_secs(8));
     let refused = || {
@@ -100,5 +100,5 @@ fn a_refused_session_object_costs_itself_only() {
     // Once it is allowed both are reported.
     let binding = ["delete", "validatingadmissionpolicybinding", "no-near"];
     fixture.api.kubectl(&binding);
-    are_told(&fixture, &[(NEAR, "Established"), (FAR, "Established")], 60);
+    are_reported(&fixture, &[(NEAR, "Established"), (FAR, "Established")], 60);
 }

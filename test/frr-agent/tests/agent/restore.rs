@@ -22,20 +22,9 @@ fn bgpd_comes_back(fixture: &Fixture) {
 
 #[test]
 fn a_frr_that_restarts_gets_the_last_good_configuration_while_the_wanted_one_is_refused() {
-    if lacks_tools() {
+    let Some(fixture) = crate::last_good::refused() else {
         return;
-    }
-    let mut fixture = Fixture::start("");
-    fixture.start_agent();
-    fixture.peer_with("", "");
-    let _ = fixture.both_up();
-    fixture.state_says("lastReloadResult", "success", 10);
-
-    fixture.object(
-        "typo",
-        "  raw: {priority: 5, rawConfig: \"ip prefix-lost x seq 1 permit any\\n\"}",
-    );
-    fixture.state_says("lastReloadResult", "ip prefix-lost x", 10);
+    };
     bgpd_comes_back(&fixture);
     fixture.state_says("lastReloadResult", "ip prefix-lost x", 10);
     // What somebody does by hand is no more wanted than before.

@@ -74,7 +74,7 @@ fn a_frozen_daemon_is_reported_and_what_was_done_to_another_by_hand_too() {
 #[test]
 fn a_bgpd_that_cannot_be_asked_is_not_taken_for_a_dead_one() {
     let Some(mut fixture) = up() else { return };
-    until("both sessions are told", 20, || {
+    until("both sessions are reported", 20, || {
         let seen = sessions(&fixture);
         if seen == ESTABLISHED {
             Ok(())

@@ -78,7 +78,7 @@ impl Scene {
             let (fault_proxy, testbed) = (&self.fault_proxy, &self.testbed);
             // Events that come in pieces may need fewer requests than were counted on.
             until("the cut, or all is written", || {
-                let seen = testbed.observer.look();
+                let seen = testbed.observer.observe();
                 fault_proxy.cuts() > before || seen.imported() == testbed.wanted(&seen)
             })
             .await;

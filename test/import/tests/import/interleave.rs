@@ -189,6 +189,7 @@ fn start(rng: &mut Rng, testbed: &Testbed, fault_proxy: &FaultProxy) -> Agent {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one sequence of events")]
 fn whatever_happens_in_whatever_order_the_rows_end_as_a_fresh_plan_says() {
     if absent() {
         return;
@@ -310,7 +311,10 @@ fn a_router_that_is_deleted_and_made_anew_gets_all_its_routes_again() {
         let gone = Transaction::new(NB).delete("Logical_Router", named());
         // Once with a moment without a router, once in one transaction.
         testbed.third_party.transact(&gone).await.unwrap();
-        until("no router", || testbed.observer.look().routers.len() == 1).await;
+        until("no router", || {
+            testbed.observer.observe().routers.len() == 1
+        })
+        .await;
         testbed
             .third_party
             .transact(&mk_router(ROUTER))

@@ -51,7 +51,7 @@ fn a_burst_that_overruns_the_kernels_buffer_ends_with_the_right_rows() {
             assert!(agent.lost() > before, "the burst was meant to be too large");
             testbed.assert_steady(&steady);
         }
-        assert_eq!(testbed.observer.look().imported().len(), 60 + 40);
+        assert_eq!(testbed.observer.observe().imported().len(), 60 + 40);
     });
 }
 
@@ -155,7 +155,7 @@ fn other_inputs_are_followed_while_routes_change_faster_than_the_database_answer
         let hidden = testbed.steady.iter().next().unwrap().clone();
         let subnet = hidden.parse().unwrap();
         agent.change(|inputs| inputs.scope.other_networks = Subnets::from_iter([(subnet, ())]));
-        let rows = || testbed.observer.look().imported();
+        let rows = || testbed.observer.observe().imported();
         until("the row of what is another network's now goes", || {
             rows().iter().all(|(prefix, _)| *prefix != hidden)
         })

@@ -1,4 +1,4 @@
-//! What each kind of route becomes, judged by hand: nothing of the product is asked what is right.
+//! What each kind of route becomes, evaluated by hand: nothing of the product is asked what is right.
 //!
 //! In: a table of `ip` commands with the rows that they ask for, written down here. Out: the kernel as `ip -j route` shows it,
 //! the database as `ovn-nbctl` shows it. Invariant: neither of the two readers shares code with the import.

@@ -1,4 +1,4 @@
-//! Somebody else who writes to the routers: copies of our rows, odd ones, rows of their own, edits, moves.
+//! Somebody else who writes to the routers: copies of our rows, malformed ones, rows of their own, edits, moves.
 //! In: choices. Out: edits, and the rows that must be as they were left.
 //! Invariant: steady routes are not touched. Not here: what the import makes of it.
 
@@ -60,8 +60,9 @@ impl ThirdParty {
     }
 
     /// One edit.
+    #[expect(clippy::too_many_lines, reason = "one sequence of events")]
     pub(crate) async fn act(&mut self, rng: &mut Rng, testbed: &Testbed) {
-        let snapshot = testbed.observer.look();
+        let snapshot = testbed.observer.observe();
         let ours: Vec<&RouteSeen> = snapshot
             .routes()
             .iter()
@@ -74,7 +75,7 @@ impl ThirdParty {
         let own = match (rng.below(12), ours.is_empty()) {
             (0 | 1, _) => return self.foreign(testbed, &to, &hop).await,
             (2..5, _) => return self.withdraw(rng, testbed).await,
-            (5, _) => return self.odd(rng, testbed, &to, &hop).await,
+            (5, _) => return self.malformed(rng, testbed, &to, &hop).await,
             (_, true) => return,
             (_, false) => *rng.pick(&ours),
         };
@@ -169,7 +170,7 @@ impl ThirdParty {
     }
 
     /// A row with the owner marker of imports in a form that the import does not write.
-    async fn odd(&mut self, rng: &mut Rng, testbed: &Testbed, prefix: &str, hop: &str) {
+    async fn malformed(&mut self, rng: &mut Rng, testbed: &Testbed, prefix: &str, hop: &str) {
         let row = plain(prefix, hop);
         let row = match rng.below(5) {
             0 => row.with("policy", "src-ip"),

@@ -128,12 +128,12 @@ impl Scene {
 
     async fn stand(&self) {
         // Long enough for the dump that checks what events reported: it must not see half of what follows.
-        let standing = self.testbed.until_settled(QUIET).await;
-        assert_eq!(standing.imported().len(), 20);
+        let existing = self.testbed.until_settled(QUIET).await;
+        assert_eq!(existing.imported().len(), 20);
     }
 
     fn rows(&self) -> usize {
-        self.testbed.observer.look().imported().len()
+        self.testbed.observer.observe().imported().len()
     }
 
     /// The thread is the agent's too: it hears of all of them at once.
@@ -243,14 +243,14 @@ fn held_withdrawals_go_when_their_session_does_and_stay_no_longer_when_the_route
         let scene = Scene::set(&sessions("Established"), LONG).await;
         scene.withdraw();
         scene.assert_held().await;
-        let before = scene.testbed.observer.look().updates;
+        let before = scene.testbed.observer.observe().updates;
         ip_batch(&lines("add"));
         until("they are back", || {
             scene.agent.metric("noverlay_mass_withdrawal_suppressed") < 0.5
         })
         .await;
         scene.stand().await;
-        let after = scene.testbed.observer.look().updates;
+        let after = scene.testbed.observer.observe().updates;
         assert_eq!(before, after, "nothing was written for it");
         scene.withdraw();
         until("retained a second time", || {

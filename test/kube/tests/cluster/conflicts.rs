@@ -67,6 +67,7 @@ fn events(api: &ApiServer, reason: &str) -> Vec<String> {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one sequence of events")]
 fn a_foreign_object_that_conflicts_is_named_in_condition_and_event_costs_its_node_only_and_heals_when_it_goes()
  {
     let Some(tools) = tools() else { return };
@@ -137,7 +138,7 @@ fn a_foreign_object_that_conflicts_is_named_in_condition_and_event_costs_its_nod
     // Now that n1 works, the same object neither takes its configuration away nor is it touched.
     let before = generated(&api);
     api.apply(FOREIGN);
-    until("the conflict is told again", 30, || {
+    until("the conflict is reported again", 30, || {
         match condition(&api, "Complete") {
             Some((status, _, message)) if status == "False" && named(&message) => Ok(()),
             other => Err(format!("{other:?}")),

@@ -7,9 +7,9 @@
 )]
 
 mod allocations;
+mod events;
 mod foreign;
 mod leading;
 mod process;
 mod proxy;
 mod refused;
-mod telling;

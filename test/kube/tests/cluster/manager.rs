@@ -66,6 +66,7 @@ fn settled(api: &ApiServer, nodes: usize) {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one sequence of events")]
 fn a_managed_cluster_is_served_and_bad_nodes_cost_only_themselves() {
     let Some(tools) = tools() else { return };
     let api = ApiServer::start(tools);
@@ -201,6 +202,7 @@ fn reports_of(api: &ApiServer, node: &str) {
     ));
 }
 
+#[expect(clippy::too_many_lines, reason = "one sequence of events")]
 fn bad_nodes(api: &ApiServer, ra: &str) {
     let good = generated(api);
     api.node("bad-ip", "");
@@ -268,6 +270,7 @@ fn bad_nodes(api: &ApiServer, ra: &str) {
     assert_eq!(status, "Accepted");
 }
 
+#[expect(clippy::too_many_lines, reason = "one sequence of events")]
 fn foreign_changes_are_undone(api: &ApiServer) {
     let name = api.items("frrconfigurations")[0]["metadata"]["name"]
         .as_str()

@@ -10,6 +10,7 @@ fn ra(spec: &str) -> String {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one sequence of events")]
 fn the_manifests_apply_twice_and_the_rules_of_route_advertisements_hold() {
     let Some(tools) = tools() else { return };
     let api = ApiServer::start(tools);
@@ -112,8 +113,8 @@ fn the_shipped_configuration_is_taken(api: &ApiServer) {
             .collect();
         let address = "127.0.0.1:0".parse().unwrap();
         let settings = settings::parse("noverlay.conf", &text.join("\n"), address).unwrap();
-        assert_eq!(settings.ovn_topology, settings::OvnTopology::Build);
-        assert_eq!(settings.ovn_networks, settings::OvnNetworks::Own);
+        assert_eq!(settings.ovn.topology, settings::OvnTopology::Build);
+        assert_eq!(settings.ovn.networks, settings::OvnNetworks::Own);
         assert!(settings.warnings.is_empty(), "{:?}", settings.warnings);
     }
 }

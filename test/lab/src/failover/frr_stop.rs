@@ -116,7 +116,7 @@ fn rounds_of(lab: &Lab, node: &Node, stop: &Stop, rounds: u32, more: &[String]) 
     for gaps in gaps.iter().filter(|gaps| gaps.side == Side::Ovn) {
         tell(&format!("    {}", gaps.shown()));
     }
-    // Pings are reported and not judged: with zebra, BFD ends too, and then the others take
+    // Pings are reported and not evaluated: with zebra, BFD ends too, and then the others take
     // their routes to this node away.
     Ok(short(Side::Ovn) == 0)
 }

@@ -257,7 +257,7 @@ impl Watch {
 
     /// What they reported. The monitors end, which they have not done before.
     pub(super) fn stop(mut self) -> Result<Vec<Gaps>> {
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         for (child, gaps) in &mut self.0 {
             let gaps = locked(gaps).clone();
             let what = format!("whoever follows {} of {}", gaps.side, gaps.node);
@@ -267,9 +267,9 @@ impl Watch {
             if let Some(line) = &gaps.unread {
                 bail!("{what} says what cannot be read: {line}");
             }
-            told.push(gaps);
+            reported.push(gaps);
         }
-        Ok(told)
+        Ok(reported)
     }
 }
 
@@ -321,10 +321,10 @@ fn follow(lab: &Lab, node: &str, side: Side, more: &[String]) -> Result<(Child, 
     let stderr = child.stderr.take().context("a monitor's messages")?;
     complaints(stderr, Arc::clone(&gaps));
     let port = format!("rtoe-{}", gateway_router(node));
-    let told = Arc::clone(&gaps);
+    let reported = Arc::clone(&gaps);
     std::thread::spawn(move || {
         for line in lines {
-            let mut gaps = locked(&told);
+            let mut gaps = locked(&reported);
             let read = match (&line, side) {
                 (Ok(line), Side::Kernel) => gaps.kernel(line),
                 (Ok(line), Side::Ovn) => gaps.database(line, &port),

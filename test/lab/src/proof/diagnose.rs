@@ -133,8 +133,17 @@ pub(super) fn route(lab: &Lab, from: &Node, to: &Node) -> Result<Option<Finding>
 
 /// What is wrong with a node's SNAT row; `None` where pods are exempt from it.
 pub(super) fn exemption(lab: &Lab, node: &Node) -> Result<Option<String>> {
+    for range in &lab.values.default_network()?.ranges {
+        let fault = exemption_of(lab, node, &range.subnet.to_string())?;
+        if fault.is_some() {
+            return Ok(fault);
+        }
+    }
+    Ok(None)
+}
+
+fn exemption_of(lab: &Lab, node: &Node, cluster: &str) -> Result<Option<String>> {
     let router = gateway_router(&node.name);
-    let cluster = lab.values.cluster_subnet.to_string();
     let all = router_rows(lab, &node.name, &router, "nat", "nat")?;
     let mut ours = all
         .iter()
@@ -159,7 +168,7 @@ pub(super) fn exemption(lab: &Lab, node: &Node) -> Result<Option<String>> {
         )));
     };
     let addresses = members(set, "addresses");
-    let covered = addresses.contains(&cluster);
+    let covered = addresses.iter().any(|address| address == cluster);
     Ok((!covered)
         .then(|| format!("the exemption set of {router} lacks {cluster}: it holds {addresses:?}")))
 }
@@ -177,7 +186,8 @@ fn flow(lab: &Lab, node: &Node, wanted: &str, what: &str) -> Result<Option<Strin
 /// Why a host does not reach pods; `None` where its rule and its table are right.
 pub(super) fn host_way(lab: &Lab, node: &Node, pod: &Pod) -> Result<Option<String>> {
     let namespace = lab.namespace(&node.name);
-    let (cluster, gateway) = (lab.values.cluster_subnet, pod.gateway());
+    let (cluster, _) = lab.values.default_network()?.ipv4_range()?;
+    let gateway = pod.gateway();
     let rules = tool("ip")
         .args(["-n", &namespace, "rule", "show", "pref", "31"])
         .run()?;

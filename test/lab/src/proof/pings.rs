@@ -137,6 +137,7 @@ fn pinged<'a>(kept: &'a mut Option<Pings>, lab: &Lab) -> Result<&'a Pings> {
     Ok(kept.insert(pings))
 }
 
+#[expect(clippy::too_many_lines, reason = "one sequence of events")]
 fn ping(lab: &Lab) -> Result<Pings> {
     let pods = attached(lab);
     let filter = format!("icmp[icmptype] == icmp-echo or udp port {GENEVE}");

@@ -242,7 +242,7 @@ mod tests {
             uptime: seconds * 1000,
         };
         let others = ["10.0.0.2", "10.0.0.3"].map(str::to_owned);
-        let told = |all: &[(&str, Session)]| {
+        let reported = |all: &[(&str, Session)]| {
             let all = all.iter().map(|(n, s)| ((*n).to_owned(), s.clone()));
             let complaints = unsteady("n1", &others, &all.collect(), 60);
             let texts = complaints.into_iter().map(|(_, text)| text);
@@ -250,16 +250,16 @@ mod tests {
         };
         let old = session("Established", 61);
         assert_eq!(
-            told(&[("10.0.0.2", old.clone()), ("10.0.0.3", old.clone())]),
+            reported(&[("10.0.0.2", old.clone()), ("10.0.0.3", old.clone())]),
             [""; 0]
         );
-        assert_eq!(told(&[]).len(), 2);
+        assert_eq!(reported(&[]).len(), 2);
         assert_eq!(
-            told(&[("10.0.0.2", old)]),
+            reported(&[("10.0.0.2", old)]),
             ["n1 has no session with 10.0.0.3"]
         );
         assert_eq!(
-            told(&[
+            reported(&[
                 ("10.0.0.2", session("Established", 59)),
                 ("10.0.0.3", session("Active", 61))
             ]),

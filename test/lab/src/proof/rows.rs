@@ -32,8 +32,8 @@ pub(super) fn right(world: &mut World<'_>) -> Result<Verdict> {
         };
         return Ok(Err(Failure::new(layer, "a subnet on every node", seen)));
     }
-    for verdict in each(&pods, |pod| node(lab, &pods, pod)) {
-        if let Err(failure) = verdict? {
+    for state in each(&pods, |pod| node(lab, &pods, pod)) {
+        if let Err(failure) = state? {
             return Ok(Err(failure));
         }
     }

@@ -124,7 +124,7 @@ fn gone(
     }
     let seconds = dropped.into_iter().flatten().fold(0.0, f64::max);
     let leaving = leaving(lab, others, pod)?;
-    Ok(match leaving.judged(lab, node) {
+    Ok(match leaving.evaluated(lab, node) {
         Some(failure) => Err(failure),
         None => Ok(seconds),
     })
@@ -187,7 +187,7 @@ fn leaving(lab: &Lab, others: &[&Node], pod: &Pod) -> Result<Leaving> {
 
 impl Leaving {
     /// Why this is not silence; `None` where it is.
-    fn judged(&self, lab: &Lab, node: &Node) -> Option<Failure> {
+    fn evaluated(&self, lab: &Lab, node: &Node) -> Option<Failure> {
         if !self.leaked.is_empty() {
             let expected = format!(
                 "no packet for the withdrawn pod of {} on the underlay, and no Geneve",

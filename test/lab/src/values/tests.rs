@@ -12,13 +12,15 @@ fn one_seed_gives_the_same_values_twice_and_other_seeds_give_others() {
 fn drawn_values_are_legal_and_no_two_networks_overlap() {
     for seed in 0..2000 {
         let v = Values::drawn(seed);
-        assert!((24..=25).contains(&v.host_prefix), "{v:?}");
+        let network = v.default_network().unwrap();
+        let range = network.ranges[0];
+        assert!((24..=25).contains(&range.host_prefix), "{v:?}");
         assert!(
             (64512..=65534).contains(&v.as_number)
                 || (4_200_000_000..=4_294_967_294).contains(&v.as_number),
             "{v:?}"
         );
-        let all = [v.cluster_subnet, v.join_subnet, v.underlay];
+        let all = [range.subnet, network.joins[0], v.underlay.into()];
         for (i, a) in all.iter().enumerate() {
             for b in all.iter().skip(i + 1) {
                 assert!(!a.contains(b) && !b.contains(a), "{v:?}");
@@ -30,7 +32,7 @@ fn drawn_values_are_legal_and_no_two_networks_overlap() {
 #[test]
 fn two_neighbouring_seeds_give_both_host_prefix_lengths() {
     let seen: std::collections::BTreeSet<u8> = (0..50)
-        .map(|seed| Values::drawn(seed).host_prefix)
+        .map(|seed| Values::drawn(seed).default_network().unwrap().ranges[0].host_prefix)
         .collect();
     assert_eq!(seen.into_iter().collect::<Vec<_>>(), [24, 25]);
 }

@@ -253,11 +253,11 @@ fn ovn_controller_is_started_again_once_and_the_death_is_reported() {
         pid().is_some_and(|now| now != first)
     });
     assert!(again, "ovn-controller was not started again");
-    let told = call(&["status"]);
+    let reported = call(&["status"]);
     assert!(
-        !told.good && told.text.contains(&format!("ovn-controller of {node}")),
+        !reported.good && reported.text.contains(&format!("ovn-controller of {node}")),
         "{}",
-        told.text
+        reported.text
     );
     let second = pid().unwrap();
     lab.exec(&node, &["kill", "-9", &second]);

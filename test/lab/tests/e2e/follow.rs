@@ -29,7 +29,7 @@ struct Seen {
     rows: BTreeMap<String, String>,
     missing: BTreeSet<String>,
     /// What was missing from when on.
-    told: Vec<String>,
+    reported: Vec<String>,
     unread: Option<String>,
 }
 
@@ -53,7 +53,7 @@ impl Follow {
             missing: wanted.clone(),
             wanted,
             rows: BTreeMap::new(),
-            told: Vec::new(),
+            reported: Vec::new(),
             unread: None,
         }));
         let port = format!("rtoe-GR_{node}");
@@ -71,7 +71,7 @@ impl Follow {
         let whole = wait(FIRST, || !follow.lacks());
         assert!(whole, "no rows to begin with: {:?}", follow.missing());
         let mut seen = follow.seen.lock().unwrap();
-        seen.told.clear();
+        seen.reported.clear();
         seen.begun = Instant::now();
         drop(seen);
         follow
@@ -84,7 +84,7 @@ impl Follow {
 
     /// How often what is missing has changed.
     pub(crate) fn changes(&self) -> usize {
-        self.seen.lock().unwrap().told.len()
+        self.seen.lock().unwrap().reported.len()
     }
 
     fn missing(&self) -> BTreeSet<String> {
@@ -97,7 +97,7 @@ impl Follow {
         let seen = self.seen.lock().unwrap();
         assert_eq!(ended, None, "the monitor has ended");
         assert_eq!(seen.unread, None, "a line that cannot be read");
-        seen.told.clone()
+        seen.reported.clone()
     }
 }
 
@@ -148,7 +148,7 @@ impl Seen {
         let missing: BTreeSet<String> = self.wanted.difference(&there).cloned().collect();
         if missing != self.missing {
             let at = self.begun.elapsed().as_secs_f64();
-            self.told.push(format!("{at:.3} s: {missing:?}"));
+            self.reported.push(format!("{at:.3} s: {missing:?}"));
             self.missing = missing;
         }
     }

@@ -99,7 +99,7 @@ fn kernel_broken_by_hand(lab: &Standing) {
         println!("{what} was back after {:?}", start.elapsed());
         assert!(
             test_node.logged(mark, &["changed the kernel"]),
-            "{what}: not told in the log"
+            "{what}: not reported in the log"
         );
     }
     let pod = lab.pod(1).to_string();

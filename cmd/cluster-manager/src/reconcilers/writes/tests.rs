@@ -1,4 +1,4 @@
-//! What is remembered of refusals, and how writes are judged.
+//! What is remembered of refusals, and how writes are evaluated.
 
 use super::*;
 use serde_json::json;

@@ -76,7 +76,7 @@ impl ImportReport {
         importer: &Importer<Uuid>,
         inputs: &Inputs,
     ) -> Self {
-        let coverage = judge(&expected(own, &inputs.owners), importer);
+        let coverage = evaluate(&expected(own, &inputs.owners), importer);
         let skipped = importer.skipped_pods();
         let mass = || {
             let all = importer.retained();
@@ -140,9 +140,9 @@ fn expected(own: &NodeName, owners: &[(Prefix, NodeName)]) -> BTreeMap<NodeName,
     expected
 }
 
-/// Judges other nodes' subnets by what kernel and gateway router do with them.
-fn judge(expected: &BTreeMap<NodeName, Vec<Prefix>>, importer: &Importer<Uuid>) -> Coverage {
-    coverage::judge(
+/// Evaluates other nodes' subnets by what kernel and gateway router do with them.
+fn evaluate(expected: &BTreeMap<NodeName, Vec<Prefix>>, importer: &Importer<Uuid>) -> Coverage {
+    coverage::evaluate(
         expected,
         |prefix| importer.in_kernel(prefix),
         |prefix| importer.in_gateway(prefix),

@@ -195,5 +195,8 @@ fn a_leader_that_is_asked_to_stop_gives_its_lease_back_after_its_last_write() {
     let last = ours.next_back().unwrap();
     assert_eq!(text(last, "/objectRef/resource"), "leases", "{last}");
     let seen = generated(&api).len();
-    assert!(seen < NODES, "it was told in the middle, not after {seen}");
+    assert!(
+        seen < NODES,
+        "it was reported in the middle, not after {seen}"
+    );
 }

@@ -109,7 +109,7 @@ async fn pass(State(way): State<Way>, request: Request) -> Response {
     parts.headers.remove("content-length");
     parts.headers.remove("transfer-encoding");
     let late = if watches { way.late } else { Duration::ZERO };
-    let (tell, told) = tokio::sync::mpsc::unbounded_channel();
+    let (tell, reported) = tokio::sync::mpsc::unbounded_channel();
     tokio::spawn(async move {
         let mut chunks = Body::new(body).into_data_stream();
         while let Some(chunk) = chunks.next().await {
@@ -118,11 +118,11 @@ async fn pass(State(way): State<Way>, request: Request) -> Response {
             }
         }
     });
-    let chunks = futures::stream::unfold((told, way), async |(mut told, way)| {
-        let (at, chunk) = told.recv().await?;
+    let chunks = futures::stream::unfold((reported, way), async |(mut reported, way)| {
+        let (at, chunk) = reported.recv().await?;
         tokio::time::sleep_until(at).await;
         quiet(&way).await;
-        Some((chunk, (told, way)))
+        Some((chunk, (reported, way)))
     });
     Response::from_parts(parts, Body::from_stream(chunks))
 }

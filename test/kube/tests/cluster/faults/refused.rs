@@ -31,6 +31,7 @@ fn enforce(api: &ApiServer, policy: &str, probe: &[&str]) {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one sequence of events")]
 fn a_refused_write_costs_its_own_object_only_and_the_status_says_it_in_the_servers_words() {
     let Some(tools) = tools() else { return };
     let api = ApiServer::start(tools);
@@ -47,7 +48,7 @@ fn a_refused_write_costs_its_own_object_only_and_the_status_says_it_in_the_serve
         &probe,
     );
     let daemon = Daemon::managed(&api, "a");
-    let told = |nodes: &[&str]| {
+    let reported = |nodes: &[&str]| {
         until(
             "all others are served and the words stand there",
             30,
@@ -65,13 +66,13 @@ fn a_refused_write_costs_its_own_object_only_and_the_status_says_it_in_the_serve
             },
         );
     };
-    told(&["n1", "n3"]);
+    reported(&["n1", "n3"]);
     assert_eq!(condition(&api, "Accepted").0, "True");
     // A node that goes takes its object with it, one that comes gets its own.
     api.kubectl(&["delete", "node", "n3"]);
-    told(&["n1"]);
+    reported(&["n1"]);
     api.node("n4", "172.30.0.4");
-    told(&["n1", "n4"]);
+    reported(&["n1", "n4"]);
     assert_eq!(
         generated(&api)["n4"],
         2,
@@ -169,7 +170,7 @@ fn fields_that_an_older_frr_k8s_does_not_know_are_named_and_not_tried_again_and_
         api.node(&format!("n{n}"), &format!("172.30.0.{n}"));
     }
     let daemon = Daemon::managed(&api, "a");
-    until("what the server does not know is told", 30, || {
+    until("what the server does not know is reported", 30, || {
         let (status, reason, message) = condition(&api, "Complete");
         let words = message.contains("connectTime: field not declared in schema");
         if status == "False" && reason == "WriteRefused" && words && message.contains("node n1: ") {

@@ -205,9 +205,14 @@ impl Listener {
         for lines in self.lines {
             text.push_str(&lines.join().ok().context("lines of a listener")?);
         }
-        let told: Vec<&str> = text.lines().filter(|l| l.starts_with(self.mark)).collect();
-        Ok(told.first().map(|first| {
-            let text = format!("{}: {} changes: {}", self.what, told.len(), first.trim());
+        let reported: Vec<&str> = text.lines().filter(|l| l.starts_with(self.mark)).collect();
+        Ok(reported.first().map(|first| {
+            let text = format!(
+                "{}: {} changes: {}",
+                self.what,
+                reported.len(),
+                first.trim()
+            );
             (self.layer, text)
         }))
     }

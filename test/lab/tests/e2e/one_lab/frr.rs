@@ -83,14 +83,14 @@ pub(super) fn bgp_listen_disabled(lab: &Standing) {
         restarted(lab, node, "0");
     }
     let mut last = None;
-    let told = wait(Duration::from_secs(120), || {
+    let reported = wait(Duration::from_secs(120), || {
         last = condition("SessionsUp");
         let named = |message: &str| nodes.iter().all(|n| message.contains(n.as_str()));
         last.as_ref().is_some_and(|(status, message)| {
             status == "False" && message.contains("-p 0") && named(message)
         })
     });
-    assert!(told, "SessionsUp does not tell of it: {last:?}");
+    assert!(reported, "SessionsUp does not tell of it: {last:?}");
     println!("{last:?}");
     let third = lab.node(2);
     assert!(!last.unwrap().1.contains(&third), "{third} reaches both");

@@ -51,7 +51,7 @@ pub(super) fn agent_starts_first(lab: &Standing) {
     );
     assert!(
         test_node.logged(mark, &["WARN", "not in step", "north"]),
-        "not told"
+        "not reported"
     );
     pods_ping(lab, PINGS);
     lab.daemon("start", &test_node.node, "ovsdb-ovnnb");
@@ -82,7 +82,7 @@ pub(super) fn a_router_of_nobody(lab: &Standing) {
         "noverlay.io/owner",
     ]);
     let mut last = (0, String::new());
-    let told = wait(READY, || {
+    let reported = wait(READY, || {
         last = readyz(&test_node.node, AGENT);
         last.0 == 503 && last.1.contains("topology")
     });
@@ -90,7 +90,7 @@ pub(super) fn a_router_of_nobody(lab: &Standing) {
     let back = format!("external_ids:noverlay.io/owner={owner}");
     test_node.nbctl(&["set", "Logical_Router", &router, &back]);
     assert!(
-        told,
+        reported,
         "/readyz of an agent whose router is another's: {last:?}"
     );
     ready(&test_node.node, AGENT, READY);

@@ -29,7 +29,7 @@ pub(super) fn of_routes(lab: &Standing) {
     restart(lab, &test_node);
     let first: Vec<_> = routes.iter().take(1).cloned().collect();
     let fits = wait(SOON, || test_node.imported() == first);
-    let told = wait(SOON, || {
+    let reported = wait(SOON, || {
         within_limits(&test_node).as_deref() == Some("False")
     });
     // What was there goes back before anything can fail, so that the lab stays whole.
@@ -39,7 +39,7 @@ pub(super) fn of_routes(lab: &Standing) {
     restart(lab, &test_node);
     assert!(fits, "one route fits, the node has {seen:?}");
     assert!(
-        told,
+        reported,
         "NodeRoutes does not tell: {:?}",
         within_limits(&test_node)
     );

@@ -18,6 +18,7 @@ const IN_STEP: Duration = Duration::from_secs(5);
 const BGP: Duration = Duration::from_secs(20);
 
 /// Each breakage is corrected, and the log says what somebody else did.
+#[expect(clippy::too_many_lines, reason = "one sequence of events")]
 pub(super) fn broken_by_hand(lab: &Standing) {
     let test_node = TestNode::of(lab, 0);
     let before = test_node.rows().unwrap();
@@ -104,7 +105,7 @@ fn id(test_node: &TestNode<'_>, table: &str, conditions: &[&str]) -> String {
     found
 }
 
-fn repaired(test_node: &TestNode<'_>, before: &str, what: &str, breakage: &[&str], told: &str) {
+fn repaired(test_node: &TestNode<'_>, before: &str, what: &str, breakage: &[&str], reported: &str) {
     let mark = test_node.mark();
     let start = Instant::now();
     test_node.nbctl(breakage);
@@ -116,8 +117,8 @@ fn repaired(test_node: &TestNode<'_>, before: &str, what: &str, breakage: &[&str
     );
     println!("{what}: repaired after {:?}", start.elapsed());
     assert!(
-        test_node.logged(mark, &["WARN", told]),
-        "{what}: the log does not say {told:?}"
+        test_node.logged(mark, &["WARN", reported]),
+        "{what}: the log does not say {reported:?}"
     );
     pods_ping(test_node.lab, PINGS);
 }
@@ -315,7 +316,10 @@ pub(super) fn database_restarted(lab: &Standing) {
         test_node.rows().unwrap_or_default()
     );
     println!("in step, and right, after {:?}", start.elapsed());
-    assert!(test_node.logged(mark, &["in step", "north"]), "not told");
+    assert!(
+        test_node.logged(mark, &["in step", "north"]),
+        "not reported"
+    );
     announce(&test_nodes[1], true);
     agreed(test_node, "the route is back", &whole);
     for peer in &test_nodes[1..] {

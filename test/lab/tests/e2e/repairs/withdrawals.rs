@@ -238,8 +238,8 @@ fn outside_address(lab: &Standing, test_node: &TestNode<'_>) -> String {
 
 /// Most rows stand, and the reason is shown to whoever looks.
 fn held(lab: &Standing, test_node: &TestNode<'_>) {
-    let told = wait(SOON, || condition(test_node).0 == "False");
-    assert!(told, "NodeRoutes: {:?}", condition(test_node));
+    let reported = wait(SOON, || condition(test_node).0 == "False");
+    assert!(reported, "NodeRoutes: {:?}", condition(test_node));
     // Two windows and more: nothing goes by and by.
     std::thread::sleep(Duration::from_secs(5));
     let (status, message) = condition(test_node);

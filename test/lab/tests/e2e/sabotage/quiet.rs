@@ -47,6 +47,7 @@ pub(super) fn object_written_by_somebody(lab: &Standing) {
 }
 
 /// Kernel, databases, bridge and FRR, by foreign tools and without a comment of ours.
+#[expect(clippy::too_many_lines, reason = "one sequence of events")]
 pub(super) fn written_below_the_api(lab: &Standing) {
     let node = lab.node(0);
     for agent in ["node-agent", "frr-agent"] {

@@ -67,7 +67,7 @@ fn imported(to: &str) -> RouteRow {
 /// Kernel and OVN have so many of one subnet of n2.
 fn counts(importer: &Importer<Uuid>) -> (usize, usize) {
     let expected = [(NodeName::from("n2"), vec![prefix("10.128.2.0/23")])].into();
-    let coverage = judge(&expected, importer);
+    let coverage = evaluate(&expected, importer);
     assert_eq!(coverage.missing.len(), usize::from(!coverage.is_complete()));
     (coverage.in_kernel, coverage.in_ovn)
 }
@@ -113,7 +113,7 @@ fn a_claim_that_is_not_believed_is_not_expected() {
         // The own subnet, to which there is never a route.
         mk_node("n3", &[("default", &["::/0", "10.128.0.0/23"])]),
     ];
-    let claims = plan_node::claims::judge(&network, &nodes);
+    let claims = plan_node::claims::evaluate(&network, &nodes);
     let expected = expected(&NodeName::from("n1"), &claims.owners);
     let wanted = [(NodeName::from("n2"), vec![prefix("10.128.2.0/23")])];
     assert_eq!(expected, wanted.into());
@@ -133,11 +133,11 @@ fn a_route_outside_of_the_network_that_comes_and_goes_changes_nothing_that_is_wr
             route("10.128.0.0/24", RouteKind::Unicast),
         ]
     };
-    let told = |routes: Vec<KernelRoute>, rows: &[RouteRow]| {
+    let reported = |routes: Vec<KernelRoute>, rows: &[RouteRow]| {
         let (network, own) = (NetworkName::default_network(), NodeName::from("n1"));
         ImportReport::of(&network, &own, &importer(routes, rows), &inputs).routes
     };
-    let quiet = told(pods(), &[imported("10.128.2.0/23")]);
+    let quiet = reported(pods(), &[imported("10.128.2.0/23")]);
     assert_eq!((quiet.imported, quiet.in_kernel, quiet.in_ovn), (1, 1, 1));
     assert_eq!(
         quiet.skipped.len(),
@@ -150,11 +150,11 @@ fn a_route_outside_of_the_network_that_comes_and_goes_changes_nothing_that_is_wr
             routes.push(route(outside, kind));
             let rows = [imported("10.128.2.0/23"), imported(outside)];
             // It has come to the kernel, to OVN too, and has gone from the kernel again.
-            assert_eq!(told(routes.clone(), &rows[..1]), quiet, "{outside}");
-            assert_eq!(told(routes, &rows), quiet, "{outside}");
-            assert_eq!(told(pods(), &rows), quiet, "{outside}");
+            assert_eq!(reported(routes.clone(), &rows[..1]), quiet, "{outside}");
+            assert_eq!(reported(routes, &rows), quiet, "{outside}");
+            assert_eq!(reported(pods(), &rows), quiet, "{outside}");
         }
     }
-    assert_ne!(told(pods(), &[]), quiet);
-    assert_ne!(told(Vec::new(), &[imported("10.128.2.0/23")]), quiet);
+    assert_ne!(reported(pods(), &[]), quiet);
+    assert_ne!(reported(Vec::new(), &[imported("10.128.2.0/23")]), quiet);
 }

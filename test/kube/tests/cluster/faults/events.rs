@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::process::{Daemon, settled, text, unmanaged};
 
 #[test]
-fn the_verdict_on_the_default_network_reaches_its_object_as_an_event() {
+fn the_state_of_the_default_networks_transport_reaches_its_object_as_an_event() {
     let Some(tools) = tools() else { return };
     let api = ApiServer::start(tools);
     api.node("n1", "172.30.0.1");
@@ -34,6 +34,7 @@ fn the_verdict_on_the_default_network_reaches_its_object_as_an_event() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one sequence of events")]
 fn readiness_series_and_generations_are_those_of_what_there_is() {
     let Some(tools) = tools() else { return };
     let api = ApiServer::start(tools);
@@ -61,7 +62,7 @@ fn readiness_series_and_generations_are_those_of_what_there_is() {
     };
     let observed = || {
         until(
-            "the conditions are about the standing generation",
+            "the conditions are about the existing generation",
             15,
             || {
                 let ra = ra();

@@ -1,6 +1,6 @@
-//! One look at FRR: its sockets, and a short question to zebra and to bgpd.
-//! In: sockets. Out: a look. Invariant: only what says "gone" counts as gone: a full queue or a lack of our own does not.
-//! Not here: when to look.
+//! One probe of FRR: its sockets, and a short question to zebra and to bgpd.
+//! In: sockets. Out: a probe. Invariant: only what says "gone" counts as gone: a full queue or a lack of our own does not.
+//! Not here: when to probe.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -27,8 +27,8 @@ enum Said<T> {
     Denied,
 }
 
-/// Looks at the daemons, and asks bgpd for its peers if wanted.
-pub(super) async fn look(frr: &Frr, sessions: bool) -> FrrStatus {
+/// Probes the daemons, and asks bgpd for its peers if wanted.
+pub(super) async fn probe(frr: &Frr, sessions: bool) -> FrrStatus {
     let instance = frr.instance();
     if instance.is_empty() && !frr.vty_socket.is_dir() {
         return FrrStatus::Absent;

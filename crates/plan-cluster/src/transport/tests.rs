@@ -5,7 +5,7 @@ use crate::samples::{default_of, mk_managed, mk_world};
 use model::network::Transport;
 
 #[test]
-fn the_verdict_follows_the_advertisements() {
+fn the_state_follows_the_advertisements() {
     let none = BTreeMap::new();
     assert_eq!(
         default_network(&mk_world(), &none),

@@ -1,6 +1,6 @@
 //! What is true of the default network's transport, as an event on its NetworkAttachmentDefinition.
 //! In: the RAs and which of them are accepted. Out: an event, or none while nothing changed.
-//! Invariant: an event is given when the verdict changes, never twice in a row; the first success gives none.
+//! Invariant: an event is given when the state changes, never twice in a row; the first success gives none.
 //! Not here: publishing.
 
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use model::intent::Event;
 
 use crate::world::World;
 
-/// The verdict on the default network.
+/// The state on the default network.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DefaultNetwork {
     /// It is an overlay: nothing to say.
@@ -22,7 +22,7 @@ pub enum DefaultNetwork {
     NotAccepted(Vec<String>),
 }
 
-/// Judges from the RAs in the world and their acceptance in this very pass.
+/// Evaluates from the RAs in the world and their acceptance in this very pass.
 #[must_use]
 pub fn default_network(world: &World, accepted: &BTreeMap<String, bool>) -> DefaultNetwork {
     let network = world.default_network();
@@ -50,7 +50,7 @@ pub fn default_network(world: &World, accepted: &BTreeMap<String, bool>) -> Defa
     }
 }
 
-/// The event for a change of the verdict.
+/// The event for a change of the state.
 #[must_use]
 pub fn event(before: Option<&DefaultNetwork>, now: &DefaultNetwork) -> Option<Event> {
     if before == Some(now) {

@@ -1,5 +1,5 @@
 //! What becomes of destinations that stand and that the kernel has lost.
-//! In: looks at FRR, the suppression, bgpd's sessions. Out: each is retained, or goes. What has no other reason to go waits for a look
+//! In: probes of FRR, the suppression, bgpd's sessions. Out: each is retained, or goes. What has no other reason to go waits for a probe
 //! at FRR that was taken after the loss.
 //! Invariant: nothing is retained for a node that is gone or that lost the subnet, over a link that is down, where another
 //! writer took the destination, or where the kernel has another route for it. Not here: for how long (`retention`, `suppression`).
@@ -71,8 +71,8 @@ fn is_link_local(hop: IpAddr) -> bool {
 }
 
 impl<R: Copy + Ord> Importer<R> {
-    /// Judges every destination that stands and that the kernel has lost: it is retained, or it goes. To be called after inputs, before [`Self::step`].
-    pub fn judge(
+    /// Evaluates every destination that stands and that the kernel has lost: it is retained, or it goes. To be called after inputs, before [`Self::step`].
+    pub fn evaluate(
         &mut self,
         now: Duration,
         retention: &Retention,
@@ -111,13 +111,13 @@ impl<R: Copy + Ord> Importer<R> {
                 suspects.push((*prefix, hops));
             }
         }
-        // What was lost since the look belongs to the same withdrawal; alone it may be FRR's end.
+        // What was lost since the probe belongs to the same withdrawal; alone it may be FRR's end.
         let going = if suspects.is_empty() {
             0
         } else {
             suspects.len() + unexplained
         };
-        if suppression.judge(now, self.standing, going) {
+        if suppression.evaluate(now, self.existing, going) {
             let of_suppression = |(prefix, hops)| (prefix, (Retained::MassWithdrawal, hops));
             retained.extend(suspects.into_iter().map(of_suppression));
         }
@@ -135,7 +135,7 @@ impl<R: Copy + Ord> Importer<R> {
 
     /// Whether so much is withdrawn that FRR's sessions have to be asked for before anything goes.
     pub fn is_mass(&self, now: Duration, suppression: &mut Suppression) -> bool {
-        suppression.suspects(now, self.standing, self.withdrawn.len()) || suppression.is_open()
+        suppression.suspects(now, self.existing, self.withdrawn.len()) || suppression.is_open()
     }
 
     /// Believes of all rows that stand that the kernel once asked for them: a process that is new has not seen it, and what

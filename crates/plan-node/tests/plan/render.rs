@@ -1,0 +1,220 @@
+//! Plans as text, for whoever compares them.
+//! In: a plan. Out: sections under `# `, each line under what it belongs to. Invariant: nothing of a plan is left out.
+//! Not here: comparing.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use model::kernel::{KernelEntry, KernelKey};
+use model::nb::{Owner, Rows, Value};
+use model::ovs::InternalPort;
+use plan_node::check::Violation;
+use plan_node::{FlowTable, Plan, Snapshot};
+
+/// What is not known, not believed, or wrong.
+pub(crate) fn knowledge(
+    snapshot: &Snapshot,
+    plan: &Plan,
+    violations: &[(Owner, Violation)],
+) -> String {
+    let mut out = String::from("# Knowledge\n");
+    for name in &plan.unknown {
+        writeln!(
+            out,
+            "network {name}: nothing is planned, what stands is left"
+        )
+        .unwrap();
+    }
+    for (name, why) in &snapshot.stale {
+        writeln!(out, "network {name}: {why}").unwrap();
+    }
+    for problem in snapshot.problems.iter().chain(&snapshot.ignored) {
+        writeln!(out, "{} {problem}", problem.reason).unwrap();
+    }
+    for (owner, violation) in violations {
+        writeln!(out, "{:?} {owner}: {violation}", violation.severity()).unwrap();
+    }
+    out
+}
+
+/// What is written.
+pub(crate) fn plan(plan: &Plan) -> String {
+    [
+        northbound(&rows(plan)),
+        kernel(plan),
+        flows(plan),
+        published(plan),
+    ]
+    .concat()
+}
+
+/// What imports obey.
+pub(crate) fn learned(plan: &Plan) -> String {
+    let mut out = String::from("# Imports\n");
+    for (name, inputs) in &plan.learn {
+        let scope = &inputs.scope;
+        writeln!(out, "network {name}").unwrap();
+        writeln!(
+            out,
+            "  table {:?} over link {:?}",
+            inputs.table, scope.gateway_link
+        )
+        .unwrap();
+        for (what, prefixes) in [
+            ("cluster subnet", &scope.cluster_subnets),
+            ("own subnet", &scope.host_subnets),
+            ("join subnet", &scope.join_subnets),
+        ] {
+            for prefix in prefixes {
+                writeln!(out, "  {what} {prefix}").unwrap();
+            }
+        }
+        for (prefix, node) in &inputs.owners {
+            writeln!(out, "  {prefix} of {node}").unwrap();
+        }
+        for address in &scope.own_addresses {
+            writeln!(out, "  own address {address}").unwrap();
+        }
+        for prefix in scope.fallbacks.keys() {
+            writeln!(out, "  a route to {prefix} takes the place of a row above").unwrap();
+        }
+        if !scope.fallbacks_known {
+            writeln!(out, "  (not known which rows routes take the place of)").unwrap();
+        }
+        if scope.other_networks != model::subnets::Subnets::default() {
+            writeln!(out, "  other networks {:?}", scope.other_networks).unwrap();
+        }
+        writeln!(
+            out,
+            "  default route {:?}, release {:?}",
+            scope.bgp_default, inputs.release
+        )
+        .unwrap();
+    }
+    out
+}
+
+/// The rows of all owners.
+pub(crate) fn rows(plan: &Plan) -> Rows {
+    let rows = plan.north.values().flatten();
+    rows.map(|(k, c)| (k.clone(), c.clone())).collect()
+}
+
+fn value(value: &Value) -> String {
+    match value {
+        Value::Text(text) => format!("{text:?}"),
+        Value::Number(number) => number.to_string(),
+        Value::Set(items) => {
+            let items: Vec<&str> = items.iter().map(String::as_str).collect();
+            format!("[{}]", items.join(", "))
+        }
+        Value::Entries(entries) => {
+            let entries: Vec<String> = entries.iter().map(|(k, v)| format!("{k}={v}")).collect();
+            format!("{{{}}}", entries.join(", "))
+        }
+        Value::Ref(key) => format!("-> {key}"),
+    }
+}
+
+pub(crate) fn northbound(rows: &Rows) -> String {
+    let mut out = String::from("# Northbound\n");
+    for (key, columns) in rows {
+        writeln!(out, "{key}").unwrap();
+        for (column, retained) in columns {
+            writeln!(out, "  {column} = {}", value(retained)).unwrap();
+        }
+    }
+    out
+}
+
+pub(crate) fn kernel(plan: &Plan) -> String {
+    let mut out = String::from("# Kernel\n");
+    let mut rest = String::new();
+    let ports = plan.ports.values();
+    let by_device: BTreeMap<&str, &InternalPort> =
+        ports.map(|port| (port.name.as_str(), port)).collect();
+    for (key, entry) in &plan.kernel {
+        match (key, entry) {
+            (KernelKey::Link { .. }, entry) => assert_eq!(*entry, KernelEntry::Link { up: true }),
+            (KernelKey::Address { device, address }, _) => {
+                let port = by_device[device.as_str()];
+                writeln!(
+                    out,
+                    "address {address} dev {device} mac {} mtu {}",
+                    port.mac, port.mtu
+                )
+                .unwrap();
+            }
+            (
+                KernelKey::Rule {
+                    preference,
+                    to,
+                    table,
+                },
+                entry,
+            ) => {
+                assert_eq!(*entry, KernelEntry::Rule { local: true });
+                writeln!(out, "rule {preference} iif lo to {to} lookup {table}").unwrap();
+            }
+            (KernelKey::Route { table, to }, KernelEntry::Route { via, device, mtu }) => {
+                let (via, device) = (via.unwrap(), device.as_deref().unwrap());
+                let mtu = mtu.unwrap();
+                writeln!(
+                    rest,
+                    "route {to} via {via} dev {device} table {table} mtu {mtu}"
+                )
+                .unwrap();
+            }
+            (key, entry) => panic!("{key}: {entry:?}"),
+        }
+    }
+    out.push_str(&rest);
+    out.push_str("# Integration bridge\n");
+    for port in plan.ports.values() {
+        writeln!(
+            out,
+            "port {} of {} iface-id {} mac {} mtu {} owner {}",
+            port.name, port.bridge, port.iface_id, port.mac, port.mtu, port.owner
+        )
+        .unwrap();
+    }
+    out
+}
+
+pub(crate) fn flows(plan: &Plan) -> String {
+    let mut out = String::from("# External bridge\n");
+    let flows = match &plan.flows {
+        FlowTable::Full {
+            flows, complete, ..
+        } => {
+            if !complete {
+                out.push_str("(added to what stands)\n");
+            }
+            flows
+        }
+        FlowTable::Host { flows, .. } => {
+            out.push_str("(host stage)\n");
+            flows
+        }
+        FlowTable::SeveralUplinks { flows, why, .. } => {
+            writeln!(out, "(where none stands: {why})").unwrap();
+            flows
+        }
+        FlowTable::Unknown { why } => {
+            writeln!(out, "(as it is: {why})").unwrap();
+            &Vec::new()
+        }
+    };
+    for flow in flows {
+        writeln!(out, "{flow}").unwrap();
+    }
+    out
+}
+
+pub(crate) fn published(plan: &Plan) -> String {
+    let mut out = String::from("# Annotations\n");
+    for (key, text) in plan.annotations.iter().flatten() {
+        writeln!(out, "{key} = {text}").unwrap();
+    }
+    out
+}

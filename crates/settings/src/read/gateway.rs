@@ -1,0 +1,92 @@
+//! `[gateway]`.
+//! In: the section. Out: [`Gateway`]. Invariant: subnets are of the family that their key names. Not here: overlaps between sections.
+
+use model::Prefix;
+use model::address::Family;
+use model::gateway::{BgpDefault, GatewayMode};
+
+use super::Keys;
+use crate::{Gateway, SettingsError};
+
+const SECTION: &str = "gateway";
+
+impl Keys<'_> {
+    pub(super) fn gateway(&mut self) -> Result<Gateway, SettingsError> {
+        let r = &mut self.0;
+        let mode = r.word(
+            SECTION,
+            "mode",
+            &[
+                ("shared", GatewayMode::Shared),
+                ("local", GatewayMode::Local),
+            ],
+        )?;
+        let interface = r
+            .text(SECTION, "interface")?
+            .unwrap_or_else(|| "br-ex".to_owned());
+        let next_hops = r
+            .list(SECTION, "next-hop", "addresses separated by commas")?
+            .unwrap_or_default();
+        let join_subnets = [
+            self.subnet("v4-join-subnet", "100.64.0.0/16", Family::V4)?,
+            self.subnet("v6-join-subnet", "fd98::/64", Family::V6)?,
+        ];
+        let masquerade_subnets = [
+            self.subnet("v4-masquerade-subnet", "169.254.169.0/29", Family::V4)?,
+            self.subnet("v6-masquerade-subnet", "fd69::/125", Family::V6)?,
+        ];
+        Ok(Gateway {
+            mode: mode.unwrap_or(GatewayMode::Shared),
+            interface,
+            next_hops,
+            join_subnets: join_subnets.into(),
+            masquerade_subnets: masquerade_subnets.into(),
+            ephemeral_port_range: self.port_range()?,
+            bgp_default: self
+                .0
+                .word(
+                    SECTION,
+                    "bgp-default",
+                    &[
+                        ("ignore", BgpDefault::Ignore),
+                        ("replace", BgpDefault::Replace),
+                    ],
+                )?
+                .unwrap_or(BgpDefault::Ignore),
+        })
+    }
+
+    fn subnet(
+        &mut self,
+        key: &'static str,
+        default: &str,
+        family: Family,
+    ) -> Result<Prefix, SettingsError> {
+        let text = self.0.text(SECTION, key)?;
+        let text = text.unwrap_or_else(|| default.to_owned());
+        let parsed: Result<Prefix, _> = text.parse();
+        let prefix = parsed.map_err(|error| {
+            let why = error.to_string();
+            self.0.wrong(SECTION, key, &text, &why)
+        })?;
+        if prefix.family() != family {
+            let why = format!("wrong family; allowed: a prefix such as {default}");
+            return Err(self.0.wrong(SECTION, key, &text, &why));
+        }
+        Ok(prefix)
+    }
+
+    fn port_range(&mut self) -> Result<(u16, u16), SettingsError> {
+        let text = self
+            .0
+            .text("gateway", "ephemeral-port-range")?
+            .unwrap_or_else(|| "32768-60999".to_owned());
+        text.split_once('-')
+            .and_then(|(a, b)| Some((a.trim().parse().ok()?, b.trim().parse().ok()?)))
+            .filter(|(a, b): &(u16, u16)| *a > 0 && a <= b)
+            .ok_or_else(|| {
+                let why = "allowed: first-last, both 1 to 65535, such as 32768-60999";
+                self.0.wrong("gateway", "ephemeral-port-range", &text, why)
+            })
+    }
+}
