@@ -35,7 +35,7 @@ pub fn check(bytes: &[u8]) {
             assert!(one.contains(file), "{one:?} does not name the file");
             assert!(
                 !one.contains(char::is_control),
-                "{one:?} is more than one line"
+                "{one:?} has a control character"
             );
         }
         (one, two) => panic!("{one:?} and {two:?} from one text"),

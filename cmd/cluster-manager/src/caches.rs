@@ -37,7 +37,7 @@ pub(crate) struct ExistingCondition {
     pub(crate) since: String,
 }
 
-/// A RouteAdvertisements with its existing status.
+/// A RouteAdvertisements with the status it has now.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Advertisement {
     pub(crate) spec: Result<intent::RouteAdvertisements, String>,

@@ -1,4 +1,4 @@
-//! The cluster-manager's subjects: read the world, plan, diff, write, evaluate.
+//! The cluster-manager's subjects: read the world, plan, diff, write, report.
 //! In: keys from the loop. Out: objects on the API server. Invariant: one pass per key at a time; each pass may be repeated at any time.
 //! Not here: decisions; every `if` here is about what stands there already.
 
@@ -86,7 +86,7 @@ impl ClusterReconciler {
     }
 
     /// Events on nodes, when what is to be reported of a subject changed. The first time after a start those are left out
-    /// that a existing condition names: the leader before us reported them.
+    /// that a condition already there names: the leader before us reported them.
     pub(super) fn report_on_nodes(&mut self, subject: &'static str, problems: Vec<Problem>) {
         let before = self.reported.get(subject);
         if before == Some(&problems) {

@@ -59,7 +59,7 @@ pub const TIMING: Timing = Timing {
     retry_most: Duration::from_secs(10),
 };
 
-/// Why a pass failed; the scope's fault, tried again.
+/// Why a pass failed; the world's fault, tried again.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
     /// The replica holds what a column cannot.
@@ -251,7 +251,7 @@ impl Import {
         if !std::mem::replace(&mut self.adopted, true) {
             self.importer.adopt();
         }
-        self.evaluate(inputs);
+        self.evaluate_losses(inputs);
         let Some(wrote) = self.write(router, inputs).await? else {
             return Ok(Passed::NotReady);
         };

@@ -373,9 +373,12 @@ fn advertisement_line(ra: &RouteAdvertisements) -> AdvertisementLine {
             .find(|c| c.type_ == kind && (c.observed_generation == current || current.is_none()))
     };
     let is = |kind: &str| find(kind).is_some_and(|c| c.status == "True");
+    let is_down = find("SessionsUp").is_some_and(|c| c.status == "False");
     let message = ["Accepted", "Complete"]
         .into_iter()
         .filter(|kind| !is(kind))
+        // Which pairs of nodes have no session; absent where nothing is managed.
+        .chain(is_down.then_some("SessionsUp"))
         .map(|kind| {
             find(kind).map_or_else(|| format!("{kind} is not known yet"), |c| c.message.clone())
         })

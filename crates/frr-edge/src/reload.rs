@@ -1,4 +1,4 @@
-//! FRR's own reload tool, and its evaluate of a file.
+//! FRR's own reload tool, and its check of a file.
 //! In: text, or frr.conf as it stands on disk. Out: loaded, or the lines that FRR refused.
 //! Invariant: a text that FRR cannot read never takes the place of frr.conf; a refusal of a line that stands nevertheless is none;
 //! nothing is taken away where the tool cannot run.

@@ -49,7 +49,7 @@ pub(crate) fn commands(running: &str, wanted: &str) -> String {
     }
     let mut out = String::new();
     for (header, router) in &running.routers {
-        // A router that goes as a whole, or changes its number, is the tool's to evaluate.
+        // A router that goes as a whole, or changes its number, is left to the tool.
         if let Some(kept) = wanted.routers.get(header) {
             let lines = surplus_of(router, kept);
             if !lines.is_empty() {
@@ -281,7 +281,7 @@ mod tests {
             "router bgp 1\n address-family ipv6 unicast\n  network fd00::/64\n exit\n network 10.9.0.0/24\nexit\n",
             "router bgp 1\n address-family ipv4\n  network 10.9.0.7/24 route-map x\n exit\n",
             "router bgp 1\n network 10.9.0.0 mask 255.255.255.0\n",
-            // What cannot be evaluated stays, too.
+            // What cannot be read stays, too.
             "router bgp 1\n network nonsense\n",
             "rou bgp 1\n netw 10.9.0.0/24\n",
         ] {
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn attributes_that_a_existing_neighbor_has_no_more_go_in_the_same_run() {
+    fn attributes_that_an_existing_neighbor_has_no_more_go_in_the_same_run() {
         let running = "router bgp 1\n neighbor 10.0.0.2 remote-as 1\n neighbor 10.0.0.2 bfd\n neighbor 10.0.0.2 bfd profile fast\n neighbor 10.0.0.2 timers 3 9\n neighbor 10.0.0.2 timers connect 2\n neighbor 10.0.0.2 graceful-restart\n neighbor 10.0.0.3 remote-as 1\n neighbor 10.0.0.3 bfd\nexit\n";
         assert_eq!(
             commands(

@@ -8,14 +8,14 @@
 //! ```text
 //!   routes, links --> rib --decide--> Place.hops ---.
 //!   rows ------------------------> Place.rows --- differ? --> due --step(n)--> add, remove
-//!   FRR, suppression --evaluate--> retained ---- budget -----'
+//!   FRR, suppression --losses--> retained ---- budget -----'
 //! ```
 
 pub mod budget;
 mod counts;
 pub mod coverage;
 pub mod decide;
-mod evaluate;
+mod destinations;
 mod losses;
 mod place;
 pub mod retention;

@@ -72,7 +72,7 @@ fn is_link_local(hop: IpAddr) -> bool {
 
 impl<R: Copy + Ord> Importer<R> {
     /// Evaluates every destination that stands and that the kernel has lost: it is retained, or it goes. To be called after inputs, before [`Self::step`].
-    pub fn evaluate(
+    pub fn evaluate_losses(
         &mut self,
         now: Duration,
         retention: &Retention,

@@ -3,7 +3,7 @@
 //! In: probes of FRR, when the kernel lost what. Out: which losses FRR explains, and over which next hops rows wait.
 //! Invariant: no loss counts as explained by a probe that was taken before it; what a living FRR takes away is obeyed after
 //! the next probe; nothing is retained longer than the stale time.
-//! Not here: which rows they are, and that none is retained for a node that is gone (`importing`); asking FRR (the node-agent);
+//! Not here: which rows they are, and that none is retained for a node that is gone (`losses`); asking FRR (the node-agent);
 //! mass withdrawals (`suppression`).
 //!
 //! ```text

@@ -1,11 +1,11 @@
 //! A mass withdrawal that comes too fast to be believed: one bad policy on a reflector must not take every route away.
 //! In: how many destinations stand, how many would go or went, times, the admin's word. Out: whether those that would go are
 //! retained. Invariant: nothing is retained longer than the hold time; what passed once is not retained again.
-//! Not here: which destinations count (`importing`: not those whose own session went down), asking FRR (the node-agent).
+//! Not here: which destinations count (`losses`: not those whose own session went down), asking FRR (the node-agent).
 //!
 //! ```text
 //!   closed --more than the share within the window--> open --all are back--------------> closed
-//!                                                       '--hold time over, or released--> letting --none is left--> closed
+//!                                                       '--hold time over, or released--> released --none is left--> closed
 //! ```
 
 use std::collections::{BTreeMap, VecDeque};

@@ -130,7 +130,7 @@ impl Fixture {
             None => self.unasked,
         };
         self.importer
-            .evaluate(self.now, &self.retention, &mut self.suppression, sessions);
+            .evaluate_losses(self.now, &self.retention, &mut self.suppression, sessions);
     }
 
     fn destinations(&self) -> BTreeSet<Prefix> {

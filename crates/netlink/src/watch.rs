@@ -14,6 +14,17 @@ use crate::message::{self, DEL_ROUTE, NEW_ROUTE};
 /// Receive buffer that is asked for, bytes: about 40,000 route events fit in.
 pub const BUFFER: usize = 32 << 20;
 
+/// Message types of rtnetlink(7): RTM_NEWLINK to RTM_SETLINK, RTM_NEWADDR to RTM_GETADDR, RTM_NEWRULE to RTM_GETRULE,
+/// RTM_NEWNEXTHOP to RTM_GETNEXTHOP.
+const LINK_FIRST: u16 = 16;
+const LINK_LAST: u16 = 19;
+const ADDRESS_FIRST: u16 = 20;
+const ADDRESS_LAST: u16 = 22;
+const RULE_FIRST: u16 = 32;
+const RULE_LAST: u16 = 34;
+const NEXTHOP_FIRST: u16 = 104;
+const NEXTHOP_LAST: u16 = 106;
+
 /// RTNLGRP numbers: link, IPv4 address, route and rule, IPv6 address and route, IPv6 rule, nexthop.
 const GROUPS: [u32; 8] = [1, 5, 7, 8, 9, 11, 19, 32];
 /// `ENOBUFS`.
@@ -168,14 +179,20 @@ pub(crate) fn note(change: &mut Change, message: Option<(u16, u16, &[u8])>) {
             change.routes = true;
             note_route(change, kind, flags, payload);
         }
-        16..=19 | 20..=22 | 104..=106 => {
-            // With a link, an address or a nexthop object routes go that no event tells of.
+        // With a link, an address or a nexthop object routes go that no event tells of.
+        LINK_FIRST..=LINK_LAST => {
             change.hints = Hints::Dump;
-            change.links |= kind < 20;
-            change.addresses |= (20..=22).contains(&kind);
-            change.routes |= kind > 22;
+            change.links = true;
         }
-        32..=34 => change.rules = true,
+        ADDRESS_FIRST..=ADDRESS_LAST => {
+            change.hints = Hints::Dump;
+            change.addresses = true;
+        }
+        NEXTHOP_FIRST..=NEXTHOP_LAST => {
+            change.hints = Hints::Dump;
+            change.routes = true;
+        }
+        RULE_FIRST..=RULE_LAST => change.rules = true,
         _ => {}
     }
 }

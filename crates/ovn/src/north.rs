@@ -195,7 +195,7 @@ fn decode_children(
     Ok(())
 }
 
-/// The keys of `external_ids` by which rows are distinguished, ready for a look.
+/// The keys of `external_ids` by which rows are distinguished, ready for lookups.
 #[derive(Debug)]
 struct OwnerKeys {
     owner: Atom,

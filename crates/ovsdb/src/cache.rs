@@ -146,7 +146,7 @@ impl Replica {
                     }
                     RowUpdate::Modify(columns) => {
                         if let Some(record) = table.get_mut(&uuid) {
-                            record.modify(columns);
+                            record.modify(columns, &mut self.maps);
                         }
                     }
                     RowUpdate::Delete => {
@@ -166,6 +166,7 @@ impl Replica {
         if self.layouts != fresh.layouts {
             self.layouts = fresh.layouts;
             self.rows = fresh.rows;
+            self.maps = fresh.maps;
             self.generation += 1;
             self.complete_from = self.generation;
             self.changes.clear();
@@ -185,6 +186,7 @@ impl Replica {
         }
         self.layouts = fresh.layouts;
         self.rows = fresh.rows;
+        self.maps = fresh.maps;
         self.remember(changed)
     }
 

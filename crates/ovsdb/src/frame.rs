@@ -3,7 +3,7 @@
 //! In: bytes as they were read, in pieces of any size. Out: one slice per whole object.
 //! Invariant: every byte is looked at once, however the pieces are cut; neither the frames nor the error depend on
 //! the cuts; a frame begins with its brace.
-//! Not here: JSON. Brackets are counted outside of strings, and the parser evaluates the rest.
+//! Not here: JSON. Brackets are counted outside of strings, and the parser checks the rest.
 //!
 //! ```text
 //!   buffer:  | consumed frames | whole frame | half frame ... |

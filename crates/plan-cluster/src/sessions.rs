@@ -70,7 +70,7 @@ pub enum State {
     Down(BTreeSet<(NodeName, NodeName)>),
 }
 
-/// A evaluation.
+/// What the reports say at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Evaluation {
     /// What is true now.
@@ -81,7 +81,7 @@ pub struct Evaluation {
     pub again_at: Option<Duration>,
 }
 
-/// Evaluates from all reports at a moment.
+/// The sessions' state by all reports at a moment.
 #[must_use]
 pub fn evaluate(world: &World, ends: &[End], before: &Trying, now: Duration) -> Evaluation {
     let pairs = pairs(world, ends);

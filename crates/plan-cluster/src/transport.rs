@@ -9,7 +9,7 @@ use model::intent::Event;
 
 use crate::world::World;
 
-/// The state on the default network.
+/// The state of the default network's transport.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DefaultNetwork {
     /// It is an overlay: nothing to say.
@@ -22,7 +22,7 @@ pub enum DefaultNetwork {
     NotAccepted(Vec<String>),
 }
 
-/// Evaluates from the RAs in the world and their acceptance in this very pass.
+/// That state, by the RAs in the world and their acceptance in this very pass.
 #[must_use]
 pub fn default_network(world: &World, accepted: &BTreeMap<String, bool>) -> DefaultNetwork {
     let network = world.default_network();

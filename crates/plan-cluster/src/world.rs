@@ -193,13 +193,15 @@ fn unfit(node: &Node, seen: &Seen<'_>) -> Option<String> {
 fn misplaced(own: &[Prefix], ranges: &Ranges, seen: &PrefixMap<&NodeName>) -> Option<String> {
     if let Some(bad) = own.iter().find(|s| !ranges.has(s)) {
         let mut around = ranges.list.iter();
-        return Some(match around.find(|range| range.cidr.contains(bad)) {
-            None => format!("its subnet {bad} lies outside of the cluster subnets"),
-            Some(range) => format!(
-                "its subnet {bad} is not one node's share of cluster subnet {}; allowed: a /{}",
-                range.cidr, range.host_len
-            ),
-        });
+        return Some(
+            match around.find(|range| range.cidr.contains(bad) || bad.contains(&range.cidr)) {
+                None => format!("its subnet {bad} lies outside of the cluster subnets"),
+                Some(range) => format!(
+                    "its subnet {bad} is not one node's share of cluster subnet {}; allowed: a /{}",
+                    range.cidr, range.host_len
+                ),
+            },
+        );
     }
     own.iter()
         .find_map(|s| seen.overlapping(s).map(|(o, n)| (s, o, n)))

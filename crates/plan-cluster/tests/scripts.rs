@@ -10,22 +10,23 @@
     reason = "a test stops at the first surprise"
 )]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use api::frr_configuration::FRRConfiguration;
 use api::route_advertisements::RouteAdvertisements;
 use model::network::Routing;
-use model::{ObjectKey, Problem, intent};
+use model::{NetworkName, ObjectKey, Problem, intent};
 use plan_cluster::world::FabricSettings;
-use plan_cluster::{World, advertise, fabric, networks, transport};
+use plan_cluster::{MANAGED_BY, World, advertise, fabric, networks, transport};
 use serde_json::{Value, json};
 use settings::{Profile, Settings};
 use testkit::objects::Objects;
 use testkit::script::{Scenario, run_all};
 
 const FRR: &str = "FRRConfiguration";
+const RA: &str = "RouteAdvertisements";
 
 #[test]
 fn every_script_leads_where_it_led() {
@@ -36,6 +37,8 @@ fn every_script_leads_where_it_led() {
 struct ClusterScenario {
     objects: Objects,
     settings: Option<Settings>,
+    /// FRRConfigurations that were deleted since the last plan.
+    withdrawn: BTreeSet<String>,
 }
 
 impl ClusterScenario {
@@ -59,7 +62,7 @@ impl ClusterScenario {
         for node in self.objects.nodes() {
             world.nodes.insert(node.name.clone(), node);
         }
-        for object in self.objects.all("RouteAdvertisements") {
+        for object in self.objects.all(RA) {
             let typed = serde_json::from_value::<RouteAdvertisements>(object.clone());
             let ra = match typed {
                 Ok(typed) => intent::RouteAdvertisements::try_from(&typed),
@@ -115,8 +118,46 @@ impl ClusterScenario {
         }
         for key in plans.advertisements.values().flat_map(|plan| &plan.surplus) {
             self.objects.remove(FRR, &key.to_string());
+            self.withdrawn.insert(key.to_string());
+        }
+        if plans.fabric.base.is_none() {
+            self.remove_ours(FRR, &fabric::base_name());
+        }
+        let name = fabric::advertisement_name(&NetworkName::default_network());
+        match &plans.fabric.advertisement {
+            // As the manager writes it.
+            Some(wanted) => self
+                .objects
+                .put(json!({
+                    "apiVersion": "k8s.ovn.org/v1", "kind": RA,
+                    "metadata": {"name": wanted.name, "labels": fabric::labels()},
+                    "spec": {
+                        "advertisements": ["PodNetwork"],
+                        "networkSelectors": [{"networkSelectionType": "DefaultNetwork"}],
+                        "nodeSelector": {},
+                        "frrConfigurationSelector": api::selector::encode(&wanted.frr_selector),
+                    },
+                }))
+                .unwrap(),
+            None => self.remove_ours(RA, &name),
         }
         self.objects != before
+    }
+}
+
+impl ClusterScenario {
+    /// Deletes an object that bears our label.
+    fn remove_ours(&mut self, kind: &str, name: &str) {
+        let (label, value) = MANAGED_BY;
+        let is_ours = |o: &&Value| name_of(o) == name && o["metadata"]["labels"][label] == value;
+        let found = self.objects.all(kind).find(is_ours);
+        let key = found.map(|o| match o["metadata"]["namespace"].as_str() {
+            Some(namespace) => format!("{namespace}/{name}"),
+            None => name.to_owned(),
+        });
+        if let Some(key) = key {
+            self.objects.remove(kind, &key);
+        }
     }
 }
 
@@ -167,9 +208,18 @@ impl Scenario for ClusterScenario {
     }
 
     fn plan(&mut self) -> String {
+        self.withdrawn.clear();
         for _ in 0..10 {
             let plans = Plans::of(&self.world());
             if !self.write(&plans) {
+                // What goes and comes back withdraws routes in between.
+                for key in &self.withdrawn {
+                    let (_, name) = key.split_once('/').unwrap();
+                    assert!(
+                        !self.objects.all(FRR).any(|o| name_of(o) == name),
+                        "{key} went and came back"
+                    );
+                }
                 return self.text(&plans);
             }
         }
@@ -211,6 +261,12 @@ impl ClusterScenario {
             }
         }
         out.push_str("# RouteAdvertisements\n");
+        for object in self.objects.all(RA) {
+            writeln!(out, "spec of {}", name_of(object)).unwrap();
+            for line in serde_saphyr::to_string(&object["spec"]).unwrap().lines() {
+                writeln!(out, "  {line}").unwrap();
+            }
+        }
         for (name, plan) in &plans.advertisements {
             writeln!(out, "{name}").unwrap();
             for condition in &plan.conditions {

@@ -304,10 +304,10 @@ fn nat(rows: &Rows, key: &RowKey, columns: &Columns, found: &mut Vec<Violation>)
     let Some(Value::Ref(target)) = columns.get("exempted_ext_ips") else {
         return;
     };
-    let retained = rows
+    let is_exempt = rows
         .get(target)
         .is_some_and(|columns| set(columns, "addresses").any(|address| address == subnet));
-    if !retained {
+    if !is_exempt {
         found.push(Violation::NotExempt {
             row: key.clone(),
             set: target.clone(),

@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 
 use model::Problem;
 use model::address::{Family, Prefix};
-use model::names::NodeName;
+use model::names::{NetworkName, NodeName};
 use model::network::Network;
 use model::node::Node;
 
@@ -76,12 +76,18 @@ pub struct Claims {
 }
 
 /// Evaluates the annotation `k8s.ovn.org/node-subnets` of all nodes for a network. What it says of other networks matters to the
-/// default one alone: the others have a routing table of their own, in which the same subnets are theirs.
+/// default one alone: the others have a routing table of their own, in which the same subnets are theirs. `built` are subnets of
+/// this node's networks by what was known when they were built: they stay other networks', also where no annotation says so now.
 #[must_use]
-pub fn evaluate(network: &Network, nodes: &[Node]) -> Claims {
+pub fn evaluate(network: &Network, nodes: &[Node], built: &[(&NetworkName, &[Prefix])]) -> Claims {
     let mut claims = Claims::default();
-    let mut others = Vec::new();
     let pods: Vec<Prefix> = network.prefixes().collect();
+    let is_foreign = |s: &&Prefix| foreign(s, &pods, &network.join_subnets).is_none();
+    let of_others = built
+        .iter()
+        .filter(|(name, _)| **name != network.name && network.name.is_default());
+    let of_others = of_others.flat_map(|(_, subnets)| subnets.iter());
+    let mut others: Vec<(Prefix, ())> = of_others.filter(is_foreign).map(|s| (*s, ())).collect();
     for node in nodes {
         claims.check_mtu(node);
         let mut of_others = OfOthers::default();
@@ -220,6 +226,6 @@ fn foreign(subnet: &Prefix, pods: &[Prefix], join: &[Prefix]) -> Refused {
         return Some((SUBNET_TOO_SHORT, why));
     }
     let ours = pods.iter().chain(join).find(|ours| ours.overlaps(subnet))?;
-    let why = format!("overlaps {ours} of this network; allowed: subnets beside it");
+    let why = format!("overlaps {ours} of the default network; allowed: subnets beside it");
     Some((SUBNET_OVERLAPS, why))
 }

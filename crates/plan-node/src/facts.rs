@@ -69,7 +69,7 @@ pub struct NodeConfig {
     pub node: NodeName,
     /// Source: `[gateway] interface`.
     pub bridge: String,
-    /// Source: `[gateway] next-hops`.
+    /// Source: `[gateway] next-hop`.
     pub next_hops: Vec<IpAddr>,
     /// Source: `[gateway] mode`.
     pub mode: GatewayMode,
@@ -105,6 +105,10 @@ pub struct Facts {
 pub struct Memory {
     config: NodeConfig,
     nodes: Option<Vec<Node>>,
+    /// What each Node's annotation `k8s.ovn.org/node-subnets` said when it could last be read.
+    readable: BTreeMap<NodeName, NodeSubnets>,
+    /// Other Nodes whose annotation cannot be read.
+    unreadable: Vec<Problem>,
     /// The own Node, as it last was.
     own: Option<Node>,
     release: Option<String>,
@@ -128,6 +132,8 @@ impl Memory {
         Self {
             config,
             nodes: None,
+            readable: BTreeMap::new(),
+            unreadable: Vec::new(),
             own: None,
             release: None,
             id: None,
@@ -206,7 +212,7 @@ impl Memory {
     }
 
     fn note_nodes(&mut self, facts: &mut Facts) -> Option<NotYet> {
-        let Some(nodes) = facts.nodes.take() else {
+        let Some(mut nodes) = facts.nodes.take() else {
             return self.nodes.is_none().then_some(NotYet::Nodes);
         };
         self.mtus.note(&self.config.node, &nodes);
@@ -216,8 +222,36 @@ impl Memory {
             self.own = Some(own.clone());
             self.release = facts.release.take();
         }
+        self.keep_readable(&mut nodes);
         self.nodes = Some(nodes);
         missing.then(|| NotYet::NoNode(self.config.node.clone()))
+    }
+
+    /// A Node whose annotation cannot be read has the subnets it had: its pods run, and their routes must not lose what
+    /// retains them.
+    fn keep_readable(&mut self, nodes: &mut [Node]) {
+        let mut readable = BTreeMap::new();
+        self.unreadable.clear();
+        for node in nodes {
+            let last = self.readable.remove(&node.name);
+            match &node.subnets {
+                Fact::Known(subnets) => drop(readable.insert(node.name.clone(), subnets.clone())),
+                Fact::Absent => {}
+                Fact::Malformed(why) => {
+                    if node.name != self.config.node {
+                        let subject = format!("Node/{}", node.name);
+                        let text = format!("{why}; what it said before holds");
+                        self.unreadable
+                            .push(Problem::new(subject, SUBNETS_MALFORMED, text));
+                    }
+                    if let Some(subnets) = last {
+                        node.subnets = Fact::Known(subnets.clone());
+                        readable.insert(node.name.clone(), subnets);
+                    }
+                }
+            }
+        }
+        self.readable = readable;
     }
 
     /// Links without the bridge are no news: it is about to come back, or everything else is lost too.
@@ -247,8 +281,13 @@ impl Memory {
         let of_others = |l: &&LinkFact| l.name != "lo" && !is_management_device(&l.name);
         let host_cidrs = links().filter(of_others).flat_map(|link| &link.addresses);
         let nodes = self.nodes.as_deref();
+        // What is built of other networks stays other networks', also where the own annotation does not say so now.
+        let built = self.shares.values().map(|share| &share.network.name);
+        let built: Vec<(&NetworkName, &[Prefix])> = built
+            .filter_map(|name| Some((name, self.subnets.get(name)?.as_slice())))
+            .collect();
         let claims_of = |network: &Network| {
-            let claims = claims::evaluate(network, nodes?);
+            let claims = claims::evaluate(network, nodes?, &built);
             Some((network.name.clone(), claims))
         };
         Machine {
@@ -413,6 +452,7 @@ impl Memory {
         let claims = snapshot.machine.claims.values();
         let claimed = claims.flat_map(|claims: &Claims| claims.problems.iter().cloned());
         let mut found: BTreeSet<Problem> = claimed.collect();
+        found.extend(self.unreadable.iter().cloned());
         for (_, view) in snapshot.here() {
             // With a configured one no host's matters.
             if view.share.network.mtu.is_none() {
@@ -424,6 +464,11 @@ impl Memory {
         found.into_iter().collect()
     }
 }
+
+type NodeSubnets = BTreeMap<NetworkName, Vec<Prefix>>;
+
+/// Reason of a problem: an annotation of another Node cannot be read.
+const SUBNETS_MALFORMED: &str = "NodeSubnetsMalformed";
 
 /// The smallest node id; 1 is the cluster router's in join subnets.
 const FIRST_ID: u32 = 2;

@@ -2,7 +2,7 @@
 //! In: full dumps, events since then, the state of links. Out: which destinations changed, and per table the routes that the
 //! kernel uses. Invariant: after `replace` the value holds exactly the dump; what a view shows depends on routes and links
 //! only, never on their history; an event that could mean two things is not applied.
-//! Not here: which routes are imported (`plan-node`), and how a dump is taken (`netlink`).
+//! Not here: which routes are imported (`import::decide`), and how a dump is taken (`netlink`).
 //!
 //! Built for 100,000 routes: one sorted vector of 48-byte entries, and one copy of each set of paths, which most routes share.
 

@@ -359,7 +359,6 @@ impl Keys<'_> {
     }
 }
 
-/// The daemon's own address, else the one of all. Whoever reads the file, a wrong value of any of them is wrong.
 fn logging(r: &mut Reader<'_>) -> Result<Logging, SettingsError> {
     const SECTION: &str = "logging";
     let levels = ["error", "warn", "info", "debug", "trace"].map(|level| (level, level));
@@ -371,6 +370,7 @@ fn logging(r: &mut Reader<'_>) -> Result<Logging, SettingsError> {
     })
 }
 
+/// The daemon's own address, else the one of all. Whoever reads the file, a wrong value of any of them is wrong.
 fn metrics_address(
     r: &mut Reader<'_>,
     daemon: Option<Daemon>,

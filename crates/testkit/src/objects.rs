@@ -40,7 +40,8 @@ impl Objects {
                 let object = self.of(kind, name)?;
                 let annotations = &mut object["metadata"]["annotations"];
                 if value.is_empty() {
-                    annotations.as_object_mut().and_then(|map| map.remove(*key));
+                    let gone = annotations.as_object_mut().and_then(|map| map.remove(*key));
+                    gone.ok_or_else(|| format!("{kind} {name} has no annotation {key}"))?;
                 } else {
                     annotations[*key] = value.join(" ").into();
                 }

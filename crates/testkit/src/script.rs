@@ -14,7 +14,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use similar::{ChangeTag, TextDiff};
+use similar::{Algorithm, capture_diff_slices};
 
 use crate::golden;
 
@@ -43,6 +43,15 @@ pub fn run_all<S: Scenario>(new: impl Fn() -> S) {
         .collect();
     scripts.sort();
     assert!(!scripts.is_empty(), "no script in {}", folder.display());
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let golden = entry.unwrap().path();
+        let script = golden.with_extension("txt");
+        assert!(
+            scripts.contains(&script),
+            "{} has no script",
+            golden.display()
+        );
+    }
     for path in scripts {
         println!("{}", path.display());
         let script = std::fs::read_to_string(&path).unwrap();
@@ -55,6 +64,8 @@ pub fn run_all<S: Scenario>(new: impl Fn() -> S) {
 fn run(scenario: &mut impl Scenario, script: &str) -> String {
     let mut out = String::new();
     let mut printed = String::new();
+    // What no plan was printed of is not tested.
+    let mut is_printed = false;
     let mut lines = script.lines().peekable();
     while let Some(line) = lines.next() {
         writeln!(out, "{line}").unwrap();
@@ -70,20 +81,24 @@ fn run(scenario: &mut impl Scenario, script: &str) -> String {
         }
         match words.as_slice() {
             ["plan"] => {
+                is_printed = true;
                 let now = scenario.plan();
                 out.push_str(&indented(&changes(&printed, &now)));
                 printed = now;
             }
             ["show"] => {
+                is_printed = true;
                 printed = scenario.plan();
                 out.push_str(&indented(&printed));
             }
             words => {
+                is_printed = false;
                 let done = scenario.apply(words, &body);
                 assert!(done.is_ok(), "{line}: {}", done.unwrap_err());
             }
         }
     }
+    assert!(is_printed, "the script does not end with plan or show");
     out
 }
 
@@ -94,34 +109,67 @@ fn indented(text: &str) -> String {
 
 /// Lines that were added and taken away, each under the lines it belongs to.
 fn changes(before: &str, now: &str) -> String {
-    let diff = TextDiff::from_lines(before, now);
+    let (before, now): (Vec<&str>, Vec<&str>) = (before.lines().collect(), now.lines().collect());
     let mut out = String::new();
-    // The lines above the present one that it is indented under, and how many of them were printed.
-    let mut above: Vec<(usize, String, bool)> = Vec::new();
-    for change in diff.iter_all_changes() {
-        let line = change.value().trim_end_matches('\n');
-        let depth = depth(line);
-        above.retain(|(of, ..)| *of < depth);
-        let sign = match change.tag() {
-            ChangeTag::Equal => ' ',
-            ChangeTag::Insert => '+',
-            ChangeTag::Delete => '-',
-        };
-        let changed = sign != ' ';
-        if changed {
-            for (_, heading, printed) in &mut above {
-                if !std::mem::replace(printed, true) {
-                    writeln!(out, "  {heading}").unwrap();
-                }
-            }
-            writeln!(out, "{sign} {line}").unwrap();
-        }
-        above.push((depth, line.to_owned(), changed));
-    }
+    compare(&items(&before), &items(&now), &mut out);
     if out.is_empty() {
         out.push_str("  (nothing changes)\n");
     }
     out
+}
+
+/// A line with those that are indented under it.
+struct Item<'a> {
+    line: &'a str,
+    children: Vec<Item<'a>>,
+}
+
+/// The lines as a tree.
+fn items<'a>(lines: &[&'a str]) -> Vec<Item<'a>> {
+    let mut out = Vec::new();
+    let mut rest = lines;
+    while let Some((line, more)) = rest.split_first() {
+        let deeper = more.iter().take_while(|l| depth(l) > depth(line)).count();
+        let (children, after) = more.split_at(deeper);
+        out.push(Item {
+            line,
+            children: items(children),
+        });
+        rest = after;
+    }
+    out
+}
+
+/// Siblings are the same ones where their lines are.
+fn compare(before: &[Item<'_>], now: &[Item<'_>], out: &mut String) {
+    let lines =
+        |items: &[Item<'_>]| -> Vec<String> { items.iter().map(|i| i.line.to_owned()).collect() };
+    let (old, new) = (lines(before), lines(now));
+    for change in capture_diff_slices(Algorithm::Myers, &old, &new)
+        .iter()
+        .flat_map(|op| op.iter_changes(&old, &new).collect::<Vec<_>>())
+    {
+        match (change.old_index(), change.new_index()) {
+            (Some(a), Some(b)) => {
+                let mut below = String::new();
+                compare(&before[a].children, &now[b].children, &mut below);
+                if !below.is_empty() {
+                    writeln!(out, "  {}", before[a].line).unwrap();
+                    out.push_str(&below);
+                }
+            }
+            (Some(a), None) => whole('-', &before[a], out),
+            (None, Some(b)) => whole('+', &now[b], out),
+            (None, None) => {}
+        }
+    }
+}
+
+fn whole(sign: char, item: &Item<'_>, out: &mut String) {
+    writeln!(out, "{sign} {}", item.line).unwrap();
+    for child in &item.children {
+        whole(sign, child, out);
+    }
 }
 
 /// A section's heading is above everything, then what is indented less.
@@ -165,8 +213,22 @@ mod tests {
     }
 
     #[test]
+    fn a_change_stands_under_its_own_heading_also_where_the_one_before_goes() {
+        let before = "# S\na\n  x\n  y\nb\n  x\n  z\n";
+        let now = "# S\nb\n  x\n  w\nc\n  x\n";
+        let printed = "  # S\n- a\n-   x\n-   y\n  b\n-   z\n+   w\n+ c\n+   x\n";
+        assert_eq!(changes(before, now), printed);
+    }
+
+    #[test]
+    #[should_panic(expected = "does not end with plan or show")]
+    fn what_is_never_printed_fails() {
+        run(&mut Said::default(), "plan\nsay a\n");
+    }
+
+    #[test]
     #[should_panic(expected = "jump: not understood")]
     fn a_command_that_is_not_understood_fails() {
-        run(&mut Said::default(), "jump\n");
+        run(&mut Said::default(), "jump\nplan\n");
     }
 }

@@ -1,6 +1,6 @@
 //! What a reviewer should not have to look for: arrows, headers, generated files.
 //! In: manifests and sources. Out: failures that name the file. Invariant: the tables below are the whole rule.
-//! Not here: sizes of files; they are evaluated.
+//! Not here: sizes of files; a reviewer decides.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     // Development only.
     ("testkit", &["api", "model", "plan-node"]),
     ("xtask", &["api"]),
-    // It evaluates us, so it shares nothing with us.
+    // It tests us, so it shares nothing with us.
     ("lab", &[]),
 ];
 
@@ -237,6 +237,36 @@ fn hack_test_runs_every_test_package() {
             "hack/test has no line `tests -p {name}`: nobody runs its tests"
         );
     }
+}
+
+/// A file beside a test program's `main.rs` that is no module of it is built by nobody.
+#[test]
+fn every_file_of_a_test_program_is_a_module_of_it() {
+    let mut seen = 0;
+    for manifest in manifests() {
+        let Ok(programs) = std::fs::read_dir(manifest.parent().unwrap().join("tests")) else {
+            continue;
+        };
+        for program in programs.map(|entry| entry.unwrap().path()) {
+            let Ok(main) = std::fs::read_to_string(program.join("main.rs")) else {
+                continue;
+            };
+            for file in std::fs::read_dir(&program).unwrap() {
+                let file = file.unwrap().path();
+                let name = file.file_stem().unwrap().to_str().unwrap().to_owned();
+                if file.extension().is_some_and(|e| e == "rs") && name != "main" {
+                    let line = format!("mod {name};");
+                    assert!(
+                        main.lines().any(|l| l.trim() == line),
+                        "{} is built by nobody",
+                        file.display()
+                    );
+                    seen += 1;
+                }
+            }
+        }
+    }
+    assert!(seen > 20, "{seen} files");
 }
 
 /// `test = false` saves the linking of a program without tests; it must not hide one.

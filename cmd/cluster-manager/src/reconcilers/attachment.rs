@@ -1,5 +1,5 @@
 //! The default network's NetworkAttachmentDefinition, and events on it.
-//! In: the world. Out: the object; an event when the state on the network changes. Invariant: the state is reported whether or not the object can be written.
+//! In: the world. Out: the object; an event when the state of the network's transport changes. Invariant: the state is reported whether or not the object can be written.
 //! Not here: the state (`plan_cluster::transport`).
 
 use std::sync::Arc;

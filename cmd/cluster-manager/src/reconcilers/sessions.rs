@@ -68,7 +68,7 @@ impl ClusterReconciler {
         Action::Done
     }
 
-    /// The existing and the wanted condition on an RouteAdvertisements.
+    /// The existing and the wanted condition on a RouteAdvertisements.
     pub(super) fn session_conditions(
         &self,
         world: &World,

@@ -13,7 +13,7 @@ use crate::frr::{Seen, Want};
 
 impl Import {
     /// Evaluates what the kernel has lost by the last probe of FRR, and says which probes are needed. Waits for none.
-    pub(super) fn evaluate(&mut self, inputs: &Inputs) {
+    pub(super) fn evaluate_losses(&mut self, inputs: &Inputs) {
         let at = self.start.elapsed();
         let existing = self.importer.existing();
         let restarting = self.retention.is_restarting();
@@ -44,7 +44,7 @@ impl Import {
             SessionAnswer::Unasked => Sessions::Unknown,
         };
         self.importer
-            .evaluate(at, &self.retention, &mut self.suppression, sessions);
+            .evaluate_losses(at, &self.retention, &mut self.suppression, sessions);
         let retained = self.importer.retained().count();
         let unexplained = self.importer.unexplained();
         let mass = self.importer.is_mass(at, &mut self.suppression);

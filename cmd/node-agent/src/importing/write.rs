@@ -120,7 +120,7 @@ impl Import {
         let mut pending = self.event_buffer.take();
         self.note_since(&pending);
         self.read_kernel(&mut pending).await?;
-        self.evaluate(inputs);
+        self.evaluate_losses(inputs);
         Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! What the node tells the API server: its annotations, and the NodeRoutes report.
 //! In: the plan's part, what the imports found. Out: server-side applies, on change only.
-//! Invariant: nothing is written that stands there already. Not here: what is true (`import::coverage`).
+//! Invariant: nothing is written that stands there already. Not here: what is true (the numbers: `import::coverage`; the limit: `import::budget`; mass withdrawals: `import::suppression`).
 
 mod existing;
 

@@ -194,3 +194,17 @@ fn json_and_yaml_say_what_the_table_says() {
     let read: serde_json::Value = serde_saphyr::from_str(&yaml).unwrap();
     assert_eq!(read, value);
 }
+
+#[test]
+fn a_pair_of_nodes_without_a_session_is_named() {
+    let report = report(|o| {
+        let down = json!({"type": "SessionsUp", "status": "False", "reason": "SessionsDown",
+            "message": "n1 and n2", "observedGeneration": 1, "lastTransitionTime": "2026-01-01T00:00:00Z"});
+        let status = o.ras[0].status.as_mut().unwrap();
+        status
+            .conditions
+            .push(serde_json::from_value(down).unwrap());
+    });
+    assert_eq!(report.route_advertisements[0].message, "n1 and n2");
+    assert!(report.table().contains("n1 and n2"));
+}

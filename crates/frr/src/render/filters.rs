@@ -33,7 +33,7 @@ pub(super) fn render(text: &mut Text, neighbor: &NeighborConfig, id: &str) {
 }
 
 /// One list and one entry for each local preference and community, in the order of their lists' names as text, which is
-/// frr-k8s's; `on-match next` leaves the state to the last entries.
+/// frr-k8s's; `on-match next` leaves permit or deny to the last entries.
 fn render_modifiers(text: &mut Text, neighbor: &NeighborConfig, id: &str, maps: &mut Maps<'_>) {
     let out = &neighbor.advertise;
     let mut lists = Vec::new();

@@ -175,7 +175,7 @@ impl Import {
             hold: Duration::ZERO,
         });
         self.importer
-            .evaluate(now, &self.retention, &mut never, crate::Sessions::Unknown);
+            .evaluate_losses(now, &self.retention, &mut never, crate::Sessions::Unknown);
         // What is retained is what stands, is not asked for, and is not to be removed.
         let step = self.importer.step(usize::MAX, true);
         self.importer.resume();

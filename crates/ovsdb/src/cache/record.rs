@@ -8,6 +8,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use super::layout::TableLayout;
+use super::updates::SharedMaps;
 use crate::notation::{AccessError, Atom, Datum, FromDatum, Parts, TypeError};
 
 /// The monitored columns of one row.
@@ -74,7 +75,7 @@ impl Record {
     }
 
     /// Applies the columns of a `modify`.
-    pub(super) fn modify(&mut self, columns: Vec<(usize, Datum)>) {
+    pub(super) fn modify(&mut self, columns: Vec<(usize, Datum)>, maps: &mut SharedMaps) {
         for (at, difference) in columns {
             let composite = self
                 .layout
@@ -86,6 +87,7 @@ impl Record {
                 } else {
                     difference
                 };
+                maps.share(value);
             }
         }
     }

@@ -68,17 +68,53 @@ fn rows_of_one_map_share_it_until_one_of_them_changes() {
 }
 
 #[test]
-fn so_many_maps_that_not_all_are_remembered_are_each_their_rows() {
+fn a_map_that_a_change_makes_equal_is_shared_again_and_so_are_rows_after_a_resynchronisation() {
+    let ids = r#"{"ids":["map",[["owner","import"]]]}"#;
+    let both = format!(r#""{A}":{{"initial":{ids}}},"{B}":{{"initial":{{}}}}"#);
+    let mut replica = mk_replica(&both);
+    let change = format!(r#"{{"T":{{"{B}":{{"modify":{ids}}}}}}}"#);
+    replica.apply(&change).unwrap();
+    assert_eq!(place(&replica, A), place(&replica, B));
+
+    replica.resync(mk_replica(&format!(r#""{A}":{{"initial":{ids}}}"#)));
+    let more = format!(r#"{{"T":{{"{B}":{{"insert":{ids}}}}}}}"#);
+    replica.apply(&more).unwrap();
+    assert_eq!(place(&replica, A), place(&replica, B));
+}
+
+#[test]
+fn few_maps_are_remembered_and_none_that_is_large() {
     let uuid = |n: u32| format!("aaaaaaaa-aaaa-aaaa-aaaa-{n:012}");
     let rows = (0..1000).map(|n| {
         let id = uuid(n);
         format!(r#""{id}":{{"initial":{{"ids":["map",[["n","{n}"]]]}}}}"#)
     });
-    let replica = mk_replica(&rows.collect::<Vec<_>>().join(","));
+    let mut replica = mk_replica(&rows.collect::<Vec<_>>().join(","));
     for n in 0..1000 {
         let wanted = format!(r#"ids=["map",[["n","{n}"]]]"#);
         assert!(row(&replica, &uuid(n)).starts_with(&wanted), "{n}");
     }
+    assert!((1..=256).contains(&replica.maps.len()));
+
+    // Of rows that are gone nothing is left once there are others.
+    let gone = (0..1000).map(|n| format!(r#""{}":{{"delete":null}}"#, uuid(n)));
+    let gone = gone.collect::<Vec<_>>().join(",");
+    replica.apply(&format!(r#"{{"T":{{{gone}}}}}"#)).unwrap();
+    let new = (1000..1257).map(|n| {
+        let id = uuid(n);
+        format!(r#""{id}":{{"insert":{{"ids":["map",[["n","{n}"]]]}}}}"#)
+    });
+    let new = new.collect::<Vec<_>>().join(",");
+    replica.apply(&format!(r#"{{"T":{{{new}}}}}"#)).unwrap();
+    assert!((1..=256).contains(&replica.maps.len()));
+
+    let large = "x".repeat(10_000);
+    let many: Vec<String> = (0..20).map(|n| format!(r#"["{n}","a"]"#)).collect();
+    let many = many.join(",");
+    let rows = format!(
+        r#""{A}":{{"initial":{{"ids":["map",[["n","{large}"]]]}}}},"{B}":{{"initial":{{"ids":["map",[{many}]]}}}}"#
+    );
+    assert_eq!(mk_replica(&rows).maps.len(), 0);
 }
 
 #[test]

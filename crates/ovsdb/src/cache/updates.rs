@@ -18,7 +18,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 
 use super::layout::{TableLayout, Tables};
-use crate::notation::{ColumnType, Datum, Uuid, UuidText};
+use crate::notation::{Atom, ColumnType, Datum, Uuid, UuidText};
 
 /// The changed rows of one table.
 pub(super) struct TableUpdate {
@@ -84,27 +84,52 @@ impl<'de, R: Rule<'de>> Visitor<'de> for Object<R> {
     }
 }
 
-/// The maps of rows, each once: owner markers are the same in all rows of an owner.
+/// Small maps of rows, each once: owner markers are the same in all rows of an owner.
 #[derive(Debug, Clone, Default)]
 pub(super) struct SharedMaps(HashSet<Datum>);
 
-/// So many different maps are remembered. Where rows have more, each keeps its own.
+/// So many different maps are remembered at most.
 const SHARED_MAPS: usize = 256;
+/// Larger ones are remembered by nobody but their rows: pairs, and bytes of all texts.
+const SMALL: (usize, usize) = (8, 1024);
 
 impl SharedMaps {
-    fn share(&mut self, value: &mut Datum) {
-        if value.as_map().is_none_or(<[_]>::is_empty) {
+    /// Lets a value have the map that an equal one has.
+    pub(super) fn share(&mut self, value: &mut Datum) {
+        if !value.as_map().is_some_and(is_small) {
             return;
         }
         if let Some(known) = self.0.get(value) {
             *value = known.clone();
-        } else if self.0.len() < SHARED_MAPS {
-            self.0.insert(value.clone());
-        } else {
-            // Those of rows that are gone make room.
-            self.0.clear();
+            return;
         }
+        if self.0.len() >= SHARED_MAPS {
+            // Those that no row has any more; where all are in use, the next rows are shared anew.
+            self.0.retain(|map| map.holders() > Some(1));
+            if self.0.len() >= SHARED_MAPS {
+                self.0.clear();
+            }
+        }
+        self.0.insert(value.clone());
     }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+fn is_small(pairs: &[(Atom, Atom)]) -> bool {
+    let bytes = |atom: &Atom| match atom {
+        Atom::String(text) => text.len(),
+        Atom::Integer(_)
+        | Atom::Real(_)
+        | Atom::Boolean(_)
+        | Atom::Uuid(_)
+        | Atom::NamedUuid(_) => 0,
+    };
+    let all = || pairs.iter().map(|(key, value)| bytes(key) + bytes(value));
+    !pairs.is_empty() && pairs.len() <= SMALL.0 && all().sum::<usize>() <= SMALL.1
 }
 
 type Maps<'a> = &'a RefCell<&'a mut SharedMaps>;

@@ -99,7 +99,7 @@ impl ServerCertVerifier for OvsVerifier {
             Err(Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) => Ok(ServerCertVerified::assertion()),
-            state => state,
+            other => other,
         }
     }
 

@@ -29,6 +29,13 @@ pub enum Atom {
     NamedUuid(UuidName),
 }
 
+/// What is left where an atom was taken out.
+impl Default for Atom {
+    fn default() -> Self {
+        Self::Boolean(false)
+    }
+}
+
 impl Atom {
     /// The word for this kind of atom, as the RFC spells it.
     #[must_use]

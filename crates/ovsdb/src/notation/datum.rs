@@ -94,6 +94,14 @@ impl Datum {
         pairs.get(at).map(|(_, value)| value)
     }
 
+    /// How many values share this map; nothing for an atom or a set.
+    pub(crate) fn holders(&self) -> Option<usize> {
+        match &self.0 {
+            Repr::Map(pairs) => Some(Arc::strong_count(pairs)),
+            Repr::One(_) | Repr::Set(_) => None,
+        }
+    }
+
     /// What this is, for messages: the kind of an atom, `set` or `map`.
     #[must_use]
     pub fn kind(&self) -> &'static str {
@@ -110,7 +118,11 @@ impl Datum {
         match self.0 {
             Repr::One(atom) => Parts::Atoms(vec![atom]),
             Repr::Set(atoms) => Parts::Atoms(atoms.into_vec()),
-            Repr::Map(pairs) => Parts::Pairs(pairs.to_vec()),
+            Repr::Map(mut pairs) => Parts::Pairs(match Arc::get_mut(&mut pairs) {
+                // Nobody else has it: nothing is copied.
+                Some(own) => own.iter_mut().map(std::mem::take).collect(),
+                None => pairs.to_vec(),
+            }),
         }
     }
 

@@ -1,4 +1,4 @@
-//! What one RA would like to have, before it is evaluated beside all others.
+//! What one RA would like to have, before it is checked beside all others.
 //! In: the world and the RA. Out: objects by node, objects to keep, who is left out.
 //! Invariant: a node that cannot be read keeps what it has. Not here: conditions, conflicts.
 
@@ -118,6 +118,8 @@ pub(super) struct Maker<'a, 'f> {
     facts: &'f Facts<'a>,
     ra: &'a RouteAdvertisements,
     sources: Vec<&'a FrrConfiguration>,
+    /// A selected source cannot be read.
+    any_unreadable: bool,
     /// Sources that have led to an object, and those that have not, with what they lack.
     used: BTreeSet<&'a ObjectKey>,
     unused: BTreeMap<&'a ObjectKey, String>,
@@ -132,6 +134,7 @@ impl<'a, 'f> Maker<'a, 'f> {
             facts,
             ra,
             sources: Vec::new(),
+            any_unreadable: false,
             used: BTreeSet::new(),
             unused: BTreeMap::new(),
             draft: Draft {
@@ -155,6 +158,7 @@ impl<'a, 'f> Maker<'a, 'f> {
                         && !key.name.starts_with(GENERATED_PREFIX);
                     if key.namespace == *namespace && selected {
                         any = true;
+                        self.any_unreadable = true;
                         for problem in problems {
                             self.draft.left_out.source(key, &problem.message);
                         }
@@ -218,7 +222,11 @@ impl<'a, 'f> Maker<'a, 'f> {
             }
         }
         if !any {
-            let text = "no selected FRRConfiguration matches this node";
+            let text = if self.any_unreadable {
+                "none of the selected FRRConfigurations that can be read matches this node"
+            } else {
+                "no selected FRRConfiguration matches this node"
+            };
             self.draft.left_out.node(node, text);
         } else if !self.draft.of_node.contains_key(&node.name) {
             for why in without {

@@ -539,6 +539,7 @@ fn what_is_wrong_with_one_network_of_a_node_costs_it_no_other() {
     for (subnet, why) in [
         ("10.201.3.0/24", "lies outside"),
         ("10.200.3.0/25", "allowed: a /24"),
+        ("10.200.0.0/15", "allowed: a /24"),
         ("10.200.1.0/24", "overlaps"),
     ] {
         let mut world = sound.clone();

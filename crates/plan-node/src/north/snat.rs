@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!  outbound-snat | NAT.match in the schema | row of a cluster subnet
-//!  enabled       | -                       | exempted_ext_ips = exemption set
+//!  enabled       | -                       | exempted_ext_ips = the network's subnets and this node's own addresses
 //!  disabled      | yes                     | match = "ip4.dst == $<node-ips>"
 //!  disabled      | no (OVN 23.03)          | allowed_ext_ips = node-ips set
 //! ```

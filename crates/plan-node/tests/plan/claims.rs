@@ -17,7 +17,7 @@ fn prefix(text: &str) -> Prefix {
 }
 
 fn evaluated(nodes: &[Node]) -> Claims {
-    evaluate(&mk_network(), nodes)
+    evaluate(&mk_network(), nodes, &[])
 }
 
 fn reported(claims: &Claims) -> Vec<(&str, &str)> {

@@ -87,7 +87,7 @@ fn a_network_learns_the_way_to_its_own_pods_though_another_has_the_same_subnet()
         .collect();
     let (mut snapshot, _) = mk(&three());
     for share in three() {
-        let claims = plan_node::claims::evaluate(&share.network, &nodes);
+        let claims = plan_node::claims::evaluate(&share.network, &nodes, &[]);
         assert_eq!(claims.problems, [], "{}", share.network.name);
         snapshot.machine.claims.insert(share.network.name, claims);
     }

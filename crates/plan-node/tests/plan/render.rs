@@ -40,12 +40,42 @@ pub(crate) fn knowledge(
 /// What is written.
 pub(crate) fn plan(plan: &Plan) -> String {
     [
-        northbound(&rows(plan)),
+        "# Northbound\n".to_owned(),
+        plan.north
+            .iter()
+            .map(|(owner, rows)| rows_of(rows, &format!(" for {owner}")))
+            .collect(),
         kernel(plan),
+        links(plan),
         flows(plan),
+        uplink(plan),
         published(plan),
+        if plan.annotations.is_none() {
+            "(not known yet)\n".to_owned()
+        } else {
+            String::new()
+        },
     ]
     .concat()
+}
+
+/// Devices that are to be up.
+fn links(plan: &Plan) -> String {
+    let links = plan
+        .kernel
+        .keys()
+        .filter(|key| matches!(key, KernelKey::Link { .. }));
+    links.map(|key| format!("{key} up\n")).collect()
+}
+
+fn uplink(plan: &Plan) -> String {
+    match &plan.flows {
+        FlowTable::Full { uplink, .. } | FlowTable::Host { uplink, .. } => {
+            format!("uplink {uplink}\n")
+        }
+        FlowTable::SeveralUplinks { ports, .. } => format!("uplinks {ports:?}\n"),
+        FlowTable::Unknown { .. } => String::new(),
+    }
 }
 
 /// What imports obey.
@@ -75,8 +105,20 @@ pub(crate) fn learned(plan: &Plan) -> String {
         for address in &scope.own_addresses {
             writeln!(out, "  own address {address}").unwrap();
         }
-        for prefix in scope.fallbacks.keys() {
-            writeln!(out, "  a route to {prefix} takes the place of a row above").unwrap();
+        for (prefix, rows) in &scope.fallbacks {
+            writeln!(out, "  a route to {prefix} takes the place of").unwrap();
+            for row in rows {
+                let columns = row
+                    .iter()
+                    .map(|(name, content)| format!("{name}={}", value(content)));
+                writeln!(out, "    {}", columns.collect::<Vec<_>>().join(" ")).unwrap();
+            }
+        }
+        for prefix in &scope.taken {
+            writeln!(out, "  nothing is imported for {prefix}").unwrap();
+        }
+        if !scope.no_overlay {
+            writeln!(out, "  (its own subnets are the overlay's)").unwrap();
         }
         if !scope.fallbacks_known {
             writeln!(out, "  (not known which rows routes take the place of)").unwrap();
@@ -118,10 +160,17 @@ fn value(value: &Value) -> String {
 
 pub(crate) fn northbound(rows: &Rows) -> String {
     let mut out = String::from("# Northbound\n");
+    out.push_str(&rows_of(rows, ""));
+    out
+}
+
+/// Rows; `whose` stands behind each key.
+fn rows_of(rows: &Rows, whose: &str) -> String {
+    let mut out = String::new();
     for (key, columns) in rows {
-        writeln!(out, "{key}").unwrap();
-        for (column, retained) in columns {
-            writeln!(out, "  {column} = {}", value(retained)).unwrap();
+        writeln!(out, "{key}{whose}").unwrap();
+        for (column, content) in columns {
+            writeln!(out, "  {column} = {}", value(content)).unwrap();
         }
     }
     out

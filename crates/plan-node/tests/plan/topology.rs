@@ -12,7 +12,7 @@ use testkit::{View, mk_view};
 
 fn ids(rows: &Rows, table: Table, parent: &str) -> Vec<String> {
     rows.keys()
-        .filter(|key| key.table == table && key.parent_name() == Some(parent))
+        .filter(|key| key.table == table && key.parent_name().unwrap_or_default() == parent)
         .map(|key| key.id.clone())
         .collect()
 }

@@ -1,6 +1,7 @@
 //! Many neighbors, and many changes: the far session never notices.
 #![expect(
     clippy::unwrap_used,
+    clippy::expect_used,
     clippy::indexing_slicing,
     clippy::print_stdout,
     clippy::disallowed_methods,
@@ -20,7 +21,7 @@ use kube_tests::until;
 use serde_json::json;
 use tokio::sync::Mutex;
 
-/// Seconds that a busy machine may take for anything here; none of it is a measurement.
+/// Seconds that a busy machine may take for anything here; what is printed is measured, what is asserted has this much time.
 const LIMIT: u64 = 300;
 
 #[test]
@@ -40,7 +41,8 @@ fn a_thousand_neighbors_and_a_hundred_changes_a_second_disturb_no_session() {
 }
 
 /// As many changes, one each 10 ms, to 50 objects in turn.
-async fn churn(kubeconfig: &Path, count: u32) {
+/// How many of them the server took: one that a later one has taken the place of before its turn is not sent.
+async fn churn(kubeconfig: &Path, count: u32) -> u32 {
     let client = kube_edge::connect(Some(kubeconfig)).await.unwrap();
     let api: Api<FRRConfiguration> = Api::namespaced(client, "frr-k8s-system");
     let mut tick = tokio::time::interval(Duration::from_millis(10));
@@ -65,13 +67,13 @@ async fn churn(kubeconfig: &Path, count: u32) {
             // A busy machine may be late with a connection; what a later change has taken the place of need not get through.
             let (wanted, turn) = &latest[of_object];
             let _turn = turn.lock().await;
-            let mut last = Ok(());
+            let mut last = Ok(0);
             for _ in 0..25 {
                 if wanted.load(Ordering::Relaxed) != number {
-                    return Ok(());
+                    return Ok(0);
                 }
                 let patched = api.patch(&name, &params, &Patch::Apply(&object)).await;
-                last = patched.map(drop);
+                last = patched.map(|_| 1);
                 if last.is_ok() {
                     break;
                 }
@@ -80,10 +82,11 @@ async fn churn(kubeconfig: &Path, count: u32) {
             last
         });
     }
+    let mut taken = 0;
     while let Some(done) = running.join_next().await {
-        let done = done.unwrap();
-        assert!(done.is_ok(), "a change did not get through: {done:?}");
+        taken += done.unwrap().expect("a change did not get through");
     }
+    taken
 }
 
 fn a_hundred_changes_a_second_for_a_minute_are_a_few_reloads(fixture: &Fixture) {
@@ -91,13 +94,14 @@ fn a_hundred_changes_a_second_for_a_minute_are_a_few_reloads(fixture: &Fixture) 
     let before = fixture.metric("noverlay_frr_reloads_total", "");
     let begun = Instant::now();
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    runtime.block_on(churn(&fixture.api.kubeconfig("admin"), CHANGES));
+    let taken = runtime.block_on(churn(&fixture.api.kubeconfig("admin"), CHANGES));
     let seconds = begun.elapsed().as_secs_f64();
     let reloads = fixture.metric("noverlay_frr_reloads_total", "") - before;
     println!(
-        "{CHANGES} changes at {:.0} a second, {reloads} reloads",
-        f64::from(CHANGES) / seconds
+        "{taken} of {CHANGES} changes taken by the API server, {:.0} a second, {reloads} reloads",
+        f64::from(taken) / seconds
     );
+    assert!(taken * 2 > CHANGES, "{taken}: this was no load");
     // One each 3 s and its own time, never one for each change.
     assert!(
         reloads >= 3.0 && reloads <= seconds / 3.0 + 2.0,

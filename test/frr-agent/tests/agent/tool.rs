@@ -1,4 +1,4 @@
-//! FRR's reload tool is broken: FRR goes on with what it runs, and nobody is reported that it was changed.
+//! FRR's reload tool is broken: FRR goes on with what it runs, and nobody is told that it was changed.
 #![expect(
     clippy::indexing_slicing,
     clippy::disallowed_methods,

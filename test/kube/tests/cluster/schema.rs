@@ -10,7 +10,7 @@ fn ra(spec: &str) -> String {
 }
 
 #[test]
-#[expect(clippy::too_many_lines, reason = "one sequence of events")]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn the_manifests_apply_twice_and_the_rules_of_route_advertisements_hold() {
     let Some(tools) = tools() else { return };
     let api = ApiServer::start(tools);

@@ -62,7 +62,7 @@ fn readiness_series_and_generations_are_those_of_what_there_is() {
     };
     let observed = || {
         until(
-            "the conditions are about the existing generation",
+            "the conditions are about the current generation",
             15,
             || {
                 let ra = ra();

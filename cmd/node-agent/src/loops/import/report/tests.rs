@@ -113,7 +113,7 @@ fn a_claim_that_is_not_believed_is_not_expected() {
         // The own subnet, to which there is never a route.
         mk_node("n3", &[("default", &["::/0", "10.128.0.0/23"])]),
     ];
-    let claims = plan_node::claims::evaluate(&network, &nodes);
+    let claims = plan_node::claims::evaluate(&network, &nodes, &[]);
     let expected = expected(&NodeName::from("n1"), &claims.owners);
     let wanted = [(NodeName::from("n2"), vec![prefix("10.128.2.0/23")])];
     assert_eq!(expected, wanted.into());
