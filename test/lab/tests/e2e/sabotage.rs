@@ -50,7 +50,7 @@ fn each_line_of_the_proof_fails_at_the_layer_that_was_broken() {
 /// Pods' packets to other pods are translated: receivers see the node.
 fn exemption_set_emptied(lab: &Standing) {
     let node = lab.node(0);
-    let cluster = lab.record("/values/cluster_subnet");
+    let cluster = lab.record("/values/networks/default/ranges/0/subnet");
     let row = format!("logical_ip=\"{cluster}\"");
     let set = lab.exec(
         &node,

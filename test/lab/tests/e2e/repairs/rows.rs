@@ -77,7 +77,10 @@ pub(super) fn broken_by_hand(lab: &Standing) {
         routes,
     );
 
-    let cluster = format!("logical_ip=\"{}\"", lab.record("/values/cluster_subnet"));
+    let cluster = format!(
+        "logical_ip=\"{}\"",
+        lab.record("/values/networks/default/ranges/0/subnet")
+    );
     let nat = id(&test_node, "NAT", &[&cluster]);
     let clear = ["clear", "NAT", &nat, "exempted_ext_ips"];
     repaired(
