@@ -31,8 +31,8 @@ pub fn label_value(ra: &str) -> String {
         return ra.to_owned();
     }
     let hash = hash::short(ra);
-    let room = LABEL_VALUE.saturating_sub(hash.len() + 1);
-    let head: String = ra.chars().take(room).collect();
+    let most = LABEL_VALUE.saturating_sub(hash.len() + 1);
+    let head: String = ra.chars().take(most).collect();
     format!("{head}-{hash}")
 }
 

@@ -29,15 +29,7 @@ pub fn default_network(world: &World, accepted: &BTreeMap<String, bool>) -> Defa
     if network.is_none_or(|network| network.transport.no_overlay().is_none()) {
         return DefaultNetwork::Overlay;
     }
-    let names: Vec<String> = world
-        .ras
-        .iter()
-        .filter(|(_, ra)| {
-            ra.as_ref()
-                .is_ok_and(model::intent::RouteAdvertisements::covers_default_network)
-        })
-        .map(|(name, _)| name.clone())
-        .collect();
+    let names = world.covering_default_network();
     if names.is_empty() {
         DefaultNetwork::NoRouteAdvertisements
     } else if names

@@ -54,6 +54,17 @@ impl World {
         self.networks.get(&NetworkName::default_network())
     }
 
+    /// Names of the RouteAdvertisements that select the default network, accepted or not.
+    #[must_use]
+    pub fn covering_default_network(&self) -> Vec<String> {
+        let covers = RouteAdvertisements::covers_default_network;
+        let covering = self
+            .ras
+            .iter()
+            .filter(|(_, ra)| ra.as_ref().is_ok_and(covers));
+        covering.map(|(name, _)| name.clone()).collect()
+    }
+
     /// The node's pod subnets of a network; `None` where they are absent or malformed.
     #[must_use]
     pub fn subnets(&self, node: &Node, network: &NetworkName) -> Option<Vec<Prefix>> {

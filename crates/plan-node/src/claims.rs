@@ -119,7 +119,7 @@ pub fn evaluate(network: &Network, nodes: &[Node], built: &[(&NetworkName, &[Pre
                         claims.refuse(node, reason, text);
                     }
                     None if is_own => claims.owners.push((*subnet, node.name.clone())),
-                    None if of_others.has_room_for(subnet) => others.push((*subnet, ())),
+                    None if of_others.admit(subnet) => others.push((*subnet, ())),
                     None => of_others.too_many += 1,
                 }
             }
@@ -146,8 +146,8 @@ struct OfOthers {
 }
 
 impl OfOthers {
-    /// Counts the subnet if there is room for it.
-    fn has_room_for(&mut self, subnet: &Prefix) -> bool {
+    /// Counts the subnet unless the limits are reached; false where they are.
+    fn admit(&mut self, subnet: &Prefix) -> bool {
         let is_wide = is_wide(subnet);
         let fits = self.all < MOST_OF_OTHERS && (!is_wide || self.wide < MOST_WIDE);
         if fits {

@@ -215,9 +215,9 @@ async fn pump(
                 return;
             }
         }
-        let room = buffer.get_mut(..most).unwrap_or_default();
+        let part = buffer.get_mut(..most).unwrap_or_default();
         let read = tokio::select! {
-            read = from.read(room) => read,
+            read = from.read(part) => read,
             // New orders hold for bytes that have not been read yet.
             changed = reported.changed() => match changed {
                 Ok(()) => continue,

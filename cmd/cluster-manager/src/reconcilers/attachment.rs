@@ -17,15 +17,7 @@ use crate::key::Key;
 impl ClusterReconciler {
     pub(super) async fn attachment(&mut self, world: &Arc<World>) -> Action {
         let key = self.settings.network.nad.clone();
-        let names: Vec<String> = world
-            .ras
-            .iter()
-            .filter(|(_, ra)| {
-                ra.as_ref()
-                    .is_ok_and(model::intent::RouteAdvertisements::covers_default_network)
-            })
-            .map(|(name, _)| name.clone())
-            .collect();
+        let names = world.covering_default_network();
         if names.is_empty() && self.caches.attachments.get(&key).is_none() && !is_no_overlay(world)
         {
             return Action::Done;

@@ -350,7 +350,7 @@ fn a_readable_claim_on_everything_stops_new_allocations_and_its_holder_is_named(
         world.nodes.insert(odd.name.clone(), odd);
         let n4 = mk_node("n4", "172.30.0.4", None, None);
         world.nodes.insert(n4.name.clone(), n4);
-        // And it takes neither room nor sessions from those that are there.
+        // And it takes neither subnets nor sessions from those that are there.
         assert_eq!(
             world.excluded_nodes(world.default_network().unwrap()).len(),
             world.nodes.len() - 4
