@@ -6,17 +6,25 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::CustomResourceExt;
 use serde_json::Value;
 
+use crate::cluster_user_defined_network::ClusterUserDefinedNetwork;
+use crate::egress_ip::EgressIP;
 use crate::frr_configuration::FRRConfiguration;
 use crate::frr_state::{BGPSessionState, FRRNodeState};
 use crate::nad::NetworkAttachmentDefinition;
 use crate::node_routes::NodeRoutes;
+use crate::operator_network::Network as OperatorNetwork;
 use crate::route_advertisements::RouteAdvertisements;
+use crate::user_defined_network::UserDefinedNetwork;
 
 /// Every CRD.
 #[must_use]
 pub fn all() -> Vec<CustomResourceDefinition> {
     vec![
         RouteAdvertisements::crd(),
+        ClusterUserDefinedNetwork::crd(),
+        UserDefinedNetwork::crd(),
+        EgressIP::crd(),
+        OperatorNetwork::crd(),
         NetworkAttachmentDefinition::crd(),
         NodeRoutes::crd(),
         FRRConfiguration::crd(),
@@ -35,6 +43,9 @@ pub fn files() -> Result<Vec<(String, String)>, serde_json::Error> {
         .map(|crd| {
             let mut value = serde_json::to_value(crd)?;
             tidy(&mut value);
+            if crd.spec.names.kind == "EgressIP" {
+                status_is_no_subresource(&mut value);
+            }
             whole_selectors(&mut value);
             // Ours stand apart, because they are installed where the others are not.
             let folder = if crd.spec.group == "noverlay.io" {
@@ -50,6 +61,16 @@ pub fn files() -> Result<Vec<(String, String)>, serde_json::Error> {
             ))
         })
         .collect()
+}
+
+/// OVN-Kubernetes writes the status of an EgressIP with the object.
+fn status_is_no_subresource(value: &mut Value) {
+    let versions = value.pointer_mut("/spec/versions");
+    for version in versions.and_then(Value::as_array_mut).into_iter().flatten() {
+        if let Some(version) = version.as_object_mut() {
+            version.remove("subresources");
+        }
+    }
 }
 
 /// Label selectors are replaced as a whole by server-side apply, as everywhere in Kubernetes: merged, the requirements of

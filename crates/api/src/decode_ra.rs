@@ -32,6 +32,7 @@ impl TryFrom<&RouteAdvertisements> for m::RouteAdvertisements {
         Ok(Self {
             name: object.metadata.name.clone().unwrap_or_default(),
             generation: object.metadata.generation.unwrap_or(0),
+            created: crate::decode_network::seconds(object.metadata.creation_timestamp.as_ref()),
             target_vrf,
             networks: spec
                 .network_selectors

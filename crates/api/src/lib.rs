@@ -8,22 +8,28 @@
     reason = "the KubeSchema derive repeats each struct inside a function, where pub cannot be reached"
 )]
 
+pub mod cluster_user_defined_network;
 pub mod crds;
 mod decode_frr;
+mod decode_network;
 mod decode_node;
 mod decode_ra;
 mod decode_secret;
 pub mod duration;
+pub mod egress_ip;
 mod encode_frr;
 pub mod frr_configuration;
 pub mod frr_state;
 pub mod nad;
 pub mod node_routes;
+pub mod operator_network;
 pub mod route_advertisements;
 pub mod selector;
+pub mod user_defined_network;
 mod warnings;
 
 pub use decode_frr::{decode_source, remains};
+pub use decode_network::{decode_attachment, decode_egress_ip, decode_namespace};
 pub use decode_node::decode_node;
 pub use decode_secret::decode_secret;
 pub use warnings::warnings;

@@ -1,9 +1,23 @@
 //! `k8s.cni.cncf.io/v1` NetworkAttachmentDefinition.
-//! In and out: the object. Invariant: `spec.config` is JSON text that we write whole only in objects of ours.
-//! Not here: the form of the configuration of user-defined networks.
+//! In and out: the object, and the configuration of a network as JSON text.
+//! Invariant: `spec.config` is written whole, and only in objects of ours.
+//! Not here: which objects there are (`plan-cluster`).
 
 use kube::{CustomResource, KubeSchema};
+use model::network::Topology;
+use model::user_network::{UserNetwork, UserTransport};
+use model::{NetworkName, ObjectKey};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// `type` of the configuration: OVN-Kubernetes' plugin.
+pub const CNI: &str = "ovn-k8s-cni-overlay";
+/// `cniVersion`, OVN-Kubernetes' own.
+const CNI_VERSION: &str = "1.1.0";
+/// Join subnets of networks of users that say none (OVN-Kubernetes' defaults).
+const JOIN_SUBNETS: &str = "100.65.0.0/16,fd99::/64";
+/// Subnets of the transit router of a layer-2 network (OVN-Kubernetes' defaults).
+const TRANSIT_SUBNETS: &str = "100.88.0.0/16,fd97::/64";
 
 /// A network that pods can be attached to.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
@@ -26,4 +40,80 @@ pub struct NetworkAttachmentDefinitionSpec {
 #[must_use]
 pub fn default_config() -> String {
     r#"{"cniVersion":"1.1.0","name":"ovn-kubernetes","type":"ovn-k8s-cni-overlay"}"#.to_owned()
+}
+
+/// `spec.config` of one of a network's objects.
+#[must_use]
+pub fn config(name: &NetworkName, network: &UserNetwork, key: &ObjectKey) -> String {
+    let is_layer3 = network.topology == Topology::Layer3;
+    let role = if network.primary {
+        "primary"
+    } else {
+        "secondary"
+    };
+    let topology = if is_layer3 { "layer3" } else { "layer2" };
+    let mut map = Map::new();
+    for (key, value) in [
+        ("cniVersion", CNI_VERSION),
+        ("type", CNI),
+        ("name", name.as_str()),
+        ("netAttachDefName", &key.to_string()),
+        ("role", role),
+        ("topology", topology),
+    ] {
+        map.insert(key.to_owned(), value.into());
+    }
+    for (key, value) in options(network) {
+        map.insert(key.to_owned(), value);
+    }
+    Value::Object(map).to_string()
+}
+
+/// Keys that only some networks have.
+fn options(network: &UserNetwork) -> impl Iterator<Item = (&'static str, Value)> {
+    let is_layer3 = network.topology == Topology::Layer3;
+    let subnets = network.subnets.iter().map(|subnet| match network.topology {
+        Topology::Layer3 => subnet.to_string(),
+        Topology::Layer2 => subnet.cidr.to_string(),
+    });
+    let own: Vec<String> = network
+        .join_subnets
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    let join = if own.is_empty() {
+        JOIN_SUBNETS.to_owned()
+    } else {
+        own.join(",")
+    };
+    let snat = match network.transport {
+        UserTransport::NoOverlay { outbound_snat, .. } => Some(outbound_snat),
+        UserTransport::Unset | UserTransport::Geneve => None,
+    };
+    let snat = snat.map(|on| if on { "enabled" } else { "disabled" });
+    let extras = &network.layer2;
+    let text = |text: String| (!text.is_empty()).then(|| text.into());
+    let all = [
+        ("mtu", network.mtu.map(Value::from)),
+        ("subnets", text(subnets.collect::<Vec<_>>().join(","))),
+        ("joinSubnet", network.primary.then(|| join.into())),
+        (
+            "transitSubnet",
+            (network.primary && !is_layer3).then(|| TRANSIT_SUBNETS.into()),
+        ),
+        ("transport", snat.map(|_| "noOverlay".into())),
+        ("outboundSNAT", snat.map(Value::from)),
+        (
+            "allowPersistentIPs",
+            extras.persistent_ips.then(|| true.into()),
+        ),
+        ("reservedSubnets", text(extras.reserved.join(","))),
+        (
+            "infrastructureSubnets",
+            text(extras.infrastructure.join(",")),
+        ),
+        ("defaultGatewayIPs", text(extras.gateways.join(","))),
+    ];
+    all.into_iter()
+        .filter_map(|(key, value)| Some((key, value?)))
 }

@@ -3,7 +3,7 @@
 //! Invariant: only combinations that the schema allows; the rest is a `Problem` when it is decoded.
 //! Not here: which networks and nodes a selector finds.
 
-use crate::selector::LabelSelector;
+use crate::selector::{LabelSelector, Labels};
 
 /// `spec.targetVRF`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,6 +32,8 @@ pub struct RouteAdvertisements {
     pub name: String,
     /// `metadata.generation`: what conditions refer to.
     pub generation: i64,
+    /// `metadata.creationTimestamp`, seconds since 1970: of two that want what only one can have, the elder has it.
+    pub created: i64,
     /// `spec.targetVRF`.
     pub target_vrf: TargetVrf,
     /// `spec.networkSelectors`.
@@ -47,14 +49,24 @@ pub struct RouteAdvertisements {
 }
 
 impl RouteAdvertisements {
+    /// Whether it selects a network, by kind and labels; `None` is the default network.
+    #[must_use]
+    pub fn selects(&self, labels: Option<&Labels>) -> bool {
+        self.networks
+            .iter()
+            .any(|selector| match (selector, labels) {
+                (NetworkSelector::DefaultNetwork, None) => true,
+                (NetworkSelector::ClusterUserDefinedNetworks(selector), Some(labels)) => {
+                    selector.matches(labels)
+                }
+                _ => false,
+            })
+    }
+
     /// Whether it advertises the pods of the cluster default network.
     #[must_use]
     pub fn covers_default_network(&self) -> bool {
-        self.pod_network
-            && self
-                .networks
-                .iter()
-                .any(|n| matches!(n, NetworkSelector::DefaultNetwork))
+        self.pod_network && self.selects(None)
     }
 }
 

@@ -21,6 +21,7 @@ pub mod route;
 pub mod scope;
 pub mod selector;
 pub mod subnets;
+pub mod user_network;
 
 pub use address::{Family, InterfaceAddr, Mac, Prefix};
 pub use asn::Asn;

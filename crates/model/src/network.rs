@@ -57,6 +57,15 @@ pub enum MissingRoute {
     Forward,
 }
 
+/// How a network is laid out. Source: `spec.network.topology`, NAD `topology`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Topology {
+    /// Each node has a subnet of its own.
+    Layer3,
+    /// One segment: each address may be on each node.
+    Layer2,
+}
+
 /// A network, as it is declared for the whole cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Network {
@@ -64,7 +73,9 @@ pub struct Network {
     pub name: NetworkName,
     /// Its id: 0 for the default network, from 1 on for the others. Names of devices and marks are made of it.
     pub id: u16,
-    /// All its subnets.
+    /// Its layout.
+    pub topology: Topology,
+    /// All its subnets; those of a layer-2 network are one share each.
     pub subnets: Vec<ClusterSubnet>,
     /// Subnets of its join switch, one for each of its families.
     pub join_subnets: Vec<Prefix>,

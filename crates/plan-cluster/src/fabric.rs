@@ -244,6 +244,7 @@ fn advertisement() -> RouteAdvertisements {
     RouteAdvertisements {
         name: advertisement_name(&NetworkName::default_network()),
         generation: 0,
+        created: 0,
         target_vrf: TargetVrf::Default,
         networks: vec![NetworkSelector::DefaultNetwork],
         node_selector: LabelSelector::default(),

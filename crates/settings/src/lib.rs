@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use model::address::ClusterSubnet;
 use model::gateway::{BgpDefault, GatewayMode};
-use model::network::Transport;
+use model::network::{self, Transport};
 use model::{Asn, Network, NetworkName, ObjectKey, Prefix};
 
 pub use read::{load, parse, parse_for};
@@ -273,6 +273,7 @@ impl Settings {
     pub fn default_network(&self) -> Network {
         let network = Network {
             name: NetworkName::default_network(),
+            topology: network::Topology::Layer3,
             id: 0,
             subnets: self.network.cluster_subnets.clone(),
             join_subnets: Vec::new(),

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use model::gateway::{BgpDefault, GatewayMode};
 use model::kernel::LinkFact;
 use model::names::{NetworkName, NodeName};
-use model::network::{MissingRoute, Network, NoOverlay, Routing, Transport};
+use model::network::{MissingRoute, Network, NoOverlay, Routing, Topology, Transport};
 use model::node::{Fact, Node, Salvaged};
 use model::ovs::{BridgeFact, PortFact, patch_port};
 use model::selector::Labels;
@@ -73,6 +73,7 @@ pub fn mk_view(number: u8) -> View {
 #[must_use]
 pub fn mk_network() -> Network {
     Network {
+        topology: Topology::Layer3,
         name: NetworkName::default_network(),
         id: 0,
         subnets: vec!["10.128.0.0/16/24".parse().unwrap()],
@@ -90,6 +91,7 @@ pub fn mk_network() -> Network {
 #[must_use]
 pub fn mk_user_network(name: &str, id: u16, subnets: &[&str], join: &[&str]) -> Network {
     Network {
+        topology: Topology::Layer3,
         name: NetworkName::from(name),
         id,
         subnets: subnets.iter().map(|s| s.parse().unwrap()).collect(),

@@ -68,6 +68,7 @@ fn with_user_ra(mut world: World) -> World {
     let ra = RouteAdvertisements {
         name: "user".to_owned(),
         generation: 1,
+        created: 0,
         target_vrf: TargetVrf::Default,
         networks: vec![NetworkSelector::DefaultNetwork],
         node_selector: LabelSelector::default(),

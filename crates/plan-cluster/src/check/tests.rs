@@ -115,6 +115,7 @@ fn existing_on(mut world: World, ours: &Change) -> World {
     let ra = RouteAdvertisements {
         name: RA.to_owned(),
         generation: 1,
+        created: 0,
         target_vrf: TargetVrf::Default,
         networks: vec![NetworkSelector::DefaultNetwork],
         node_selector: LabelSelector::default(),

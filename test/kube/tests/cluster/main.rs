@@ -4,5 +4,6 @@ mod crds;
 mod faults;
 mod harness;
 mod manager;
+mod rules;
 mod schema;
 mod sessions;

@@ -1,0 +1,242 @@
+//! ClusterUserDefinedNetworks, namespaces, NetworkAttachmentDefinitions and EgressIPs into `model::user_network`.
+//! In: one object. Out: the plain value; of what cannot be served a sentence that names the field.
+//! Invariant: what the schema refuses is refused here too, for schemas older than ours.
+//! Not here: which namespaces are meant, names and ids (`plan-cluster`).
+
+use k8s_openapi::api::core::v1::Namespace as KubeNamespace;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use model::address::{ClusterSubnet, Family};
+use model::network::{Routing, Topology};
+use model::user_network as m;
+use model::{NetworkName, Prefix};
+use serde_json::Value;
+
+use crate::cluster_user_defined_network as cudn;
+use crate::cluster_user_defined_network::ClusterUserDefinedNetwork;
+use crate::egress_ip::EgressIP;
+use crate::nad::NetworkAttachmentDefinition;
+use crate::selector;
+use crate::user_defined_network::{Cidr, DualStackCidrs, IpamLifecycle, Layer2, Layer3, Role};
+
+/// Kind of the objects that own the NetworkAttachmentDefinitions of a network of users.
+const OWNER: &str = "ClusterUserDefinedNetwork";
+
+/// Seconds since 1970; 0 where it is not known.
+pub(crate) fn seconds(time: Option<&Time>) -> i64 {
+    time.map_or(0, |time| time.0.as_second())
+}
+
+impl TryFrom<&ClusterUserDefinedNetwork> for m::ClusterUserDefinedNetwork {
+    type Error = String;
+
+    fn try_from(object: &ClusterUserDefinedNetwork) -> Result<Self, Self::Error> {
+        let metadata = &object.metadata;
+        let namespaces = selector::decode(&object.spec.namespace_selector)
+            .map_err(|err| format!("spec.namespaceSelector: {err}"))?;
+        Ok(Self {
+            name: metadata.name.clone().unwrap_or_default(),
+            uid: metadata.uid.clone().unwrap_or_default(),
+            generation: metadata.generation.unwrap_or(0),
+            created: seconds(metadata.creation_timestamp.as_ref()),
+            labels: metadata.labels.clone().unwrap_or_default(),
+            annotations: metadata.annotations.clone().unwrap_or_default(),
+            deleting: metadata.deletion_timestamp.is_some(),
+            finalizers: finalizers(metadata),
+            namespaces,
+            network: network(&object.spec),
+        })
+    }
+}
+
+fn finalizers(metadata: &ObjectMeta) -> std::collections::BTreeSet<String> {
+    metadata.finalizers.iter().flatten().cloned().collect()
+}
+
+/// The network, or why it is nobody's here.
+fn network(spec: &cudn::ClusterUserDefinedNetworkSpec) -> Result<m::UserNetwork, String> {
+    let network = &spec.network;
+    if spec.uplinks.is_some() {
+        return Err("spec.uplinks is not supported".to_owned());
+    }
+    let transport = transport(network)?;
+    let out = match (network.topology, &network.layer3, &network.layer2) {
+        (cudn::Topology::Layer3, Some(layer3), _) => of_layer3(layer3, transport)?,
+        (cudn::Topology::Layer2, _, Some(layer2)) => of_layer2(layer2, transport)?,
+        (cudn::Topology::Localnet, ..) => {
+            return Err(
+                "spec.network.topology Localnet is not supported; allowed: Layer2, Layer3"
+                    .to_owned(),
+            );
+        }
+        (cudn::Topology::Layer3, None, _) => {
+            return Err("spec.network.layer3 is missing, topology is Layer3".to_owned());
+        }
+        (cudn::Topology::Layer2, _, None) => {
+            return Err("spec.network.layer2 is missing, topology is Layer2".to_owned());
+        }
+    };
+    let is_no_overlay = matches!(out.transport, m::UserTransport::NoOverlay { .. });
+    if is_no_overlay && (out.topology != Topology::Layer3 || !out.primary) {
+        return Err(
+            "spec.network.transport NoOverlay is only supported for Layer3 primary networks"
+                .to_owned(),
+        );
+    }
+    Ok(out)
+}
+
+fn transport(network: &cudn::Network) -> Result<m::UserTransport, String> {
+    match network.transport {
+        None => Ok(m::UserTransport::Unset),
+        Some(cudn::Transport::Geneve) => Ok(m::UserTransport::Geneve),
+        Some(cudn::Transport::Evpn) => Err(
+            "spec.network.transport EVPN is not supported; allowed: Geneve, NoOverlay".to_owned(),
+        ),
+        Some(cudn::Transport::NoOverlay) => {
+            let options = match (&network.no_overlay, &network.no_overlay_options) {
+                (Some(options), None) | (None, Some(options)) => options,
+                _ => {
+                    return Err("spec.network.transport NoOverlay needs exactly one of noOverlay and noOverlayOptions".to_owned());
+                }
+            };
+            Ok(m::UserTransport::NoOverlay {
+                outbound_snat: options.outbound_snat == cudn::Switch::Enabled,
+                routing: match options.routing {
+                    cudn::Routing::Managed => Routing::Managed,
+                    cudn::Routing::Unmanaged => Routing::Unmanaged,
+                },
+            })
+        }
+    }
+}
+
+fn of_layer3(layer3: &Layer3, transport: m::UserTransport) -> Result<m::UserNetwork, String> {
+    let subnets = layer3.subnets.iter().enumerate().map(|(at, subnet)| {
+        let field = format!("spec.network.layer3.subnets[{at}]");
+        let cidr = prefix(&subnet.cidr, &format!("{field}.cidr"))?;
+        let (default, longest) = match cidr.family() {
+            Family::V4 => (24, 31),
+            Family::V6 => (64, 127),
+        };
+        let host_len = subnet
+            .host_subnet
+            .map_or(Some(default), |len| u8::try_from(len).ok());
+        let host_len = host_len.filter(|len| *len > cidr.bits() && *len <= longest);
+        let host_len = host_len.ok_or_else(|| {
+            let said = subnet.host_subnet.map_or_else(
+                || format!("absent, which is {default}"),
+                |len| len.to_string(),
+            );
+            format!(
+                "{field}.hostSubnet is {said}; allowed: {} to {longest}",
+                cidr.bits() + 1
+            )
+        })?;
+        Ok(ClusterSubnet { cidr, host_len })
+    });
+    Ok(m::UserNetwork {
+        topology: Topology::Layer3,
+        primary: layer3.role == Role::Primary,
+        subnets: subnets.collect::<Result<_, String>>()?,
+        join_subnets: join(layer3.join_subnets.as_ref(), "layer3")?,
+        mtu: mtu(layer3.mtu),
+        transport,
+        layer2: m::Layer2Extras::default(),
+    })
+}
+
+fn of_layer2(layer2: &Layer2, transport: m::UserTransport) -> Result<m::UserNetwork, String> {
+    let listed = layer2.subnets.iter().flat_map(|list| &list.0);
+    let subnets = listed.enumerate().map(|(at, subnet)| {
+        let cidr = prefix(subnet, &format!("spec.network.layer2.subnets[{at}]"))?;
+        let host_len = cidr.bits();
+        Ok(ClusterSubnet { cidr, host_len })
+    });
+    let texts = |list: &Option<Vec<Cidr>>| list.iter().flatten().map(|c| c.0.clone()).collect();
+    let lifecycle = layer2.ipam.as_ref().and_then(|ipam| ipam.lifecycle);
+    Ok(m::UserNetwork {
+        topology: Topology::Layer2,
+        primary: layer2.role == Role::Primary,
+        subnets: subnets.collect::<Result<_, String>>()?,
+        join_subnets: join(layer2.join_subnets.as_ref(), "layer2")?,
+        mtu: mtu(layer2.mtu),
+        transport,
+        layer2: m::Layer2Extras {
+            persistent_ips: lifecycle == Some(IpamLifecycle::Persistent),
+            reserved: texts(&layer2.reserved_subnets),
+            infrastructure: texts(&layer2.infrastructure_subnets),
+            gateways: layer2
+                .default_gateway_ips
+                .as_ref()
+                .map(|list| list.0.clone())
+                .unwrap_or_default(),
+        },
+    })
+}
+
+fn mtu(mtu: Option<i32>) -> Option<u32> {
+    mtu.and_then(|mtu| u32::try_from(mtu).ok())
+}
+
+fn join(list: Option<&DualStackCidrs>, of: &str) -> Result<Vec<Prefix>, String> {
+    let list = list.into_iter().flat_map(|list| &list.0).enumerate();
+    list.map(|(at, cidr)| prefix(cidr, &format!("spec.network.{of}.joinSubnets[{at}]")))
+        .collect()
+}
+
+fn prefix(cidr: &Cidr, field: &str) -> Result<Prefix, String> {
+    let parsed: Result<Prefix, _> = cidr.0.parse();
+    parsed.map_err(|err| format!("{field}: {err}"))
+}
+
+/// A namespace.
+#[must_use]
+pub fn decode_namespace(object: &KubeNamespace) -> m::Namespace {
+    m::Namespace {
+        labels: object.metadata.labels.clone().unwrap_or_default(),
+        deleting: object.metadata.deletion_timestamp.is_some(),
+    }
+}
+
+/// A NetworkAttachmentDefinition, whatever its configuration says.
+#[must_use]
+pub fn decode_attachment(object: &NetworkAttachmentDefinition) -> m::Attachment {
+    let metadata = &object.metadata;
+    let config = object.spec.config.clone().unwrap_or_default();
+    let owners = metadata.owner_references.iter().flatten();
+    let mut owners = owners.filter(|o| o.controller == Some(true) && o.kind == OWNER);
+    m::Attachment {
+        uid: metadata.uid.clone().unwrap_or_default(),
+        labels: metadata.labels.clone().unwrap_or_default(),
+        annotations: metadata.annotations.clone().unwrap_or_default(),
+        finalizers: finalizers(metadata),
+        owner: owners.next().map(|o| o.uid.clone()),
+        deleting: metadata.deletion_timestamp.is_some(),
+        network: network_of(&config),
+        config,
+    }
+}
+
+/// The network that a configuration names, and whether it is its pods' main one.
+fn network_of(config: &str) -> Option<(NetworkName, bool)> {
+    let config: Value = serde_json::from_str(config).ok()?;
+    if config.get("type")?.as_str()? != crate::nad::CNI {
+        return None;
+    }
+    let primary = config.get("role").and_then(Value::as_str) == Some("primary");
+    Some((config.get("name")?.as_str()?.into(), primary))
+}
+
+/// An EgressIP.
+#[must_use]
+pub fn decode_egress_ip(object: &EgressIP) -> m::EgressIp {
+    let items = object.status.iter().flat_map(|status| &status.items);
+    m::EgressIp {
+        namespaces: selector::decode(&object.spec.namespace_selector)
+            .map_err(|err| format!("spec.namespaceSelector: {err}")),
+        assigned: items
+            .filter(|item| !item.node.is_empty())
+            .filter_map(|item| Some((item.node.as_str().into(), item.egress_ip.parse().ok()?)))
+            .collect(),
+    }
+}
