@@ -3,26 +3,27 @@
 //! Invariant: an object that cannot be decoded is in the world as a problem, never absent.
 //! Not here: writes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use api::cluster_user_defined_network::ClusterUserDefinedNetwork;
+use api::egress_ip::EgressIP;
 use api::frr_configuration::FRRConfiguration;
 use api::frr_state::BGPSessionState;
 use api::nad::NetworkAttachmentDefinition;
 use api::route_advertisements::RouteAdvertisements;
-use k8s_openapi::api::core::v1::Node as KubeNode;
+use k8s_openapi::api::core::v1::{Namespace as KubeNamespace, Node as KubeNode};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::core::DynamicObject;
 use kube_edge::{Cache, untyped, watch};
-use model::ObjectKey;
 use model::frr::Source;
-use model::intent;
-use model::network::Routing;
 use model::node::Node;
+use model::user_network::{self, Attachment, EgressIp, Namespace};
+use model::{ObjectKey, intent};
 use plan_cluster::sessions::End;
-use plan_cluster::world::FabricSettings;
-use plan_cluster::{World, fabric};
+use plan_cluster::{World, fabric, user_networks};
 use reconcile::WorkQueue;
-use settings::{Profile, Settings};
+use settings::Settings;
 
 use crate::key::Key;
 
@@ -48,11 +49,11 @@ pub(crate) struct Advertisement {
     pub(crate) generation: i64,
 }
 
-/// A NetworkAttachmentDefinition, as far as we write it.
+/// A ClusterUserDefinedNetwork with the status it has now.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Attachment {
-    pub(crate) config: String,
-    pub(crate) annotations: BTreeMap<String, String>,
+pub(crate) struct UserNetwork {
+    pub(crate) spec: Result<user_network::ClusterUserDefinedNetwork, String>,
+    pub(crate) conditions: Vec<ExistingCondition>,
 }
 
 /// All caches.
@@ -62,6 +63,9 @@ pub(crate) struct Caches {
     pub(crate) advertisements: Cache<Advertisement>,
     pub(crate) frr: Cache<Source>,
     pub(crate) attachments: Cache<Attachment>,
+    pub(crate) cudns: Cache<UserNetwork>,
+    pub(crate) namespaces: Cache<Namespace>,
+    pub(crate) egress_ips: Cache<EgressIp>,
     /// Only while the fabric is managed; nothing waits for it, since the kind may not be installed.
     pub(crate) sessions: Option<Cache<Option<End>>>,
 }
@@ -84,20 +88,8 @@ impl Caches {
             move |_: Option<&ObjectKey>| queue.resync()
         };
         let nodes: kube::Api<KubeNode> = kube::Api::all(client.clone());
-        let nad = &settings.network.nad;
-        let name = format!("metadata.name={}", nad.name);
-        let sessions = is_managed(settings).then(|| {
-            let namespace = Some(settings.managed.frr_namespace.as_str());
-            let queue = queue.clone();
-            watch(
-                untyped::<BGPSessionState>(client.clone(), namespace),
-                None,
-                decode_session,
-                move |_| queue.enqueue(Key::Sessions),
-            )
-        });
         Self {
-            sessions,
+            sessions: sessions(client, settings, queue),
             nodes: watch(nodes, None, api::decode_node, everything(queue)),
             frr: watch(
                 untyped::<FRRConfiguration>(client.clone(), None),
@@ -116,10 +108,28 @@ impl Caches {
                 ]),
             ),
             attachments: watch(
-                untyped::<NetworkAttachmentDefinition>(client.clone(), Some(&nad.namespace)),
-                Some(&name),
+                untyped::<NetworkAttachmentDefinition>(client.clone(), None),
+                None,
                 decode_attachment,
-                enqueue(&[|_| Key::Attachment]),
+                everything(queue),
+            ),
+            cudns: watch(
+                untyped::<ClusterUserDefinedNetwork>(client.clone(), None),
+                None,
+                decode_cudn,
+                everything(queue),
+            ),
+            namespaces: watch(
+                kube::Api::<KubeNamespace>::all(client.clone()),
+                None,
+                api::decode_namespace,
+                everything(queue),
+            ),
+            egress_ips: watch(
+                untyped::<EgressIP>(client.clone(), None),
+                None,
+                decode_egress_ip,
+                everything(queue),
             ),
         }
     }
@@ -131,6 +141,9 @@ impl Caches {
             ("routeadvertisements", self.advertisements.ready()),
             ("frrconfigurations", self.frr.ready()),
             ("network-attachment-definitions", self.attachments.ready()),
+            ("clusteruserdefinednetworks", self.cudns.ready()),
+            ("namespaces", self.namespaces.ready()),
+            ("egressips", self.egress_ips.ready()),
         ]
         .into_iter()
         .filter(|(_, ready)| !ready)
@@ -139,56 +152,105 @@ impl Caches {
     }
 
     /// Numbers that are others after any change of what worlds are made from.
-    fn revisions(&self) -> [u64; 3] {
+    fn revisions(&self) -> Revisions {
         [
             self.nodes.revision(),
             self.advertisements.revision(),
             self.frr.revision(),
+            self.attachments.revision(),
+            self.cudns.revision(),
+            self.namespaces.revision(),
+            self.egress_ips.revision(),
         ]
     }
 
     /// The snapshot that plans are made from.
     fn world(&self, settings: &Settings) -> World {
-        let managed = is_managed(settings);
-        World {
-            nodes: self.nodes.with(|map| {
-                map.values()
-                    .map(|e| (e.value.name.clone(), e.value.clone()))
-                    .collect()
-            }),
-            node_versions: BTreeMap::new(),
-            ras: self.advertisements.with(|map| {
-                map.iter()
-                    .map(|(k, e)| (k.name.clone(), e.value.spec.clone()))
-                    .collect()
-            }),
-            frr: self.frr.with(|map| {
-                map.iter()
-                    .map(|(k, e)| (k.clone(), e.value.object.clone()))
-                    .collect()
-            }),
-            unreadable: self.frr.with(|map| {
-                let unreadable = map.iter().filter(|(_, e)| e.value.object.is_err());
-                unreadable
-                    .map(|(k, e)| (k.clone(), e.value.remains.clone()))
-                    .collect()
-            }),
-            networks: [settings.default_network()]
-                .map(|network| (network.name.clone(), network))
-                .into(),
-            fabric: managed.then(|| FabricSettings {
-                asn: settings.managed.asn,
-                namespace: settings.managed.frr_namespace.clone(),
-                resilient: settings.managed.profile == Profile::Resilient,
-            }),
-            frr_namespace: settings.managed.frr_namespace.clone(),
-        }
+        let mut world = offline::empty_world(settings);
+        world.nodes = self.nodes.with(|map| {
+            map.values()
+                .map(|e| (e.value.name.clone(), e.value.clone()))
+                .collect()
+        });
+        world.ras = self.advertisements.with(|map| {
+            map.iter()
+                .map(|(k, e)| (k.name.clone(), e.value.spec.clone()))
+                .collect()
+        });
+        self.frr.with(|map| {
+            for (key, entry) in map {
+                let source = &entry.value;
+                if source.object.is_err() {
+                    world.unreadable.insert(key.clone(), source.remains.clone());
+                }
+                world.frr.insert(key.clone(), source.object.clone());
+            }
+        });
+        world.cudns = self.cudns.with(|map| {
+            map.iter()
+                .map(|(k, e)| (k.name.clone(), e.value.spec.clone()))
+                .collect()
+        });
+        world.egress_ips = self.egress_ips.with(|map| {
+            map.iter()
+                .map(|(k, e)| (k.name.clone(), e.value.clone()))
+                .collect()
+        });
+        world.attachments = self.attachments.with(|map| {
+            map.iter()
+                .map(|(k, e)| (k.clone(), e.value.clone()))
+                .collect()
+        });
+        world.namespaces = self.namespaces_of(&world);
+        let networks = user_networks::networks(&world);
+        world.networks.extend(networks);
+        world
+    }
+
+    /// The namespaces that something selects: no change of another one is a change of the world.
+    fn namespaces_of(&self, world: &World) -> BTreeMap<String, Namespace> {
+        let networks = world.cudns.values().filter_map(|cudn| cudn.as_ref().ok());
+        let egress = world
+            .egress_ips
+            .values()
+            .filter_map(|egress| egress.namespaces.as_ref().ok());
+        let selectors: Vec<_> = networks
+            .map(|cudn| &cudn.namespaces)
+            .chain(egress)
+            .collect();
+        let selected = |ns: &Namespace| selectors.iter().any(|s| s.matches(&ns.labels));
+        self.namespaces.with(|map| {
+            map.iter()
+                .filter(|(_, e)| selected(&e.value))
+                .map(|(k, e)| (k.name.clone(), e.value.clone()))
+                .collect()
+        })
     }
 }
 
+/// What nodes report of their sessions, where there is a fabric.
+fn sessions(
+    client: &kube::Client,
+    settings: &Settings,
+    queue: &WorkQueue<Key>,
+) -> Option<Cache<Option<End>>> {
+    settings.managed.topology?;
+    let namespace = Some(settings.managed.frr_namespace.as_str());
+    let queue = queue.clone();
+    Some(watch(
+        untyped::<BGPSessionState>(client.clone(), namespace),
+        None,
+        decode_session,
+        move |_| queue.enqueue(Key::Sessions),
+    ))
+}
+
+/// Numbers of the caches that worlds are made from.
+type Revisions = [u64; 7];
+
 /// The world of the caches, made once for each change of them.
 #[derive(Debug, Default)]
-pub(crate) struct Worlds(Option<([u64; 3], Snapshots)>);
+pub(crate) struct Worlds(Option<(Revisions, Snapshots)>);
 
 /// One moment's world.
 #[derive(Debug, Clone)]
@@ -220,14 +282,6 @@ impl Worlds {
         self.0 = Some((revisions, snapshots.clone()));
         snapshots
     }
-}
-
-fn is_managed(settings: &Settings) -> bool {
-    settings
-        .network
-        .transport
-        .no_overlay()
-        .is_some_and(|n| n.routing == Routing::Managed)
 }
 
 /// A session of the default VRF; frr-k8s writes IPv6 addresses whole, with dashes for colons.
@@ -279,25 +333,52 @@ fn decode_advertisement(object: &DynamicObject) -> Advertisement {
         labels: object.metadata.labels.clone().unwrap_or_default(),
         generation: object.metadata.generation.unwrap_or(0),
         status: status.status.unwrap_or_default(),
+        conditions: status.conditions.into_iter().map(existing).collect(),
+    }
+}
+
+fn existing(condition: Condition) -> ExistingCondition {
+    ExistingCondition {
+        status: condition.status == "True",
+        kind: condition.type_,
+        reason: condition.reason,
+        message: condition.message,
+        generation: condition.observed_generation.unwrap_or(0),
+        since: condition.last_transition_time.0.to_string(),
+    }
+}
+
+fn decode_cudn(object: &DynamicObject) -> UserNetwork {
+    let typed = object.clone().try_parse::<ClusterUserDefinedNetwork>();
+    let status = typed.as_ref().ok().and_then(|t| t.status.clone());
+    UserNetwork {
+        spec: match &typed {
+            Ok(typed) => user_network::ClusterUserDefinedNetwork::try_from(typed),
+            Err(err) => Err(format!("the object cannot be read: {err}")),
+        },
         conditions: status
+            .unwrap_or_default()
             .conditions
             .into_iter()
-            .map(|c| ExistingCondition {
-                status: c.status == "True",
-                kind: c.type_,
-                reason: c.reason,
-                message: c.message,
-                generation: c.observed_generation.unwrap_or(0),
-                since: c.last_transition_time.0.to_string(),
-            })
+            .map(existing)
             .collect(),
     }
 }
 
+fn decode_egress_ip(object: &DynamicObject) -> EgressIp {
+    match object.clone().try_parse::<EgressIP>() {
+        Ok(typed) => api::decode_egress_ip(&typed),
+        Err(err) => EgressIp {
+            namespaces: Err(format!("the object cannot be read: {err}")),
+            assigned: BTreeSet::new(),
+        },
+    }
+}
+
+/// One that cannot be read is there all the same: its name is taken.
 fn decode_attachment(object: &DynamicObject) -> Attachment {
     let typed = object.clone().try_parse::<NetworkAttachmentDefinition>();
-    Attachment {
-        config: typed.ok().and_then(|t| t.spec.config).unwrap_or_default(),
-        annotations: object.metadata.annotations.clone().unwrap_or_default(),
-    }
+    typed
+        .map(|typed| api::decode_attachment(&typed))
+        .unwrap_or_default()
 }

@@ -11,6 +11,8 @@ pub(crate) enum Key {
     Fabric,
     /// Whether the fabric's sessions come up.
     Sessions,
+    /// NetworkAttachmentDefinitions, finalizers and conditions of ClusterUserDefinedNetworks.
+    UserNetworks,
     /// One RouteAdvertisements by name, or the objects it left behind.
     Advertisement(String),
     /// The default network's NetworkAttachmentDefinition and its events.
@@ -26,6 +28,7 @@ impl Key {
             Self::Networks => "networks",
             Self::Fabric => "fabric",
             Self::Sessions => "sessions",
+            Self::UserNetworks => "user_networks",
             Self::Advertisement(_) => "advertisement",
             Self::Attachment => "attachment",
             Self::Leftovers => "leftovers",

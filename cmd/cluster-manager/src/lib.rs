@@ -1,10 +1,11 @@
-//! The cluster-manager: allocates node ids and subnets, runs the managed fabric, turns RouteAdvertisements into FRRConfigurations.
+//! The cluster-manager: makes the networks of ClusterUserDefinedNetworks, allocates node ids and subnets, runs the managed
+//! fabric, turns RouteAdvertisements into FRRConfigurations.
 //! In: the API server and one configuration file. Out: objects, conditions, events; only while this replica leads.
 //! Invariant: followers keep their caches warm and write nothing; nothing is written when nothing changed.
 //! Not here: decisions (`plan-cluster`), the API (`kube-edge`).
 //!
 //! ```text
-//!  Node, RA, FRRConfiguration, NAD --caches--> World --plan--> diff --(leader?)--> apply
+//!  Node, Namespace, CUDN, NAD, RA, EgressIP, FRRConfiguration --caches--> World --plan--> diff --(leader?)--> apply
 //!        '-- changed value --> enqueue(key) --> reconcile --^
 //! ```
 
@@ -48,6 +49,24 @@ pub const NEEDS: &[Need] = &[
             "spec.targetVRF",
             "status.conditions",
         ],
+    },
+    Need {
+        version: "k8s.ovn.org/v1",
+        kind: "ClusterUserDefinedNetwork",
+        fields: &[
+            "spec.namespaceSelector",
+            "spec.network.layer2",
+            "spec.network.layer3",
+            "spec.network.noOverlay",
+            "spec.network.noOverlayOptions",
+            "spec.network.transport",
+            "status.conditions",
+        ],
+    },
+    Need {
+        version: "k8s.ovn.org/v1",
+        kind: "EgressIP",
+        fields: &["spec.namespaceSelector", "status.items"],
     },
     FRR_CONFIGURATION,
     BGP_SESSION_STATE,

@@ -12,6 +12,7 @@ pub(crate) struct Metrics {
     pub(crate) reconciles: IntCounterVec,
     pub(crate) writes: IntCounter,
     pub(crate) condition: IntGaugeVec,
+    pub(crate) network_condition: IntGaugeVec,
     pub(crate) nodes_left_out: IntGauge,
     pub(crate) objects_refused: IntGauge,
 }
@@ -41,6 +42,13 @@ impl Metrics {
                 ),
                 &["name", "condition"],
             )?,
+            network_condition: IntGaugeVec::new(
+                Opts::new(
+                    "noverlay_cluster_user_defined_network_condition",
+                    "1 where the condition of a ClusterUserDefinedNetwork is True, else 0",
+                ),
+                &["name", "condition"],
+            )?,
             nodes_left_out: IntGauge::new(
                 "noverlay_excluded_nodes",
                 "Nodes that cannot take part in the managed fabric",
@@ -54,6 +62,7 @@ impl Metrics {
         registry.register(Box::new(metrics.reconciles.clone()))?;
         registry.register(Box::new(metrics.writes.clone()))?;
         registry.register(Box::new(metrics.condition.clone()))?;
+        registry.register(Box::new(metrics.network_condition.clone()))?;
         registry.register(Box::new(metrics.nodes_left_out.clone()))?;
         registry.register(Box::new(metrics.objects_refused.clone()))?;
         registry.register(Box::new(
@@ -74,6 +83,7 @@ impl Metrics {
     pub(crate) fn follows(&self) {
         self.leader.set(0);
         self.condition.reset();
+        self.network_condition.reset();
         self.nodes_left_out.set(0);
         self.objects_refused.set(0);
     }

@@ -26,6 +26,7 @@ mod frr;
 mod leftovers;
 mod networks;
 mod sessions;
+mod user_networks;
 mod writes;
 
 /// What the passes write to and report by.
@@ -146,7 +147,7 @@ impl Reconciler for ClusterReconciler {
         }
         let (worlds, caches) = (&mut self.worlds, &self.caches);
         let world = planned(|| worlds.now(caches, &self.settings)).world;
-        let mut keys = vec![Key::Networks, Key::Fabric, Key::Sessions];
+        let mut keys = vec![Key::Networks, Key::Fabric, Key::Sessions, Key::UserNetworks];
         let left_behind = generated::left_behind(&world);
         keys.extend(
             world
@@ -177,6 +178,7 @@ impl Reconciler for ClusterReconciler {
             Key::Networks => self.networks(&world).await,
             Key::Fabric => self.fabric(&world).await,
             Key::Sessions => self.sessions(&world),
+            Key::UserNetworks => self.user_networks(&complete).await,
             Key::Advertisement(name) => self.advertisement(&complete, name).await,
             Key::Attachment => self.attachment(&complete).await,
             Key::Leftovers => self.leftovers(&world).await,

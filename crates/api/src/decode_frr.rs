@@ -127,9 +127,6 @@ pub fn remains(object: &DynamicObject) -> m::Remains {
 }
 
 fn router(c: &mut Collector, path: &str, r: &k::Router) -> Option<m::Router> {
-    if r.evpn.is_some() {
-        c.evpn(&format!("{path}.evpn"));
-    }
     let neighbors = (r.neighbors.iter().flatten().enumerate())
         .filter_map(|(at, n)| neighbor(c, &format!("{path}.neighbors[{at}]"), n))
         .collect();
@@ -151,6 +148,7 @@ fn router(c: &mut Collector, path: &str, r: &k::Router) -> Option<m::Router> {
                     .unwrap_or_default()
             })
             .collect(),
+        evpn: r.evpn.clone().map(|map| Value::Object(map).to_string()),
     })
 }
 

@@ -59,7 +59,10 @@ fn router(r: &m::Router) -> k::Router {
                 })
                 .collect(),
         ),
-        evpn: None,
+        evpn: r
+            .evpn
+            .as_ref()
+            .and_then(|json| serde_json::from_str(json).ok()),
     }
 }
 
@@ -95,9 +98,12 @@ fn neighbor(n: &m::Neighbor) -> k::Neighbor {
         enable_graceful_restart: s.graceful_restart.then_some(true),
         to_advertise: (n.advertise != m::Advertise::default()).then(|| advertise(&n.advertise)),
         to_receive: (n.receive != m::Receive::default()).then(|| receive(&n.receive)),
-        disable_mp: None,
+        disable_mp: n.disable_mp.then_some(true),
         dual_stack_address_family: s.dual_stack.then_some(true),
-        address_families: None,
+        address_families: (!n.address_families.is_empty()).then(|| {
+            let unicast = std::iter::once("unicast".to_owned());
+            unicast.chain(n.address_families.iter().cloned()).collect()
+        }),
     }
 }
 

@@ -3,12 +3,15 @@
 //! Invariant: `spec.config` is written whole, and only in objects of ours.
 //! Not here: which objects there are (`plan-cluster`).
 
+use std::collections::BTreeSet;
+
 use kube::{CustomResource, KubeSchema};
+use model::address::Family;
 use model::network::Topology;
 use model::user_network::{UserNetwork, UserTransport};
 use model::{NetworkName, ObjectKey};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 /// `type` of the configuration: OVN-Kubernetes' plugin.
 pub const CNI: &str = "ovn-k8s-cni-overlay";
@@ -16,8 +19,9 @@ pub const CNI: &str = "ovn-k8s-cni-overlay";
 const CNI_VERSION: &str = "1.1.0";
 /// Join subnets of networks of users that say none (OVN-Kubernetes' defaults).
 const JOIN_SUBNETS: &str = "100.65.0.0/16,fd99::/64";
-/// Subnets of the transit router of a layer-2 network (OVN-Kubernetes' defaults).
-const TRANSIT_SUBNETS: &str = "100.88.0.0/16,fd97::/64";
+/// Subnet of the transit router of a layer-2 network, for each family that it has (OVN-Kubernetes' defaults).
+const TRANSIT_SUBNETS: [(Family, &str); 2] =
+    [(Family::V4, "100.88.0.0/16"), (Family::V6, "fd97::/64")];
 
 /// A network that pods can be attached to.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
@@ -86,6 +90,14 @@ fn options(network: &UserNetwork) -> impl Iterator<Item = (&'static str, Value)>
     } else {
         own.join(",")
     };
+    let families: BTreeSet<Family> = network.subnets.iter().map(|s| s.cidr.family()).collect();
+    let transit = TRANSIT_SUBNETS
+        .iter()
+        .filter(|(family, _)| families.contains(family));
+    let transit = transit
+        .map(|(_, subnet)| *subnet)
+        .filter(|_| network.primary && !is_layer3);
+    let transit = transit.collect::<Vec<_>>().join(",");
     let snat = match network.transport {
         UserTransport::NoOverlay { outbound_snat, .. } => Some(outbound_snat),
         UserTransport::Unset | UserTransport::Geneve => None,
@@ -97,10 +109,7 @@ fn options(network: &UserNetwork) -> impl Iterator<Item = (&'static str, Value)>
         ("mtu", network.mtu.map(Value::from)),
         ("subnets", text(subnets.collect::<Vec<_>>().join(","))),
         ("joinSubnet", network.primary.then(|| join.into())),
-        (
-            "transitSubnet",
-            (network.primary && !is_layer3).then(|| TRANSIT_SUBNETS.into()),
-        ),
+        ("transitSubnet", text(transit)),
         ("transport", snat.map(|_| "noOverlay".into())),
         ("outboundSNAT", snat.map(Value::from)),
         (
@@ -116,4 +125,13 @@ fn options(network: &UserNetwork) -> impl Iterator<Item = (&'static str, Value)>
     ];
     all.into_iter()
         .filter_map(|(key, value)| Some((key, value?)))
+}
+
+/// The reference to the ClusterUserDefinedNetwork that is an object's controller.
+#[must_use]
+pub fn owner(name: &str, uid: &str) -> Value {
+    json!({
+        "apiVersion": "k8s.ovn.org/v1", "kind": "ClusterUserDefinedNetwork", "name": name, "uid": uid,
+        "controller": true, "blockOwnerDeletion": true,
+    })
 }

@@ -145,3 +145,23 @@ pub struct RouteAdvertisementsStatus {
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
 }
+
+/// `spec` of a RouteAdvertisements of ours: without a target VRF.
+#[must_use]
+pub fn spec_of(ra: &model::intent::RouteAdvertisements) -> serde_json::Value {
+    let selectors = ra.networks.iter().map(|network| match network {
+        model::intent::NetworkSelector::DefaultNetwork => {
+            serde_json::json!({"networkSelectionType": "DefaultNetwork"})
+        }
+        model::intent::NetworkSelector::ClusterUserDefinedNetworks(selector) => serde_json::json!({
+            "networkSelectionType": "ClusterUserDefinedNetworks",
+            "clusterUserDefinedNetworkSelector": {"networkSelector": crate::selector::encode(selector)},
+        }),
+    });
+    serde_json::json!({
+        "advertisements": ["PodNetwork"],
+        "networkSelectors": selectors.collect::<Vec<_>>(),
+        "nodeSelector": crate::selector::encode(&ra.node_selector),
+        "frrConfigurationSelector": crate::selector::encode(&ra.frr_selector),
+    })
+}

@@ -35,6 +35,8 @@ pub(crate) fn mk_neighbor(address: &str) -> Neighbor {
         session: Session::new(RemoteAs::Number(mk_asn(64512))),
         advertise: Advertise::default(),
         receive: Receive::default(),
+        disable_mp: false,
+        address_families: Vec::new(),
     }
 }
 
@@ -46,6 +48,7 @@ pub(crate) fn mk_router(vrf: &str, prefixes: &[&str], neighbors: Vec<Neighbor>) 
         neighbors,
         prefixes: mk_prefixes(prefixes),
         imports: Vec::new(),
+        evpn: None,
     }
 }
 

@@ -4,7 +4,7 @@
 //! costs itself only.
 //! Not here: what the objects say together (`merge`).
 
-use model::frr::{EVPN_UNSUPPORTED, FrrConfiguration, Source};
+use model::frr::{FrrConfiguration, Source};
 use model::problem::Problem;
 use model::selector::Labels;
 
@@ -29,10 +29,10 @@ pub fn select<'a>(sources: impl IntoIterator<Item = &'a Source>, labels: &Labels
             continue;
         }
         match &source.object {
-            Ok(object) => out.objects.push(object.clone()),
-            Err(list) if list.iter().any(|p| p.reason == EVPN_UNSUPPORTED) => {
-                out.left_out.extend(list.iter().cloned());
-            }
+            Ok(object) => match object.evpn() {
+                None => out.objects.push(object.clone()),
+                Some(problem) => out.left_out.push(problem),
+            },
             Err(list) => out.broken.extend(list.iter().cloned()),
         }
     }
@@ -67,9 +67,13 @@ mod tests {
         let labels = Labels::from([("a".to_owned(), "b".to_owned())]);
         let all = Some(LabelSelector::default());
         let other = Some(LabelSelector::label("a", "c"));
+        let mut evpn = source("evpn", all.clone(), None);
+        let mut router = crate::builders::mk_router("", &[], Vec::new());
+        router.evpn = Some("{}".to_owned());
+        evpn.object = Ok(crate::builders::mk_object("evpn", vec![router]));
         let sources = [
             source("good", all.clone(), None),
-            source("evpn", all.clone(), Some(EVPN_UNSUPPORTED)),
+            evpn,
             source("broken", all, Some("ConversionFailed")),
             source("elsewhere", other.clone(), None),
             source("broken-elsewhere", other, Some("ConversionFailed")),
@@ -80,7 +84,12 @@ mod tests {
         assert_eq!(names, ["good"]);
         let of =
             |list: &[Problem]| -> Vec<String> { list.iter().map(|p| p.subject.clone()).collect() };
-        assert_eq!(of(&seen.left_out), ["evpn"]);
+        assert_eq!(seen.left_out.len(), 1);
+        assert!(
+            of(&seen.left_out)[0].ends_with("/evpn"),
+            "{:?}",
+            seen.left_out
+        );
         assert_eq!(of(&seen.broken), ["broken", "who-knows"]);
     }
 }

@@ -30,6 +30,27 @@ pub struct FrrConfiguration {
     pub raw: Option<Raw>,
 }
 
+impl FrrConfiguration {
+    /// What of it is EVPN, which costs the object, and nobody else, its effect where frr-agent applies it.
+    #[must_use]
+    pub fn evpn(&self) -> Option<Problem> {
+        let field = self.routers.iter().enumerate().find_map(|(at, router)| {
+            let path = format!("spec.bgp.routers[{at}]");
+            if router.evpn.is_some() {
+                return Some(format!("{path}.evpn"));
+            }
+            let mut neighbors = router.neighbors.iter();
+            let at = neighbors.position(|n| !n.address_families.is_empty())?;
+            Some(format!("{path}.neighbors[{at}].addressFamilies"))
+        })?;
+        let subject = format!("FRRConfiguration/{}", self.key);
+        let text = format!(
+            "{subject} field {field}: EVPN is not supported; remove the field, or run frr-k8s on this node"
+        );
+        Some(Problem::new(subject, EVPN_UNSUPPORTED, text))
+    }
+}
+
 /// Bytes of the longest password of a session that FRR takes (`PEER_PASSWORD_MAXLEN`, the kernel's limit for TCP MD5).
 pub const LONGEST_PASSWORD: usize = 80;
 
@@ -57,6 +78,8 @@ pub struct Router {
     pub prefixes: Vec<Prefix>,
     /// `imports[].vrf`.
     pub imports: Vec<String>,
+    /// `evpn`, its JSON: not ours to honour, and carried over.
+    pub evpn: Option<String>,
 }
 
 /// How a neighbor is reached: exactly one of address and interface.
@@ -172,6 +195,10 @@ pub struct Neighbor {
     pub advertise: Advertise,
     /// `toReceive`.
     pub receive: Receive,
+    /// `disableMP`, which means nothing any more and is carried over.
+    pub disable_mp: bool,
+    /// `addressFamilies` beside `unicast`, which is always there: not ours to honour, and carried over.
+    pub address_families: Vec<String>,
 }
 
 /// `toAdvertise`: which of the router's prefixes the neighbor gets.
@@ -246,6 +273,9 @@ pub struct SessionState {
     /// Prefixes that were sent, of all families.
     pub sent: u64,
 }
+
+/// What is wrong with a neighbor that nothing says how to reach.
+pub const NAMELESS_NEIGHBOR: &str = "neither address nor interface is set; exactly one is needed";
 
 /// Reason of a problem that costs only the object that it is about: EVPN, which is not supported.
 pub const EVPN_UNSUPPORTED: &str = "EvpnUnsupported";

@@ -8,20 +8,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::frr::FrrConfiguration;
-use model::intent::{Condition, NetworkSelector, RouteAdvertisements, TargetVrf};
+use model::intent::{Condition, RouteAdvertisements};
 use model::node::Node;
-use model::{ObjectKey, Problem};
+use model::{NetworkName, ObjectKey, Problem};
 
 use crate::check;
 use crate::generated::{self, label_value};
 use crate::world::World;
 
 mod draft;
+mod egress;
 mod neighbors;
 mod raw;
+mod select;
 
 use draft::Maker;
 pub(crate) use draft::{Draft, Facts};
+use select::Selection;
 
 /// Message of an accepted RA, OVN-Kubernetes' own.
 pub const ACCEPTED: &str = "ovn-kubernetes cluster-manager validated the resource and requested the necessary configuration changes";
@@ -44,6 +47,8 @@ pub struct Plan {
     pub surplus: BTreeSet<ObjectKey>,
     /// `Accepted` and `Complete`, in this order.
     pub conditions: Vec<Condition>,
+    /// The networks that it serves; `None` where nothing new is applied, so that it serves those of before.
+    pub serves: Option<BTreeSet<NetworkName>>,
     /// Who is left out, and why, and what is wrong with other people's objects beside ours; events on the RA.
     pub problems: Vec<Problem>,
 }
@@ -87,6 +92,7 @@ fn pending(message: &str) -> Refusal {
 #[must_use]
 pub fn plan_all(world: &World) -> BTreeMap<String, Plan> {
     let facts = Facts::of(world);
+    let mut selections = select::all(world);
     let names = world
         .ras
         .keys()
@@ -94,7 +100,8 @@ pub fn plan_all(world: &World) -> BTreeMap<String, Plan> {
         .chain(generated::left_behind(world));
     let mut drafts: BTreeMap<String, Draft<'_>> = names
         .map(|name| {
-            let draft = draft(world, &facts, &name);
+            let selection = selections.remove(name.as_str());
+            let draft = draft(world, &facts, &name, selection);
             (name, draft)
         })
         .collect();
@@ -144,12 +151,19 @@ fn gone() -> Refusal {
     pending("the RouteAdvertisements is gone")
 }
 
-fn draft<'a>(world: &'a World, facts: &Facts<'a>, name: &str) -> Draft<'a> {
+fn draft<'a>(
+    world: &'a World,
+    facts: &Facts<'a>,
+    name: &str,
+    selection: Option<Result<Selection<'a>, Refusal>>,
+) -> Draft<'a> {
     let owned = facts.owned(&label_value(name));
-    let outcome = match world.ras.get(name) {
-        None => Err(gone()),
-        Some(Err(why)) => Err(wrong(why.clone())),
-        Some(Ok(ra)) => objects(world, facts, ra),
+    let outcome = match (world.ras.get(name), selection) {
+        (Some(Err(why)), _) => Err(wrong(why.clone())),
+        (Some(Ok(ra)), Some(selection)) => {
+            selection.and_then(|selection| objects(world, facts, ra, selection))
+        }
+        _ => Err(gone()),
     };
     outcome.unwrap_or_else(|refusal| Draft::refused(owned, refusal))
 }
@@ -158,26 +172,8 @@ fn objects<'a>(
     world: &'a World,
     facts: &Facts<'a>,
     ra: &'a RouteAdvertisements,
+    mut selection: Selection<'a>,
 ) -> Result<Draft<'a>, Refusal> {
-    let TargetVrf::Default = &ra.target_vrf else {
-        let text = match &ra.target_vrf {
-            TargetVrf::Auto => {
-                "targetVRF auto: no selected network has a VRF of its own; only the default network is served"
-            }
-            TargetVrf::Named(_) | TargetVrf::Default => {
-                "targetVRF is neither default nor auto nor the VRF of a selected network"
-            }
-        };
-        return Err(wrong(text));
-    };
-    let not_served = not_served(ra);
-    if !ra.covers_default_network() {
-        let mut text = "no networks selected".to_owned();
-        for (field, why) in not_served {
-            text.push_str(&format!("; {field}: {why}"));
-        }
-        return Err(pending(&text));
-    }
     let nodes: Vec<&Node> = world
         .nodes
         .values()
@@ -186,30 +182,15 @@ fn objects<'a>(
     if nodes.is_empty() {
         return Err(pending("no nodes selected"));
     }
-    let mut maker = Maker::new(world, facts, ra);
-    for (field, why) in not_served {
-        maker.draft.left_out.field(field, why);
-    }
+    let mut left_out = std::mem::take(&mut selection.left_out);
+    egress::name_left_out(world, ra, &facts.egress, &selection, &mut left_out);
+    selection.left_out = left_out;
+    let mut maker = Maker::new(world, facts, ra, selection);
     maker.find_sources()?;
     for node in nodes {
         maker.node(node);
     }
     Ok(maker.finish())
-}
-
-/// What the RA asks for and nobody does: the field, and why.
-fn not_served(ra: &RouteAdvertisements) -> Vec<(&'static str, &'static str)> {
-    let mut networks = ra.networks.iter();
-    let udns = networks.any(|n| !matches!(n, NetworkSelector::DefaultNetwork));
-    let udns = udns.then_some((
-        "spec.networkSelectors ClusterUserDefinedNetworks",
-        "user-defined networks are not served, only the default network is (networkSelectionType DefaultNetwork)",
-    ));
-    let egress = ra.egress_ip.then_some((
-        "spec.advertisements EgressIP",
-        "egress IPs are not advertised, only pods are (PodNetwork)",
-    ));
-    udns.into_iter().chain(egress).collect()
 }
 
 /// Who is left out and why; what concerns nodes comes first, whatever others are called.
@@ -288,18 +269,26 @@ fn finish(ra: &str, draft: Draft<'_>) -> Plan {
         .filter(|key| !draft.desired.contains_key(key) && !keep.contains(key))
         .collect();
     let (conditions, problems) = match draft.refusal {
-        Some(refusal) => (
-            ["Accepted", "Complete"]
-                .map(|kind| condition(kind, false, refusal.reason, refusal.message.clone()))
-                .to_vec(),
-            vec![Problem::new(subject, refusal.reason, refusal.message)],
-        ),
+        Some(refusal) => {
+            let mut message = refusal.message;
+            let list = draft.left_out.entries();
+            if !list.is_empty() {
+                message.push_str(&format!("; left out: {}", shortened(&list)));
+            }
+            let conditions = ["Accepted", "Complete"]
+                .map(|kind| condition(kind, false, refusal.reason, message.clone()));
+            (
+                conditions.to_vec(),
+                vec![Problem::new(subject, refusal.reason, message)],
+            )
+        }
         None => reported(&subject, &draft.left_out, &draft.notes),
     };
     Plan {
         desired: draft.desired,
         keep,
         surplus,
+        serves: draft.serves,
         conditions,
         problems,
     }

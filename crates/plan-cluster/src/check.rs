@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use frr::NodeConfig;
 use frr::config::{NodeInput, Passwords};
-use model::frr::{EVPN_UNSUPPORTED, FrrConfiguration};
+use model::frr::FrrConfiguration;
 use model::node::{HOSTNAME_LABEL, Node};
 use model::{LabelSelector, ObjectKey, Problem};
 
@@ -17,6 +17,11 @@ use crate::advertise::{Draft, Facts};
 use crate::world::World;
 
 type Drafts<'a> = BTreeMap<String, Draft<'a>>;
+
+/// What is wrong with a node whose own configuration is, whatever we add to it.
+const DOES_NOT_LOAD: &str = "its FRR configuration does not load, whatever is added to it";
+/// What is wrong with a node that would lose its configuration by what we add.
+const WOULD_NOT_LOAD: &str = "its FRR configuration would not load";
 
 /// What is said of other people's objects although it stops nothing here.
 const NOTED: [&str; 3] = ["SelfNeighbor", "TwoSpellings", "RawUnknownNeighbor"];
@@ -43,15 +48,26 @@ fn evaluate_node(
     wanting: &[String],
     drafts: &mut Drafts<'_>,
 ) {
-    let (stopping, evpn) = beside.unreadable(node);
-    if !stopping.is_empty() {
-        for name in wanting {
-            refuse(drafts, name, node, &stopping);
-        }
-        return;
+    let (mut stopping, evpn) = (beside.unreadable(node), beside.evpn(node));
+    let mut others = beside.readable(node);
+    if let Err(why) = merged(node, &others, Vec::new()) {
+        stopping.extend(why);
     }
-    let others = beside.readable(node);
-    match merged(node, &others, taken(drafts, wanting, node)) {
+    if !stopping.is_empty() {
+        // The node loads nothing new, with ours or without: who brings that in order finds ours in place.
+        for (name, why) in wanting
+            .iter()
+            .flat_map(|name| stopping.iter().map(move |why| (name, why)))
+        {
+            if let Some(draft) = drafts.get_mut(name) {
+                draft
+                    .left_out
+                    .node(node, &format!("{DOES_NOT_LOAD}: {why}"));
+            }
+        }
+        others.clear();
+    }
+    match merged(node, &others, taken(world, drafts, wanting, node)) {
         // Nobody else's object is on the node: there is nothing to say of others.
         Ok(_) if others.is_empty() && evpn.is_empty() => {}
         Ok(config) => {
@@ -88,14 +104,14 @@ fn one_by_one(
     let mut refused: Vec<(String, Vec<String>)> = Vec::new();
     for name in &order {
         accepted.push(name.clone());
-        if let Err(why) = merged(node, others, taken(drafts, &accepted, node)) {
+        if let Err(why) = merged(node, others, taken(world, drafts, &accepted, node)) {
             accepted.pop();
             refused.push((name.clone(), why));
         }
     }
     // What the refused ones have stays and has to fit as well; else it is one step after the other from what stands now.
     let losers: Vec<String> = refused.iter().map(|(name, _)| name.clone()).collect();
-    let mut whole = taken(drafts, &accepted, node);
+    let mut whole = taken(world, drafts, &accepted, node);
     whole.extend(existing(drafts, &losers, node));
     if merged(node, others, whole).is_err() {
         accepted.clear();
@@ -107,7 +123,7 @@ fn one_by_one(
                 .filter(|n| !accepted.contains(n))
                 .cloned()
                 .collect();
-            let mut whole = taken(drafts, &accepted, node);
+            let mut whole = taken(world, drafts, &accepted, node);
             whole.extend(existing(drafts, &rest, node));
             if let Err(why) = merged(node, others, whole) {
                 accepted.pop();
@@ -125,18 +141,26 @@ fn refuse(drafts: &mut Drafts<'_>, name: &str, node: &Node, reasons: &[String]) 
         return;
     };
     for why in reasons {
-        let text = format!("its FRR configuration would not load: {why}");
+        let text = format!("{WOULD_NOT_LOAD}: {why}");
         draft.leave_out(node, &text);
     }
 }
 
 /// Copies of what these RAs want on a node.
-fn taken(drafts: &Drafts<'_>, names: &[String], node: &Node) -> Vec<FrrConfiguration> {
+fn taken(
+    world: &World,
+    drafts: &Drafts<'_>,
+    names: &[String],
+    node: &Node,
+) -> Vec<FrrConfiguration> {
     let drafts = names.iter().filter_map(|name| drafts.get(name));
     drafts
         .flat_map(|draft| {
             let keys = draft.of_node.get(&node.name).into_iter().flatten();
-            keys.filter_map(|key| draft.desired.get(key)).cloned()
+            // Nobody reads those of another namespace.
+            let read = keys.filter(|key| key.namespace == world.frr_namespace);
+            let objects = read.filter_map(|key| draft.desired.get(key));
+            objects.filter(|object| object.evpn().is_none()).cloned()
         })
         .collect()
 }
@@ -171,6 +195,8 @@ struct Beside<'a> {
     by_host: BTreeMap<&'a str, Vec<&'a FrrConfiguration>>,
     rest: Vec<&'a FrrConfiguration>,
     unreadable: Vec<(Option<&'a LabelSelector>, &'a Vec<Problem>)>,
+    /// Those that use EVPN, which is not ours to merge.
+    evpn: Vec<&'a FrrConfiguration>,
 }
 
 impl<'a> Beside<'a> {
@@ -179,6 +205,7 @@ impl<'a> Beside<'a> {
             by_host: BTreeMap::new(),
             rest: Vec::new(),
             unreadable: Vec::new(),
+            evpn: Vec::new(),
         };
         let ours: BTreeSet<&ObjectKey> = facts.all_owned().map(|o| o.key).collect();
         for (key, object) in &world.frr {
@@ -193,6 +220,7 @@ impl<'a> Beside<'a> {
                     let selector = selector.and_then(|r| r.node_selector.as_ref());
                     out.unreadable.push((selector, problems));
                 }
+                Ok(object) if object.evpn().is_some() => out.evpn.push(object),
                 Ok(object) => match one_host(&object.node_selector) {
                     Some(host) => out.by_host.entry(host).or_default().push(object),
                     None => out.rest.push(object),
@@ -209,20 +237,21 @@ impl<'a> Beside<'a> {
         host.into_iter().flatten().chain(rest).copied().collect()
     }
 
-    /// Objects that cannot be read stop every node that they select; one that uses EVPN costs itself only.
-    fn unreadable(&self, node: &Node) -> (Vec<String>, Vec<Problem>) {
-        let (mut stopping, mut evpn) = (Vec::new(), Vec::new());
-        for (selector, problems) in &self.unreadable {
-            if selector.is_some_and(|s| !s.matches(&node.labels)) {
-                continue;
-            }
-            if problems.iter().any(|p| p.reason == EVPN_UNSUPPORTED) {
-                evpn.extend(problems.iter().cloned());
-            } else {
-                stopping.extend(problems.iter().map(|p| p.message.clone()));
-            }
-        }
-        (stopping, evpn)
+    /// What is wrong with objects that cannot be read, and that no node loads anything with.
+    fn unreadable(&self, node: &Node) -> Vec<String> {
+        let of_node = self.unreadable.iter();
+        let of_node = of_node.filter(|(s, _)| s.is_none_or(|s| s.matches(&node.labels)));
+        let problems = of_node.flat_map(|(_, problems)| problems.iter());
+        problems.map(|problem| problem.message.clone()).collect()
+    }
+
+    /// Objects of the node that use EVPN; each costs itself only.
+    fn evpn(&self, node: &Node) -> Vec<Problem> {
+        let of_node = self
+            .evpn
+            .iter()
+            .filter(|o| o.node_selector.matches(&node.labels));
+        of_node.filter_map(|object| object.evpn()).collect()
     }
 }
 

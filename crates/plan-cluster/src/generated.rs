@@ -5,9 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::frr::{FrrConfiguration, Remains};
+use model::frr::{FrrConfiguration, Remains, Router};
 use model::selector::Labels;
-use model::{ObjectKey, Prefix, hash};
+use model::{Network, ObjectKey, Prefix, hash};
 
 use crate::world::World;
 use crate::{GENERATED_PREFIX, MANAGED_BY, RA_KEY};
@@ -110,19 +110,61 @@ impl<'a> Generated<'a> {
         }
     }
 
-    /// What it originates in the default VRF, as far as that can be read.
-    #[must_use]
-    pub fn prefixes(&self) -> Vec<Prefix> {
+    /// What it originates, each with the name of the router's VRF, as far as that can be read.
+    fn originated(&self) -> Vec<(&'a str, Prefix)> {
         match self.what {
-            What::Remains(remains) => remains.prefixes.clone(),
-            What::Whole(object) => object
-                .routers
-                .iter()
-                .filter(|r| r.vrf.is_empty() || r.vrf == "default")
-                .flat_map(|r| r.prefixes.iter().copied())
-                .collect(),
+            What::Remains(remains) => {
+                let prefixes = remains.prefixes.iter();
+                prefixes.map(|prefix| (DEFAULT_VRF, *prefix)).collect()
+            }
+            What::Whole(object) => {
+                let of_router = |router: &'a Router| {
+                    let prefixes = router.prefixes.iter();
+                    prefixes.map(|prefix| (vrf_of(router), *prefix))
+                };
+                object.routers.iter().flat_map(of_router).collect()
+            }
         }
     }
+
+    /// What it originates of a network: what lies in its subnets, but for what is another network's, in whose VRF it is.
+    #[must_use]
+    pub fn prefixes_of(&self, world: &World, network: &Network) -> Vec<Prefix> {
+        let is_in = |network: &Network, prefix: &Prefix| {
+            let mut own = network.prefixes();
+            own.any(|subnet| subnet.overlaps(prefix))
+        };
+        let is_others = |vrf: &str, prefix: &Prefix| {
+            let mut owners = world
+                .networks
+                .values()
+                .filter(|other| own_vrf(other) == vrf);
+            own_vrf(network) != vrf && owners.any(|other| is_in(other, prefix))
+        };
+        let all = self.originated().into_iter();
+        let own = all.filter(|(vrf, prefix)| is_in(network, prefix) && !is_others(vrf, prefix));
+        own.map(|(_, prefix)| prefix).collect()
+    }
+}
+
+/// Name of the default VRF.
+pub const DEFAULT_VRF: &str = "default";
+
+/// Name of a router's VRF.
+#[must_use]
+pub fn vrf_of(router: &Router) -> &str {
+    if router.vrf.is_empty() {
+        DEFAULT_VRF
+    } else {
+        &router.vrf
+    }
+}
+
+/// The VRF of a network on its nodes; [`DEFAULT_VRF`] for the default network.
+#[must_use]
+pub fn own_vrf(network: &Network) -> String {
+    let device = network.name.vrf_device(network.id);
+    device.unwrap_or_else(|| DEFAULT_VRF.to_owned())
 }
 
 /// Every generated object of the world, ours or not.

@@ -4,6 +4,7 @@
 //! Not here: objects' YAML (`api`), the API server (`kube-edge`), time.
 
 pub mod advertise;
+pub mod attachments;
 pub mod check;
 pub mod fabric;
 pub mod generated;
@@ -15,6 +16,7 @@ pub mod refused;
 mod samples;
 pub mod sessions;
 pub mod transport;
+pub mod user_networks;
 pub mod world;
 
 pub use world::World;

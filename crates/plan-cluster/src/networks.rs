@@ -7,8 +7,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::address::{ClusterSubnet, Family};
+use model::network::Topology;
 use model::node::{Fact, Node};
-use model::{NetworkName, NodeName, Prefix, Problem};
+use model::user_network::CUDN_PREFIX;
+use model::{Network, NetworkName, NodeName, Prefix, Problem};
 
 use crate::generated::{self, Generated};
 use crate::prefixes::PrefixMap;
@@ -43,8 +45,9 @@ pub struct Plan {
 #[must_use]
 pub fn plan(world: &World) -> Plan {
     let networks = world.networks.values();
-    let ranges: Vec<(&NetworkName, Ranges)> = networks
-        .map(|network| (&network.name, Ranges::of(world, network)))
+    let ranges: Vec<(&Network, Ranges)> = networks
+        .filter(|network| network.topology == Topology::Layer3)
+        .map(|network| (network, Ranges::of(world, network)))
         .collect();
     let refused = ranges.iter().flat_map(|(_, ranges)| &ranges.problems);
     let mut plan = Plan {
@@ -71,6 +74,11 @@ pub fn plan(world: &World) -> Plan {
                 continue;
             }
         };
+        let before = subnets.len();
+        subnets.retain(|network, _| !is_gone(world, network));
+        if subnets.len() != before {
+            allocation.subnets = Some(subnets.clone());
+        }
         // One network that has no subnet left keeps no other from giving one.
         for pool in &mut pools {
             match pool.allot(node, &mut subnets) {
@@ -82,6 +90,20 @@ pub fn plan(world: &World) -> Plan {
         plan.put(world, node, allocation);
     }
     plan
+}
+
+/// Whether a network was a ClusterUserDefinedNetwork's that is gone, with the last of its NetworkAttachmentDefinitions.
+fn is_gone(world: &World, network: &NetworkName) -> bool {
+    let Some(name) = network.as_str().strip_prefix(CUDN_PREFIX) else {
+        return false;
+    };
+    let mut attached = world
+        .attachments
+        .values()
+        .filter_map(|a| a.network.as_ref());
+    !world.cudns.contains_key(name)
+        && !world.networks.contains_key(network)
+        && !attached.any(|(of, _)| of == network)
 }
 
 /// Node ids: those in use, whoever says so, and whose they are.
@@ -177,9 +199,9 @@ struct Pool<'a> {
 }
 
 impl<'a> Pool<'a> {
-    fn of(world: &World, network: &'a NetworkName, ranges: &'a Ranges) -> Self {
+    fn of(world: &World, network: &'a Network, ranges: &'a Ranges) -> Self {
         let mut pool = Self {
-            network,
+            network: &network.name,
             ranges,
             taken: PrefixMap::default(),
             claims: Vec::new(),
@@ -187,7 +209,7 @@ impl<'a> Pool<'a> {
             cursors: vec![0; ranges.list.len()],
         };
         for node in world.nodes.values() {
-            let known = node.subnets.known().and_then(|map| map.get(network));
+            let known = node.subnets.known().and_then(|map| map.get(&network.name));
             for prefix in known.into_iter().flatten() {
                 pool.claim(node.name.as_str(), *prefix);
             }
@@ -202,7 +224,7 @@ impl<'a> Pool<'a> {
         }
         for object in generated::all(world).filter(Generated::is_ours) {
             let node = object.node().unwrap_or_default();
-            for prefix in object.prefixes() {
+            for prefix in object.prefixes_of(world, network) {
                 pool.claim(node, prefix);
                 pool.announced
                     .entry(node.to_owned())

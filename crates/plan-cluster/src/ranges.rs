@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::address::{ClusterSubnet, Family};
 use model::frr::PrefixRange;
-use model::{Network, NetworkName, Prefix, Problem};
+use model::{Network, Prefix, Problem};
 
 use crate::generated::{self, Generated};
 use crate::world::World;
@@ -28,7 +28,7 @@ impl Ranges {
     /// more than one prefix of it: what one node says of itself must not outvote others.
     #[must_use]
     pub fn of(world: &World, network: &Network) -> Self {
-        let held = held(world, &network.name);
+        let held = held(world, network);
         let mut out = Self::default();
         for wanted in &network.subnets {
             let mut lengths: BTreeMap<u8, usize> = BTreeMap::new();
@@ -128,16 +128,16 @@ impl Held {
 }
 
 /// What each node holds. Objects that name no node count as one node's.
-fn held<'a>(world: &'a World, network: &NetworkName) -> BTreeMap<&'a str, Held> {
+fn held<'a>(world: &'a World, network: &Network) -> BTreeMap<&'a str, Held> {
     let mut held: BTreeMap<&str, Held> = BTreeMap::new();
     for node in world.nodes.values() {
-        let subnets = world.subnets(node, network).unwrap_or_default();
+        let subnets = world.subnets(node, &network.name).unwrap_or_default();
         let node = held.entry(node.name.as_str()).or_default();
         node.annotated.extend(subnets);
     }
     for object in generated::all(world).filter(Generated::is_ours) {
         let node = held.entry(object.node().unwrap_or_default()).or_default();
-        node.announced.extend(object.prefixes());
+        node.announced.extend(object.prefixes_of(world, network));
     }
     held
 }

@@ -1,12 +1,14 @@
 //! Small worlds for the tests of the planners.
 //! In: names and texts. Out: worlds. Invariant: only tests use it. Not here: anything shipped.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use model::frr::FrrConfiguration;
-use model::network::Network;
+use model::network::{Network, Routing, Topology};
 use model::node::{Fact, Node, Salvaged};
-use model::{Asn, NetworkName, NodeName};
+use model::selector::Labels;
+use model::user_network::{ClusterUserDefinedNetwork, Layer2Extras, UserNetwork, UserTransport};
+use model::{Asn, LabelSelector, NetworkName, NodeName};
 use testkit::mk_network;
 
 use crate::fabric;
@@ -62,9 +64,37 @@ pub(crate) fn mk_managed() -> World {
     let mut world = mk_world();
     let plan = fabric::plan(&world);
     add(&mut world, plan.base.unwrap());
-    let ra = plan.advertisement.unwrap();
-    world.ras.insert(ra.name.clone(), Ok(ra));
+    for (name, ra) in plan.advertisements {
+        world.ras.insert(name, Ok(ra));
+    }
     world
+}
+
+/// A managed layer-3 network of users, 10.`60 + n`.0.0/16/24, created as the `n`-th.
+pub(crate) fn mk_cudn(name: &str, n: u8) -> ClusterUserDefinedNetwork {
+    ClusterUserDefinedNetwork {
+        name: name.to_owned(),
+        uid: format!("uid-of-{name}"),
+        generation: 1,
+        created: i64::from(n),
+        labels: Labels::new(),
+        annotations: BTreeMap::new(),
+        deleting: false,
+        finalizers: BTreeSet::new(),
+        namespaces: LabelSelector::label("tenant", name),
+        network: Ok(UserNetwork {
+            topology: Topology::Layer3,
+            primary: true,
+            subnets: vec![format!("10.{}.0.0/16/24", 60 + n).parse().unwrap()],
+            join_subnets: Vec::new(),
+            mtu: None,
+            transport: UserTransport::NoOverlay {
+                outbound_snat: true,
+                routing: Routing::Managed,
+            },
+            layer2: Layer2Extras::default(),
+        }),
+    }
 }
 
 pub(crate) fn add(world: &mut World, object: FrrConfiguration) {

@@ -1,12 +1,17 @@
-//! What is true of the default network's transport, as an event on its NetworkAttachmentDefinition.
-//! In: the RAs and which of them are accepted. Out: an event, or none while nothing changed.
-//! Invariant: an event is given when the state changes, never twice in a row; the first success gives none.
+//! What is true of the networks' transports: of the default one as an event on its NetworkAttachmentDefinition, of those of
+//! users as their condition `TransportAccepted`.
+//! In: the RAs and which of them are accepted. Out: an event, or none while nothing changed; conditions.
+//! Invariant: an event is given when the state changes, never twice in a row; the first success gives none. The same world
+//! gives the same words.
 //! Not here: publishing.
 
 use std::collections::BTreeMap;
 
-use model::intent::Event;
+use model::intent::{Condition, Event};
+use model::network::Routing;
+use model::user_network::{ClusterUserDefinedNetwork, UserTransport};
 
+use crate::advertise::Plan;
 use crate::world::World;
 
 /// The state of the default network's transport.
@@ -24,7 +29,7 @@ pub enum DefaultNetwork {
 
 /// That state, by the RAs in the world and their acceptance in this very pass.
 #[must_use]
-pub fn default_network(world: &World, accepted: &BTreeMap<String, bool>) -> DefaultNetwork {
+pub fn default_network(world: &World, plans: &BTreeMap<String, Plan>) -> DefaultNetwork {
     let network = world.default_network();
     if network.is_none_or(|network| network.transport.no_overlay().is_none()) {
         return DefaultNetwork::Overlay;
@@ -34,7 +39,7 @@ pub fn default_network(world: &World, accepted: &BTreeMap<String, bool>) -> Defa
         DefaultNetwork::NoRouteAdvertisements
     } else if names
         .iter()
-        .any(|name| accepted.get(name).copied().unwrap_or(false))
+        .any(|name| plans.get(name).is_some_and(Plan::accepted))
     {
         DefaultNetwork::Ready
     } else {
@@ -68,6 +73,95 @@ pub fn event(before: Option<&DefaultNetwork>, now: &DefaultNetwork) -> Option<Ev
                 names.join(", ")
             ),
         }),
+    }
+}
+
+/// `TransportAccepted` of a ClusterUserDefinedNetwork; `None` where it is left to others.
+#[must_use]
+pub fn condition(
+    world: &World,
+    cudn: &ClusterUserDefinedNetwork,
+    plans: &BTreeMap<String, Plan>,
+) -> Option<Condition> {
+    let network = cudn.network.as_ref().ok()?;
+    let routing = match network.transport {
+        UserTransport::Unset | UserTransport::Geneve => {
+            return Some(of(
+                true,
+                "GeneveTransportAccepted",
+                "Geneve transport has been configured.",
+            ));
+        }
+        UserTransport::NoOverlay { routing, .. } => routing,
+    };
+    if !world.features.route_advertisements {
+        return Some(of(
+            false,
+            "RouteAdvertisementsNotEnabled",
+            "RouteAdvertisements feature is not enabled but required for NoOverlay transport.",
+        ));
+    }
+    if routing == Routing::Managed && world.fabric.is_none() {
+        return Some(of(
+            false,
+            "ManagedTopologyMissing",
+            "spec.network.noOverlay.routing is Managed, but no topology of the managed BGP fabric is configured ([bgp-managed] topology; allowed: full-mesh).",
+        ));
+    }
+    Some(routed(world, cudn, plans))
+}
+
+/// Whether an accepted RA serves a network without overlay.
+fn routed(
+    world: &World,
+    cudn: &ClusterUserDefinedNetwork,
+    plans: &BTreeMap<String, Plan>,
+) -> Condition {
+    let readable = world.ras.iter();
+    let readable = readable.filter_map(|(name, ra)| Some((name, ra.as_ref().ok()?)));
+    let covering = readable.filter(|(_, ra)| ra.pod_network && ra.selects(Some(&cudn.labels)));
+    let names: Vec<&str> = covering.map(|(name, _)| name.as_str()).collect();
+    if names.is_empty() {
+        return of(
+            false,
+            "NoOverlayRouteAdvertisementsIsMissing",
+            "No RouteAdvertisements CR is advertising the pod networks.",
+        );
+    }
+    let is_accepted = |name: &&str| plans.get(*name).is_some_and(Plan::accepted);
+    let accepted: Vec<&str> = names.iter().copied().filter(is_accepted).collect();
+    if accepted.is_empty() {
+        let text = format!(
+            "RouteAdvertisements CR {} advertises the pod subnets, but its status is not accepted.",
+            names.join(", ")
+        );
+        return of(false, "NoOverlayRouteAdvertisementsNotAccepted", &text);
+    }
+    let network = cudn.network_name();
+    let serves = |name: &&str| {
+        let served = plans.get(*name).and_then(|plan| plan.serves.as_ref());
+        served.is_some_and(|served| served.contains(&network))
+    };
+    if !accepted.iter().any(serves) {
+        let text = format!(
+            "RouteAdvertisements CR {} is accepted, but leaves network {network} out; its condition Complete says why.",
+            accepted.join(", ")
+        );
+        return of(false, "NoOverlayRouteAdvertisementsLeavesOut", &text);
+    }
+    of(
+        true,
+        "NoOverlayTransportAccepted",
+        "Transport has been configured as 'no-overlay'.",
+    )
+}
+
+fn of(status: bool, reason: &str, message: &str) -> Condition {
+    Condition {
+        kind: "TransportAccepted",
+        status,
+        reason: reason.to_owned(),
+        message: message.to_owned(),
     }
 }
 

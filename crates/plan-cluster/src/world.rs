@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use model::frr::{FrrConfiguration, Remains};
 use model::intent::RouteAdvertisements;
 use model::node::{Fact, HOSTNAME_LABEL, Node};
+use model::user_network::{Attachment, ClusterUserDefinedNetwork, EgressIp, Namespace};
 use model::{Asn, Network, NetworkName, NodeName, ObjectKey, Prefix, Problem};
 
 use crate::prefixes::PrefixMap;
@@ -23,6 +24,27 @@ pub struct FabricSettings {
     pub namespace: String,
     /// `profile = resilient`: timers of 9, 3 and 2 seconds, BFD and graceful restart; otherwise bare sessions.
     pub resilient: bool,
+}
+
+/// What is switched on. Source: `[ovnkubernetesfeature]`, `[gateway] mode`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Features {
+    /// `enable-route-advertisements`.
+    pub route_advertisements: bool,
+    /// `enable-egress-ip`.
+    pub egress_ip: bool,
+    /// Gateway mode shared, not local.
+    pub shared_gateway: bool,
+}
+
+impl Default for Features {
+    fn default() -> Self {
+        Self {
+            route_advertisements: true,
+            egress_ip: true,
+            shared_gateway: true,
+        }
+    }
 }
 
 /// Everything a plan may look at.
@@ -41,6 +63,16 @@ pub struct World {
     pub unreadable: BTreeMap<ObjectKey, Remains>,
     /// The networks by name, as they are declared; the default one by the settings. The host lengths in force are [`Ranges`]'.
     pub networks: BTreeMap<NetworkName, Network>,
+    /// ClusterUserDefinedNetworks by name; an error is a sentence that names the field.
+    pub cudns: BTreeMap<String, Result<ClusterUserDefinedNetwork, String>>,
+    /// Namespaces by name.
+    pub namespaces: BTreeMap<String, Namespace>,
+    /// NetworkAttachmentDefinitions, whoever made them.
+    pub attachments: BTreeMap<ObjectKey, Attachment>,
+    /// EgressIPs by name.
+    pub egress_ips: BTreeMap<String, EgressIp>,
+    /// What is switched on.
+    pub features: Features,
     /// The managed fabric, where a network is routed by it.
     pub fabric: Option<FabricSettings>,
     /// Namespace that frr-k8s or frr-agent reads.

@@ -229,6 +229,17 @@ pub struct Frr {
     pub reload_timeout: Duration,
 }
 
+/// What is switched on. Source: `[ovnkubernetesfeature]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Features {
+    /// `enable-route-advertisements`, default true.
+    pub route_advertisements: bool,
+    /// `enable-egress-ip`, default true: EgressIPs can be advertised.
+    pub egress_ip: bool,
+    /// `advertised-udn-isolation-mode = loose`; default is strict.
+    pub loose_isolation: bool,
+}
+
 /// The daemon's log. Source: `[logging]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Logging {
@@ -243,6 +254,8 @@ pub struct Logging {
 pub struct Settings {
     /// `[default]`, and `[no-overlay]` where the transport is that.
     pub network: DefaultNetwork,
+    /// `[ovnkubernetesfeature]`.
+    pub features: Features,
     /// `[bgp-managed]`.
     pub managed: Managed,
     /// `[gateway]`.

@@ -15,8 +15,8 @@ use model::{Asn, ObjectKey};
 use crate::limits::{limits, seconds};
 use crate::reader::{Reader, one_line};
 use crate::{
-    Daemon, DefaultNetwork, Frr, Gateway, Logging, Managed, Profile, Settings, SettingsError,
-    Topology, gcfg,
+    Daemon, DefaultNetwork, Features, Frr, Gateway, Logging, Managed, Profile, Settings,
+    SettingsError, Topology, gcfg,
 };
 
 const SWITCH: &[(&str, bool)] = &[("enabled", true), ("disabled", false)];
@@ -96,7 +96,7 @@ impl Keys<'_> {
             };
         let mtu = self.mtu()?;
         let nad = self.default_nad()?;
-        self.features(without_overlay)?;
+        let features = self.features(without_overlay)?;
         let (transport, ignored) = self.transport(without_overlay)?;
         let managed = self.managed(transport)?;
         let gateway = self.gateway()?;
@@ -112,6 +112,7 @@ impl Keys<'_> {
                 mtu,
                 nad,
             },
+            features,
             managed,
             gateway,
             ovn,
@@ -179,22 +180,23 @@ impl Keys<'_> {
         }
     }
 
-    fn features(&mut self, without_overlay: bool) -> Result<(), SettingsError> {
+    fn features(&mut self, without_overlay: bool) -> Result<Features, SettingsError> {
         const SECTION: &str = "ovnkubernetesfeature";
-        let mut on = [true; 3];
+        let mut on = [true; 4];
         for (slot, key) in on.iter_mut().zip([
             "enable-multi-network",
             "enable-network-segmentation",
             "enable-route-advertisements",
+            "enable-egress-ip",
         ]) {
             *slot = self.0.word(SECTION, key, BOOL)?.unwrap_or(true);
         }
-        self.0.word(
+        let loose = self.0.word(
             SECTION,
             "advertised-udn-isolation-mode",
-            &[("strict", ()), ("loose", ())],
+            &[("strict", false), ("loose", true)],
         )?;
-        let [multi, _, ra] = on;
+        let [multi, _, ra, egress_ip] = on;
         let refuse = |this: &Self, key, why: &str| Err(this.0.wrong(SECTION, key, "false", why));
         if !ra && without_overlay {
             return refuse(
@@ -210,7 +212,11 @@ impl Keys<'_> {
                 "enable-multi-network must be true when route advertisements are enabled",
             );
         }
-        Ok(())
+        Ok(Features {
+            route_advertisements: ra,
+            egress_ip,
+            loose_isolation: loose.unwrap_or(false),
+        })
     }
 
     /// The default network's transport, and a warning where `[no-overlay]` is without effect.

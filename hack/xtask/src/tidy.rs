@@ -27,7 +27,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("telemetry", &[]),
     ("daemon", &["reconcile", "settings", "telemetry"]),
     // Development only.
-    ("testkit", &["api", "model", "plan-node"]),
+    ("offline", &["api", "model", "plan-cluster", "settings"]),
+    ("testkit", &["model", "offline", "plan-node"]),
     ("xtask", &["api"]),
     // It tests us, so it shares nothing with us.
     ("lab", &[]),
@@ -53,7 +54,8 @@ const OPEN: &[&str] = &[
 
 /// What tests of a crate may use beside its own arrows.
 const DEV_ARROWS: &[(&str, &[&str])] = &[
-    ("plan-cluster", &["api", "settings", "testkit"]),
+    ("plan-cluster", &["testkit"]),
+    ("offline", &["testkit"]),
     ("plan-node", &["import", "testkit"]),
     ("import", &["plan-node", "testkit"]),
     ("frr", &["api"]),

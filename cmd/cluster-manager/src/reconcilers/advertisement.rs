@@ -9,8 +9,8 @@ use api::frr_configuration::FRRConfiguration;
 use api::route_advertisements::RouteAdvertisements;
 use k8s_openapi::jiff::Timestamp;
 use kube_edge::WriteError;
+use model::ObjectKey;
 use model::intent::{Condition, Event};
-use model::{NetworkName, ObjectKey};
 use plan_cluster::advertise::Plan;
 use plan_cluster::refused::{self, Refusal};
 use plan_cluster::{World, fabric};
@@ -20,7 +20,7 @@ use telemetry::Chain;
 
 use super::writes::{Job, What};
 use super::{ClusterReconciler, planned};
-use crate::caches::Advertisement;
+use crate::caches::{Advertisement, ExistingCondition};
 use crate::key::Key;
 
 /// At most this many events for one change: the condition has the rest.
@@ -151,7 +151,7 @@ impl ClusterReconciler {
     fn refusals_of(&self, name: &str, subject: &Key) -> BTreeSet<Refusal> {
         let mut all = self.refusals.of(subject);
         all.extend(self.refusals.of(&Key::Networks));
-        if name == fabric::advertisement_name(&NetworkName::default_network()) {
+        if name.starts_with(fabric::MANAGED_PREFIX) {
             all.extend(self.refusals.of(&Key::Fabric));
         }
         all
@@ -187,17 +187,7 @@ impl ClusterReconciler {
         if same {
             return Ok(false);
         }
-        let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        let conditions: Vec<Value> = wanted
-            .iter()
-            .map(|w| {
-                let since = find(w.kind).filter(|s| s.status == w.status).map_or(&now, |s| &s.since);
-                json!({
-                    "type": w.kind, "status": w.word(), "reason": w.reason,
-                    "message": w.message, "observedGeneration": generation, "lastTransitionTime": since,
-                })
-            })
-            .collect();
+        let conditions = conditions(wanted, &existing.conditions, generation);
         let status = json!({"status": line, "conditions": conditions});
         self.clients
             .writer
@@ -205,6 +195,26 @@ impl ClusterReconciler {
             .await?;
         Ok(true)
     }
+}
+
+/// Conditions as the API has them; one whose status stays keeps its time.
+pub(super) fn conditions(
+    wanted: &[Condition],
+    existing: &[ExistingCondition],
+    generation: i64,
+) -> Vec<Value> {
+    let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let of = |w: &Condition| {
+        let before = existing.iter().find(|s| s.kind == w.kind);
+        let since = before
+            .filter(|s| s.status == w.status)
+            .map_or(&now, |s| &s.since);
+        json!({
+            "type": w.kind, "status": w.word(), "reason": w.reason,
+            "message": w.message, "observedGeneration": generation, "lastTransitionTime": since,
+        })
+    };
+    wanted.iter().map(of).collect()
 }
 
 /// Whether a condition stands on an object in these words.

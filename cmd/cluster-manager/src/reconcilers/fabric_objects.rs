@@ -1,13 +1,15 @@
 //! The managed fabric's base object and RouteAdvertisements.
-//! In: the world. Out: both objects, or their absence. Invariant: neither waits for the other.
+//! In: the world. Out: the objects, or their absence. Invariant: none waits for another.
 //! Not here: the nodes' objects (`advertisement`).
+
+use std::collections::BTreeMap;
 
 use api::frr_configuration::FRRConfiguration;
 use api::route_advertisements::RouteAdvertisements;
-use model::ObjectKey;
+use model::{ObjectKey, intent};
 use plan_cluster::{MANAGED_BY, World, fabric};
 use reconcile::Action;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::ClusterReconciler;
 use super::writes::{Job, What};
@@ -30,34 +32,51 @@ impl ClusterReconciler {
         let jobs = base.into_iter().collect();
         let done = self.write_all::<FRRConfiguration>(&subject, jobs).await;
 
-        let name = fabric::advertisement_name(&model::NetworkName::default_network());
-        let key = ObjectKey::new("", &name);
-        let existing = self.caches.advertisements.get(&key);
-        let job = match plan.advertisement {
-            Some(wanted) => {
-                let same = existing.is_some_and(|e| same_advertisement(&e.value, &wanted));
-                let what = What::Apply {
-                    uid: None,
-                    version: None,
-                    body: advertisement_body(&wanted),
-                };
-                (!same).then_some(Job {
-                    key,
-                    node: None,
-                    what,
-                })
-            }
-            None => {
-                let ours = existing.filter(|e| {
-                    e.value.labels.get(MANAGED_BY.0).map(String::as_str) == Some(MANAGED_BY.1)
-                });
-                ours.map(|e| delete(key, e.uid))
-            }
-        };
-        let jobs = job.into_iter().collect();
+        let jobs = self.managed_advertisements(&plan.advertisements);
         let done = done.and(self.write_all::<RouteAdvertisements>(&subject, jobs).await);
         self.report_on_nodes("fabric", plan.problems);
         done.action()
+    }
+
+    /// The writes that bring the RouteAdvertisements of the fabric to what is wanted.
+    fn managed_advertisements(
+        &self,
+        wanted: &BTreeMap<String, intent::RouteAdvertisements>,
+    ) -> Vec<Job> {
+        let mut jobs = Vec::new();
+        for (name, wanted) in wanted {
+            let key = ObjectKey::new("", name);
+            let existing = self.caches.advertisements.get(&key);
+            if existing.is_some_and(|e| same_advertisement(&e.value, wanted)) {
+                continue;
+            }
+            let what = What::Apply {
+                uid: None,
+                version: None,
+                body: json!({
+                    "metadata": {"labels": fabric::labels()},
+                    "spec": api::route_advertisements::spec_of(wanted),
+                }),
+            };
+            jobs.push(Job {
+                key,
+                node: None,
+                what,
+            });
+        }
+        let is_ours = |labels: &BTreeMap<String, String>| {
+            let mut all = fabric::labels().into_iter();
+            all.all(|(key, value)| labels.get(&key) == Some(&value))
+        };
+        let surplus = self.caches.advertisements.with(|map| -> Vec<Job> {
+            let ours = map
+                .iter()
+                .filter(|(key, e)| is_ours(&e.value.labels) && !wanted.contains_key(&key.name));
+            ours.map(|(key, e)| delete(key.clone(), e.uid.clone()))
+                .collect()
+        });
+        jobs.extend(surplus);
+        jobs
     }
 
     fn owned_frr(&self, key: &ObjectKey) -> Option<String> {
@@ -78,29 +97,14 @@ fn delete(key: ObjectKey, uid: String) -> Job {
     }
 }
 
-fn same_advertisement(
-    existing: &Advertisement,
-    wanted: &model::intent::RouteAdvertisements,
-) -> bool {
+fn same_advertisement(existing: &Advertisement, wanted: &intent::RouteAdvertisements) -> bool {
     let labels = fabric::labels()
         .iter()
         .all(|(k, v)| existing.labels.get(k) == Some(v));
     let spec = existing.spec.as_ref().is_ok_and(|s| {
         let mut s = s.clone();
-        s.generation = wanted.generation;
+        (s.generation, s.created) = (wanted.generation, wanted.created);
         s == *wanted
     });
     labels && spec
-}
-
-fn advertisement_body(wanted: &model::intent::RouteAdvertisements) -> Value {
-    json!({
-        "metadata": {"labels": fabric::labels()},
-        "spec": {
-            "advertisements": ["PodNetwork"],
-            "networkSelectors": [{"networkSelectionType": "DefaultNetwork"}],
-            "nodeSelector": {},
-            "frrConfigurationSelector": api::selector::encode(&wanted.frr_selector),
-        },
-    })
 }

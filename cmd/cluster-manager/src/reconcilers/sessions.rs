@@ -5,7 +5,6 @@
 
 use std::time::Duration;
 
-use model::NetworkName;
 use model::intent::Condition;
 use plan_cluster::sessions::{self, Trying};
 use plan_cluster::{World, fabric};
@@ -62,8 +61,9 @@ impl ClusterReconciler {
         }
         if self.watched.state.as_ref() != Some(&seen.state) {
             self.watched.state = Some(seen.state);
-            let name = fabric::advertisement_name(&NetworkName::default_network());
-            self.clients.queue.enqueue(Key::Advertisement(name));
+            for name in fabric::plan(world).advertisements.into_keys() {
+                self.clients.queue.enqueue(Key::Advertisement(name));
+            }
         }
         Action::Done
     }
@@ -84,8 +84,7 @@ impl ClusterReconciler {
                 reason: c.reason.clone(),
                 message: c.message.clone(),
             });
-        let fabrics = fabric::advertisement_name(&NetworkName::default_network());
-        let wanted = if world.fabric.is_none() || name != fabrics {
+        let wanted = if !fabric::is_of_fabric(world, name) {
             None
         } else if let Some(state) = &self.watched.state {
             sessions::condition(state, existing.clone())

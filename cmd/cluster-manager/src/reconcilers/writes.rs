@@ -211,6 +211,15 @@ impl ClusterReconciler {
     {
         let kind = K::kind(&()).into_owned();
         self.refusals.retain(subject, &kind, &jobs);
+        self.write_more::<K>(subject, jobs).await
+    }
+
+    /// Does more jobs of a subject for a kind that others are done of.
+    pub(super) async fn write_more<K>(&mut self, subject: &Key, jobs: Vec<Job>) -> Done
+    where
+        K: kube::Resource<DynamicType = ()>,
+    {
+        let kind = K::kind(&()).into_owned();
         let mut done = Done::default();
         let due = self.due(subject, &kind, jobs, &mut done);
         for (job, outcome) in self.attempt::<K>(due).await {

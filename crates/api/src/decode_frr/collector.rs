@@ -2,7 +2,6 @@
 //! In: fields with their paths. Out: values, or a problem that names object and field. Invariant: a password is in no message.
 //! Not here: which fields there are.
 
-use model::frr as m;
 use model::{Asn, Prefix, Problem};
 
 use crate::duration;
@@ -22,16 +21,6 @@ impl Collector {
         let text = format!("{} field {field}: {message}", self.subject);
         self.problems
             .push(Problem::new(self.subject.clone(), "ConversionFailed", text));
-    }
-
-    pub(super) fn evpn(&mut self, field: &str) {
-        let text = format!(
-            "{} field {field}: EVPN is not supported; remove the field, or run frr-k8s on this node",
-            self.subject
-        );
-        let subject = self.subject.clone();
-        self.problems
-            .push(Problem::new(subject, m::EVPN_UNSUPPORTED, text));
     }
 
     pub(super) fn take<T, E: std::fmt::Display>(

@@ -33,10 +33,7 @@ fn peer(c: &mut Collector, path: &str, n: &k::Neighbor) -> Option<m::Peer> {
             None
         }
         (None, None) => {
-            c.add(
-                path,
-                "neither address nor interface is set; exactly one is needed",
-            );
+            c.add(path, m::NAMELESS_NEIGHBOR);
             None
         }
     }
@@ -79,9 +76,6 @@ fn session(c: &mut Collector, path: &str, n: &k::Neighbor) -> Option<m::Session>
             &format!("{path}.password"),
             "password and passwordSecret are both set; at most one is allowed",
         );
-    }
-    if n.address_families.iter().flatten().any(|f| f != "unicast") {
-        c.evpn(&format!("{path}.addressFamilies"));
     }
     let local_as = n
         .local_asn
@@ -161,10 +155,14 @@ pub(super) fn neighbor(c: &mut Collector, path: &str, n: &k::Neighbor) -> Option
     let session = session(c, path, n);
     let advertise = advertise(c, &format!("{path}.toAdvertise"), n.to_advertise.as_ref());
     let receive = receive(c, &format!("{path}.toReceive"), n.to_receive.as_ref());
+    let families = n.address_families.iter().flatten().map(String::as_str);
+    let families = families.filter(|family| *family != "unicast");
     Some(m::Neighbor {
         peer: peer?,
         session: session?,
         advertise,
         receive,
+        disable_mp: n.disable_mp == Some(true),
+        address_families: families.map(|family| family.to_owned()).collect(),
     })
 }

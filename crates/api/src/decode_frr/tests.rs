@@ -56,7 +56,6 @@ fn every_field_that_cannot_be_honoured_is_named_and_all_are_reported_at_once() {
     routers:
     - asn: 0
       prefixes: [10.0.1.0]
-      evpn: {advertiseVNIs: All}
       neighbors:
       - {address: 10.0.0.2, interface: x, asn: 1}
       - {asn: 1}
@@ -67,7 +66,7 @@ fn every_field_that_cannot_be_honoured_is_named_and_all_are_reported_at_once() {
       - {address: 10.0.0.6, asn: 1, holdTime: 2s, keepaliveTime: 1s}
       - {address: 10.0.0.7, asn: 1, holdTime: 9s, keepaliveTime: 10s}
       - {address: 10.0.0.8, asn: 1, connectTime: 0s}
-      - {address: 10.0.0.9, asn: 1, addressFamilies: [evpn]}
+      - {address: 10.0.0.9, asn: 1, port: -1}
       - {address: 10.0.0.10, asn: 1, password: x, passwordSecret: {name: y}}
       - {address: 10.0.0.11, asn: 1, toReceive: {allowed: {prefixes: [{prefix: 10.0.0.0/16, ge: 8}]}}}
       - {address: 10.0.0.12, asn: 1, toReceive: {allowed: {prefixes: [{prefix: 10.0.0.0/16, ge: 24, le: 20}]}}}
@@ -80,7 +79,6 @@ fn every_field_that_cannot_be_honoured_is_named_and_all_are_reported_at_once() {
     for needle in [
         "routers[0].asn: AS number 0 is reserved",
         "routers[0].prefixes: \"10.0.1.0\"",
-        "routers[0].evpn: EVPN is not supported",
         "neighbors[0]: address \"10.0.0.2\" and interface \"x\"",
         "neighbors[1]: neither address nor interface",
         "neighbors[2].address: \"router\"",
@@ -90,7 +88,7 @@ fn every_field_that_cannot_be_honoured_is_named_and_all_are_reported_at_once() {
         "neighbors[6].holdTime: 2s is too short",
         "neighbors[7].keepaliveTime: 10s is longer",
         "neighbors[8].connectTime: out of range",
-        "neighbors[9].addressFamilies",
+        "neighbors[9].port: -1",
         "neighbors[10].password",
         "ge 8 of prefix 10.0.0.0/16 is out of range",
         "ge 24 of prefix 10.0.0.0/16 is more than le 20",
@@ -103,7 +101,7 @@ fn every_field_that_cannot_be_honoured_is_named_and_all_are_reported_at_once() {
             "{needle} not in {problems:#?}"
         );
     }
-    assert_eq!(problems.len(), 19);
+    assert_eq!(problems.len(), 18);
     assert!(
         problems
             .iter()

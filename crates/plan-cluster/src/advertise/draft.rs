@@ -4,15 +4,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::frr::{FrrConfiguration, Neighbor, Raw, Receive, Router};
-use model::intent::RouteAdvertisements;
+use model::frr::{FrrConfiguration, NAMELESS_NEIGHBOR, Neighbor, Raw, Receive, Router};
+use model::intent::{RouteAdvertisements, TargetVrf};
+use model::network::Topology;
 use model::node::{Fact, HOSTNAME_LABEL, Node};
 use model::selector::{LabelSelector, Labels};
-use model::{Family, NetworkName, NodeName, ObjectKey, Prefix};
+use model::{Family, Network, NetworkName, NodeName, ObjectKey, Prefix, Problem};
 
-use super::{ENTRIES_OF_ONE, LeftOut, Refusal, neighbors, pending, raw};
+use super::egress::EgressIps;
+use super::select::{Selection, Served};
+use super::{LeftOut, Refusal, neighbors, pending, raw, wrong};
 use crate::fabric;
-use crate::generated::{self, Generated, is_generated};
+use crate::generated::{self, DEFAULT_VRF, Generated, is_generated, vrf_of};
 use crate::ranges::Ranges;
 use crate::world::World;
 use crate::{GENERATED_PREFIX, MANAGED_BY, RA_KEY};
@@ -20,10 +23,14 @@ use crate::{GENERATED_PREFIX, MANAGED_BY, RA_KEY};
 /// What is the same for every RA.
 #[derive(Debug)]
 pub(crate) struct Facts<'a> {
-    /// Nodes that cannot take part.
-    pub(crate) excluded: BTreeMap<NodeName, String>,
-    /// What routers receive, by the neighbor's family; `None` is both.
-    received: BTreeMap<Option<Family>, Receive>,
+    /// Nodes that cannot take part in anything.
+    pub(crate) unfit: BTreeMap<NodeName, String>,
+    /// Nodes that cannot take part in a network, those of `unfit` among them.
+    excluded: BTreeMap<NetworkName, BTreeMap<NodeName, String>>,
+    /// Subnets with the host lengths in force.
+    ranges: BTreeMap<&'a NetworkName, Ranges>,
+    /// Addresses of EgressIPs.
+    pub(super) egress: EgressIps<'a>,
     owned: BTreeMap<&'a str, Vec<Generated<'a>>>,
 }
 
@@ -35,19 +42,14 @@ impl<'a> Facts<'a> {
                 owned.entry(label).or_default().push(object);
             }
         }
-        let default = world.default_network();
-        let ranges = default.map(|network| Ranges::of(world, network));
-        let ranges = ranges.unwrap_or_default();
-        let received = [None, Some(Family::V4), Some(Family::V6)].map(|family| {
-            let prefixes = ranges.received(family);
-            let all = false;
-            (family, Receive { all, prefixes })
-        });
+        let networks = world.networks.iter();
         Self {
-            excluded: default
-                .map(|network| world.excluded_nodes(network))
-                .unwrap_or_default(),
-            received: received.into(),
+            unfit: world.unfit_nodes(),
+            excluded: world.excluded_by_network(),
+            ranges: networks
+                .map(|(name, network)| (name, Ranges::of(world, network)))
+                .collect(),
+            egress: EgressIps::of(world),
             owned,
         }
     }
@@ -74,6 +76,8 @@ pub(crate) struct Draft<'a> {
     pub(crate) of_node: BTreeMap<NodeName, Vec<ObjectKey>>,
     /// Objects to leave as they are.
     pub(crate) keep: BTreeSet<ObjectKey>,
+    /// The networks that it serves; `None` where it is as before.
+    pub(crate) serves: Option<BTreeSet<NetworkName>>,
     /// Who is left out.
     pub(crate) left_out: LeftOut,
     /// What is wrong with other people's objects and costs nobody anything: reason and sentence.
@@ -92,6 +96,7 @@ impl<'a> Draft<'a> {
         Self {
             owned,
             keep,
+            serves: refusal.withdraw.then(BTreeSet::new),
             refusal: Some(refusal),
             ..Self::default()
         }
@@ -100,6 +105,11 @@ impl<'a> Draft<'a> {
     /// The node gets nothing new, and what was generated for it stays.
     pub(crate) fn leave_out(&mut self, node: &Node, why: &str) {
         self.left_out.node(node, why);
+        self.keep_node(node);
+    }
+
+    /// What was generated for the node stays as it is.
+    fn keep_node(&mut self, node: &Node) {
         for key in self.of_node.remove(&node.name).unwrap_or_default() {
             self.desired.remove(&key);
             self.keep.insert(key);
@@ -117,28 +127,50 @@ pub(super) struct Maker<'a, 'f> {
     world: &'a World,
     facts: &'f Facts<'a>,
     ra: &'a RouteAdvertisements,
+    selection: Selection<'a>,
     sources: Vec<&'a FrrConfiguration>,
     /// A selected source cannot be read.
     any_unreadable: bool,
     /// Sources that have led to an object, and those that have not, with what they lack.
     used: BTreeSet<&'a ObjectKey>,
     unused: BTreeMap<&'a ObjectKey, String>,
+    /// What is wrong with a source, in OVN-Kubernetes' words: why the RA is not accepted if nothing of it can be had.
+    fault: Option<String>,
+    /// With `auto`: networks that some node has a router for, and nodes that have none for a network.
+    routed: BTreeSet<&'a NetworkName>,
+    unrouted: BTreeMap<&'a NetworkName, Vec<&'a Node>>,
     pub(super) draft: Draft<'a>,
 }
 
+/// The prefixes that a node announces, by network.
+type Announced<'a> = BTreeMap<&'a NetworkName, Vec<Prefix>>;
+
 impl<'a, 'f> Maker<'a, 'f> {
-    pub(super) fn new(world: &'a World, facts: &'f Facts<'a>, ra: &'a RouteAdvertisements) -> Self {
+    pub(super) fn new(
+        world: &'a World,
+        facts: &'f Facts<'a>,
+        ra: &'a RouteAdvertisements,
+        mut selection: Selection<'a>,
+    ) -> Self {
         let owned = facts.owned(&generated::label_value(&ra.name));
+        let left_out = std::mem::take(&mut selection.left_out);
+        let serves = selection.networks.keys().copied().cloned().collect();
         Self {
             world,
             facts,
             ra,
+            selection,
             sources: Vec::new(),
             any_unreadable: false,
             used: BTreeSet::new(),
             unused: BTreeMap::new(),
+            fault: None,
+            routed: BTreeSet::new(),
+            unrouted: BTreeMap::new(),
             draft: Draft {
                 owned,
+                left_out,
+                serves: Some(serves),
                 ..Draft::default()
             },
         }
@@ -147,7 +179,7 @@ impl<'a, 'f> Maker<'a, 'f> {
     /// Finds the sources; those of another namespace and those that cannot be read are named.
     pub(super) fn find_sources(&mut self) -> Result<(), Refusal> {
         let namespace = &self.world.frr_namespace;
-        let (mut any, mut elsewhere) = (false, Vec::new());
+        let (mut any, mut elsewhere) = (false, Vec::<&FrrConfiguration>::new());
         for (key, object) in &self.world.frr {
             let selector = &self.ra.frr_selector;
             match object {
@@ -161,54 +193,66 @@ impl<'a, 'f> Maker<'a, 'f> {
                         self.any_unreadable = true;
                         for problem in problems {
                             self.draft.left_out.source(key, &problem.message);
+                            self.fault.get_or_insert_with(|| fault_of(key, problem));
                         }
                     }
                 }
                 Ok(source) if is_generated(source) || !selector.matches(&source.labels) => {}
-                Ok(_) if key.namespace != *namespace => {
+                Ok(source) if key.namespace != *namespace => {
                     let why = format!("it is without effect: only namespace {namespace} is read");
                     self.draft.left_out.source(key, &why);
-                    elsewhere.push(format!("FRRConfiguration {key}: {why}"));
+                    elsewhere.push(source);
                 }
                 Ok(source) => self.sources.push(source),
             }
         }
         if any || !self.sources.is_empty() {
+            self.sources.extend(elsewhere);
             return Ok(());
         }
-        let mut text = "no FRRConfigurations selected".to_owned();
-        for why in elsewhere.iter().take(ENTRIES_OF_ONE) {
-            text.push_str(&format!("; {why}"));
+        let text = "no FRRConfigurations selected";
+        let refusal = pending(text);
+        // A source that is still there and merely no longer selected: its label may be about to come back.
+        let of_existing = |o: &&Generated<'_>| {
+            let names = self.world.frr.keys().map(|key| key.name.as_str());
+            o.source()
+                .is_some_and(|source| names.into_iter().any(|name| name == source))
+        };
+        let keep: BTreeSet<ObjectKey> = self
+            .draft
+            .owned
+            .iter()
+            .filter(of_existing)
+            .map(|o| o.key.clone())
+            .collect();
+        if keep.is_empty() {
+            return Err(refusal);
         }
-        Err(pending(&text))
+        self.draft.keep = keep;
+        self.draft.refusal = Some(refusal);
+        Ok(())
     }
 
     pub(super) fn node(&mut self, node: &'a Node) {
-        if let Some(why) = self.facts.excluded.get(&node.name) {
+        if let Some(why) = self.facts.unfit.get(&node.name) {
             return self.draft.leave_out(node, why);
         }
-        let prefixes = match &node.subnets {
-            Fact::Absent => {
-                let why = "waiting for subnet annotation to be set: could not find \"k8s.ovn.org/node-subnets\" annotation";
-                return self.draft.leave_out(node, why);
+        let announced = self.announced(node);
+        if announced.is_empty() {
+            if self.ra.pod_network {
+                self.draft.keep_node(node);
             }
-            Fact::Malformed(why) => return self.draft.leave_out(node, why),
-            Fact::Known(_) => match self.world.subnets(node, &NetworkName::default_network()) {
-                Some(list) => sorted(list),
-                None => {
-                    let why =
-                        "annotation k8s.ovn.org/node-subnets has no entry for network default";
-                    return self.draft.leave_out(node, why);
-                }
-            },
-        };
+            return;
+        }
         let (mut any, mut without) = (false, Vec::new());
+        let mut routed: BTreeSet<&'a NetworkName> = BTreeSet::new();
         for source in self.sources.clone() {
             if !(fabric::is_template(source) || source.node_selector.matches(&node.labels)) {
                 continue;
             }
-            any = true;
-            match self.object(source, node, &prefixes) {
+            // One that nobody reads serves no node.
+            any |= source.key.namespace == self.world.frr_namespace;
+            match self.object(source, node, &announced, &mut routed) {
                 Ok(object) => {
                     self.used.insert(&source.key);
                     let keys = self.draft.of_node.entry(node.name.clone()).or_default();
@@ -220,6 +264,12 @@ impl<'a, 'f> Maker<'a, 'f> {
                     without.push(format!("FRRConfiguration {} {why}", source.key));
                 }
             }
+        }
+        if self.ra.target_vrf == TargetVrf::Auto {
+            for name in announced.keys().filter(|name| !routed.contains(*name)) {
+                self.unrouted.entry(*name).or_default().push(node);
+            }
+            self.routed.extend(routed);
         }
         if !any {
             let text = if self.any_unreadable {
@@ -235,46 +285,138 @@ impl<'a, 'f> Maker<'a, 'f> {
         }
     }
 
+    /// What the node announces of each network, sorted as text; what it lacks is named. A network that it cannot take part in
+    /// now, but whose prefixes it announces, it goes on announcing.
+    fn announced(&mut self, node: &'a Node) -> Announced<'a> {
+        let mut out = Announced::new();
+        for (name, served) in &self.selection.networks {
+            let mut list = self
+                .facts
+                .egress
+                .prefixes(self.ra, served.network, &node.name);
+            if self.ra.pod_network {
+                match self.pods(node, served.network) {
+                    Ok(pods) => list.extend(pods),
+                    Err(why) => {
+                        let why = if name.is_default() {
+                            why
+                        } else {
+                            format!("network {name}: {why}")
+                        };
+                        self.draft.left_out.node(node, &why);
+                        let existing = self.existing(node, served.network);
+                        list.extend(existing);
+                    }
+                }
+            }
+            if !list.is_empty() {
+                out.insert(name, sorted(list));
+            }
+        }
+        // Nothing but what it has: it keeps that, to the letter.
+        let has_own = |name: &NetworkName| {
+            let excluded = self.facts.excluded.get(name);
+            excluded.is_none_or(|map| !map.contains_key(&node.name))
+                && self.world.subnets(node, name).is_some()
+        };
+        let is_own = |served: &&Served<'_>| {
+            let network = served.network;
+            network.topology == Topology::Layer2
+                || has_own(&network.name)
+                || !self
+                    .facts
+                    .egress
+                    .prefixes(self.ra, network, &node.name)
+                    .is_empty()
+        };
+        if !self.selection.networks.values().any(|s| is_own(&s)) {
+            out.clear();
+        }
+        out
+    }
+
+    /// The node's pod subnets of a network.
+    fn pods(&self, node: &Node, network: &Network) -> Result<Vec<Prefix>, String> {
+        if network.topology == Topology::Layer2 {
+            return Ok(network.prefixes().collect());
+        }
+        if let Some(why) = self
+            .facts
+            .excluded
+            .get(&network.name)
+            .and_then(|map| map.get(&node.name))
+        {
+            return Err(why.clone());
+        }
+        match &node.subnets {
+            Fact::Absent => Err("waiting for subnet annotation to be set: could not find \"k8s.ovn.org/node-subnets\" annotation".to_owned()),
+            Fact::Malformed(why) => Err(why.clone()),
+            Fact::Known(_) => self.world.subnets(node, &network.name).ok_or_else(|| {
+                format!("annotation k8s.ovn.org/node-subnets has no entry for network {}", network.name)
+            }),
+        }
+    }
+
+    /// What was generated for the node announces of a network.
+    fn existing(&self, node: &Node, network: &Network) -> Vec<Prefix> {
+        let own = self
+            .draft
+            .owned
+            .iter()
+            .filter(|o| o.node() == Some(node.name.as_str()));
+        own.flat_map(|object| object.prefixes_of(self.world, network))
+            .collect()
+    }
+
     /// The object of a node, or why this source leads to none.
     fn object(
         &mut self,
         source: &'a FrrConfiguration,
         node: &Node,
-        prefixes: &[Prefix],
+        announced: &Announced<'a>,
+        routed: &mut BTreeSet<&'a NetworkName>,
     ) -> Result<FrrConfiguration, String> {
-        let mut routers = source.routers.iter();
-        let router = routers
-            .find(|r| r.vrf.is_empty() || r.vrf == "default")
-            .ok_or("has no router of the default VRF")?;
-        let own = node.own_addresses();
-        let is_self = |n: &&Neighbor| {
-            n.peer
-                .ip()
-                .is_some_and(|ip| own.contains(&ip) || own.contains(&ip.to_canonical()))
-        };
-        let mut neighbors = Vec::new();
-        for neighbor in router.neighbors.iter().filter(|n| !is_self(n)) {
-            if neighbor.session.dual_stack {
-                let text = format!(
-                    "DualStackAddressFamily==true not supported, seen on FRRConfiguration {} neighbor {}",
-                    source.key,
-                    neighbor.peer.as_str()
-                );
-                self.draft.left_out.neighbor(neighbor.peer.as_str(), &text);
-                continue;
-            }
-            let taken = self.received(neighbor);
-            neighbors.extend(neighbors::neighbor(neighbor, prefixes, taken));
+        let targets = self.targets(source, announced);
+        if targets.is_empty() {
+            self.mismatch(source, node);
+            return Err(match &self.ra.target_vrf {
+                TargetVrf::Default => "has no router of the default VRF".to_owned(),
+                TargetVrf::Named(vrf) => format!("has no router of VRF {vrf}"),
+                TargetVrf::Auto => "has no router of the VRF of a selected network".to_owned(),
+            });
         }
-        // A template without other nodes yet is no fault: the only node of a cluster has no neighbor.
-        if neighbors.is_empty() && !fabric::is_template(source) {
-            return Err(without_neighbors(router, &is_self, prefixes));
+        let (mut routers, mut raws, mut without) = (Vec::new(), Vec::new(), None);
+        for (vrf, router) in targets {
+            let networks = self.selection.of_target(self.ra, &vrf);
+            let networks: Vec<Served<'a>> = networks
+                .into_iter()
+                .filter(|s| announced.contains_key(&s.network.name))
+                .collect();
+            let prefixes = networks
+                .iter()
+                .filter_map(|s| announced.get(&s.network.name));
+            let prefixes = sorted(prefixes.flatten().copied().collect());
+            let neighbors = match self.neighbors(source, router, node, &networks, &prefixes) {
+                Ok(neighbors) => neighbors,
+                Err(why) => {
+                    without = Some(why);
+                    continue;
+                }
+            };
+            routed.extend(networks.iter().map(|s| &s.network.name));
+            if !neighbors.is_empty() {
+                raws.push(raw::allowas_in(router.asn, &vrf, &neighbors));
+            }
+            routers.extend(self.leaking(source, (&vrf, router), &networks, prefixes, neighbors));
+        }
+        if let Some(why) = without.filter(|_| routers.is_empty()) {
+            return Err(why);
         }
         let name = &self.ra.name;
         let identity = format!("{name}/{}/{}", source.key.name, node.name);
-        let raw = (!neighbors.is_empty()).then(|| Raw {
+        let raw = (!raws.is_empty()).then(|| Raw {
             priority: 10,
-            config: raw::allowas_in(router.asn, &neighbors),
+            config: raws.concat(),
         });
         Ok(FrrConfiguration {
             key: ObjectKey::new(
@@ -284,31 +426,169 @@ impl<'a, 'f> Maker<'a, 'f> {
             labels: labels(name),
             annotations: [(RA_KEY.to_owned(), identity)].into(),
             node_selector: LabelSelector::label(HOSTNAME_LABEL, node.hostname()),
-            routers: vec![Router {
-                asn: router.asn,
-                id: router.id.clone(),
-                vrf: String::new(),
-                neighbors,
-                prefixes: prefixes.to_vec(),
-                imports: Vec::new(),
-            }],
+            routers,
             bfd_profiles: source.bfd_profiles.clone(),
             raw,
         })
     }
 
-    /// What is taken from a neighbor: the pod subnets of the cluster, or with an overlay what the source says.
-    fn received(&self, neighbor: &Neighbor) -> Receive {
-        let network = self.world.default_network();
-        if network.is_none_or(|network| network.transport.no_overlay().is_none()) {
-            return neighbor.receive.clone();
+    /// The routers of a source that the RA uses, each with its VRF's name, the default VRF's first; those that nothing is
+    /// announced by are none.
+    fn targets(
+        &self,
+        source: &'a FrrConfiguration,
+        announced: &Announced<'a>,
+    ) -> Vec<(String, &'a Router)> {
+        let mut vrfs: Vec<String> = match &self.ra.target_vrf {
+            TargetVrf::Default => vec![DEFAULT_VRF.to_owned()],
+            TargetVrf::Named(vrf) => vec![vrf.clone()],
+            TargetVrf::Auto => {
+                let networks = self.selection.networks.values();
+                let networks = networks.filter(|s| announced.contains_key(&s.network.name));
+                networks.map(Served::own_vrf).collect()
+            }
+        };
+        vrfs.sort_by_key(|vrf| (vrf != DEFAULT_VRF, vrf.clone()));
+        let find = |vrf: String| {
+            let mut routers = source.routers.iter();
+            let router = routers.find(|r| vrf_of(r) == vrf)?;
+            Some((vrf, router))
+        };
+        vrfs.into_iter().filter_map(find).collect()
+    }
+
+    /// Remembers a source that no router of fits, in OVN-Kubernetes' words.
+    fn mismatch(&mut self, source: &FrrConfiguration, node: &Node) {
+        self.fault.get_or_insert_with(|| {
+            format!(
+                "FRRConfiguration {:?} selected for node {:?} has no VRF matching the RouteAdvertisements target VRF or any selected network",
+                source.key.name,
+                node.name.as_str()
+            )
+        });
+    }
+
+    /// The neighbors of a router that the node gets, or why it gets none.
+    fn neighbors(
+        &mut self,
+        source: &'a FrrConfiguration,
+        router: &Router,
+        node: &Node,
+        networks: &[Served<'a>],
+        prefixes: &[Prefix],
+    ) -> Result<Vec<Neighbor>, String> {
+        let own = node.own_addresses();
+        let is_self = |n: &&Neighbor| {
+            n.peer
+                .ip()
+                .is_some_and(|ip| own.contains(&ip) || own.contains(&ip.to_canonical()))
+        };
+        let received = self.received(networks);
+        let mut neighbors = Vec::new();
+        for neighbor in router.neighbors.iter().filter(|n| !is_self(n)) {
+            if neighbor.session.dual_stack {
+                let text = format!(
+                    "DualStackAddressFamily==true not supported, seen on FRRConfiguration {} neighbor {}",
+                    source.key,
+                    neighbor.peer.as_str()
+                );
+                self.draft.left_out.neighbor(neighbor.peer.as_str(), &text);
+                self.fault.get_or_insert(text);
+                continue;
+            }
+            let taken = match &received {
+                Some(received) => {
+                    let family = neighbor.peer.ip().map(Family::of);
+                    received.get(&family).cloned().unwrap_or_default()
+                }
+                None => neighbor.receive.clone(),
+            };
+            neighbors.extend(neighbors::neighbor(neighbor, prefixes, taken));
         }
-        let family = neighbor.peer.ip().map(Family::of);
-        self.facts
-            .received
-            .get(&family)
-            .cloned()
-            .unwrap_or_default()
+        // A template without other nodes yet is no fault: the only node of a cluster has no neighbor.
+        if neighbors.is_empty() && !fabric::is_template(source) {
+            if router.neighbors.is_empty() {
+                self.mismatch(source, node);
+            }
+            return Err(without_neighbors(router, &is_self, prefixes));
+        }
+        Ok(neighbors)
+    }
+
+    /// What is taken from a neighbor, by its family (`None` is both): the pod subnets of the networks without overlay; where
+    /// all are overlays, what the source says.
+    fn received(&self, networks: &[Served<'a>]) -> Option<BTreeMap<Option<Family>, Receive>> {
+        let routed = networks.iter().map(|served| served.network);
+        let routed: Vec<&Network> = routed
+            .filter(|n| n.transport.no_overlay().is_some())
+            .collect();
+        if routed.is_empty() {
+            return None;
+        }
+        let of_family = |family| {
+            let ranges = routed.iter().filter_map(|n| self.facts.ranges.get(&n.name));
+            let prefixes = ranges.flat_map(|ranges| ranges.received(family)).collect();
+            (
+                family,
+                Receive {
+                    all: false,
+                    prefixes,
+                },
+            )
+        };
+        Some(
+            [None, Some(Family::V4), Some(Family::V6)]
+                .map(of_family)
+                .into(),
+        )
+    }
+
+    /// The router that announces, and those that leak routes between it and the other networks' VRFs.
+    fn leaking(
+        &self,
+        source: &FrrConfiguration,
+        (vrf, router): (&str, &Router),
+        networks: &[Served<'a>],
+        prefixes: Vec<Prefix>,
+        neighbors: Vec<Neighbor>,
+    ) -> Vec<Router> {
+        let others = networks
+            .iter()
+            .map(Served::own_vrf)
+            .filter(|other| other != vrf);
+        let others: BTreeSet<String> = match self.ra.target_vrf {
+            TargetVrf::Auto => BTreeSet::new(),
+            TargetVrf::Default | TargetVrf::Named(_) => others.collect(),
+        };
+        // One VRF of a node has one AS number: that of the source's own router of it, where there is one.
+        let with = |vrf: &str, imports: Vec<String>| {
+            let own = source
+                .routers
+                .iter()
+                .find(|r| vrf_of(r) == vrf)
+                .unwrap_or(router);
+            Router {
+                asn: own.asn,
+                id: own.id.clone(),
+                vrf: if vrf == DEFAULT_VRF {
+                    String::new()
+                } else {
+                    vrf.to_owned()
+                },
+                neighbors: Vec::new(),
+                prefixes: Vec::new(),
+                imports,
+                evpn: None,
+            }
+        };
+        let target = Router {
+            neighbors,
+            prefixes,
+            evpn: router.evpn.clone(),
+            ..with(vrf, others.iter().cloned().collect())
+        };
+        let extra = others.iter().map(|other| with(other, vec![vrf.to_owned()]));
+        std::iter::once(target).chain(extra).collect()
     }
 
     /// Objects made from a source that cannot be read now stay; sources that lead to nothing anywhere are named.
@@ -330,7 +610,53 @@ impl<'a, 'f> Maker<'a, 'f> {
                     .source(key, &format!("on some nodes it {why}"));
             }
         }
+        self.name_unrouted();
+        self.draft.refusal = self.draft.refusal.take().or_else(|| self.refusal());
         self.draft
+    }
+
+    /// Nodes without a router for a network that others have one for.
+    fn name_unrouted(&mut self) {
+        for (name, nodes) in &self.unrouted {
+            for node in nodes.iter().filter(|_| self.routed.contains(name)) {
+                let text =
+                    format!("network {name}: no selected FRRConfiguration has a router of its VRF");
+                self.draft.left_out.node(node, &text);
+            }
+        }
+    }
+
+    /// Why the RA is not accepted although its own fields are right: no node has a router for one of its networks (`auto`), or
+    /// nothing at all can be made of its sources and nothing of before is in force.
+    fn refusal(&mut self) -> Option<Refusal> {
+        let nowhere = self
+            .unrouted
+            .iter()
+            .find(|(name, _)| !self.routed.contains(*name));
+        let text = match nowhere.and_then(|(_, nodes)| nodes.first()) {
+            Some(node) => format!(
+                "selected FRRConfigurations for node {:?} don't match all selected networks with target VRF 'auto'",
+                node.name.as_str()
+            ),
+            None if self.draft.desired.is_empty() && self.draft.keep.is_empty() => {
+                self.fault.clone()?
+            }
+            None => return None,
+        };
+        self.draft.desired.clear();
+        self.draft.of_node.clear();
+        self.draft.keep = self.draft.owned.iter().map(|o| o.key.clone()).collect();
+        self.draft.serves = None;
+        Some(wrong(text))
+    }
+}
+
+/// What is wrong with a source that cannot be read, in OVN-Kubernetes' words where it has any.
+fn fault_of(key: &ObjectKey, problem: &Problem) -> String {
+    if problem.message.ends_with(NAMELESS_NEIGHBOR) {
+        format!("neighbor with neither address nor interface on FRRConfiguration {key}")
+    } else {
+        problem.message.clone()
     }
 }
 

@@ -32,6 +32,8 @@ pub(super) fn neighbor(
             prefixes: announced,
         },
         receive,
+        disable_mp: source.disable_mp,
+        address_families: source.address_families.clone(),
     })
 }
 

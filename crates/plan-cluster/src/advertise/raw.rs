@@ -7,8 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use model::address::Family;
 use model::frr::{Neighbor, Peer};
 
+use crate::generated::DEFAULT_VRF;
+
 /// `allowas-in origin` for every peer, so that nodes that share an AS number across eBGP accept each other's routes.
-pub(super) fn allowas_in(asn: model::Asn, neighbors: &[Neighbor]) -> String {
+pub(super) fn allowas_in(asn: model::Asn, vrf: &str, neighbors: &[Neighbor]) -> String {
     let mut families: BTreeMap<Family, BTreeSet<&str>> = BTreeMap::new();
     for neighbor in neighbors {
         let both = [Family::V4, Family::V6];
@@ -23,7 +25,10 @@ pub(super) fn allowas_in(asn: model::Asn, neighbors: &[Neighbor]) -> String {
                 .insert(neighbor.peer.as_str());
         }
     }
-    let mut out = format!("router bgp {asn}\n");
+    let mut out = match vrf {
+        DEFAULT_VRF => format!("router bgp {asn}\n"),
+        vrf => format!("router bgp {asn} vrf {vrf}\n"),
+    };
     for (family, peers) in families {
         let name = match family {
             Family::V4 => "ipv4",

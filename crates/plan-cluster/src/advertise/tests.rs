@@ -1,7 +1,10 @@
 //! What an RA leads to, and what it costs when something is wrong.
 
+use model::intent::{NetworkSelector, TargetVrf};
+use model::user_network::{EgressIp, Namespace};
+
 use super::*;
-use crate::samples::{add, default_of, mk_managed, mk_node, mk_world};
+use crate::samples::{add, default_of, mk_cudn, mk_managed, mk_node, mk_world};
 use crate::{MANAGED_BY, RA_KEY};
 use model::frr::{Advertise, Neighbor, Peer, Receive, Remains, RemoteAs, Router, Session};
 use model::node::Fact;
@@ -54,10 +57,13 @@ fn mk_source(name: &str, peers: &[&str]) -> FrrConfiguration {
                     session: Session::new(RemoteAs::Number(asn)),
                     advertise: Advertise::default(),
                     receive: Receive::default(),
+                    disable_mp: false,
+                    address_families: Vec::new(),
                 })
                 .collect(),
             prefixes: Vec::new(),
             imports: Vec::new(),
+            evpn: None,
         }],
         bfd_profiles: Vec::new(),
         raw: None,
@@ -249,7 +255,13 @@ fn a_source_elsewhere_or_a_node_without_source_is_said() {
     some.node_selector = LabelSelector::label("kubernetes.io/hostname", "n1");
     add(&mut world, some);
     let plan = plan(&world, "user");
-    assert_eq!(plan.desired.len(), 1);
+    // Where nobody reads them they are harmless.
+    let namespaces: Vec<&str> = plan
+        .desired
+        .keys()
+        .map(|key| key.namespace.as_str())
+        .collect();
+    assert_eq!(namespaces, ["frr-k8s-system", "other", "other", "other"]);
     let text = &plan.conditions[0].message;
     for needle in [
         "other/src: it is without effect",
@@ -264,18 +276,14 @@ fn a_source_elsewhere_or_a_node_without_source_is_said() {
 fn targets_and_networks_that_are_not_served_are_refused_by_name() {
     let mut world = with_user_ra(mk_world());
     add(&mut world, mk_source("src", &["172.30.0.9"]));
-    for (vrf, needle) in [
-        (TargetVrf::Auto, "targetVRF auto"),
-        (
-            TargetVrf::Named("red".to_owned()),
-            "neither default nor auto",
-        ),
-    ] {
-        if let Some(Ok(ra)) = world.ras.get_mut("user") {
-            ra.target_vrf = vrf;
-        }
-        let plan = plan(&world, "user");
-        assert!(!plan.accepted() && plan.conditions[0].message.contains(needle));
+    if let Some(Ok(ra)) = world.ras.get_mut("user") {
+        ra.target_vrf = TargetVrf::Named("red".to_owned());
+    }
+    let plan = plan(&world, "user");
+    let message = &plan.conditions[0].message;
+    assert!(!plan.accepted(), "{message}");
+    for needle in ["spec.targetVRF \"red\"", "allowed: default, auto"] {
+        assert!(message.contains(needle), "{message}");
     }
 }
 
@@ -426,16 +434,34 @@ fn what_is_asked_for_and_not_done_is_named_in_complete() {
             .push(NetworkSelector::ClusterUserDefinedNetworks(blue));
         ra.egress_ip = true;
     }
+    let mut localnet = mk_cudn("lan", 1);
+    localnet.labels = LabelSelector::label("color", "blue").match_labels;
+    localnet.network = Err("spec.network.topology Localnet is not supported".to_owned());
+    with_udn.cudns.insert("lan".to_owned(), Ok(localnet));
+    let namespaces = [("shop".to_owned(), Namespace::default())];
+    with_udn.namespaces.extend(namespaces);
+    let egress = EgressIp {
+        namespaces: Ok(LabelSelector::default()),
+        assigned: [("n1".into(), "172.30.0.77".parse().unwrap())].into(),
+    };
+    with_udn.egress_ips.insert("out".to_owned(), egress);
     let text = all(&with_udn);
-    for words in ["ClusterUserDefinedNetworks", "EgressIP"] {
+    for words in [
+        "network cluster_udn_lan: spec.network.topology Localnet is not supported",
+        "EgressIP out: network default has no overlay",
+    ] {
         assert!(text.contains(words), "{text}");
     }
-    assert!(plan(&with_udn, "user").accepted());
-    if let Some(Ok(ra)) = with_udn.ras.get_mut("user") {
-        (ra.pod_network, ra.networks) = (false, vec![NetworkSelector::DefaultNetwork]);
-    }
-    let text = all(&with_udn);
-    assert!(text.contains("EgressIP"), "{text}");
+    let of_both = plan(&with_udn, "user");
+    assert!(of_both.accepted());
+    let announced = of_both
+        .desired
+        .values()
+        .flat_map(|o| &o.routers[0].prefixes);
+    assert!(
+        announced.into_iter().all(|p| p.bits() == 24),
+        "no address of an EgressIP"
+    );
 
     // Neighbors that can carry none of the node's prefixes, or are the node itself.
     let key = ObjectKey::new("frr-k8s-system", "src");

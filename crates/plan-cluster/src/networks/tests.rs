@@ -5,6 +5,7 @@ use crate::samples::{add, default_of, mk_managed, mk_node, mk_world};
 use crate::{MANAGED_BY, RA_KEY, advertise};
 use model::frr::{FrrConfiguration, Router};
 use model::selector::LabelSelector;
+use model::user_network::Attachment;
 use model::{Asn, ObjectKey};
 use proptest::prelude::*;
 
@@ -41,20 +42,36 @@ fn new_nodes_get_the_smallest_free_id_and_subnet_and_old_ones_keep_theirs() {
 }
 
 #[test]
-fn other_networks_entries_are_kept() {
+fn other_networks_entries_are_kept_and_those_of_a_network_that_is_gone_are_not() {
     let mut node = mk_node("a", "1.0.0.1", Some(2), None);
-    let blue = NetworkName::from("cluster_udn_blue");
-    node.subnets = Fact::Known(BTreeMap::from([(
-        blue.clone(),
-        vec!["10.10.1.0/24".parse().unwrap()],
-    )]));
-    let plan = plan(&world_of(vec![node]));
-    let map = plan.allocations[&NodeName::from("a")]
-        .subnets
-        .clone()
-        .unwrap();
-    assert_eq!(map[&blue][0].to_string(), "10.10.1.0/24");
-    assert_eq!(map.len(), 2);
+    let (blue, theirs) = ("cluster_udn_blue", "shop_own");
+    let subnets = [blue, theirs].map(|name| (name.into(), vec!["10.10.1.0/24".parse().unwrap()]));
+    node.subnets = Fact::Known(subnets.into());
+    let names = |world: &World| -> Vec<String> {
+        let plan = plan(world);
+        let map = plan.allocations[&NodeName::from("a")].subnets.clone();
+        map.unwrap().keys().map(ToString::to_string).collect()
+    };
+    let mut world = world_of(vec![node]);
+    assert_eq!(
+        names(&world),
+        ["default", theirs],
+        "its last attachment went with it"
+    );
+    // One that cannot be read is there, and one with an attachment left is in use.
+    world
+        .cudns
+        .insert("blue".to_owned(), Err("it cannot be read".to_owned()));
+    assert_eq!(names(&world), [blue, "default", theirs]);
+    world.cudns.clear();
+    let left = Attachment {
+        network: Some((blue.into(), true)),
+        ..Attachment::default()
+    };
+    world
+        .attachments
+        .insert(ObjectKey::new("shop", "blue"), left);
+    assert_eq!(names(&world), [blue, "default", theirs]);
 }
 
 #[test]
@@ -121,6 +138,7 @@ fn generated_for(node: &str, prefix: &str) -> FrrConfiguration {
             neighbors: Vec::new(),
             prefixes: vec![prefix.parse().unwrap()],
             imports: Vec::new(),
+            evpn: None,
         }],
         bfd_profiles: Vec::new(),
         raw: None,

@@ -15,10 +15,10 @@ fn the_state_follows_the_advertisements() {
     let name = world.ras.keys().next().unwrap().clone();
     assert_eq!(
         default_network(&world, &none),
-        DefaultNetwork::NotAccepted(vec![name.clone()])
+        DefaultNetwork::NotAccepted(vec![name])
     );
     assert_eq!(
-        default_network(&world, &BTreeMap::from([(name, true)])),
+        default_network(&world, &crate::advertise::plan_all(&world)),
         DefaultNetwork::Ready
     );
     let mut overlay = mk_world();

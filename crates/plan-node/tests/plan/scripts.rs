@@ -22,7 +22,7 @@ use model::network::{MissingRoute, Network, Transport};
 use model::node::annotation;
 use model::ovs::{BridgeFact, PortFact};
 use plan_node::{Facts, Memory, NodeConfig, Snapshot, sound_plan};
-use testkit::objects::Objects;
+use testkit::objects::{self, Objects};
 use testkit::script::{Scenario, run_all};
 use testkit::{mk_link, mk_port, mk_user_network};
 
@@ -76,7 +76,7 @@ impl NodeScenario {
 
     fn snapshot(&mut self) -> Snapshot {
         let nodes = self.objects.nodes();
-        let own = self.objects.of("Node", "n1").ok();
+        let own = self.objects.get("Node", "n1");
         let release = own.and_then(|own| {
             let annotations = &own["metadata"]["annotations"];
             annotations[annotation::RELEASE_WITHDRAWALS]
@@ -176,7 +176,7 @@ fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(list: &str) -> Result<Ve
 
 impl Scenario for NodeScenario {
     fn apply(&mut self, words: &[&str], body: &str) -> Result<(), String> {
-        if self.objects.apply(words, body)? {
+        if objects::apply(&mut self.objects, words, body)? {
             return Ok(());
         }
         match words {

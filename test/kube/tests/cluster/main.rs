@@ -4,6 +4,7 @@ mod crds;
 mod faults;
 mod harness;
 mod manager;
+mod networks;
 mod rules;
 mod schema;
 mod sessions;

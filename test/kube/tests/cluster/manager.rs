@@ -89,7 +89,6 @@ fn a_managed_cluster_is_served_and_bad_nodes_cost_only_themselves() {
     assert_eq!(subnets.len(), 3);
     let nad = &api.items("network-attachment-definitions")[0];
     assert_eq!(nad["metadata"]["namespace"], "ovn-kubernetes");
-    assert_eq!(annotation(nad, "k8s.ovn.org/network-id"), "0");
     let ra = api.items("routeadvertisements")[0]["metadata"]["name"]
         .as_str()
         .unwrap()
@@ -326,7 +325,7 @@ fn foreign_changes_are_undone(api: &ApiServer) {
     api.apply("apiVersion: k8s.ovn.org/v1\nkind: RouteAdvertisements\nmetadata: {name: a-user}\nspec: {targetVRF: red, networkSelectors: [{networkSelectionType: DefaultNetwork}], nodeSelector: {}, frrConfigurationSelector: {matchLabels: {use: me}}, advertisements: [PodNetwork]}\n");
     until("the user's advertisement is not accepted", 10, || {
         let text = api.output(&["get", "ra", "a-user", "-o", "jsonpath={.status.status}"]);
-        if text.starts_with("Not Accepted: configuration error: targetVRF") {
+        if text.starts_with("Not Accepted: configuration error: spec.targetVRF") {
             Ok(())
         } else {
             Err(text)

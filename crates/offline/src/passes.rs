@@ -1,0 +1,298 @@
+//! One pass after the other, until nothing changes.
+//! In: objects, settings. Out: plans, and the objects that they lead to.
+//! Invariant: what is written here has the fields that the manager writes.
+//! Not here: decisions (`plan-cluster`), refusals of an API server.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use api::frr_configuration::FRRConfiguration;
+use model::intent::Condition;
+use model::node::annotation::{NODE_ID, NODE_SUBNETS};
+use model::{NetworkName, ObjectKey, intent};
+use plan_cluster::attachments::{self, FINALIZER, NAME_LABEL, Wanted};
+use plan_cluster::transport::DefaultNetwork;
+use plan_cluster::{
+    FABRIC_LABEL, MANAGED_BY, RA_KEY, World, advertise, fabric, networks, transport,
+};
+use serde_json::{Value, json};
+use settings::Settings;
+
+use crate::Objects;
+use crate::kind::{CUDN, FRR, NAD, NODE, RA};
+use crate::worlds::world;
+
+/// Most passes: each writes what the one before led to, and few things lead to more than three.
+const PASSES: usize = 20;
+
+/// Everything that is planned of one world.
+#[derive(Debug)]
+pub struct Plans {
+    /// Node ids and node subnets.
+    pub networks: networks::Plan,
+    /// The managed fabric.
+    pub fabric: fabric::Plan,
+    /// Per-node FRRConfigurations, by RouteAdvertisements.
+    pub advertisements: BTreeMap<String, advertise::Plan>,
+    /// NetworkAttachmentDefinitions.
+    pub attachments: attachments::Plan,
+    /// `annotation` of RouteAdvertisements on the default network's object; `None` where there need be none.
+    pub default_attachment: Option<BTreeSet<String>>,
+    /// `NetworkCreated` and `TransportAccepted`, by ClusterUserDefinedNetwork.
+    pub conditions: BTreeMap<String, Vec<Condition>>,
+    /// The default network's transport.
+    pub state: DefaultNetwork,
+}
+
+impl Plans {
+    /// The plans of a world as the API server has it.
+    #[must_use]
+    pub fn of(world: &World, default_attachment: &ObjectKey) -> Self {
+        let complete = fabric::complete(world.clone());
+        let advertisements = advertise::plan_all(&complete);
+        let advertised = attachments::advertised(&complete, &advertisements);
+        let attachments = attachments::plan(&complete, &advertised);
+        let readable = complete
+            .cudns
+            .iter()
+            .filter_map(|(name, cudn)| Some((name, cudn.as_ref().ok()?)));
+        let conditions = readable.map(|(name, cudn)| {
+            let created = attachments.created.get(name).cloned();
+            let accepted = transport::condition(&complete, cudn, &advertisements);
+            (name.clone(), created.into_iter().chain(accepted).collect())
+        });
+        Self {
+            networks: networks::plan(world),
+            fabric: fabric::plan(world),
+            state: transport::default_network(&complete, &advertisements),
+            default_attachment: attachments::of_default_network(
+                &complete,
+                default_attachment,
+                &advertised,
+            ),
+            conditions: conditions.collect(),
+            attachments,
+            advertisements,
+        }
+    }
+}
+
+/// Plans and writes until nothing is left to write.
+///
+/// # Errors
+/// Where there is no end of writing, which is a defect of ours.
+pub fn settle(settings: &Settings, objects: &mut Objects) -> Result<Plans, String> {
+    for _ in 0..PASSES {
+        let plans = Plans::of(&world(settings, objects), &settings.network.nad);
+        let before = objects.clone();
+        write(&plans, settings, objects)?;
+        if *objects == before {
+            return Ok(plans);
+        }
+    }
+    Err(format!(
+        "after {PASSES} passes there is still something to write"
+    ))
+}
+
+/// Writes what is planned.
+///
+/// # Errors
+/// Where an object has no kind or name, which is a defect of ours.
+pub fn write(plans: &Plans, settings: &Settings, objects: &mut Objects) -> Result<(), String> {
+    nodes(plans, objects);
+    of_fabric(plans, objects)?;
+    for plan in plans.advertisements.values() {
+        for object in plan.desired.values() {
+            put_frr(object, objects)?;
+        }
+        for key in &plan.surplus {
+            objects.remove(FRR, &key.to_string());
+        }
+    }
+    attached(plans, settings, objects)
+}
+
+fn nodes(plans: &Plans, objects: &mut Objects) {
+    for (name, allocation) in &plans.networks.allocations {
+        let Some(node) = objects.get_mut(NODE, name.as_str()) else {
+            continue;
+        };
+        if let Some(id) = allocation.node_id {
+            set(
+                node,
+                &["metadata", "annotations", NODE_ID],
+                id.to_string().into(),
+            );
+        }
+        if let Some(subnets) = &allocation.subnets {
+            let texts = |list: &Vec<model::Prefix>| -> Vec<String> {
+                list.iter().map(ToString::to_string).collect()
+            };
+            let map: BTreeMap<&str, Vec<String>> = subnets
+                .iter()
+                .map(|(network, list)| (network.as_str(), texts(list)))
+                .collect();
+            set(
+                node,
+                &["metadata", "annotations", NODE_SUBNETS],
+                json!(map).to_string().into(),
+            );
+        }
+    }
+}
+
+fn put_frr(object: &model::frr::FrrConfiguration, objects: &mut Objects) -> Result<(), String> {
+    let object = serde_json::to_value(FRRConfiguration::from(object));
+    objects.put(object.map_err(|error| error.to_string())?)
+}
+
+fn of_fabric(plans: &Plans, objects: &mut Objects) -> Result<(), String> {
+    match &plans.fabric.base {
+        Some(base) => put_frr(base, objects)?,
+        None => remove_ours(objects, FRR, |name| name == fabric::base_name()),
+    }
+    let wanted = &plans.fabric.advertisements;
+    for ra in wanted.values() {
+        let mut object = advertisement(ra);
+        // What the server keeps beside our fields.
+        if let Some(existing) = objects.get(RA, &ra.name)
+            && let (Some(fields), Some(metadata)) = (
+                existing.get("metadata").and_then(Value::as_object),
+                object.get_mut("metadata").and_then(Value::as_object_mut),
+            )
+        {
+            for key in ["creationTimestamp", "generation", "uid"] {
+                if let Some(value) = fields.get(key) {
+                    metadata.insert(key.to_owned(), value.clone());
+                }
+            }
+        }
+        objects.put(object)?;
+    }
+    remove_ours(objects, RA, |name| {
+        name.starts_with("ovnk-managed-") && !wanted.contains_key(name)
+    });
+    for name in &plans.fabric.labelled {
+        if let Some(cudn) = objects.get_mut(CUDN, name) {
+            set(
+                cudn,
+                &["metadata", "labels", NAME_LABEL],
+                name.as_str().into(),
+            );
+        }
+    }
+    Ok(())
+}
+
+/// A RouteAdvertisements of the fabric as the manager writes it.
+#[must_use]
+pub(crate) fn advertisement(ra: &intent::RouteAdvertisements) -> Value {
+    json!({
+        "apiVersion": "k8s.ovn.org/v1", "kind": RA,
+        "metadata": {"name": ra.name, "labels": fabric::labels()},
+        "spec": api::route_advertisements::spec_of(ra),
+    })
+}
+
+/// Deletes objects that bear our label and that of the fabric.
+fn remove_ours(objects: &mut Objects, kind: &str, is_surplus: impl Fn(&str) -> bool) {
+    let labelled = |object: &Value, (key, value): (&str, &str)| {
+        let labels = object
+            .pointer("/metadata/labels")
+            .and_then(Value::as_object);
+        labels.and_then(|l| l.get(key)).and_then(Value::as_str) == Some(value)
+    };
+    let found = objects
+        .all(kind)
+        .filter(|o| labelled(o, MANAGED_BY) && labelled(o, FABRIC_LABEL));
+    let keys = found.filter_map(crate::objects::key_of);
+    let name = |key: &String| key.rsplit('/').next().is_some_and(&is_surplus);
+    let keys: Vec<String> = keys.filter(name).collect();
+    for key in keys {
+        objects.remove(kind, &key);
+    }
+}
+
+fn attached(plans: &Plans, settings: &Settings, objects: &mut Objects) -> Result<(), String> {
+    for (key, wanted) in &plans.attachments.desired {
+        put_attachment(key, wanted, objects)?;
+    }
+    for key in plans.attachments.surplus.keys() {
+        objects.remove(NAD, &key.to_string());
+    }
+    for (name, wanted) in &plans.attachments.finalizers {
+        let Some(cudn) = objects.get_mut(CUDN, name) else {
+            continue;
+        };
+        let gone = !wanted && cudn.pointer("/metadata/deletionTimestamp").is_some();
+        if gone {
+            objects.remove(CUDN, name);
+        } else if *wanted {
+            set(cudn, &["metadata", "finalizers"], json!([FINALIZER]));
+        }
+    }
+    if let Some(names) = &plans.default_attachment {
+        let key = &settings.network.nad;
+        let mut metadata = json!({
+            "namespace": key.namespace, "name": key.name, "labels": {MANAGED_BY.0: MANAGED_BY.1},
+        });
+        let existing = objects.get(NAD, &key.to_string());
+        let annotated = existing
+            .and_then(|o| o.pointer("/metadata/annotations"))
+            .cloned();
+        if let Some(annotations) = annotated {
+            set(&mut metadata, &["annotations"], annotations);
+        }
+        if !names.is_empty()
+            || metadata
+                .pointer("/annotations")
+                .is_some_and(|a| a.get(RA_KEY).is_some())
+        {
+            set(
+                &mut metadata,
+                &["annotations", RA_KEY],
+                json!(names).to_string().into(),
+            );
+        }
+        objects.put(json!({
+            "apiVersion": "k8s.cni.cncf.io/v1", "kind": NAD, "metadata": metadata,
+            "spec": {"config": api::nad::default_config()},
+        }))?;
+    }
+    Ok(())
+}
+
+fn put_attachment(key: &ObjectKey, wanted: &Wanted, objects: &mut Objects) -> Result<(), String> {
+    let (network, spec): (&NetworkName, _) = (&wanted.network.0, &wanted.network.1);
+    let existing = objects.get(NAD, &key.to_string());
+    let mut annotations = existing
+        .and_then(|o| o.pointer("/metadata/annotations"))
+        .cloned()
+        .unwrap_or_else(|| json!({}));
+    for (name, value) in &wanted.annotations {
+        set(&mut annotations, &[name], value.as_str().into());
+    }
+    objects.put(json!({
+        "apiVersion": "k8s.cni.cncf.io/v1", "kind": NAD,
+        "metadata": {
+            "namespace": key.namespace, "name": key.name, "uid": format!("nad-{key}"),
+            "labels": wanted.labels, "annotations": annotations, "finalizers": [FINALIZER],
+            "ownerReferences": [api::nad::owner(&wanted.owner.0, &wanted.owner.1)],
+        },
+        "spec": {"config": api::nad::config(network, spec, key)},
+    }))
+}
+
+/// Sets a value deep in an object; what is in its way is replaced.
+fn set(object: &mut Value, path: &[&str], value: Value) {
+    let Some((first, rest)) = path.split_first() else {
+        *object = value;
+        return;
+    };
+    if !object.is_object() {
+        *object = json!({});
+    }
+    if let Some(map) = object.as_object_mut() {
+        set(map.entry(*first).or_insert(Value::Null), rest, value);
+    }
+}

@@ -1,0 +1,116 @@
+//! The planner's world from objects and settings.
+//! In: objects. Out: a world. Invariant: an object that cannot be decoded is in the world as a problem, never absent.
+//! Not here: what is planned.
+
+use std::collections::BTreeMap;
+
+use api::cluster_user_defined_network::ClusterUserDefinedNetwork;
+use api::egress_ip::EgressIP;
+use api::frr_configuration::FRRConfiguration;
+use api::nad::NetworkAttachmentDefinition;
+use api::route_advertisements::RouteAdvertisements;
+use model::gateway::GatewayMode;
+use model::{ObjectKey, intent, user_network};
+use plan_cluster::world::{FabricSettings, Features};
+use plan_cluster::{World, user_networks};
+use serde_json::Value;
+use settings::{Profile, Settings};
+
+use crate::kind::{CUDN, EGRESS_IP, FRR, NAD, NAMESPACE, RA};
+use crate::objects::{Objects, key_of};
+
+/// What the settings alone say of the world.
+#[must_use]
+pub fn empty_world(settings: &Settings) -> World {
+    let network = settings.default_network();
+    let managed = &settings.managed;
+    World {
+        networks: [(network.name.clone(), network)].into(),
+        fabric: managed.topology.map(|_| FabricSettings {
+            asn: managed.asn,
+            namespace: managed.frr_namespace.clone(),
+            resilient: managed.profile == Profile::Resilient,
+        }),
+        frr_namespace: managed.frr_namespace.clone(),
+        features: Features {
+            route_advertisements: settings.features.route_advertisements,
+            egress_ip: settings.features.egress_ip,
+            shared_gateway: settings.gateway.mode == GatewayMode::Shared,
+        },
+        ..World::default()
+    }
+}
+
+/// The world of these objects, as the manager's caches make it.
+#[must_use]
+pub fn world(settings: &Settings, objects: &Objects) -> World {
+    let mut world = empty_world(settings);
+    for node in objects.nodes() {
+        world.nodes.insert(node.name.clone(), node);
+    }
+    for object in objects.all(RA) {
+        let ra = typed::<RouteAdvertisements>(object)
+            .and_then(|typed| intent::RouteAdvertisements::try_from(&typed));
+        world.ras.insert(name_of(object), ra);
+    }
+    for object in objects.all(FRR) {
+        frr(&mut world, object);
+    }
+    for object in objects.all(CUDN) {
+        let cudn = typed::<ClusterUserDefinedNetwork>(object)
+            .and_then(|typed| user_network::ClusterUserDefinedNetwork::try_from(&typed));
+        world.cudns.insert(name_of(object), cudn);
+    }
+    world.namespaces = decoded(objects, NAMESPACE, api::decode_namespace);
+    world.egress_ips = decoded::<EgressIP, _>(objects, EGRESS_IP, api::decode_egress_ip);
+    for object in objects.all(NAD) {
+        if let Ok(typed) = typed::<NetworkAttachmentDefinition>(object) {
+            let attachment = api::decode_attachment(&typed);
+            world.attachments.insert(object_key(object), attachment);
+        }
+    }
+    let networks = user_networks::networks(&world);
+    world.networks.extend(networks);
+    world
+}
+
+fn frr(world: &mut World, object: &Value) {
+    let key = object_key(object);
+    let source = api::decode_source(key.clone(), typed::<FRRConfiguration>(object));
+    if source.object.is_err()
+        && let Ok(object) = serde_json::from_value(object.clone())
+    {
+        world.unreadable.insert(key.clone(), api::remains(&object));
+    }
+    world.frr.insert(key, source.object);
+}
+
+fn decoded<K, T>(objects: &Objects, kind: &str, decode: fn(&K) -> T) -> BTreeMap<String, T>
+where
+    K: serde::de::DeserializeOwned,
+{
+    let objects = objects.all(kind);
+    let decoded = objects.filter_map(|object| {
+        let typed = typed::<K>(object).ok()?;
+        Some((name_of(object), decode(&typed)))
+    });
+    decoded.collect()
+}
+
+fn typed<K: serde::de::DeserializeOwned>(object: &Value) -> Result<K, String> {
+    let typed = serde_json::from_value(object.clone());
+    typed.map_err(|error| format!("the object cannot be read: {error}"))
+}
+
+fn name_of(object: &Value) -> String {
+    let name = object.pointer("/metadata/name").and_then(Value::as_str);
+    name.unwrap_or_default().to_owned()
+}
+
+fn object_key(object: &Value) -> ObjectKey {
+    let key = key_of(object).unwrap_or_default();
+    match key.split_once('/') {
+        Some((namespace, name)) => ObjectKey::new(namespace, name),
+        None => ObjectKey::new("", key),
+    }
+}

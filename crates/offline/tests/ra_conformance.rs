@@ -1,0 +1,538 @@
+//! The planners against what OVN-Kubernetes' own cluster manager made of the same worlds (`tests/ra-conformance`, recorded).
+//! In: the worlds, one object after the other, and their changes. Out: equality of generated FRRConfigurations (labels,
+//! annotations, node selectors, routers in order with every field, BFD profiles, raw text), of NetworkAttachmentDefinitions,
+//! conditions, the last event on the default network, and the nodes' subnets. Where a case differs on purpose, its
+//! `difference.diff` is that difference, every line of it, and `note.md` says why.
+//! Not here: names of objects, which are derived; the managed-by label; `NetworkAllocationSucceeded`, OVN-Kubernetes' own;
+//! what an API server refuses (the kube tests have case 33).
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test stops at the first surprise"
+)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use model::NetworkName;
+use offline::{Objects, Plans, settle};
+use plan_cluster::transport::{self, DefaultNetwork};
+use plan_cluster::{MANAGED_BY, RA_KEY, fabric};
+use serde_json::{Map, Value, json};
+use settings::Settings;
+use similar::TextDiff;
+
+/// Refused by the API server, so that there is nothing to plan.
+const OF_THE_SCHEMA: &str = "33-rejected-by-schema";
+
+#[test]
+fn every_recorded_world_leads_to_what_was_recorded() {
+    let mut cases: Vec<PathBuf> = std::fs::read_dir("tests/ra-conformance")
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_dir())
+        .collect();
+    cases.sort();
+    assert_eq!(cases.len(), 56);
+    let mut failed = Vec::new();
+    for case in cases.iter().filter(|path| !path.ends_with(OF_THE_SCHEMA)) {
+        if let Some(text) = differs(case) {
+            failed.push(text);
+        }
+    }
+    assert!(
+        failed.is_empty(),
+        "{} cases:\n{}",
+        failed.len(),
+        failed.join("\n")
+    );
+}
+
+/// What differs in a case beyond its stored difference.
+fn differs(case: &Path) -> Option<String> {
+    let read = |name: &str| std::fs::read_to_string(case.join(name)).ok();
+    let mut run = Run::of(&read("world.yaml").unwrap());
+    let mut diff = compared("expected.yaml", &read("expected.yaml").unwrap(), &mut run);
+    if let Some(change) = read("change.yaml") {
+        run.change(&change);
+        let expected = read("expected-after.yaml").unwrap();
+        diff.push_str(&compared("expected-after.yaml", &expected, &mut run));
+    }
+    let path = case.join("difference.diff");
+    if std::env::var("UPDATE_GOLDEN").is_ok_and(|v| v == "1") {
+        let written = if diff.is_empty() {
+            std::fs::remove_file(&path).or(Ok(()))
+        } else {
+            std::fs::write(&path, &diff)
+        };
+        written.unwrap();
+    }
+    let stored = read("difference.diff").unwrap_or_default();
+    if stored == diff {
+        return None;
+    }
+    let of_both = TextDiff::from_lines(&stored, &diff);
+    let of_both = of_both.unified_diff().header("stored", "now").to_string();
+    Some(format!("{}\n{of_both}", case.display()))
+}
+
+fn compared(name: &str, expected: &str, run: &mut Run) -> String {
+    let expected: Value = serde_saphyr::from_str(expected).unwrap();
+    let theirs = normal_state(&expected);
+    let ours = normal_state(&run.state());
+    // Names of the managed fabric's objects are ours.
+    let default = fabric::advertisement_name(&NetworkName::default_network());
+    let ours = yaml(&ours).replace(&default, "ovnk-managed-bgp-default");
+    let ours = ours.replace(&fabric::base_name(), "ovnk-managed-bgp");
+    let theirs = yaml(&theirs);
+    let diff = TextDiff::from_lines(&theirs, &ours);
+    diff.unified_diff()
+        .context_radius(3)
+        .header(name, "noverlay")
+        .to_string()
+}
+
+fn yaml(value: &Value) -> String {
+    serde_saphyr::to_string(value).unwrap()
+}
+
+/// One world.
+struct Run {
+    settings: Settings,
+    objects: Objects,
+    plans: Option<Plans>,
+    /// What was reported of the default network's transport, and the last event of it.
+    reported: Option<DefaultNetwork>,
+    event: Option<Value>,
+    clock: u32,
+}
+
+impl Run {
+    fn of(world: &str) -> Self {
+        let words = world
+            .lines()
+            .next()
+            .unwrap()
+            .strip_prefix("# settings:")
+            .unwrap();
+        let mut run = Self {
+            settings: settings_of(words),
+            objects: Objects::default(),
+            plans: None,
+            reported: None,
+            event: None,
+            clock: 0,
+        };
+        run.settle();
+        for mut object in serde_saphyr::from_multiple::<Value>(world).unwrap() {
+            // What an earlier run of ours has left bears our label; without it nothing is ours to delete.
+            if object["metadata"]["labels"][RA_KEY].is_string() {
+                object["metadata"]["labels"][MANAGED_BY.0] = MANAGED_BY.1.into();
+            }
+            run.put(object);
+        }
+        run
+    }
+
+    /// As an API server takes an object, with a pass of the manager after it.
+    fn put(&mut self, mut object: Value) {
+        self.clock += 1;
+        let kind = object["kind"].as_str().unwrap().to_owned();
+        let name = object["metadata"]["name"].as_str().unwrap().to_owned();
+        let key = match object["metadata"]["namespace"].as_str() {
+            Some(namespace) => format!("{namespace}/{name}"),
+            None => name.clone(),
+        };
+        let created = format!(
+            "2026-01-01T00:{:02}:{:02}Z",
+            self.clock / 60,
+            self.clock % 60
+        );
+        match self.objects.get(&kind, &key).cloned() {
+            None => {
+                object["metadata"]["creationTimestamp"] = created.into();
+                object["metadata"]["uid"] = format!("{kind}-{key}").into();
+            }
+            Some(before) => {
+                let mut metadata = before["metadata"].clone();
+                for field in ["labels", "annotations"] {
+                    let now = object["metadata"][field]
+                        .as_object()
+                        .cloned()
+                        .unwrap_or_default();
+                    for (key, value) in now {
+                        metadata[field][key.as_str()] = value;
+                    }
+                }
+                object["metadata"] = metadata;
+            }
+        }
+        self.objects.put(object).unwrap();
+        self.settle();
+    }
+
+    fn settle(&mut self) {
+        let plans = settle(&self.settings, &mut self.objects).unwrap();
+        // A new RouteAdvertisements is seen unaccepted for a moment there; here it is not, and the last event is the same.
+        if let Some(event) = transport::event(self.reported.as_ref(), &plans.state) {
+            self.event = Some(json!({
+                "type": if event.warning { "Warning" } else { "Normal" },
+                "reason": event.reason, "message": event.message,
+            }));
+        }
+        self.reported = Some(plans.state.clone());
+        self.plans = Some(plans);
+    }
+
+    fn change(&mut self, steps: &str) {
+        let steps: Vec<Value> = serde_saphyr::from_str(steps).unwrap();
+        for step in steps {
+            match step["op"].as_str().unwrap() {
+                "apply" => self.put(step["object"].clone()),
+                "delete" => self.delete(&step["object"]),
+                "restart" => self.settle(),
+                "delete-generated" => {
+                    let key = self.generated(&step);
+                    assert!(self.objects.remove("FRRConfiguration", &key));
+                    self.settle();
+                }
+                "patch-generated" => {
+                    let key = self.generated(&step);
+                    let object = self.objects.get_mut("FRRConfiguration", &key).unwrap();
+                    merge(object, &step["patch"]);
+                    self.settle();
+                }
+                other => panic!("{other}"),
+            }
+        }
+    }
+
+    fn delete(&mut self, object: &Value) {
+        let kind = object["kind"].as_str().unwrap();
+        let name = object["metadata"]["name"].as_str().unwrap();
+        if kind == "ClusterUserDefinedNetwork" {
+            let cudn = self.objects.get_mut(kind, name).unwrap();
+            cudn["metadata"]["deletionTimestamp"] = "2026-01-02T00:00:00Z".into();
+        } else {
+            let key = match object["metadata"]["namespace"].as_str() {
+                Some(namespace) => format!("{namespace}/{name}"),
+                None => name.to_owned(),
+            };
+            assert!(self.objects.remove(kind, &key), "{kind} {key}");
+        }
+        self.settle();
+    }
+
+    /// The generated object whose annotation is a step's key.
+    fn generated(&self, step: &Value) -> String {
+        let mut all = self.objects.all("FRRConfiguration");
+        let found = all
+            .find(|o| o["metadata"]["annotations"][RA_KEY] == step["key"])
+            .unwrap();
+        format!(
+            "frr-k8s-system/{}",
+            found["metadata"]["name"].as_str().unwrap()
+        )
+    }
+
+    /// The state in the form of the recordings.
+    fn state(&mut self) -> Value {
+        let plans = self.plans.as_ref().unwrap();
+        let is_generated = |o: &&Value| {
+            let name = o["metadata"]["name"].as_str().unwrap();
+            name.starts_with("ovnk-generated-") && o["metadata"]["annotations"][RA_KEY].is_string()
+        };
+        let all = self.objects.all("FRRConfiguration").filter(is_generated);
+        let frr: Vec<Value> = all.map(frr_entry).collect();
+        let nads: Vec<Value> = self
+            .objects
+            .all("NetworkAttachmentDefinition")
+            .map(nad_entry)
+            .collect();
+        let of_ras = plans
+            .advertisements
+            .iter()
+            .filter(|(name, _)| self.objects.get("RouteAdvertisements", name).is_some());
+        let of_ras = of_ras.map(|(name, plan)| ("RouteAdvertisements", name, &plan.conditions));
+        let of_cudns = plans
+            .conditions
+            .iter()
+            .map(|(name, list)| ("ClusterUserDefinedNetwork", name, list));
+        let conditions: Vec<Value> = of_ras
+            .chain(of_cudns)
+            .map(|(kind, name, list)| {
+                let list: Vec<Value> = list.iter().map(|c| json!({
+                "type": c.kind, "status": c.word(), "reason": c.reason, "message": c.message,
+            })).collect();
+                json!({"kind": kind, "name": name, "conditions": list})
+            })
+            .collect();
+        let nodes = self.objects.all("Node").map(|node| {
+            let text = node["metadata"]["annotations"]["k8s.ovn.org/node-subnets"].as_str();
+            let subnets = text.map_or(Value::Null, |t| {
+                serde_json::from_str(t).unwrap_or(Value::Null)
+            });
+            (
+                node["metadata"]["name"].as_str().unwrap().to_owned(),
+                subnets,
+            )
+        });
+        json!({
+            "frrconfigurations": frr, "nads": nads, "conditions": conditions,
+            "events": self.event.iter().collect::<Vec<_>>(),
+            "nodes": nodes.collect::<Map<String, Value>>(),
+        })
+    }
+}
+
+fn frr_entry(object: &Value) -> Value {
+    let metadata = &object["metadata"];
+    let mut spec = object["spec"].clone();
+    let selector = spec.as_object_mut().unwrap().remove("nodeSelector");
+    json!({
+        "namespace": metadata["namespace"], "labels": metadata["labels"],
+        "annotations": metadata["annotations"], "nodeSelector": selector, "spec": spec,
+    })
+}
+
+fn nad_entry(object: &Value) -> Value {
+    let metadata = &object["metadata"];
+    let config: Value = serde_json::from_str(object["spec"]["config"].as_str().unwrap()).unwrap();
+    let owners = metadata["ownerReferences"].as_array().into_iter().flatten();
+    let owners: Vec<String> = owners
+        .map(|o| {
+            format!(
+                "{}/{}",
+                o["kind"].as_str().unwrap(),
+                o["name"].as_str().unwrap()
+            )
+        })
+        .collect();
+    json!({
+        "namespace": metadata["namespace"], "name": metadata["name"], "labels": metadata["labels"],
+        "annotations": metadata["annotations"], "config": config,
+        "finalizers": metadata["finalizers"], "owners": owners,
+    })
+}
+
+/// A state without what is the default of a server or of Go, in one order, without what is not compared.
+fn normal_state(state: &Value) -> Value {
+    let list = |key: &str| state[key].as_array().cloned().unwrap_or_default();
+    let mut frr: BTreeMap<String, Value> = BTreeMap::new();
+    for mut object in list("frrconfigurations") {
+        if let Some(labels) = object["labels"].as_object_mut() {
+            labels.remove(MANAGED_BY.0);
+        }
+        let identity = object["annotations"][RA_KEY].as_str().unwrap();
+        let key = format!("{identity} in {}", object["namespace"].as_str().unwrap());
+        // A duplicate is a difference of its own.
+        let again = if frr.contains_key(&key) {
+            ", again"
+        } else {
+            ""
+        };
+        frr.insert(format!("{key}{again}"), normal(&object));
+    }
+    let nads = list("nads").into_iter().map(normal_attachment);
+    let conditions = list("conditions");
+    let events = list("events").into_iter().filter(|e| {
+        let object = e["object"].as_str();
+        object.is_none_or(|object| object.starts_with("NetworkAttachmentDefinition/"))
+    });
+    let words =
+        |e: Value| json!({"type": e["type"], "reason": e["reason"], "message": e["message"]});
+    json!({
+        "FRRConfigurations": frr,
+        "NetworkAttachmentDefinitions": nads.collect::<BTreeMap<String, Value>>(),
+        "conditions": conditions.iter().flat_map(normal_conditions).collect::<BTreeMap<_, _>>(),
+        "last event on the default network": events.map(words).next_back(),
+        "nodes": state["nodes"],
+    })
+}
+
+/// A NetworkAttachmentDefinition, by namespace and name.
+fn normal_attachment(mut object: Value) -> (String, Value) {
+    if let Some(labels) = object["labels"].as_object_mut() {
+        labels.remove(MANAGED_BY.0);
+    }
+    if object["config"]["transport"] == "no-overlay" {
+        object["config"]["transport"] = "noOverlay".into();
+    }
+    for (_, value) in object["annotations"].as_object_mut().into_iter().flatten() {
+        // JSON inside of annotations is compared as values.
+        if let Ok(json) = serde_json::from_str::<Value>(value.as_str().unwrap_or_default()) {
+            *value = json;
+        }
+    }
+    let text = |key: &str| object[key].as_str().unwrap().to_owned();
+    let key = format!("{}/{}", text("namespace"), text("name"));
+    let annotated = object["annotations"].get(RA_KEY).cloned();
+    let mut out = normal(&object);
+    // Absent and empty are two things here.
+    if let Some(list) = annotated {
+        out["annotations"][RA_KEY] = list;
+    }
+    (key, out)
+}
+
+/// Conditions of an object by kind, name and type, without those that one side alone has.
+fn normal_conditions(object: &Value) -> Vec<(String, String)> {
+    let list = object["conditions"].as_array().unwrap();
+    let is_refused = list
+        .iter()
+        .any(|c| c["type"] == "Accepted" && c["status"] == "False");
+    let compared = |c: &&Value| {
+        let kind = c["type"].as_str().unwrap();
+        let is_same = kind == "Complete" && (c["status"] == "True" || is_refused);
+        !is_same && kind != "NetworkAllocationSucceeded" && c["reason"] != "GeneveTransportAccepted"
+    };
+    let of = |c: &Value| {
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        let key = [&object["kind"], &object["name"], &c["type"]]
+            .map(text)
+            .join(" ");
+        let words = [&c["status"], &c["reason"], &c["message"]]
+            .map(text)
+            .join(" | ");
+        (key, words)
+    };
+    list.iter().filter(compared).map(of).collect()
+}
+
+/// Without defaults, as the recordings' own description lists them.
+fn normal(value: &Value) -> Value {
+    let default = |key: &str, value: &Value| match value {
+        Value::Null => true,
+        Value::Bool(on) => !on,
+        Value::Object(map) => map.is_empty(),
+        Value::Array(list) => list.is_empty() || (key == "addressFamilies" && list == &["unicast"]),
+        Value::String(text) => text == "filtered" && key == "mode",
+        Value::Number(_) => false,
+    };
+    match value {
+        Value::Object(map) => map
+            .iter()
+            .map(|(key, value)| (key.clone(), normal(value)))
+            .filter(|(key, value)| !default(key, value))
+            .collect::<Map<_, _>>()
+            .into(),
+        Value::Array(list) => list.iter().map(normal).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
+    }
+}
+
+/// RFC 7386.
+fn merge(object: &mut Value, patch: &Value) {
+    let Some(fields) = patch.as_object() else {
+        *object = patch.clone();
+        return;
+    };
+    for (key, value) in fields {
+        merge(&mut object[key.as_str()], value);
+    }
+}
+
+/// The settings of a case: the recordings' own defaults, and what its first line says.
+fn settings_of(words: &str) -> Settings {
+    let mut values: BTreeMap<&str, &str> = [
+        ("gateway-mode", "shared"),
+        ("transport", "overlay"),
+        ("cluster-subnets", "10.240.0.0/16/24"),
+    ]
+    .into();
+    values.extend(
+        words
+            .split_whitespace()
+            .map(|word| word.split_once('=').unwrap()),
+    );
+    let get = |key: &str| values.get(key).copied();
+    let mut text = format!(
+        "[default]\ncluster-subnets = {}\n",
+        get("cluster-subnets").unwrap()
+    );
+    let overlay = get("transport") == Some("overlay");
+    text.push_str(if overlay {
+        "transport = geneve\n"
+    } else {
+        "transport = no-overlay\n[no-overlay]\n"
+    });
+    for key in ["routing", "outbound-snat"] {
+        if let Some(value) = get(key) {
+            text.push_str(&format!("{key} = {value}\n"));
+        }
+    }
+    text.push_str(&format!(
+        "[gateway]\nmode = {}\n[bgp-managed]\nprofile = compat\n",
+        get("gateway-mode").unwrap()
+    ));
+    for key in ["topology", "as-number", "frr-namespace"] {
+        if let Some(value) = get(key) {
+            text.push_str(&format!("{key} = {value}\n"));
+        }
+    }
+    let on = get("route-advertisements").unwrap_or("true");
+    let egress = get("egress-ip").unwrap_or("false");
+    text.push_str(&format!(
+        "[ovnkubernetesfeature]\nenable-route-advertisements = {on}\nenable-egress-ip = {egress}\n"
+    ));
+    let metrics = SocketAddr::from((Ipv4Addr::LOCALHOST, 9160));
+    settings::parse("case.conf", &text, metrics).expect(words)
+}
+
+/// What a node announces to and takes from each neighbor, and which VRFs leak into which, over all its objects.
+fn union(state: &Value) -> Value {
+    let mut out: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for object in state["frrconfigurations"].as_array().unwrap() {
+        let node = object["nodeSelector"]["matchLabels"]["kubernetes.io/hostname"]
+            .as_str()
+            .unwrap();
+        for router in object["spec"]["bgp"]["routers"].as_array().unwrap() {
+            let vrf = router["vrf"].as_str().unwrap_or("default");
+            for import in router["imports"].as_array().into_iter().flatten() {
+                out.entry(format!("{node} {vrf} imports"))
+                    .or_default()
+                    .insert(import["vrf"].to_string());
+            }
+            for neighbor in router["neighbors"].as_array().into_iter().flatten() {
+                for way in ["toAdvertise", "toReceive"] {
+                    let prefixes = neighbor[way]["allowed"]["prefixes"].as_array();
+                    let key = format!("{node} {vrf} {} {way}", neighbor["address"]);
+                    out.entry(key)
+                        .or_default()
+                        .extend(prefixes.into_iter().flatten().map(ToString::to_string));
+                }
+            }
+        }
+    }
+    json!(out)
+}
+
+#[test]
+fn managed_networks_together_announce_take_in_and_leak_what_one_advertisement_of_all_does() {
+    let case = Path::new("tests/ra-conformance/23-managed-cudn");
+    let mut run = Run::of(&std::fs::read_to_string(case.join("world.yaml")).unwrap());
+    let expected: Value =
+        serde_saphyr::from_str(&std::fs::read_to_string(case.join("expected.yaml")).unwrap())
+            .unwrap();
+    let (ours, theirs) = (union(&run.state()), union(&expected));
+    assert!(theirs.as_object().unwrap().len() >= 8, "{theirs}");
+    assert_eq!(ours, theirs);
+}
+
+/// A managed network where the fabric is configured, in the world of the case that has none.
+#[test]
+fn a_managed_network_is_served_once_the_topology_is_configured() {
+    let case = Path::new("tests/ra-conformance/53-managed-cudn-without-fabric");
+    let world = std::fs::read_to_string(case.join("world.yaml")).unwrap();
+    let (first, rest) = world.split_once('\n').unwrap();
+    let mut run = Run::of(&format!("{first} topology=full-mesh\n{rest}"));
+    let state = run.state().to_string();
+    assert!(
+        state.contains("Transport has been configured as 'no-overlay'."),
+        "{state}"
+    );
+    assert!(state.contains("10.61."), "{state}");
+}

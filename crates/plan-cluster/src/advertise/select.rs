@@ -1,0 +1,264 @@
+//! Which networks a RouteAdvertisements serves, and into which VRF.
+//! In: the world. Out: for each RA its networks with their target, who is left out, or why nothing can be made of it.
+//! Invariant: of two networks that overlap, one VRF gets at most one, that of the elder RA; the answer does not depend on the
+//! order of names.
+//! Not here: nodes, neighbors.
+
+use std::collections::BTreeMap;
+
+use model::intent::{RouteAdvertisements, TargetVrf};
+use model::network::Topology;
+use model::{Network, NetworkName, Prefix};
+
+use super::{LeftOut, Refusal, pending, wrong};
+use crate::attachments;
+use crate::generated::{DEFAULT_VRF, own_vrf};
+use crate::world::World;
+
+/// A network that an RA serves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Served<'a> {
+    pub(crate) network: &'a Network,
+}
+
+impl Served<'_> {
+    /// The VRF that the network's routes live in on its nodes.
+    pub(crate) fn own_vrf(&self) -> String {
+        own_vrf(self.network)
+    }
+}
+
+/// What an RA serves.
+#[derive(Debug, Default)]
+pub(crate) struct Selection<'a> {
+    /// The networks by name.
+    pub(crate) networks: BTreeMap<&'a NetworkName, Served<'a>>,
+    /// What it asks for and does not get.
+    pub(crate) left_out: LeftOut,
+    /// A network that it does not get is about to be there, or is kept out by another: what was made of it stays.
+    coming: bool,
+}
+
+impl<'a> Selection<'a> {
+    /// The networks that the RA's router of a VRF announces: its own with `auto`, otherwise all.
+    pub(crate) fn of_target(&self, ra: &RouteAdvertisements, vrf: &str) -> Vec<Served<'a>> {
+        let all = self.networks.values().copied();
+        match ra.target_vrf {
+            TargetVrf::Auto => all.filter(|served| served.own_vrf() == vrf).collect(),
+            TargetVrf::Default | TargetVrf::Named(_) => all.collect(),
+        }
+    }
+}
+
+/// Name of the VRF that an RA advertises a network in.
+fn target<'r>(ra: &'r RouteAdvertisements, network: &Network) -> std::borrow::Cow<'r, str> {
+    match &ra.target_vrf {
+        TargetVrf::Default => DEFAULT_VRF.into(),
+        TargetVrf::Auto => own_vrf(network).into(),
+        TargetVrf::Named(name) => name.as_str().into(),
+    }
+}
+
+/// The selections of all RAs that can be read, by name.
+pub(crate) fn all(world: &World) -> BTreeMap<&str, Result<Selection<'_>, Refusal>> {
+    let readable = world.ras.values().filter_map(|ra| ra.as_ref().ok());
+    let mut by_age: Vec<&RouteAdvertisements> = readable.collect();
+    by_age.sort_by_key(|ra| (ra.created, &ra.name));
+    let mut claims = Claims::default();
+    let mut out = BTreeMap::new();
+    for ra in by_age {
+        let selection = one(world, ra).map(|mut selection| {
+            claims.settle(ra, &mut selection);
+            selection
+        });
+        out.insert(ra.name.as_str(), selection.and_then(not_empty));
+    }
+    out
+}
+
+/// What an RA selects, without a look at others.
+fn one<'a>(world: &'a World, ra: &RouteAdvertisements) -> Result<Selection<'a>, Refusal> {
+    if !world.features.route_advertisements {
+        return Err(wrong(
+            "RouteAdvertisements are not enabled (enable-route-advertisements)",
+        ));
+    }
+    if ra.egress_ip && !world.features.egress_ip {
+        return Err(wrong(
+            "advertising EgressIP requires EgressIP feature to be enabled",
+        ));
+    }
+    if ra.egress_ip && ra.target_vrf == TargetVrf::Auto {
+        return Err(wrong(
+            "advertising EgressIP not supported with TargetVRF set to 'auto'",
+        ));
+    }
+    let mut selection = Selection::default();
+    if ra.selects(None)
+        && let Some(network) = world.default_network()
+    {
+        selection.networks.insert(&network.name, Served { network });
+    }
+    for cudn in world.cudns.values() {
+        match cudn {
+            // Its labels are not known: it may be one of them.
+            Err(_) => selection.coming = true,
+            Ok(cudn) if !ra.selects(Some(&cudn.labels)) => {}
+            Ok(cudn) => {
+                let name = cudn.network_name();
+                let who = format!("network {name}");
+                match (&cudn.network, world.networks.get_key_value(&name)) {
+                    (Err(why), _) => selection.left_out.field(&who, why),
+                    (Ok(network), _) if !network.primary => {
+                        let text = format!(
+                            "selected network {:?} is not the default nor a primary network",
+                            name.as_str()
+                        );
+                        selection.left_out.field(&who, &text);
+                    }
+                    (Ok(_), None) if attachments::selects_any(world, cudn) => {
+                        selection.coming = true;
+                        let text = "waiting for its first NetworkAttachmentDefinition";
+                        selection.left_out.field(&who, text);
+                    }
+                    (Ok(_), None) => {
+                        let text = "it has no NetworkAttachmentDefinition: its spec.namespaceSelector selects no namespace";
+                        selection.left_out.field(&who, text);
+                    }
+                    (Ok(_), Some((name, network))) => {
+                        selection.networks.insert(name, Served { network });
+                    }
+                }
+            }
+        }
+    }
+    consistent(world, ra, selection)
+}
+
+/// What an RA's own networks have to be to one another, and to its target.
+fn consistent<'a>(
+    world: &World,
+    ra: &RouteAdvertisements,
+    selection: Selection<'a>,
+) -> Result<Selection<'a>, Refusal> {
+    let layer2 = |served: &&Served<'_>| served.network.topology == Topology::Layer2;
+    if ra.egress_ip
+        && let Some(served) = selection.networks.values().find(layer2)
+    {
+        return Err(wrong(format!(
+            "EgressIP advertisement is currently not supported for Layer2 networks, network: {}",
+            served.network.name
+        )));
+    }
+    if let TargetVrf::Named(vrf) = &ra.target_vrf {
+        let vrfs: Vec<String> = selection.networks.values().map(Served::own_vrf).collect();
+        if !vrfs.is_empty() && !vrfs.contains(vrf) {
+            let mut allowed: Vec<String> = vrfs.into_iter().filter(|v| v != DEFAULT_VRF).collect();
+            allowed.splice(0..0, [DEFAULT_VRF.to_owned(), "auto".to_owned()]);
+            return Err(wrong(format!(
+                "spec.targetVRF {vrf:?} is not the VRF of a selected network; allowed: {}",
+                allowed.join(", ")
+            )));
+        }
+    }
+    if ra.target_vrf == TargetVrf::Auto && world.features.shared_gateway {
+        return served_in_shared_mode(selection);
+    }
+    if ra.target_vrf != TargetVrf::Auto {
+        let mut seen: Vec<Served<'_>> = Vec::new();
+        for served in selection.networks.values() {
+            if let Some((other, (own, theirs))) = seen
+                .iter()
+                .find_map(|o| Some((o, overlap(served.network, o.network)?)))
+            {
+                return Err(wrong(format!(
+                    "selected networks {:?} and {:?} overlap ({theirs} and {own}) and cannot be advertised into one VRF",
+                    other.network.name.as_str(),
+                    served.network.name.as_str()
+                )));
+            }
+            seen.push(*served);
+        }
+    }
+    Ok(selection)
+}
+
+/// Networks of users keep to their own VRF in local gateway mode only.
+fn served_in_shared_mode(mut selection: Selection<'_>) -> Result<Selection<'_>, Refusal> {
+    let names: Vec<&NetworkName> = selection
+        .networks
+        .keys()
+        .copied()
+        .filter(|n| !n.is_default())
+        .collect();
+    for name in names {
+        selection.networks.remove(name);
+        selection.left_out.field(
+            &format!("network {name}"),
+            "spec.targetVRF auto needs gateway mode local ([gateway] mode), the cluster's is shared",
+        );
+    }
+    Ok(selection)
+}
+
+fn not_empty(selection: Selection<'_>) -> Result<Selection<'_>, Refusal> {
+    if !selection.networks.is_empty() {
+        return Ok(selection);
+    }
+    let mut text = "no networks selected".to_owned();
+    for entry in selection.left_out.entries() {
+        text.push_str(&format!("; {entry}"));
+    }
+    Err(Refusal {
+        withdraw: !selection.coming,
+        ..pending(&text)
+    })
+}
+
+/// Two subnets, one of each, that overlap.
+fn overlap(a: &Network, b: &Network) -> Option<(Prefix, Prefix)> {
+    a.prefixes().find_map(|own| {
+        let mut others = b.prefixes();
+        others
+            .find(|other| own.overlaps(other))
+            .map(|other| (own, other))
+    })
+}
+
+/// What elder RAs advertise, by VRF.
+#[derive(Debug, Default)]
+struct Claims<'a>(BTreeMap<String, Vec<(&'a Network, &'a str)>>);
+
+impl<'a> Claims<'a> {
+    /// Leaves out what overlaps another network of an elder RA in the same VRF, and claims the rest.
+    fn settle(&mut self, ra: &'a RouteAdvertisements, selection: &mut Selection<'a>) {
+        let mut lost = Vec::new();
+        for (name, served) in &selection.networks {
+            let of_vrf = self
+                .0
+                .entry(target(ra, served.network).into_owned())
+                .or_default();
+            let clash = of_vrf
+                .iter()
+                .filter(|(other, _)| other.name != served.network.name);
+            let clash = clash
+                .filter_map(|(other, by)| Some((other, by, overlap(served.network, other)?)))
+                .next();
+            match clash {
+                Some((other, by, (own, theirs))) => {
+                    let text = format!(
+                        "its subnet {own} overlaps {theirs} of network {}, which RouteAdvertisements {by} advertises into the same VRF",
+                        other.name
+                    );
+                    lost.push((*name, text));
+                }
+                None => of_vrf.push((served.network, &ra.name)),
+            }
+        }
+        for (name, why) in lost {
+            selection.networks.remove(name);
+            selection.coming = true;
+            selection.left_out.field(&format!("network {name}"), &why);
+        }
+    }
+}

@@ -1,0 +1,453 @@
+//! The NetworkAttachmentDefinitions of ClusterUserDefinedNetworks, and the condition `NetworkCreated`.
+//! In: the world, and which RouteAdvertisements serve which network. Out: objects to have and to let go, finalizers, labels,
+//! conditions, problems.
+//! Invariant: an object that is not ours is left alone, whatever it is called; one that goes is let go only when no pod uses
+//! it (asked by whoever writes); what a broken ClusterUserDefinedNetwork has it keeps.
+//! Not here: the default network's object (`cluster-manager`), ids (`user_networks`), whether a pod uses an object.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::intent::Condition;
+use model::network::Topology;
+use model::user_network::{Attachment, ClusterUserDefinedNetwork, Namespace, UserNetwork};
+use model::{NetworkName, ObjectKey, Problem};
+
+use crate::RA_KEY;
+use crate::advertise;
+use crate::user_networks::{self, NETWORK_ID, NETWORK_NAME};
+use crate::world::World;
+
+/// Finalizer of the objects, and of a ClusterUserDefinedNetwork that has any (OVN-Kubernetes' own).
+pub const FINALIZER: &str = "k8s.ovn.org/user-defined-network-protection";
+/// Label of the objects (OVN-Kubernetes' own); its value is empty.
+pub const LABEL: &str = "k8s.ovn.org/user-defined-network";
+/// Label that a namespace needs for a primary network (OVN-Kubernetes' own).
+pub const PRIMARY_LABEL: &str = "k8s.ovn.org/primary-user-defined-network";
+/// Label of a managed network, by which its RouteAdvertisements selects it; its value is the object's name.
+pub const NAME_LABEL: &str = "k8s.ovn.org/metadata.name";
+/// Annotation of the tunnel keys of a layer-2 network, a JSON list.
+const TUNNEL_KEYS: &str = "k8s.ovn.org/tunnel-keys";
+/// Annotations that begin so belong to OVN-Kubernetes and to us, and are not copied from the network.
+const RESERVED: &str = "k8s.ovn.org";
+/// The tunnel key of network id 0 (OVN-Kubernetes); a layer-2 network's first key is this and its id.
+const FIRST_KEY: u32 = 16_711_683;
+/// The first of the keys that are given as needed.
+const FREE_KEYS: u32 = FIRST_KEY + 4096;
+/// One more than the largest tunnel key of a datapath (ovn-sb(5), `Datapath_Binding.tunnel_key`).
+const END_OF_KEYS: u32 = 1 << 24;
+
+/// An object to have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wanted {
+    /// `metadata.labels`, all of them.
+    pub labels: BTreeMap<String, String>,
+    /// `metadata.annotations` of ours.
+    pub annotations: BTreeMap<String, String>,
+    /// The network that `spec.config` describes, and its name.
+    pub network: (NetworkName, UserNetwork),
+    /// Name and uid of the ClusterUserDefinedNetwork that is its controller.
+    pub owner: (String, String),
+}
+
+impl Wanted {
+    /// Whether the object that stands there is as it should be, but for its configuration.
+    #[must_use]
+    pub fn describes(&self, existing: &Attachment) -> bool {
+        let annotated =
+            |(key, value): (&String, &String)| existing.annotations.get(key) == Some(value);
+        existing.labels == self.labels
+            && self.annotations.iter().all(annotated)
+            && existing.finalizers.contains(FINALIZER)
+    }
+}
+
+/// What is planned of all ClusterUserDefinedNetworks.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// Objects to have.
+    pub desired: BTreeMap<ObjectKey, Wanted>,
+    /// Objects of ours to let go, each with the ClusterUserDefinedNetwork that it was made for, where that is still there.
+    pub surplus: BTreeMap<ObjectKey, Option<String>>,
+    /// ClusterUserDefinedNetworks that are to bear the finalizer (true), or to be let go (false).
+    pub finalizers: BTreeMap<String, bool>,
+    /// By ClusterUserDefinedNetwork: `NetworkCreated`.
+    pub created: BTreeMap<String, Condition>,
+    /// Events on ClusterUserDefinedNetworks.
+    pub problems: Vec<Problem>,
+}
+
+/// The plan. `advertised` are the names of the RouteAdvertisements that serve each network.
+#[must_use]
+pub fn plan(world: &World, advertised: &BTreeMap<NetworkName, BTreeSet<String>>) -> Plan {
+    let mut maker = Maker {
+        world,
+        advertised,
+        ids: user_networks::ids(world),
+        keys: TunnelKeys::of(world),
+        claimed: BTreeMap::new(),
+        plan: Plan::default(),
+    };
+    let readable = world.cudns.values().filter_map(|c| c.as_ref().ok());
+    let mut cudns: Vec<&ClusterUserDefinedNetwork> = readable.collect();
+    cudns.sort_by_key(|cudn| (cudn.created, &cudn.name));
+    for cudn in cudns {
+        maker.one(cudn);
+    }
+    let mut plan = maker.plan;
+    for (name, cudn) in &world.cudns {
+        if let Err(why) = cudn {
+            plan.failed(name, SYNC_ERROR, why.clone());
+        }
+    }
+    orphans(world, &mut plan);
+    plan
+}
+
+/// Makes the plan, one ClusterUserDefinedNetwork after the other.
+struct Maker<'a> {
+    world: &'a World,
+    advertised: &'a BTreeMap<NetworkName, BTreeSet<String>>,
+    ids: BTreeMap<String, u16>,
+    keys: TunnelKeys,
+    /// Namespaces that got a primary network in this plan, and whose.
+    claimed: BTreeMap<&'a str, &'a str>,
+    plan: Plan,
+}
+
+impl<'a> Maker<'a> {
+    fn one(&mut self, cudn: &'a ClusterUserDefinedNetwork) {
+        let own: BTreeMap<&ObjectKey, &Attachment> = owned(self.world, cudn).collect();
+        if cudn.deleting {
+            return self.plan.deleting(cudn, own.into_keys());
+        }
+        let network = match &cudn.network {
+            Ok(network) => network,
+            Err(why) => {
+                return self
+                    .plan
+                    .failed(&cudn.name, "NetworkNotSupported", why.clone());
+            }
+        };
+        let Some(id) = self.ids.get(&cudn.name).copied() else {
+            let text = "no network id is left: 4095 networks have one".to_owned();
+            return self.plan.failed(&cudn.name, SYNC_ERROR, text);
+        };
+        self.plan.finalizers.insert(cudn.name.clone(), true);
+        let keys = self.keys.of_network(cudn, network, id);
+        let advertised = self.advertised.get(&cudn.network_name());
+        let (mut good, mut wrong) = (Vec::new(), Vec::new());
+        for (name, namespace) in &self.world.namespaces {
+            if !cudn.namespaces.matches(&namespace.labels) || namespace.deleting {
+                continue;
+            }
+            let key = ObjectKey::new(name, &cudn.name);
+            let existing = own.get(&key).copied();
+            if existing.is_none()
+                && let Some(why) = self.unavailable(network, &key, namespace)
+            {
+                wrong.push(why);
+                continue;
+            }
+            if network.primary {
+                self.claimed.insert(name, &cudn.name);
+            }
+            good.push(name.as_str());
+            let wanted = wanted(cudn, network, id, &keys, advertised, existing);
+            self.plan.desired.insert(key, wanted);
+        }
+        for key in own.into_keys() {
+            if !self.plan.desired.contains_key(key) {
+                self.plan
+                    .surplus
+                    .insert(key.clone(), Some(cudn.name.clone()));
+            }
+        }
+        if !wrong.is_empty() {
+            return self.plan.failed(&cudn.name, SYNC_ERROR, wrong.join("; "));
+        }
+        let text = format!(
+            "NetworkAttachmentDefinition has been created in following namespaces: [{}]",
+            good.join(", ")
+        );
+        let condition = created(true, "NetworkAttachmentDefinitionCreated", text);
+        self.plan.created.insert(cudn.name.clone(), condition);
+    }
+
+    /// Why a namespace that is selected cannot have its object.
+    fn unavailable(
+        &self,
+        network: &UserNetwork,
+        key: &ObjectKey,
+        namespace: &Namespace,
+    ) -> Option<String> {
+        let name = &key.namespace;
+        if network.primary && !namespace.labels.contains_key(PRIMARY_LABEL) {
+            return Some(format!(
+                "namespace {name} lacks label {PRIMARY_LABEL}, which it must have had from the start to have a primary network of its own"
+            ));
+        }
+        if self.world.attachments.contains_key(key) {
+            return Some(format!(
+                "foreign NetworkAttachmentDefinition with the desired name already exist [{key}]"
+            ));
+        }
+        let other = primary_of(self.world, name, &self.claimed).filter(|_| network.primary)?;
+        Some(format!(
+            "primary network already exist in namespace {name:?}: {other:?}"
+        ))
+    }
+}
+
+/// Reason of `NetworkCreated` where an object cannot be had.
+pub const SYNC_ERROR: &str = "NetworkAttachmentDefinitionSyncError";
+
+fn created(status: bool, reason: &str, message: String) -> Condition {
+    Condition {
+        kind: "NetworkCreated",
+        status,
+        reason: reason.to_owned(),
+        message,
+    }
+}
+
+impl Plan {
+    /// The network goes: its objects first.
+    fn deleting<'a>(
+        &mut self,
+        cudn: &ClusterUserDefinedNetwork,
+        own: impl Iterator<Item = &'a ObjectKey>,
+    ) {
+        let keys: Vec<&ObjectKey> = own.collect();
+        let names: Vec<&str> = keys.iter().map(|key| key.namespace.as_str()).collect();
+        let text = format!(
+            "NetworkAttachmentDefinition are being deleted: [{}]",
+            names.join(" ")
+        );
+        let condition = created(false, "NetworkAttachmentDefinitionDeleted", text);
+        self.created.insert(cudn.name.clone(), condition);
+        self.finalizers.insert(cudn.name.clone(), !keys.is_empty());
+        for key in keys {
+            self.surplus.insert(key.clone(), Some(cudn.name.clone()));
+        }
+    }
+
+    fn failed(&mut self, cudn: &str, reason: &'static str, why: String) {
+        let subject = format!("ClusterUserDefinedNetwork/{cudn}");
+        self.problems
+            .push(Problem::new(subject, reason, why.clone()));
+        self.created
+            .insert(cudn.to_owned(), created(false, reason, why));
+    }
+}
+
+/// Whether a ClusterUserDefinedNetwork that stays selects a namespace that stays.
+pub(crate) fn selects_any(world: &World, cudn: &ClusterUserDefinedNetwork) -> bool {
+    let mut staying = world.namespaces.values().filter(|ns| !ns.deleting);
+    !cudn.deleting && staying.any(|ns| cudn.namespaces.matches(&ns.labels))
+}
+
+/// The objects that were made for a ClusterUserDefinedNetwork.
+fn owned<'a>(
+    world: &'a World,
+    cudn: &'a ClusterUserDefinedNetwork,
+) -> impl Iterator<Item = (&'a ObjectKey, &'a Attachment)> {
+    let is_own = |(_, a): &(&ObjectKey, &Attachment)| a.owner.as_deref() == Some(cudn.uid.as_str());
+    world.attachments.iter().filter(is_own)
+}
+
+/// The primary network that a namespace has already, or that an elder ClusterUserDefinedNetwork is about to give it.
+fn primary_of(world: &World, namespace: &str, claimed: &BTreeMap<&str, &str>) -> Option<String> {
+    let existing = world.attachments.iter().find_map(|(key, attachment)| {
+        let (network, primary) = attachment.network.as_ref()?;
+        let here = key.namespace == namespace && *primary && !attachment.deleting;
+        here.then(|| network.to_string())
+    });
+    existing.or_else(|| claimed.get(namespace).map(|name| (*name).to_owned()))
+}
+
+fn wanted(
+    cudn: &ClusterUserDefinedNetwork,
+    network: &UserNetwork,
+    id: u16,
+    tunnel_keys: &[u32],
+    advertised: Option<&BTreeSet<String>>,
+    existing: Option<&Attachment>,
+) -> Wanted {
+    let mut labels = cudn.labels.clone();
+    labels.insert(LABEL.to_owned(), String::new());
+    let copied = cudn
+        .annotations
+        .iter()
+        .filter(|(key, _)| !key.starts_with(RESERVED));
+    let mut annotations: BTreeMap<String, String> = copied
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect();
+    annotations.insert(NETWORK_NAME.to_owned(), cudn.network_name().to_string());
+    annotations.insert(NETWORK_ID.to_owned(), id.to_string());
+    annotations.insert(
+        TUNNEL_KEYS.to_owned(),
+        list(tunnel_keys.iter().map(ToString::to_string)),
+    );
+    // Once there, it stays as an empty list.
+    if advertised.is_some() || existing.is_some_and(|e| e.annotations.contains_key(RA_KEY)) {
+        let names = advertised
+            .into_iter()
+            .flatten()
+            .map(|name| format!("{name:?}"));
+        annotations.insert(RA_KEY.to_owned(), list(names));
+    }
+    Wanted {
+        labels,
+        annotations,
+        network: (cudn.network_name(), network.clone()),
+        owner: (cudn.name.clone(), cudn.uid.clone()),
+    }
+}
+
+fn list(items: impl Iterator<Item = String>) -> String {
+    let items: Vec<String> = items.collect();
+    format!("[{}]", items.join(","))
+}
+
+/// Objects of ClusterUserDefinedNetworks that are gone.
+fn orphans(world: &World, plan: &mut Plan) {
+    // One that cannot be read may be anybody's owner.
+    if world.cudns.values().any(Result::is_err) {
+        return;
+    }
+    let known: BTreeSet<&str> = world
+        .cudns
+        .values()
+        .filter_map(|c| c.as_ref().ok())
+        .map(|c| c.uid.as_str())
+        .collect();
+    for (key, attachment) in &world.attachments {
+        let ours =
+            attachment.finalizers.contains(FINALIZER) && attachment.labels.contains_key(LABEL);
+        if ours
+            && attachment
+                .owner
+                .as_deref()
+                .is_some_and(|uid| !known.contains(uid))
+        {
+            plan.surplus.insert(key.clone(), None);
+        }
+    }
+}
+
+/// Tunnel keys in use.
+struct TunnelKeys {
+    used: BTreeSet<u32>,
+    by_network: BTreeMap<NetworkName, Vec<u32>>,
+}
+
+impl TunnelKeys {
+    fn of(world: &World) -> Self {
+        let mut out = Self {
+            used: BTreeSet::new(),
+            by_network: BTreeMap::new(),
+        };
+        for attachment in world.attachments.values() {
+            let Some((name, keys)) = stored_keys(attachment) else {
+                continue;
+            };
+            out.used.extend(&keys);
+            out.by_network.entry(name).or_insert(keys);
+        }
+        out
+    }
+
+    /// The keys of a network: none for layer 3, one for a secondary layer-2 network, two for a primary one.
+    fn of_network(
+        &mut self,
+        cudn: &ClusterUserDefinedNetwork,
+        network: &UserNetwork,
+        id: u16,
+    ) -> Vec<u32> {
+        let count = match (network.topology, network.primary) {
+            (Topology::Layer3, _) => return Vec::new(),
+            (Topology::Layer2, false) => 1,
+            (Topology::Layer2, true) => 2,
+        };
+        let mut keys = self
+            .by_network
+            .get(&cudn.network_name())
+            .cloned()
+            .unwrap_or_default();
+        keys.truncate(count);
+        if keys.is_empty() {
+            keys.push(FIRST_KEY + u32::from(id));
+        }
+        while keys.len() < count {
+            let free = (FREE_KEYS..END_OF_KEYS).find(|key| !self.used.contains(key));
+            let Some(free) = free else { break };
+            keys.push(free);
+        }
+        self.used.extend(&keys);
+        keys
+    }
+}
+
+fn stored_keys(attachment: &Attachment) -> Option<(NetworkName, Vec<u32>)> {
+    let name = attachment.annotations.get(NETWORK_NAME)?;
+    let text = attachment.annotations.get(TUNNEL_KEYS)?;
+    let inner = text.strip_prefix('[')?.strip_suffix(']')?;
+    let keys = inner
+        .split(',')
+        .map(str::trim)
+        .filter(|key| !key.is_empty());
+    let keys: Vec<u32> = keys.map(str::parse).collect::<Result<_, _>>().ok()?;
+    (!keys.is_empty()).then(|| (name.as_str().into(), keys))
+}
+
+/// The names of the RouteAdvertisements that serve each network: those that serve it now, and those that nothing new is
+/// applied of but that its objects name already.
+#[must_use]
+pub fn advertised(
+    world: &World,
+    plans: &BTreeMap<String, advertise::Plan>,
+) -> BTreeMap<NetworkName, BTreeSet<String>> {
+    let mut out: BTreeMap<NetworkName, BTreeSet<String>> = BTreeMap::new();
+    for (name, plan) in plans {
+        for network in plan.serves.iter().flatten() {
+            out.entry(network.clone()).or_default().insert(name.clone());
+        }
+    }
+    let as_before = |name: &&str| plans.get(*name).is_some_and(|plan| plan.serves.is_none());
+    for attachment in world.attachments.values() {
+        let Some(listed) = attachment.annotations.get(RA_KEY) else {
+            continue;
+        };
+        let network = attachment.annotations.get(NETWORK_NAME);
+        let network =
+            network.map_or_else(NetworkName::default_network, |name| name.as_str().into());
+        for name in names_in(listed).filter(as_before) {
+            out.entry(network.clone())
+                .or_default()
+                .insert(name.to_owned());
+        }
+    }
+    out
+}
+
+/// Names in a JSON list of them; they hold no character that JSON would escape.
+fn names_in(list: &str) -> impl Iterator<Item = &str> {
+    let inner = list.trim().trim_start_matches('[').trim_end_matches(']');
+    let names = inner.split(',').map(|name| name.trim().trim_matches('"'));
+    names.filter(|name| !name.is_empty())
+}
+
+/// The RouteAdvertisements to name on the default network's object; `None` where that object need not be there.
+#[must_use]
+pub fn of_default_network(
+    world: &World,
+    key: &ObjectKey,
+    advertised: &BTreeMap<NetworkName, BTreeSet<String>>,
+) -> Option<BTreeSet<String>> {
+    let network = world.default_network()?;
+    let selected = world.ras.values().filter_map(|ra| ra.as_ref().ok());
+    let selected = selected.into_iter().any(|ra| ra.selects(None));
+    let needed =
+        selected || world.attachments.contains_key(key) || network.transport.no_overlay().is_some();
+    needed.then(|| advertised.get(&network.name).cloned().unwrap_or_default())
+}

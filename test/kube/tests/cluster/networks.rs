@@ -1,0 +1,332 @@
+//! The life of networks of users on a real API server, with the rights that the cluster-manager is shipped with.
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test stops at the first surprise"
+)]
+
+use std::time::Duration;
+
+use kube_tests::{ApiServer, tools, until};
+use serde_json::Value;
+
+use crate::harness::Manager;
+
+const CUDN: &str = "clusteruserdefinednetworks";
+const NAD: &str = "network-attachment-definitions";
+
+fn namespace(name: &str, labels: &str) -> String {
+    format!(
+        "{{apiVersion: v1, kind: Namespace, metadata: {{name: {name}, labels: {{{labels}}}}}}}\n---\n"
+    )
+}
+
+fn cudn(name: &str, subnet: &str, options: &str) -> String {
+    format!(
+        "{{apiVersion: k8s.ovn.org/v1, kind: ClusterUserDefinedNetwork, metadata: {{name: {name}}}, spec: \
+         {{namespaceSelector: {{matchLabels: {{tenant: {name}}}}}, network: {{topology: Layer3, \
+         layer3: {{role: Primary, subnets: [{{cidr: {subnet}, hostSubnet: 24}}]}}{options}}}}}}}\n---\n"
+    )
+}
+
+const MANAGED: &str =
+    ", transport: NoOverlay, noOverlayOptions: {outboundSNAT: Enabled, routing: Managed}";
+
+/// `status reason: message` of a condition of a ClusterUserDefinedNetwork.
+fn condition(api: &ApiServer, name: &str, kind: &str) -> String {
+    let all = api.items(CUDN);
+    let object = all.iter().find(|o| o["metadata"]["name"] == name);
+    let list = object.and_then(|o| o["status"]["conditions"].as_array());
+    let found = list.and_then(|list| list.iter().find(|c| c["type"] == kind));
+    found.map_or_else(String::new, |c| {
+        let text = |key: &str| c[key].as_str().unwrap_or_default().to_owned();
+        format!("{} {}: {}", text("status"), text("reason"), text("message"))
+    })
+}
+
+fn says(api: &ApiServer, name: &str, kind: &str, wanted: &str) {
+    until(&format!("{kind} of {name} is {wanted:?}"), 20, || {
+        let seen = condition(api, name, kind);
+        if seen.contains(wanted) {
+            Ok(())
+        } else {
+            Err(seen)
+        }
+    });
+}
+
+/// `namespace/name` of all NetworkAttachmentDefinitions.
+fn attachments(api: &ApiServer) -> Vec<String> {
+    let text = |v: &Value| v.as_str().unwrap().to_owned();
+    let key = |o: &Value| {
+        format!(
+            "{}/{}",
+            text(&o["metadata"]["namespace"]),
+            text(&o["metadata"]["name"])
+        )
+    };
+    api.items(NAD).iter().map(key).collect()
+}
+
+fn has(api: &ApiServer, wanted: &[&str]) {
+    until(&format!("the objects are {wanted:?}"), 20, || {
+        let seen = attachments(api);
+        if seen == wanted {
+            Ok(())
+        } else {
+            Err(format!("{seen:?}"))
+        }
+    });
+}
+
+/// The subnets of a node's annotation, as JSON.
+fn subnets(api: &ApiServer, node: &str) -> Value {
+    let all = api.items("nodes");
+    let node = all.iter().find(|o| o["metadata"]["name"] == node).unwrap();
+    let text = node["metadata"]["annotations"]["k8s.ovn.org/node-subnets"].as_str();
+    text.map_or(Value::Null, |t| serde_json::from_str(t).unwrap())
+}
+
+/// What all generated FRRConfigurations announce.
+fn announced(api: &ApiServer) -> Vec<String> {
+    let mut out = Vec::new();
+    for object in api.items("frrconfigurations") {
+        let name = object["metadata"]["name"].as_str().unwrap();
+        for router in object["spec"]["bgp"]["routers"]
+            .as_array()
+            .into_iter()
+            .flatten()
+        {
+            let prefixes = router["prefixes"].as_array().into_iter().flatten();
+            let prefixes = prefixes.map(|p| p.as_str().unwrap().to_owned());
+            if name.starts_with("ovnk-generated-") {
+                out.extend(prefixes);
+            }
+        }
+    }
+    out.sort();
+    out
+}
+
+#[test]
+#[expect(clippy::too_many_lines, reason = "one life from beginning to end")]
+fn a_network_comes_is_routed_meets_a_foreign_object_and_goes_when_no_pod_uses_it() {
+    let Some(tools) = tools() else { return };
+    let api = ApiServer::start(tools);
+    for (name, ip) in [("n1", "172.30.0.1"), ("n2", "172.30.0.2")] {
+        api.node(name, ip);
+    }
+    let primary = "k8s.ovn.org/primary-user-defined-network: ''";
+    api.apply(
+        &[
+            namespace("shop", &format!("tenant: amber, {primary}")),
+            namespace("till", &format!("tenant: amber, {primary}")),
+            namespace("bare", "tenant: amber"),
+            namespace("mine", &format!("tenant: cobalt, {primary}")),
+            cudn("amber", "10.61.0.0/16", MANAGED),
+            cudn("cobalt", "10.62.0.0/16", ""),
+        ]
+        .concat(),
+    );
+    let manager = Manager::start(&api, "a");
+
+    // Objects in the namespaces that may have them, and what the one without the label is told.
+    has(
+        &api,
+        &[
+            "mine/cobalt",
+            "ovn-kubernetes/default",
+            "shop/amber",
+            "till/amber",
+        ],
+    );
+    says(
+        &api,
+        "amber",
+        "NetworkCreated",
+        "False NetworkAttachmentDefinitionSyncError: namespace bare lacks label",
+    );
+    says(
+        &api,
+        "amber",
+        "TransportAccepted",
+        "True NoOverlayTransportAccepted: Transport has been configured as 'no-overlay'.",
+    );
+    says(
+        &api,
+        "cobalt",
+        "NetworkCreated",
+        "True NetworkAttachmentDefinitionCreated: NetworkAttachmentDefinition has been created in following namespaces: [mine]",
+    );
+    says(
+        &api,
+        "cobalt",
+        "TransportAccepted",
+        "True GeneveTransportAccepted: Geneve transport has been configured.",
+    );
+    api.kubectl(&["label", "namespace", "bare", "tenant-"]);
+    says(
+        &api,
+        "amber",
+        "NetworkCreated",
+        "True NetworkAttachmentDefinitionCreated: NetworkAttachmentDefinition has been created in following namespaces: [shop, till]",
+    );
+    until("both nodes have a subnet of each network", 20, || {
+        let seen = [subnets(&api, "n1"), subnets(&api, "n2")];
+        let whole = |s: &Value| {
+            ["default", "cluster_udn_amber", "cluster_udn_cobalt"]
+                .iter()
+                .all(|n| s[n].is_array())
+        };
+        if seen.iter().all(whole) {
+            Ok(())
+        } else {
+            Err(format!("{seen:?}"))
+        }
+    });
+    until(
+        "the managed networks are announced, the overlay is not",
+        20,
+        || {
+            let seen = announced(&api);
+            if seen
+                == [
+                    "10.128.0.0/24",
+                    "10.128.1.0/24",
+                    "10.61.0.0/24",
+                    "10.61.1.0/24",
+                ]
+            {
+                Ok(())
+            } else {
+                Err(format!("{seen:?}"))
+            }
+        },
+    );
+    // The second namespace's object names the same network and id.
+    for key in ["shop", "till"] {
+        let text = api.output(&[
+            "get",
+            NAD,
+            "amber",
+            "-n",
+            key,
+            "-o",
+            "jsonpath={.metadata.annotations.k8s\\.ovn\\.org/network-id} {.spec.config}",
+        ]);
+        let (id, config) = text.split_once(' ').unwrap();
+        let config: Value = serde_json::from_str(config).unwrap();
+        assert_eq!(
+            (
+                id,
+                config["transport"].as_str(),
+                config["outboundSNAT"].as_str()
+            ),
+            ("1", Some("noOverlay"), Some("enabled"))
+        );
+        assert_eq!(config["netAttachDefName"], format!("{key}/amber"));
+    }
+
+    // Everything stands: nothing is written but the lease.
+    std::thread::sleep(Duration::from_secs(2));
+    let before = api.writes("cluster-manager").len();
+    std::thread::sleep(Duration::from_secs(5));
+    let writes = api.writes("cluster-manager");
+    let quiet = writes
+        .iter()
+        .skip(before)
+        .filter(|w| !w.contains("leases/"));
+    assert_eq!(quiet.collect::<Vec<_>>(), Vec::<&String>::new());
+
+    // Another namespace; where somebody else has taken the name, that object is left alone and named, and the rest stands.
+    let foreign = "{apiVersion: k8s.cni.cncf.io/v1, kind: NetworkAttachmentDefinition, metadata: {name: amber, namespace: fair}, spec: {config: '{}'}}";
+    api.apply(&format!("{}{foreign}", namespace("fair", primary)));
+    api.kubectl(&["label", "namespace", "fair", "tenant=amber"]);
+    says(
+        &api,
+        "amber",
+        "NetworkCreated",
+        "foreign NetworkAttachmentDefinition with the desired name already exist [fair/amber]",
+    );
+    assert_eq!(
+        api.output(&[
+            "get",
+            NAD,
+            "amber",
+            "-n",
+            "fair",
+            "-o",
+            "jsonpath={.spec.config}"
+        ]),
+        "{}"
+    );
+    says(
+        &api,
+        "amber",
+        "TransportAccepted",
+        "True NoOverlayTransportAccepted",
+    );
+    api.kubectl(&["delete", NAD, "amber", "-n", "fair"]);
+    says(&api, "amber", "NetworkCreated", "[fair, shop, till]");
+
+    // A namespace that is no longer selected keeps its object as long as a pod is in the network.
+    api.apply("{apiVersion: v1, kind: ServiceAccount, metadata: {name: default, namespace: till}}");
+    api.apply(
+        "{apiVersion: v1, kind: Pod, metadata: {name: user, namespace: till, annotations: {k8s.ovn.org/pod-networks: '{\"till/amber\":{}}'}}, \
+         spec: {automountServiceAccountToken: false, nodeName: n1, containers: [{name: c, image: none}]}}",
+    );
+    api.kubectl(&["label", "namespace", "till", "tenant-"]);
+    says(
+        &api,
+        "amber",
+        "NetworkCreated",
+        "failed to delete NetworkAttachmentDefinition [till/amber]: network in use by the following pods: [user]",
+    );
+    assert!(attachments(&api).contains(&"till/amber".to_owned()));
+    api.kubectl(&[
+        "delete",
+        "pod",
+        "user",
+        "-n",
+        "till",
+        "--force",
+        "--grace-period=0",
+    ]);
+    has(
+        &api,
+        &[
+            "fair/amber",
+            "mine/cobalt",
+            "ovn-kubernetes/default",
+            "shop/amber",
+        ],
+    );
+
+    // It goes, with its objects, its subnets and what announced them; the others stay.
+    api.kubectl(&["delete", CUDN, "amber", "--wait=false"]);
+    until("the network is gone", 20, || {
+        let left = api.items(CUDN).len();
+        if left == 1 {
+            Ok(())
+        } else {
+            Err(condition(&api, "amber", "NetworkCreated"))
+        }
+    });
+    has(&api, &["mine/cobalt", "ovn-kubernetes/default"]);
+    until("its subnets and announcements are gone", 20, || {
+        let (subnets, seen) = (subnets(&api, "n1"), announced(&api));
+        let gone =
+            subnets["cluster_udn_amber"].is_null() && subnets["cluster_udn_cobalt"].is_array();
+        if gone && seen == ["10.128.0.0/24", "10.128.1.0/24"] {
+            Ok(())
+        } else {
+            Err(format!("{subnets} {seen:?}"))
+        }
+    });
+    assert_eq!(
+        api.items("routeadvertisements").len(),
+        1,
+        "the default network's"
+    );
+    manager.stop();
+}
