@@ -9,9 +9,9 @@ use anyhow::Context;
 use model::names::NodeName;
 use model::selector::Labels;
 
-mod cluster;
-mod documents;
-mod render;
+pub(crate) mod cluster;
+pub(crate) mod documents;
+pub(crate) mod render;
 
 use documents::Documents;
 use render::{Asked, forecast};

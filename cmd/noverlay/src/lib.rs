@@ -1,9 +1,11 @@
-//! The admin's command: tells what is true of a cluster, from API objects only, and what objects would become.
+//! The admin's command: tells what is true of a cluster, from API objects only, and what objects and changes would become.
 //! In: a kubeconfig with the read-only role, or files. Out: text; exit status 0, 1 (something is wrong) or 2 (cannot be read).
 //! Invariant: it writes nothing to the cluster.
 //! Not here: how a state came about (daemons).
 
 mod conf;
+mod convert;
+mod plan;
 mod status;
 
 use std::io::Write;
@@ -13,6 +15,8 @@ use std::process::ExitCode;
 use anyhow::Context;
 
 pub use conf::{DiffArguments, FrrCommand, Objects, RenderArguments};
+pub use convert::ConvertArguments;
+pub use plan::{PlanArguments, PlanFormat};
 pub use status::{NodeLine, Report};
 
 /// Command line.
@@ -46,6 +50,10 @@ pub enum Command {
     /// What FRR on a node gets from FRRConfigurations.
     #[command(subcommand)]
     Frr(FrrCommand),
+    /// What the cluster-manager would write, and what a change would do, before it is applied.
+    Plan(PlanArguments),
+    /// Objects and configuration in older forms of the design documents, in the current one.
+    Convert(ConvertArguments),
 }
 
 /// Forms of output.
@@ -86,11 +94,21 @@ fn run(arguments: Arguments) -> anyhow::Result<bool> {
                 FrrCommand::Render(render) => conf::render(&render)?,
                 FrrCommand::Diff(diff) => conf::diff(&diff, arguments.kubeconfig.as_deref())?,
             };
-            print(&outcome.out);
-            drop(std::io::stderr().write_all(outcome.err.as_bytes()));
-            Ok(outcome.well)
+            Ok(shown(&outcome))
         }
+        Command::Plan(plan) => {
+            let outcome = plan::plan(&plan, arguments.kubeconfig.as_deref())?;
+            Ok(shown(&outcome))
+        }
+        Command::Convert(convert) => Ok(shown(&convert::convert(&convert)?)),
     }
+}
+
+/// Prints what a command has to say; whether all is well.
+fn shown(outcome: &conf::Outcome) -> bool {
+    print(&outcome.out);
+    drop(std::io::stderr().write_all(outcome.err.as_bytes()));
+    outcome.well
 }
 
 fn status(kubeconfig: Option<&Path>, output: Format, frr_namespace: &str) -> anyhow::Result<bool> {

@@ -9,10 +9,12 @@
 
 mod objects;
 mod passes;
+mod state;
 mod worlds;
 
 pub use objects::Objects;
 pub use passes::{Plans, settle, write};
+pub use state::state;
 pub use worlds::{empty_world, world};
 
 /// Kinds by the names that objects bear.

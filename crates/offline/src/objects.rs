@@ -28,6 +28,23 @@ impl Objects {
         Ok(())
     }
 
+    /// Applies objects as `kubectl apply` does: spec and status are replaced where they are given, labels and annotations are
+    /// added, what only a server sets stays.
+    ///
+    /// # Errors
+    /// One sentence where the text is no YAML, or a document is no object.
+    pub fn apply(&mut self, text: &str) -> Result<(), String> {
+        let mut given = Self::default();
+        given.read(text)?;
+        for ((kind, name), mut object) in given.0 {
+            if let Some(existing) = self.get(&kind, &name) {
+                merge(&mut object, existing);
+            }
+            self.put(object)?;
+        }
+        Ok(())
+    }
+
     /// Writes a whole object.
     ///
     /// # Errors
@@ -75,6 +92,30 @@ impl Objects {
         let objects = self.all(crate::kind::NODE).cloned();
         let objects = objects.filter_map(|object| serde_json::from_value(object).ok());
         objects.map(|object| api::decode_node(&object)).collect()
+    }
+}
+
+/// What of an existing object stays beside what is given.
+fn merge(given: &mut Value, existing: &Value) {
+    let Some(object) = given.as_object_mut() else {
+        return;
+    };
+    if let Some(status) = existing.get("status") {
+        object.entry("status").or_insert_with(|| status.clone());
+    }
+    let fields = |value: &Value| value.as_object().cloned().unwrap_or_default();
+    let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else {
+        return;
+    };
+    for (key, value) in existing.get("metadata").map(fields).unwrap_or_default() {
+        let slot = metadata
+            .entry(key.as_str())
+            .or_insert_with(|| value.clone());
+        if ["labels", "annotations"].contains(&key.as_str()) {
+            let mut both = fields(&value);
+            both.extend(fields(slot));
+            *slot = both.into();
+        }
     }
 }
 

@@ -59,6 +59,13 @@ pub fn world(settings: &Settings, objects: &Objects) -> World {
     for object in objects.all(CUDN) {
         let cudn = typed::<ClusterUserDefinedNetwork>(object)
             .and_then(|typed| user_network::ClusterUserDefinedNetwork::try_from(&typed));
+        let cudn = cudn.map(|mut cudn| {
+            // Only a server gives one, and owners are told apart by it.
+            if cudn.uid.is_empty() {
+                cudn.uid = format!("uid-of-{}", cudn.name);
+            }
+            cudn
+        });
         world.cudns.insert(name_of(object), cudn);
     }
     world.namespaces = decoded(objects, NAMESPACE, api::decode_namespace);

@@ -55,11 +55,11 @@ fn every_recorded_world_leads_to_what_was_recorded() {
 fn differs(case: &Path) -> Option<String> {
     let read = |name: &str| std::fs::read_to_string(case.join(name)).ok();
     let mut run = Run::of(&read("world.yaml").unwrap());
-    let mut diff = compared("expected.yaml", &read("expected.yaml").unwrap(), &mut run);
+    let mut diff = compared("expected.yaml", &read("expected.yaml").unwrap(), &run);
     if let Some(change) = read("change.yaml") {
         run.change(&change);
         let expected = read("expected-after.yaml").unwrap();
-        diff.push_str(&compared("expected-after.yaml", &expected, &mut run));
+        diff.push_str(&compared("expected-after.yaml", &expected, &run));
     }
     let path = case.join("difference.diff");
     if std::env::var("UPDATE_GOLDEN").is_ok_and(|v| v == "1") {
@@ -79,7 +79,7 @@ fn differs(case: &Path) -> Option<String> {
     Some(format!("{}\n{of_both}", case.display()))
 }
 
-fn compared(name: &str, expected: &str, run: &mut Run) -> String {
+fn compared(name: &str, expected: &str, run: &Run) -> String {
     let expected: Value = serde_saphyr::from_str(expected).unwrap();
     let theirs = normal_state(&expected);
     let ours = normal_state(&run.state());
@@ -239,83 +239,12 @@ impl Run {
     }
 
     /// The state in the form of the recordings.
-    fn state(&mut self) -> Value {
+    fn state(&self) -> Value {
         let plans = self.plans.as_ref().unwrap();
-        let is_generated = |o: &&Value| {
-            let name = o["metadata"]["name"].as_str().unwrap();
-            name.starts_with("ovnk-generated-") && o["metadata"]["annotations"][RA_KEY].is_string()
-        };
-        let all = self.objects.all("FRRConfiguration").filter(is_generated);
-        let frr: Vec<Value> = all.map(frr_entry).collect();
-        let nads: Vec<Value> = self
-            .objects
-            .all("NetworkAttachmentDefinition")
-            .map(nad_entry)
-            .collect();
-        let of_ras = plans
-            .advertisements
-            .iter()
-            .filter(|(name, _)| self.objects.get("RouteAdvertisements", name).is_some());
-        let of_ras = of_ras.map(|(name, plan)| ("RouteAdvertisements", name, &plan.conditions));
-        let of_cudns = plans
-            .conditions
-            .iter()
-            .map(|(name, list)| ("ClusterUserDefinedNetwork", name, list));
-        let conditions: Vec<Value> = of_ras
-            .chain(of_cudns)
-            .map(|(kind, name, list)| {
-                let list: Vec<Value> = list.iter().map(|c| json!({
-                "type": c.kind, "status": c.word(), "reason": c.reason, "message": c.message,
-            })).collect();
-                json!({"kind": kind, "name": name, "conditions": list})
-            })
-            .collect();
-        let nodes = self.objects.all("Node").map(|node| {
-            let text = node["metadata"]["annotations"]["k8s.ovn.org/node-subnets"].as_str();
-            let subnets = text.map_or(Value::Null, |t| {
-                serde_json::from_str(t).unwrap_or(Value::Null)
-            });
-            (
-                node["metadata"]["name"].as_str().unwrap().to_owned(),
-                subnets,
-            )
-        });
-        json!({
-            "frrconfigurations": frr, "nads": nads, "conditions": conditions,
-            "events": self.event.iter().collect::<Vec<_>>(),
-            "nodes": nodes.collect::<Map<String, Value>>(),
-        })
+        let mut state = offline::state(plans, &self.objects);
+        state["events"] = self.event.iter().cloned().collect();
+        state
     }
-}
-
-fn frr_entry(object: &Value) -> Value {
-    let metadata = &object["metadata"];
-    let mut spec = object["spec"].clone();
-    let selector = spec.as_object_mut().unwrap().remove("nodeSelector");
-    json!({
-        "namespace": metadata["namespace"], "labels": metadata["labels"],
-        "annotations": metadata["annotations"], "nodeSelector": selector, "spec": spec,
-    })
-}
-
-fn nad_entry(object: &Value) -> Value {
-    let metadata = &object["metadata"];
-    let config: Value = serde_json::from_str(object["spec"]["config"].as_str().unwrap()).unwrap();
-    let owners = metadata["ownerReferences"].as_array().into_iter().flatten();
-    let owners: Vec<String> = owners
-        .map(|o| {
-            format!(
-                "{}/{}",
-                o["kind"].as_str().unwrap(),
-                o["name"].as_str().unwrap()
-            )
-        })
-        .collect();
-    json!({
-        "namespace": metadata["namespace"], "name": metadata["name"], "labels": metadata["labels"],
-        "annotations": metadata["annotations"], "config": config,
-        "finalizers": metadata["finalizers"], "owners": owners,
-    })
 }
 
 /// A state without what is the default of a server or of Go, in one order, without what is not compared.
@@ -513,7 +442,7 @@ fn union(state: &Value) -> Value {
 #[test]
 fn managed_networks_together_announce_take_in_and_leak_what_one_advertisement_of_all_does() {
     let case = Path::new("tests/ra-conformance/23-managed-cudn");
-    let mut run = Run::of(&std::fs::read_to_string(case.join("world.yaml")).unwrap());
+    let run = Run::of(&std::fs::read_to_string(case.join("world.yaml")).unwrap());
     let expected: Value =
         serde_saphyr::from_str(&std::fs::read_to_string(case.join("expected.yaml")).unwrap())
             .unwrap();
@@ -528,7 +457,7 @@ fn a_managed_network_is_served_once_the_topology_is_configured() {
     let case = Path::new("tests/ra-conformance/53-managed-cudn-without-fabric");
     let world = std::fs::read_to_string(case.join("world.yaml")).unwrap();
     let (first, rest) = world.split_once('\n').unwrap();
-    let mut run = Run::of(&format!("{first} topology=full-mesh\n{rest}"));
+    let run = Run::of(&format!("{first} topology=full-mesh\n{rest}"));
     let state = run.state().to_string();
     assert!(
         state.contains("Transport has been configured as 'no-overlay'."),

@@ -7,9 +7,13 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use anyhow::Context;
+use api::cluster_user_defined_network::ClusterUserDefinedNetwork;
+use api::egress_ip::EgressIP;
 use api::frr_configuration::FRRConfiguration;
 use api::frr_state::FRRNodeState;
-use k8s_openapi::api::core::v1::{Node as KubeNode, Secret};
+use api::nad::NetworkAttachmentDefinition;
+use api::route_advertisements::RouteAdvertisements;
+use k8s_openapi::api::core::v1::{Namespace, Node as KubeNode, Secret};
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 use model::names::ObjectKey;
@@ -72,6 +76,41 @@ pub(super) fn documents(kubeconfig: Option<&Path>, asked: &Objects) -> anyhow::R
     })
 }
 
+/// Everything that the cluster-manager plans from.
+pub(crate) fn world(kubeconfig: Option<&Path>) -> anyhow::Result<offline::Objects> {
+    wait(kubeconfig, async |client| {
+        let mut out = offline::Objects::default();
+        list::<KubeNode>(&client, &mut out).await?;
+        list::<Namespace>(&client, &mut out).await?;
+        list::<FRRConfiguration>(&client, &mut out).await?;
+        list::<RouteAdvertisements>(&client, &mut out).await?;
+        list::<ClusterUserDefinedNetwork>(&client, &mut out).await?;
+        list::<EgressIP>(&client, &mut out).await?;
+        list::<NetworkAttachmentDefinition>(&client, &mut out).await?;
+        Ok(out)
+    })
+}
+
+/// All objects of a kind, without who wrote which field.
+async fn list<K>(client: &kube::Client, out: &mut offline::Objects) -> anyhow::Result<()>
+where
+    K: kube::Resource<DynamicType = ()>,
+{
+    let (kind, what) = (K::kind(&()), K::plural(&()));
+    let api = kube_edge::untyped::<K>(client.clone(), None);
+    let list = answer(&what, api.list(&ListParams::default())).await?;
+    for mut object in list.items {
+        object.metadata.managed_fields = None;
+        let mut value = serde_json::to_value(&object)?;
+        if let Some(map) = value.as_object_mut() {
+            map.insert("kind".to_owned(), kind.as_ref().into());
+            map.insert("apiVersion".to_owned(), K::api_version(&()).as_ref().into());
+        }
+        out.put(value).map_err(anyhow::Error::msg)?;
+    }
+    Ok(())
+}
+
 /// `FRRNodeState.status.runningConfig` of the node.
 pub(super) fn running(kubeconfig: Option<&Path>, node: &str) -> anyhow::Result<String> {
     wait(kubeconfig, async |client| {
@@ -98,7 +137,8 @@ fn is_forbidden(error: &anyhow::Error) -> bool {
     matches!(cause, Some(kube::Error::Api(status)) if status.code == 403)
 }
 
-fn secret_names(documents: &Documents) -> BTreeSet<String> {
+/// Names of Secrets that objects refer to.
+pub(crate) fn secret_names(documents: &Documents) -> BTreeSet<String> {
     let objects = documents.sources.values();
     objects
         .filter_map(|source| source.object.as_ref().ok())

@@ -147,6 +147,14 @@ impl Documents {
         self.sources.insert(key, source).is_none()
     }
 
+    /// Namespaces of the FRRConfigurations.
+    pub(crate) fn namespaces(&self) -> BTreeSet<String> {
+        self.sources
+            .keys()
+            .map(|key| key.namespace.clone())
+            .collect()
+    }
+
     fn key(
         &mut self,
         place: &str,
@@ -175,7 +183,7 @@ fn typed<T: DeserializeOwned>(place: &str, kind: &str, document: &Value) -> anyh
 }
 
 /// The documents of a text. JSON is read by its own reader, which has no limit on size.
-fn documents(file: &File) -> anyhow::Result<Vec<Value>> {
+pub(crate) fn documents(file: &File) -> anyhow::Result<Vec<Value>> {
     if file.text.trim_start().starts_with('{') {
         return serde_json::Deserializer::from_str(&file.text)
             .into_iter()

@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-use kube_tests::{ApiServer, tools};
+use kube_tests::{ApiServer, tools, until};
 
 const OBJECT: &str = "apiVersion: frrk8s.metallb.io/v1beta1
 kind: FRRConfiguration
@@ -119,4 +119,86 @@ fn the_clusters_objects_are_compared_with_what_the_node_reports_to_run() {
     ] {
         assert!(ran.out.contains(line), "{}", ran.out);
     }
+}
+
+fn noverlay(words: &[&str], input: &str) -> Ran {
+    use std::io::Write;
+    use std::process::Stdio;
+    let mut child = Command::new(env!("CARGO_BIN_EXE_noverlay"))
+        .args(words)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdin.take().unwrap().write_all(input.as_bytes()));
+    let done = child.wait_with_output().unwrap();
+    Ran {
+        status: done.status.code(),
+        out: String::from_utf8(done.stdout).unwrap(),
+        err: String::from_utf8(done.stderr).unwrap(),
+    }
+}
+
+#[test]
+fn what_convert_makes_of_older_examples_is_taken_and_plan_reads_the_cluster_with_the_right_to_look_only()
+ {
+    let Some(tools) = tools() else { return };
+    let api = ApiServer::start(tools);
+    for namespace in ["metallb-system", "openshift-frr-k8s"] {
+        api.kubectl(&["create", "namespace", namespace]);
+    }
+    let text = std::fs::read_to_string("../../test/kube/tests/data/documents.yaml").unwrap();
+    let examples: Vec<serde_json::Value> = serde_saphyr::from_str(&text).unwrap();
+    let older = examples.iter().filter(|e| e.get("refused").is_some());
+    let mut taken = 0;
+    for object in older.filter_map(|e| e.get("object").and_then(serde_json::Value::as_str)) {
+        let converted = noverlay(&["convert", "-f", "-"], object);
+        if converted.out.is_empty() {
+            continue;
+        }
+        let arguments = ["apply", "--dry-run=server", "--validate=strict", "-f", "-"];
+        let said = api.try_kubectl_with(&arguments, &converted.out);
+        assert!(said.is_ok(), "{}\n{said:?}", converted.out);
+        taken += 1;
+    }
+    assert!(taken >= 6, "{taken}");
+
+    // From the cluster: two nodes, the managed fabric, nothing written yet.
+    for (name, ip) in [("n1", "172.30.0.1"), ("n2", "172.30.0.2")] {
+        api.node(name, ip);
+    }
+    let config = tempfile::NamedTempFile::with_suffix(".conf").unwrap();
+    let text = "[default]\ntransport = no-overlay\ncluster-subnets = 10.128.0.0/16/24\n[no-overlay]\noutbound-snat = enabled\nrouting = managed\n[bgp-managed]\ntopology = full-mesh\n";
+    std::fs::write(config.path(), text).unwrap();
+    let kubeconfig = api.kubeconfig("noverlay-view");
+    let words = [
+        "plan",
+        "--kubeconfig",
+        kubeconfig.to_str().unwrap(),
+        "--config",
+        config.path().to_str().unwrap(),
+    ];
+    // The server's storage of a new kind takes a moment to begin.
+    let ran = until("the cluster is read", 10, || {
+        let ran = noverlay(&words, "");
+        if ran.err.contains("TooManyRequests") {
+            Err(ran.err)
+        } else {
+            Ok(ran)
+        }
+    });
+    assert_eq!(ran.status, Some(0), "{}{}", ran.out, ran.err);
+    for words in [
+        "change Node n1",
+        "create RouteAdvertisements ovnk-managed-",
+        "(node n2)",
+        "neighbor 172.30.0.2 remote-as 64512",
+    ] {
+        assert!(ran.out.contains(words), "{words:?} not in\n{}", ran.out);
+    }
+    assert!(
+        api.items("routeadvertisements").is_empty(),
+        "nothing is written"
+    );
 }

@@ -1,0 +1,182 @@
+//! `noverlay plan` and `noverlay convert` as a person runs them: what they print where, and their exit status.
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+const WORLDS: &str = "../../crates/offline/tests/ra-conformance";
+
+struct Ran {
+    status: Option<i32>,
+    out: String,
+    err: String,
+}
+
+fn noverlay(words: &[&str], input: &str) -> Ran {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_noverlay"))
+        .args(words)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // It may have ended before it read.
+    drop(child.stdin.take().unwrap().write_all(input.as_bytes()));
+    let done = child.wait_with_output().unwrap();
+    Ran {
+        status: done.status.code(),
+        out: String::from_utf8(done.stdout).unwrap(),
+        err: String::from_utf8(done.stderr).unwrap(),
+    }
+}
+
+/// A configuration file with an overlay for the default network.
+fn config() -> tempfile::NamedTempFile {
+    let file = tempfile::NamedTempFile::with_suffix(".toml").unwrap();
+    std::fs::write(
+        file.path(),
+        "[default]\ntransport = \"geneve\"\ncluster-subnets = \"10.240.0.0/16/24\"\n",
+    )
+    .unwrap();
+    file
+}
+
+fn plan(world: &str, more: &[&str], change: &str) -> Ran {
+    let config = config();
+    let config = config.path().to_str().unwrap();
+    let words = [&["plan", "--world", world, "--config", config], more].concat();
+    noverlay(&words, change)
+}
+
+#[test]
+fn a_world_leads_to_objects_conditions_and_the_frr_conf_of_each_node() {
+    let world = format!("{WORLDS}/09-cudn-layer3/world.yaml");
+    let ran = plan(&world, &[], "");
+    assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""), "{}", ran.out);
+    for words in [
+        "create NetworkAttachmentDefinition shop/amber\n",
+        "create NetworkAttachmentDefinition till/amber\n",
+        "(node elm)\n",
+        "frr.conf of node oak:\n",
+        "network 10.61.3.0/24",
+        "import vrf amber",
+    ] {
+        assert!(ran.out.contains(words), "{words:?} not in\n{}", ran.out);
+    }
+    // The same as YAML is what the recording says, in its shape.
+    let ran = plan(&world, &["-o", "yaml"], "");
+    assert_eq!(ran.status, Some(0), "{}", ran.err);
+    let state: Value = serde_saphyr::from_str(&ran.out).unwrap();
+    let expected =
+        std::fs::read_to_string(format!("{WORLDS}/09-cudn-layer3/expected.yaml")).unwrap();
+    let expected: Value = serde_saphyr::from_str(&expected).unwrap();
+    assert_eq!(state["nodes"], expected["nodes"]);
+    let raws = |v: &Value| -> Vec<Value> {
+        let list = v["frrconfigurations"].as_array().unwrap();
+        list.iter().map(|o| o["spec"]["raw"].clone()).collect()
+    };
+    assert_eq!(raws(&state), raws(&expected));
+    assert_eq!(state["nads"][0]["config"], expected["nads"][0]["config"]);
+}
+
+#[test]
+fn a_change_shows_what_it_would_do_and_what_it_would_break() {
+    let world = format!("{WORLDS}/09-cudn-layer3/world.yaml");
+    // Nothing but one label.
+    let harmless = "{apiVersion: v1, kind: Namespace, metadata: {name: shop, labels: {a: b}}}";
+    let ran = plan(&world, &["-f", "-"], harmless);
+    assert_eq!(
+        (ran.status, ran.out.as_str()),
+        (Some(0), "change Namespace shop\n")
+    );
+    // The network goes.
+    let ran = plan(
+        &world,
+        &["--delete", "ClusterUserDefinedNetwork/amber", "--diff"],
+        "",
+    );
+    assert_eq!(ran.status, Some(1), "{}", ran.out);
+    for words in [
+        "delete ClusterUserDefinedNetwork amber",
+        "delete NetworkAttachmentDefinition till/amber",
+        "-  network 10.61.3.0/24",
+        "RouteAdvertisements amber-pods: Accepted is False, ConfigurationPending: configuration pending: no networks selected",
+    ] {
+        assert!(ran.out.contains(words), "{words:?} not in\n{}", ran.out);
+    }
+    // Somebody else's object that gives the default VRF another AS number.
+    let foreign = "{apiVersion: frrk8s.metallb.io/v1beta1, kind: FRRConfiguration, metadata: {name: other, namespace: frr-k8s-system}, spec: {bgp: {routers: [{asn: 64999}]}}}";
+    let ran = plan(&world, &["-f", "-"], foreign);
+    assert_eq!(ran.status, Some(1), "{}", ran.out);
+    for words in [
+        "node oak would load nothing:\n",
+        "64999",
+        "Complete is False",
+    ] {
+        assert!(ran.out.contains(words), "{words:?} not in\n{}", ran.out);
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_named_with_status_2() {
+    let world = format!("{WORLDS}/09-cudn-layer3/world.yaml");
+    for (words, needle) in [
+        (
+            vec!["plan", "--world", "gone.yaml", "--config", "gone.toml"],
+            "cannot read configuration file gone.toml",
+        ),
+        (vec!["plan", "--world", &world], "--config"),
+    ] {
+        let ran = noverlay(&words, "");
+        assert_eq!(ran.status, Some(2), "{words:?}");
+        assert!(ran.err.contains(needle), "{words:?}: {}", ran.err);
+    }
+    for (more, change, needle) in [
+        (["-f", "-"], "{{", "standard input"),
+        (["-f", "-"], "{kind: Node}", "a Node without metadata.name"),
+        (["--delete", "Node/nobody"], "", "there is no Node nobody"),
+        (["--delete", "nobody"], "", "allowed is KIND/NAME"),
+    ] {
+        let ran = plan(&world, &more, change);
+        assert_eq!((ran.status, ran.out.as_str()), (Some(2), ""), "{more:?}");
+        assert!(ran.err.contains(needle), "{needle:?}: {}", ran.err);
+    }
+}
+
+/// Examples of the design documents, with what the API server says of each (the kube tests ask it).
+fn examples() -> Vec<Value> {
+    let text = std::fs::read_to_string("../../test/kube/tests/data/documents.yaml").unwrap();
+    serde_saphyr::from_str(&text).unwrap()
+}
+
+#[test]
+fn examples_in_the_current_form_come_out_as_they_are_and_older_ones_are_changed() {
+    for example in examples() {
+        let object = example["object"].as_str().unwrap();
+        let ran = noverlay(&["convert", "-f", "-"], object);
+        let given: Value = serde_saphyr::from_str(object).unwrap();
+        if example.get("refused").is_none() {
+            let seen: Value = serde_saphyr::from_str(&ran.out).unwrap();
+            assert_eq!(
+                (ran.status, &seen, ran.err.as_str()),
+                (Some(0), &given, ""),
+                "{object}"
+            );
+            continue;
+        }
+        assert_ne!(ran.err, "", "what was changed is said: {object}");
+        // The default network's transport has no object any more.
+        if given["kind"] == "UserDefinedNetwork" {
+            assert_eq!((ran.status, ran.out.as_str()), (Some(1), ""), "{object}");
+            assert!(
+                ran.err.contains("[default] transport = no-overlay"),
+                "{}",
+                ran.err
+            );
+        } else {
+            assert_eq!(ran.status, Some(0), "{}", ran.err);
+        }
+    }
+}
