@@ -5,6 +5,7 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
 
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::core::{ApiResource, DynamicObject};
@@ -302,17 +303,22 @@ impl Writer {
         key: &ObjectKey,
         call: impl Future<Output = Result<T, kube::Error>>,
     ) -> Result<T, WriteError> {
+        let not_leading = || WriteError::NotLeading {
+            verb,
+            kind: kind.to_owned(),
+            key: key.clone(),
+        };
         if self.leadership.as_ref().is_some_and(|l| !l.may_write()) {
-            return Err(WriteError::NotLeading {
-                verb,
-                kind: kind.to_owned(),
-                key: key.clone(),
-            });
+            return Err(not_leading());
         }
         self.writes.fetch_add(1, Ordering::Relaxed);
+        // Between the question and the sending lie a connection and its handshake: whoever was frozen there asks again first.
+        let leads = || self.leadership.as_ref().is_none_or(Leadership::leads);
+        let call = while_true(leads, call);
         match tokio::time::timeout(CALL_DEADLINE, call).await {
-            Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(source)) => Err(WriteError::Api {
+            Ok(None) => Err(not_leading()),
+            Ok(Some(Ok(answer))) => Ok(answer),
+            Ok(Some(Err(source))) => Err(WriteError::Api {
                 verb,
                 kind: kind.to_owned(),
                 key: key.clone(),
@@ -327,11 +333,47 @@ impl Writer {
     }
 }
 
+/// Polls a future for as long as a condition holds, which is asked before each poll; `None` where it does not.
+async fn while_true<F: Future>(holds: impl Fn() -> bool, future: F) -> Option<F::Output> {
+    let mut future = std::pin::pin!(future);
+    std::future::poll_fn(|context| {
+        if holds() {
+            future.as_mut().poll(context).map(Some)
+        } else {
+            Poll::Ready(None)
+        }
+    })
+    .await
+}
+
 /// Not found, or a conflict of uids: the object that was meant does not exist any more.
 fn is_gone(error: &kube::Error) -> bool {
     if let kube::Error::Api(status) = error {
         status.code == 404 || status.code == 409
     } else {
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicBool;
+
+    #[tokio::test]
+    async fn a_call_that_waits_goes_no_further_once_nobody_leads() {
+        let (leads, sent) = (AtomicBool::new(true), AtomicBool::new(false));
+        let call = async {
+            // The connection is being made; meanwhile the lease runs out.
+            tokio::task::yield_now().await;
+            sent.store(true, Ordering::Relaxed);
+        };
+        let holds = || leads.load(Ordering::Relaxed);
+        let (outcome, ()) = tokio::join!(while_true(holds, call), async {
+            leads.store(false, Ordering::Relaxed);
+        });
+        assert_eq!(outcome, None);
+        assert!(!sent.load(Ordering::Relaxed), "it was never sent");
+        assert_eq!(while_true(|| true, async { 1 }).await, Some(1));
     }
 }
