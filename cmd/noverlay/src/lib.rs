@@ -17,7 +17,7 @@ use anyhow::Context;
 pub use conf::{DiffArguments, FrrCommand, Objects, RenderArguments};
 pub use convert::ConvertArguments;
 pub use plan::{PlanArguments, PlanFormat};
-pub use status::{NodeLine, Report};
+pub use status::{NetworkLine, NodeLine, Report};
 
 /// Command line.
 #[derive(Debug, clap::Parser)]

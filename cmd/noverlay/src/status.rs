@@ -1,12 +1,14 @@
-//! `noverlay status`: one line a node, one line a RouteAdvertisements.
-//! In: Node, NodeRoutes, FRRNodeState, BGPSessionState, RouteAdvertisements objects. Out: a report.
+//! `noverlay status`: one line a node, one line a network of users, one line a RouteAdvertisements.
+//! In: Node, NodeRoutes, FRRNodeState, BGPSessionState, ClusterUserDefinedNetwork, RouteAdvertisements objects. Out: a report.
 //! Invariant: what is not known is shown as such, never as good.
 //! Not here: anything that asks a node itself.
 
 use std::collections::BTreeMap;
 
 use anyhow::Context;
+use api::cluster_user_defined_network::ClusterUserDefinedNetwork;
 use api::frr_state::{BGPSessionState, FRRNodeState};
+use api::nad::NetworkAttachmentDefinition;
 use api::node_routes::{NetworkRoutes, NodeRoutes, NodeRoutesStatus};
 use api::route_advertisements::RouteAdvertisements;
 use comfy_table::{Table, presets};
@@ -16,6 +18,10 @@ use kube::{Api, ResourceExt};
 use model::NetworkName;
 use model::node::Fact;
 use serde::Serialize;
+
+mod networks;
+
+pub use networks::NetworkLine;
 
 /// One node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -70,6 +76,8 @@ pub struct Report {
     /// By name.
     pub nodes: Vec<NodeLine>,
     /// By name.
+    pub networks: Vec<NetworkLine>,
+    /// By name.
     pub route_advertisements: Vec<AdvertisementLine>,
 }
 
@@ -107,6 +115,7 @@ impl Report {
     #[must_use]
     pub fn is_well(&self) -> bool {
         self.nodes.iter().all(NodeLine::is_well)
+            && self.networks.iter().all(NetworkLine::is_well)
             && !self.route_advertisements.is_empty()
             && self
                 .route_advertisements
@@ -144,6 +153,7 @@ impl Report {
                 text.push_str(&format!("{}: {line}\n", n.name));
             }
         }
+        text.push_str(&self.networks_table());
         let mut ras = Table::new();
         ras.load_style(presets::NOTHING);
         ras.set_header(["ROUTEADVERTISEMENTS", "ACCEPTED", "COMPLETE", "MESSAGE"]);
@@ -162,6 +172,38 @@ impl Report {
         text.lines()
             .map(|l| l.trim_end().to_owned() + "\n")
             .collect()
+    }
+}
+
+impl Report {
+    /// Networks of users, where there are any.
+    fn networks_table(&self) -> String {
+        if self.networks.is_empty() {
+            return String::new();
+        }
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING);
+        table.set_header([
+            "NETWORK",
+            "ID",
+            "TRANSPORT",
+            "NAMESPACES",
+            "CREATED",
+            "ACCEPTED",
+            "MESSAGE",
+        ]);
+        for n in &self.networks {
+            table.add_row([
+                n.name.clone(),
+                n.id.map_or_else(|| "?".to_owned(), |id| id.to_string()),
+                format!("{:?}", n.transport),
+                n.namespaces.join(","),
+                n.created.to_string(),
+                n.accepted.to_string(),
+                n.message.clone(),
+            ]);
+        }
+        format!("\n{table}\n")
     }
 }
 
@@ -193,8 +235,13 @@ pub(crate) async fn gather(client: kube::Client, frr_namespace: &str) -> anyhow:
     .await?;
     let ras: Vec<RouteAdvertisements> =
         list(Api::all(client.clone()), "routeadvertisements").await?;
+    let networks: Vec<ClusterUserDefinedNetwork> =
+        list(Api::all(client.clone()), "clusteruserdefinednetworks").await?;
+    let attachments: Vec<NetworkAttachmentDefinition> =
+        list(Api::all(client.clone()), "network-attachment-definitions").await?;
     let pods: Vec<Pod> = list(Api::namespaced(client, NAMESPACE), "pods").await?;
     Ok(Report {
+        networks: networks::lines(&networks, &attachments),
         nodes: node_lines(&nodes, &routes, &states, &sessions, &pods),
         route_advertisements: ras.iter().map(advertisement_line).collect(),
     })

@@ -10,6 +10,8 @@ struct Objects {
     sessions: Vec<BGPSessionState>,
     ras: Vec<RouteAdvertisements>,
     pods: Vec<Pod>,
+    cudns: Vec<ClusterUserDefinedNetwork>,
+    nads: Vec<NetworkAttachmentDefinition>,
 }
 
 fn pod(node: &str, ready: &str) -> Pod {
@@ -21,6 +23,26 @@ fn pod_of(app: &str, node: &str, ready: &str) -> Pod {
         "metadata": {"name": format!("{app}-{node}"), "labels": {"app.kubernetes.io/name": app}},
         "spec": {"nodeName": node, "containers": []},
         "status": {"conditions": [{"type": "Ready", "status": ready}]}}))
+    .unwrap()
+}
+
+fn cudn() -> ClusterUserDefinedNetwork {
+    let conditions = ["NetworkCreated", "TransportAccepted"].map(|t| {
+        json!({"type": t, "status": "True", "reason": t, "message": "m", "observedGeneration": 1,
+            "lastTransitionTime": "2026-01-01T00:00:00Z"})
+    });
+    serde_json::from_value(json!({"apiVersion": "k8s.ovn.org/v1", "kind": "ClusterUserDefinedNetwork",
+        "metadata": {"name": "blue", "generation": 1}, "spec": {"namespaceSelector": {}, "network": {
+        "topology": "Layer3", "layer3": {"role": "Primary", "subnets": [{"cidr": "10.61.0.0/16"}]},
+        "transport": "NoOverlay", "noOverlay": {"outboundSNAT": "Enabled", "routing": "Managed"}}},
+        "status": {"conditions": conditions}}))
+    .unwrap()
+}
+
+fn nad() -> NetworkAttachmentDefinition {
+    serde_json::from_value(json!({"apiVersion": "k8s.cni.cncf.io/v1", "kind": "NetworkAttachmentDefinition",
+        "metadata": {"name": "blue", "namespace": "shop", "annotations": {
+        "k8s.ovn.org/network-id": "3", "k8s.ovn.org/network-name": "cluster_udn_blue"}}, "spec": {}}))
     .unwrap()
 }
 
@@ -64,6 +86,8 @@ fn objects() -> Objects {
         sessions: vec![session("a", "Established"), session("b", "Established")],
         ras: vec![ra],
         pods: vec![pod("n1", "True")],
+        cudns: vec![cudn()],
+        nads: vec![nad()],
     };
     set_ready(&mut objects, "True");
     objects
@@ -74,6 +98,7 @@ fn report(change: impl Fn(&mut Objects)) -> Report {
     change(&mut o);
     Report {
         nodes: node_lines(&o.nodes, &o.routes, &o.states, &o.sessions, &o.pods),
+        networks: networks::lines(&o.cudns, &o.nads),
         route_advertisements: o.ras.iter().map(advertisement_line).collect(),
     }
 }
@@ -83,7 +108,8 @@ fn a_whole_cluster_is_well_and_the_table_has_a_line_each() {
     let report = report(|_| {});
     assert!(report.is_well(), "{report:?}");
     let table = report.table();
-    for needle in ["n1", "10.128.0.0/24", "2/2", "ok", "ra"] {
+    let of_network = "blue     3   NoOverlay  shop        true     true";
+    for needle in ["n1", "10.128.0.0/24", "2/2", "ok", "ra", of_network] {
         assert!(table.contains(needle), "{table}");
     }
     assert!(!table.contains("NOT OK"), "{table}");
@@ -92,7 +118,16 @@ fn a_whole_cluster_is_well_and_the_table_has_a_line_each() {
 #[test]
 fn whatever_is_missing_or_unknown_is_not_well() {
     type Change = fn(&mut Objects);
-    let cases: [(&str, Change); 16] = [
+    let cases: [(&str, Change); 19] = [
+        ("a network's transport is not accepted", |o| {
+            o.cudns[0].status.as_mut().unwrap().conditions[1].status = "False".to_owned();
+        }),
+        ("a network's condition is of an older generation", |o| {
+            o.cudns[0].metadata.generation = Some(2);
+        }),
+        ("nobody says anything of a network", |o| {
+            o.cudns[0].status = None
+        }),
         ("its frr-agent does not work", |o| {
             o.pods.push(pod_of("frr-agent", "n1", "False"))
         }),
