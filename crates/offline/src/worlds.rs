@@ -10,7 +10,7 @@ use api::frr_configuration::FRRConfiguration;
 use api::nad::NetworkAttachmentDefinition;
 use api::route_advertisements::RouteAdvertisements;
 use model::gateway::GatewayMode;
-use model::{ObjectKey, intent, user_network};
+use model::{ObjectKey, Prefix, intent, user_network};
 use plan_cluster::world::{FabricSettings, Features};
 use plan_cluster::{World, user_networks};
 use serde_json::Value;
@@ -32,6 +32,7 @@ pub fn empty_world(settings: &Settings) -> World {
             resilient: managed.profile == Profile::Resilient,
         }),
         frr_namespace: managed.frr_namespace.clone(),
+        reserved: reserved(settings),
         features: Features {
             route_advertisements: settings.features.route_advertisements,
             egress_ip: settings.features.egress_ip,
@@ -39,6 +40,31 @@ pub fn empty_world(settings: &Settings) -> World {
         },
         ..World::default()
     }
+}
+
+/// Ranges of the settings that no network of users may overlap.
+fn reserved(settings: &Settings) -> Vec<(String, Prefix)> {
+    let gateway = &settings.gateway;
+    let of = |what: &str, list: &[Prefix]| -> Vec<(String, Prefix)> {
+        list.iter()
+            .map(|prefix| (what.to_owned(), *prefix))
+            .collect()
+    };
+    [
+        of(
+            "the join subnet of the default network ([gateway])",
+            &gateway.join_subnets,
+        ),
+        of(
+            "the masquerade subnet ([gateway])",
+            &gateway.masquerade_subnets,
+        ),
+        of(
+            "a range of Services ([kubernetes] service-cidrs)",
+            &settings.service_cidrs,
+        ),
+    ]
+    .concat()
 }
 
 /// The world of these objects, as the manager's caches make it.

@@ -14,6 +14,7 @@ use model::{NetworkName, ObjectKey, Problem};
 
 use crate::RA_KEY;
 use crate::advertise;
+use crate::suitable;
 use crate::user_networks::{self, NETWORK_ID, NETWORK_NAME};
 use crate::world::World;
 
@@ -128,6 +129,12 @@ impl<'a> Maker<'a> {
                     .failed(&cudn.name, "NetworkNotSupported", why.clone());
             }
         };
+        // What stands stays: its pods have their addresses.
+        if own.is_empty()
+            && let Some(why) = suitable::subnets(self.world, network)
+        {
+            return self.plan.failed(&cudn.name, "SubnetsInUse", why);
+        }
         let Some(id) = self.ids.get(&cudn.name).copied() else {
             let text = "no network id is left: 4095 networks have one".to_owned();
             return self.plan.failed(&cudn.name, SYNC_ERROR, text);
@@ -161,6 +168,9 @@ impl<'a> Maker<'a> {
                     .surplus
                     .insert(key.clone(), Some(cudn.name.clone()));
             }
+        }
+        if let Some(why) = suitable::subnets(self.world, network) {
+            wrong.push(why);
         }
         if !wrong.is_empty() {
             return self.plan.failed(&cudn.name, SYNC_ERROR, wrong.join("; "));

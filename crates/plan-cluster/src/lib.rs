@@ -15,6 +15,7 @@ pub mod refused;
 #[cfg(test)]
 mod samples;
 pub mod sessions;
+mod suitable;
 pub mod transport;
 pub mod user_networks;
 pub mod world;

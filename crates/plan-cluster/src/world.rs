@@ -71,6 +71,8 @@ pub struct World {
     pub attachments: BTreeMap<ObjectKey, Attachment>,
     /// EgressIPs by name.
     pub egress_ips: BTreeMap<String, EgressIp>,
+    /// Ranges that no network of users may overlap, each with what it is: join, masquerade and service subnets.
+    pub reserved: Vec<(String, Prefix)>,
     /// What is switched on.
     pub features: Features,
     /// The managed fabric, where a network is routed by it.

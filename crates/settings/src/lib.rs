@@ -270,6 +270,8 @@ pub struct Settings {
     pub frr: Frr,
     /// `[kubernetes] kubeconfig`; absent: in-cluster.
     pub kubeconfig: Option<PathBuf>,
+    /// `[kubernetes] service-cidrs`: ranges of the cluster's Services, which no network of users may overlap; default none.
+    pub service_cidrs: Vec<Prefix>,
     /// `[metrics]`: the daemon's own key ([`Daemon::metrics_key`]), else `bind-address`, else its default.
     pub metrics_address: SocketAddr,
     /// `[limits]`.

@@ -125,6 +125,13 @@ impl Keys<'_> {
                 reload_timeout: seconds(r, ("frr", "reload-timeout"), 60, 5..=600)?,
             },
             kubeconfig: r.text("kubernetes", "kubeconfig")?.map(Into::into),
+            service_cidrs: r
+                .list(
+                    "kubernetes",
+                    "service-cidrs",
+                    "prefixes such as 10.96.0.0/16, separated by commas",
+                )?
+                .unwrap_or_default(),
             metrics_address: metrics_address(r, daemon)?.unwrap_or(metrics),
             limits: limits(r)?,
             logging: logging(r)?,

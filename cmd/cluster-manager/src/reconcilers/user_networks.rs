@@ -302,8 +302,10 @@ impl ClusterReconciler {
 
 /// Reasons of events are from a closed set.
 fn event_reason(reason: &str) -> &'static str {
-    const KNOWN: [&str; 8] = [
+    const KNOWN: [&str; 10] = [
         SYNC_ERROR,
+        "SubnetsInUse",
+        "MtuTooLarge",
         "NetworkAttachmentDefinitionDeleted",
         "NetworkNotSupported",
         "RouteAdvertisementsNotEnabled",
