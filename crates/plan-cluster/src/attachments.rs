@@ -124,15 +124,13 @@ impl<'a> Maker<'a> {
         let network = match &cudn.network {
             Ok(network) => network,
             Err(why) => {
-                return self
-                    .plan
-                    .failed(&cudn.name, "NetworkNotSupported", why.clone());
+                let why = why.clone();
+                return self.plan.failed(&cudn.name, "NetworkNotSupported", why);
             }
         };
+        let unsuitable = suitable::subnets(self.world, network);
         // What stands stays: its pods have their addresses.
-        if own.is_empty()
-            && let Some(why) = suitable::subnets(self.world, network)
-        {
+        if let Some(why) = unsuitable.clone().filter(|_| own.is_empty()) {
             return self.plan.failed(&cudn.name, "SubnetsInUse", why);
         }
         let Some(id) = self.ids.get(&cudn.name).copied() else {
@@ -140,6 +138,33 @@ impl<'a> Maker<'a> {
             return self.plan.failed(&cudn.name, SYNC_ERROR, text);
         };
         self.plan.finalizers.insert(cudn.name.clone(), true);
+        let (good, mut wrong) = self.namespaces(cudn, network, id, &own);
+        wrong.extend(unsuitable);
+        for key in own.into_keys() {
+            if !self.plan.desired.contains_key(key) {
+                let network = Some(cudn.name.clone());
+                self.plan.surplus.insert(key.clone(), network);
+            }
+        }
+        if !wrong.is_empty() {
+            return self.plan.failed(&cudn.name, SYNC_ERROR, wrong.join("; "));
+        }
+        let text = format!(
+            "NetworkAttachmentDefinition has been created in following namespaces: [{}]",
+            good.join(", ")
+        );
+        let condition = created(true, "NetworkAttachmentDefinitionCreated", text);
+        self.plan.created.insert(cudn.name.clone(), condition);
+    }
+
+    /// Plans the object of each selected namespace; those that have it, and why others cannot.
+    fn namespaces(
+        &mut self,
+        cudn: &'a ClusterUserDefinedNetwork,
+        network: &UserNetwork,
+        id: u16,
+        own: &BTreeMap<&ObjectKey, &Attachment>,
+    ) -> (Vec<&'a str>, Vec<String>) {
         let keys = self.keys.of_network(cudn, network, id);
         let advertised = self.advertised.get(&cudn.network_name());
         let (mut good, mut wrong) = (Vec::new(), Vec::new());
@@ -162,25 +187,7 @@ impl<'a> Maker<'a> {
             let wanted = wanted(cudn, network, id, &keys, advertised, existing);
             self.plan.desired.insert(key, wanted);
         }
-        for key in own.into_keys() {
-            if !self.plan.desired.contains_key(key) {
-                self.plan
-                    .surplus
-                    .insert(key.clone(), Some(cudn.name.clone()));
-            }
-        }
-        if let Some(why) = suitable::subnets(self.world, network) {
-            wrong.push(why);
-        }
-        if !wrong.is_empty() {
-            return self.plan.failed(&cudn.name, SYNC_ERROR, wrong.join("; "));
-        }
-        let text = format!(
-            "NetworkAttachmentDefinition has been created in following namespaces: [{}]",
-            good.join(", ")
-        );
-        let condition = created(true, "NetworkAttachmentDefinitionCreated", text);
-        self.plan.created.insert(cudn.name.clone(), condition);
+        (good, wrong)
     }
 
     /// Why a namespace that is selected cannot have its object.
