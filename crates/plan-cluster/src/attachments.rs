@@ -468,3 +468,6 @@ pub fn of_default_network(
         selected || world.attachments.contains_key(key) || network.transport.no_overlay().is_some();
     needed.then(|| advertised.get(&network.name).cloned().unwrap_or_default())
 }
+
+#[cfg(test)]
+mod tests;

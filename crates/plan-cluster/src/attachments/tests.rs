@@ -1,0 +1,324 @@
+//! Which objects there are, whose they are, and what they store.
+
+use super::*;
+use crate::samples::{mk_cudn, mk_world};
+use model::user_network::{Layer2Extras, UserTransport};
+
+/// A namespace that may have a primary network, of a tenant.
+fn namespace(tenant: &str) -> Namespace {
+    let labels = [("tenant", tenant), (PRIMARY_LABEL, "")];
+    Namespace {
+        labels: labels.map(|(k, v)| (k.to_owned(), v.to_owned())).into(),
+        deleting: false,
+    }
+}
+
+fn mk() -> World {
+    let mut world = mk_world();
+    for (name, tenant) in [("shop", "amber"), ("till", "amber"), ("mine", "cobalt")] {
+        world.namespaces.insert(name.to_owned(), namespace(tenant));
+    }
+    for (name, n) in [("amber", 2), ("cobalt", 1)] {
+        world.cudns.insert(name.to_owned(), Ok(mk_cudn(name, n)));
+    }
+    world
+}
+
+fn planned(world: &World) -> Plan {
+    plan(world, &BTreeMap::new())
+}
+
+/// The world with the planned objects in it.
+fn stored(mut world: World) -> World {
+    for (key, wanted) in planned(&world).desired {
+        let attachment = Attachment {
+            uid: format!("uid-of-{key}"),
+            labels: wanted.labels,
+            annotations: wanted.annotations,
+            finalizers: [FINALIZER.to_owned()].into(),
+            owner: Some(wanted.owner.1),
+            deleting: false,
+            config: String::new(),
+            network: Some((wanted.network.0, wanted.network.1.primary)),
+        };
+        world.attachments.insert(key, attachment);
+    }
+    world
+}
+
+fn cudn<'a>(world: &'a mut World, name: &str) -> &'a mut ClusterUserDefinedNetwork {
+    world.cudns.get_mut(name).unwrap().as_mut().unwrap()
+}
+
+fn keys(plan: &Plan) -> Vec<String> {
+    plan.desired.keys().map(ToString::to_string).collect()
+}
+
+fn id(plan: &Plan, key: (&str, &str)) -> String {
+    plan.desired[&ObjectKey::new(key.0, key.1)].annotations[NETWORK_ID].clone()
+}
+
+fn message(plan: &Plan, name: &str) -> String {
+    let condition = &plan.created[name];
+    format!(
+        "{} {}: {}",
+        condition.word(),
+        condition.reason,
+        condition.message
+    )
+}
+
+#[test]
+fn each_selected_namespace_has_one_object_and_all_of_a_network_one_id_that_stays() {
+    let world = mk();
+    let plan = planned(&world);
+    assert_eq!(keys(&plan), ["mine/cobalt", "shop/amber", "till/amber"]);
+    // The elder has the smaller one.
+    assert_eq!(id(&plan, ("mine", "cobalt")), "1");
+    assert_eq!(id(&plan, ("shop", "amber")), "2");
+    assert_eq!(id(&plan, ("till", "amber")), "2");
+    assert_eq!(
+        plan.finalizers,
+        [("amber".to_owned(), true), ("cobalt".to_owned(), true)].into()
+    );
+    // What stands is as it is wanted; the other's going does not move the id, and a new one takes what is free.
+    let mut world = stored(world);
+    let plan = planned(&world);
+    let as_wanted =
+        |(key, wanted): (&ObjectKey, &Wanted)| wanted.describes(&world.attachments[key]);
+    assert!(plan.desired.iter().all(as_wanted));
+    assert_eq!(plan.surplus, BTreeMap::new());
+    world.cudns.remove("cobalt");
+    world.attachments.retain(|key, _| key.name != "cobalt");
+    world
+        .cudns
+        .insert("jade".to_owned(), Ok(mk_cudn("jade", 9)));
+    world
+        .namespaces
+        .insert("vault".to_owned(), namespace("jade"));
+    let plan = planned(&world);
+    assert_eq!(id(&plan, ("shop", "amber")), "2");
+    assert_eq!(id(&plan, ("vault", "jade")), "1");
+}
+
+#[test]
+fn a_namespace_has_one_primary_network_the_elders_and_secondary_ones_beside_it() {
+    let mut world = mk();
+    let all = model::LabelSelector::default();
+    for name in ["amber", "cobalt"] {
+        cudn(&mut world, name).namespaces = all.clone();
+    }
+    let plan = planned(&world);
+    assert_eq!(
+        keys(&plan),
+        ["mine/cobalt", "shop/cobalt", "till/cobalt"],
+        "created first"
+    );
+    let said = message(&plan, "amber");
+    assert!(
+        said.starts_with(
+            "False NetworkAttachmentDefinitionSyncError: primary network already exist"
+        ),
+        "{said}"
+    );
+    // A secondary one needs no label, and disturbs no primary one.
+    if let Ok(network) = &mut cudn(&mut world, "amber").network {
+        network.primary = false;
+        network.transport = UserTransport::Unset;
+    }
+    world.namespaces.get_mut("till").unwrap().labels.clear();
+    let plan = planned(&world);
+    assert_eq!(
+        keys(&plan),
+        [
+            "mine/amber",
+            "mine/cobalt",
+            "shop/amber",
+            "shop/cobalt",
+            "till/amber"
+        ]
+    );
+    assert!(
+        message(&plan, "cobalt").contains("namespace till lacks label"),
+        "{}",
+        message(&plan, "cobalt")
+    );
+    // One that has its object keeps it, whatever becomes of the label.
+    let mut world = stored(mk());
+    world
+        .namespaces
+        .get_mut("till")
+        .unwrap()
+        .labels
+        .remove(PRIMARY_LABEL);
+    assert!(keys(&planned(&world)).contains(&"till/amber".to_owned()));
+}
+
+#[test]
+fn objects_of_others_are_neither_written_nor_let_go() {
+    let mut world = mk();
+    let foreign = Attachment {
+        labels: [(LABEL.to_owned(), String::new())].into(),
+        ..Attachment::default()
+    };
+    world
+        .attachments
+        .insert(ObjectKey::new("shop", "amber"), foreign);
+    let plan = planned(&world);
+    assert_eq!(keys(&plan), ["mine/cobalt", "till/amber"]);
+    assert!(plan.surplus.is_empty());
+    let said = message(&plan, "amber");
+    assert!(
+        said.contains(
+            "foreign NetworkAttachmentDefinition with the desired name already exist [shop/amber]"
+        ),
+        "{said}"
+    );
+}
+
+#[test]
+fn what_is_no_longer_selected_goes_and_the_network_after_its_last_object() {
+    let mut world = stored(mk());
+    world
+        .namespaces
+        .get_mut("till")
+        .unwrap()
+        .labels
+        .remove("tenant");
+    let plan = planned(&world);
+    let surplus: Vec<String> = plan.surplus.keys().map(ToString::to_string).collect();
+    assert_eq!(surplus, ["till/amber"]);
+    cudn(&mut world, "amber").deleting = true;
+    let plan = planned(&world);
+    assert_eq!(plan.surplus.len(), 2);
+    assert_eq!(plan.finalizers["amber"], true, "its objects first");
+    assert_eq!(
+        message(&plan, "amber"),
+        "False NetworkAttachmentDefinitionDeleted: NetworkAttachmentDefinition are being deleted: [shop till]"
+    );
+    world.attachments.retain(|key, _| key.name != "amber");
+    let plan = planned(&world);
+    assert_eq!(plan.finalizers["amber"], false);
+    // One that is gone without having waited leaves objects to let go, but not while another cannot be read.
+    let mut world = stored(mk());
+    world.cudns.remove("amber");
+    let plan = planned(&world);
+    assert_eq!(plan.surplus.values().collect::<Vec<_>>(), [&None, &None]);
+    world
+        .cudns
+        .insert("amber".to_owned(), Err("it cannot be read".to_owned()));
+    let plan = planned(&world);
+    assert!(plan.surplus.is_empty(), "{:?}", plan.surplus);
+    assert_eq!(
+        message(&plan, "amber"),
+        "False NetworkAttachmentDefinitionSyncError: it cannot be read"
+    );
+}
+
+#[test]
+fn a_network_that_is_not_ours_to_make_keeps_what_it_has() {
+    let mut world = stored(mk());
+    cudn(&mut world, "amber").network =
+        Err("spec.network.transport EVPN is not supported".to_owned());
+    let plan = planned(&world);
+    assert_eq!(keys(&plan), ["mine/cobalt"]);
+    assert!(plan.surplus.is_empty());
+    assert_eq!(
+        message(&plan, "amber"),
+        "False NetworkNotSupported: spec.network.transport EVPN is not supported"
+    );
+}
+
+#[test]
+fn layer_2_networks_have_tunnel_keys_that_stay_and_no_two_have_one() {
+    let mut world = mk();
+    for name in ["amber", "cobalt"] {
+        if let Ok(network) = &mut cudn(&mut world, name).network {
+            network.topology = Topology::Layer2;
+            network.transport = UserTransport::Unset;
+            network.layer2 = Layer2Extras::default();
+        }
+    }
+    let tunnel_keys = |world: &World| -> Vec<String> {
+        let plan = planned(world);
+        let all = ["mine/cobalt", "shop/amber", "till/amber"];
+        let of = |key: &ObjectKey| all.contains(&key.to_string().as_str());
+        plan.desired
+            .iter()
+            .filter(|(key, _)| of(key))
+            .map(|(_, w)| w.annotations[TUNNEL_KEYS].clone())
+            .collect()
+    };
+    // By the id, and the first ones that are free.
+    let wanted = [
+        "[16711684,16715779]",
+        "[16711685,16715780]",
+        "[16711685,16715780]",
+    ];
+    assert_eq!(tunnel_keys(&world), wanted);
+    let mut world = stored(world);
+    world
+        .cudns
+        .insert("jade".to_owned(), Ok(mk_cudn("jade", 0)));
+    world
+        .namespaces
+        .insert("vault".to_owned(), namespace("jade"));
+    assert_eq!(
+        tunnel_keys(&world),
+        wanted,
+        "an elder one without objects takes none of them"
+    );
+    // A secondary one has the first key only.
+    if let Ok(network) = &mut cudn(&mut world, "cobalt").network {
+        network.primary = false;
+    }
+    assert_eq!(tunnel_keys(&world)[0], "[16711684]");
+}
+
+#[test]
+fn labels_and_annotations_are_the_networks_but_for_those_that_belong_to_others() {
+    let mut world = mk();
+    let amber = cudn(&mut world, "amber");
+    amber.labels.insert("export".to_owned(), "yes".to_owned());
+    amber.annotations = [("note", "mine"), ("k8s.ovn.org/secret", "theirs")]
+        .map(|(k, v)| (k.to_owned(), v.to_owned()))
+        .into();
+    let names = BTreeSet::from(["b".to_owned(), "a".to_owned()]);
+    let advertised = BTreeMap::from([("cluster_udn_amber".into(), names)]);
+    let plan = plan(&world, &advertised);
+    let wanted = &plan.desired[&ObjectKey::new("shop", "amber")];
+    let labels: Vec<(&str, &str)> = wanted
+        .labels
+        .iter()
+        .map(|(k, v)| (k.as_str(), v.as_str()))
+        .collect();
+    assert_eq!(labels, [("export", "yes"), (LABEL, "")]);
+    let annotations: Vec<&str> = wanted.annotations.keys().map(String::as_str).collect();
+    assert_eq!(
+        annotations,
+        [NETWORK_ID, NETWORK_NAME, RA_KEY, TUNNEL_KEYS, "note"]
+    );
+    assert_eq!(wanted.annotations[RA_KEY], r#"["a","b"]"#);
+    // Once named, an empty list.
+    let world = {
+        let mut world = stored(world);
+        let attachment = world
+            .attachments
+            .get_mut(&ObjectKey::new("shop", "amber"))
+            .unwrap();
+        attachment
+            .annotations
+            .insert(RA_KEY.to_owned(), r#"["a"]"#.to_owned());
+        world
+    };
+    let plan = planned(&world);
+    assert_eq!(
+        plan.desired[&ObjectKey::new("shop", "amber")].annotations[RA_KEY],
+        "[]"
+    );
+    assert!(
+        !plan.desired[&ObjectKey::new("till", "amber")]
+            .annotations
+            .contains_key(RA_KEY)
+    );
+}
