@@ -1,9 +1,10 @@
 //! `noverlay frr diff` on a real API server, with the rights of the account that only looks.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
-use std::process::Command;
+mod ran;
 
 use kube_tests::{ApiServer, tools, until};
+use ran::{Ran, noverlay};
 
 const OBJECT: &str = "apiVersion: frrk8s.metallb.io/v1beta1
 kind: FRRConfiguration
@@ -24,24 +25,17 @@ type: kubernetes.io/basic-auth
 stringData: {password: s3cret}
 ";
 
-struct Ran {
-    status: Option<i32>,
-    out: String,
-    err: String,
-}
-
 fn diff(api: &ApiServer, user: &str, words: &[&str]) -> Ran {
-    let done = Command::new(env!("CARGO_BIN_EXE_noverlay"))
-        .args(["frr", "diff", "--node", "n1", "--kubeconfig"])
-        .arg(api.kubeconfig(user))
-        .args(words)
-        .output()
-        .unwrap();
-    Ran {
-        status: done.status.code(),
-        out: String::from_utf8(done.stdout).unwrap(),
-        err: String::from_utf8(done.stderr).unwrap(),
-    }
+    let kubeconfig = api.kubeconfig(user);
+    let fixed = [
+        "frr",
+        "diff",
+        "--node",
+        "n1",
+        "--kubeconfig",
+        kubeconfig.to_str().unwrap(),
+    ];
+    noverlay(&[&fixed, words].concat(), "")
 }
 
 #[test]
@@ -60,17 +54,9 @@ fn the_clusters_objects_are_compared_with_what_the_node_reports_to_run() {
     );
 
     // What a node that loaded it would report, as FRR shows it.
-    let rendered = Command::new(env!("CARGO_BIN_EXE_noverlay"))
-        .args(["frr", "render", "--node", "n1", "-f"])
-        .arg({
-            let file = api.path("objects.yaml");
-            let node = "---\napiVersion: v1\nkind: Node\nmetadata: {name: n1, labels: {kubernetes.io/hostname: n1}}\nstatus: {addresses: [{type: InternalIP, address: 172.30.0.1}]}\n";
-            std::fs::write(&file, format!("{OBJECT}{node}")).unwrap();
-            file
-        })
-        .output()
-        .unwrap();
-    let running = String::from_utf8(rendered.stdout).unwrap();
+    let node = "---\napiVersion: v1\nkind: Node\nmetadata: {name: n1, labels: {kubernetes.io/hostname: n1}}\nstatus: {addresses: [{type: InternalIP, address: 172.30.0.1}]}\n";
+    let words = ["frr", "render", "--node", "n1", "-f", "-"];
+    let running = noverlay(&words, &format!("{OBJECT}{node}")).out;
     assert!(running.contains("password <retracted>"), "{running}");
     api.apply("apiVersion: frrk8s.metallb.io/v1beta1\nkind: FRRNodeState\nmetadata: {name: n1}\nspec: {}\n");
     let patch = api.path("patch.json");
@@ -118,25 +104,6 @@ fn the_clusters_objects_are_compared_with_what_the_node_reports_to_run() {
         "+ neighbor 172.30.0.2 remote-as 65001\n",
     ] {
         assert!(ran.out.contains(line), "{}", ran.out);
-    }
-}
-
-fn noverlay(words: &[&str], input: &str) -> Ran {
-    use std::io::Write;
-    use std::process::Stdio;
-    let mut child = Command::new(env!("CARGO_BIN_EXE_noverlay"))
-        .args(words)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    drop(child.stdin.take().unwrap().write_all(input.as_bytes()));
-    let done = child.wait_with_output().unwrap();
-    Ran {
-        status: done.status.code(),
-        out: String::from_utf8(done.stdout).unwrap(),
-        err: String::from_utf8(done.stderr).unwrap(),
     }
 }
 

@@ -1,8 +1,9 @@
 //! `noverlay frr` as a person runs it: what it prints where, and its exit status.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
-use std::io::Write;
-use std::process::{Command, Stdio};
+mod ran;
+
+use ran::{Ran, noverlay};
 
 const OBJECT: &str = "\
 apiVersion: frrk8s.metallb.io/v1beta1
@@ -16,35 +17,14 @@ spec:
       - {address: 172.30.0.2, asn: 64512, password: s3cret}
 ";
 
-struct Ran {
-    status: Option<i32>,
-    out: String,
-    err: String,
-}
-
 /// Runs `noverlay frr` with words and standard input.
-fn noverlay(words: &[&str], input: &str) -> Ran {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_noverlay"))
-        .arg("frr")
-        .args(words)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    // It may have ended before it read.
-    drop(child.stdin.take().unwrap().write_all(input.as_bytes()));
-    let done = child.wait_with_output().unwrap();
-    Ran {
-        status: done.status.code(),
-        out: String::from_utf8(done.stdout).unwrap(),
-        err: String::from_utf8(done.stderr).unwrap(),
-    }
+fn frr(words: &[&str], input: &str) -> Ran {
+    noverlay(&[&["frr"], words].concat(), input)
 }
 
 fn render(input: &str, more: &[&str]) -> Ran {
     let words = [&["render", "-f", "-", "--node", "n1"], more].concat();
-    noverlay(&words, input)
+    frr(&words, input)
 }
 
 #[test]
@@ -90,7 +70,7 @@ fn a_lint_is_reported_beside_the_text_and_a_conflict_instead_of_it_both_with_sta
 fn what_cannot_be_read_ends_with_2_and_one_line() {
     let missing = ["render", "-f", "/nonexistent/x.yaml", "--node", "n1"];
     let rows = [
-        (noverlay(&missing, ""), "cannot read /nonexistent/x.yaml"),
+        (frr(&missing, ""), "cannot read /nonexistent/x.yaml"),
         (render("a: [", &[]), "standard input is not YAML"),
         (render("kind: FRRConfiguration", &[]), "without apiVersion"),
         (render(OBJECT, &["--labels", "x"]), "\"x\" is not a label"),
@@ -98,10 +78,7 @@ fn what_cannot_be_read_ends_with_2_and_one_line() {
             render(OBJECT, &["--secrets", "/nonexistent/s"]),
             "cannot read /nonexistent/s",
         ),
-        (
-            noverlay(&["render", "--node", "n1"], ""),
-            "no objects given",
-        ),
+        (frr(&["render", "--node", "n1"], ""), "no objects given"),
     ];
     for (ran, wanted) in rows {
         assert_eq!((ran.status, ran.out.as_str()), (Some(2), ""), "{}", ran.err);
@@ -121,7 +98,7 @@ fn a_diff_tells_by_meaning_what_the_objects_would_change() {
     let diff = |text: &str, input: &str| {
         std::fs::write(&running, text).unwrap();
         let against = running.to_str().unwrap();
-        noverlay(
+        frr(
             &["diff", "-f", "-", "--node", "n1", "--against", against],
             input,
         )
@@ -156,7 +133,7 @@ fn a_diff_tells_by_meaning_what_the_objects_would_change() {
         "--against",
         "/nonexistent/x",
     ];
-    let ran = noverlay(&missing, OBJECT);
+    let ran = frr(&missing, OBJECT);
     assert_eq!(ran.status, Some(2));
     assert!(ran.err.contains("cannot read /nonexistent/x"));
 }
@@ -172,7 +149,7 @@ fn documented(line: &str) -> Ran {
             None => word.to_owned(),
         })
         .collect();
-    noverlay(&words.iter().map(String::as_str).collect::<Vec<_>>(), "")
+    frr(&words.iter().map(String::as_str).collect::<Vec<_>>(), "")
 }
 
 #[test]

@@ -1,36 +1,12 @@
 //! `noverlay plan` and `noverlay convert` as a person runs them: what they print where, and their exit status.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
-use std::io::Write;
-use std::process::{Command, Stdio};
+mod ran;
 
+use ran::{Ran, noverlay};
 use serde_json::Value;
 
 const WORLDS: &str = "../../crates/offline/tests/ra-conformance";
-
-struct Ran {
-    status: Option<i32>,
-    out: String,
-    err: String,
-}
-
-fn noverlay(words: &[&str], input: &str) -> Ran {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_noverlay"))
-        .args(words)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    // It may have ended before it read.
-    drop(child.stdin.take().unwrap().write_all(input.as_bytes()));
-    let done = child.wait_with_output().unwrap();
-    Ran {
-        status: done.status.code(),
-        out: String::from_utf8(done.stdout).unwrap(),
-        err: String::from_utf8(done.stderr).unwrap(),
-    }
-}
 
 /// A configuration file with an overlay for the default network.
 fn config() -> tempfile::NamedTempFile {

@@ -191,14 +191,14 @@ fn what_is_no_longer_selected_goes_and_the_network_after_its_last_object() {
     cudn(&mut world, "amber").deleting = true;
     let plan = planned(&world);
     assert_eq!(plan.surplus.len(), 2);
-    assert_eq!(plan.finalizers["amber"], true, "its objects first");
+    assert!(plan.finalizers["amber"], "its objects first");
     assert_eq!(
         message(&plan, "amber"),
         "False NetworkAttachmentDefinitionDeleted: NetworkAttachmentDefinition are being deleted: [shop till]"
     );
     world.attachments.retain(|key, _| key.name != "amber");
     let plan = planned(&world);
-    assert_eq!(plan.finalizers["amber"], false);
+    assert!(!plan.finalizers["amber"]);
     // One that is gone without having waited leaves objects to let go, but not while another cannot be read.
     let mut world = stored(mk());
     world.cudns.remove("amber");
