@@ -21,6 +21,7 @@ use model::node::Node;
 use model::user_network::{self, Attachment, EgressIp, Namespace};
 use model::{ObjectKey, intent};
 use plan_cluster::sessions::End;
+use plan_cluster::world::Evidence;
 use plan_cluster::{World, fabric, user_networks};
 use reconcile::WorkQueue;
 use settings::Settings;
@@ -76,13 +77,6 @@ impl Caches {
         settings: &Settings,
         queue: &WorkQueue<Key>,
     ) -> Self {
-        let enqueue = |keys: &'static [fn(&ObjectKey) -> Key]| {
-            let queue = queue.clone();
-            move |key: Option<&ObjectKey>| match key {
-                None => queue.resync(),
-                Some(key) => keys.iter().for_each(|to| queue.enqueue(to(key))),
-            }
-        };
         let everything = |queue: &WorkQueue<Key>| {
             let queue = queue.clone();
             move |_: Option<&ObjectKey>| queue.resync()
@@ -101,11 +95,16 @@ impl Caches {
                 untyped::<RouteAdvertisements>(client.clone(), None),
                 None,
                 decode_advertisement,
-                enqueue(&[
-                    |key| Key::Advertisement(key.name.clone()),
-                    |_| Key::Fabric,
-                    |_| Key::Attachment,
-                ]),
+                // What one of them selects may be what another may not; one that is gone is in no list of keys.
+                {
+                    let queue = queue.clone();
+                    move |key: Option<&ObjectKey>| {
+                        if let Some(key) = key {
+                            queue.enqueue(Key::Advertisement(key.name.clone()));
+                        }
+                        queue.resync();
+                    }
+                },
             ),
             attachments: watch(
                 untyped::<NetworkAttachmentDefinition>(client.clone(), None),
@@ -250,7 +249,10 @@ type Revisions = [u64; 7];
 
 /// The world of the caches, made once for each change of them.
 #[derive(Debug, Default)]
-pub(crate) struct Worlds(Option<(Revisions, Snapshots)>);
+pub(crate) struct Worlds {
+    last: Option<(Revisions, Snapshots)>,
+    evidence: Evidence,
+}
 
 /// One moment's world.
 #[derive(Debug, Clone)]
@@ -266,12 +268,15 @@ impl Worlds {
     pub(crate) fn now(&mut self, caches: &Caches, settings: &Settings) -> Snapshots {
         // Asked before the caches are read: a change in between is seen by the next call.
         let revisions = caches.revisions();
-        if let Some((_, snapshots)) = self.0.as_ref().filter(|(of, _)| *of == revisions) {
+        let known = self.last.as_ref().filter(|(of, _)| *of == revisions);
+        if let Some((_, snapshots)) = known {
             return snapshots.clone();
         }
-        let world = caches.world(settings);
+        let mut world = caches.world(settings);
+        world.evidence = self.evidence.clone();
         // A status that was written is in no world: what was planned of it holds.
-        if let Some((of, snapshots)) = self.0.as_mut().filter(|(_, last)| *last.world == world) {
+        let same = self.last.as_mut().filter(|(_, last)| *last.world == world);
+        if let Some((of, snapshots)) = same {
             *of = revisions;
             return snapshots.clone();
         }
@@ -279,8 +284,18 @@ impl Worlds {
             complete: Arc::new(fabric::complete(world.clone())),
             world: Arc::new(world),
         };
-        self.0 = Some((revisions, snapshots.clone()));
+        self.last = Some((revisions, snapshots.clone()));
         snapshots
+    }
+
+    /// What is reported of the fabric from now on; whether that is something new.
+    pub(crate) fn report(&mut self, evidence: Evidence) -> bool {
+        let new = self.evidence != evidence;
+        if new {
+            self.evidence = evidence;
+            self.last = None;
+        }
+        new
     }
 }
 

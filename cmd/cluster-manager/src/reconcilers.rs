@@ -8,8 +8,7 @@ use k8s_openapi::api::core::v1::Node as KubeNode;
 use kube_edge::{Leadership, Writer, events};
 use model::intent::Event;
 use model::{NodeName, ObjectKey, Problem};
-use plan_cluster::advertise::Planner;
-use plan_cluster::generated;
+use plan_cluster::advertise::{self, Planner};
 use plan_cluster::transport::DefaultNetwork;
 use reconcile::{Action, Reconciler, WorkQueue};
 use settings::Settings;
@@ -148,15 +147,7 @@ impl Reconciler for ClusterReconciler {
         let (worlds, caches) = (&mut self.worlds, &self.caches);
         let world = planned(|| worlds.now(caches, &self.settings)).world;
         let mut keys = vec![Key::Networks, Key::Fabric, Key::Sessions, Key::UserNetworks];
-        let left_behind = generated::left_behind(&world);
-        keys.extend(
-            world
-                .ras
-                .keys()
-                .cloned()
-                .chain(left_behind)
-                .map(Key::Advertisement),
-        );
+        keys.extend(advertise::names(&world).into_iter().map(Key::Advertisement));
         keys.extend([Key::Attachment, Key::Leftovers]);
         Some(keys)
     }
@@ -175,9 +166,9 @@ impl Reconciler for ClusterReconciler {
         let (worlds, caches) = (&mut self.worlds, &self.caches);
         let Snapshots { world, complete } = planned(|| worlds.now(caches, &self.settings));
         let action = match key {
-            Key::Networks => self.networks(&world).await,
+            Key::Networks => self.networks(&world, &complete).await,
             Key::Fabric => self.fabric(&world).await,
-            Key::Sessions => self.sessions(&world),
+            Key::Sessions => self.sessions(&world).await,
             Key::UserNetworks => self.user_networks(&complete).await,
             Key::Advertisement(name) => self.advertisement(&complete, name).await,
             Key::Attachment => self.attachment(&complete).await,

@@ -85,6 +85,7 @@ pub fn decode_node(object: &KubeNode) -> Node {
         ready: conditions
             .find(|c| c.type_ == "Ready")
             .map(|c| c.status == "True"),
+        cordoned: object.spec.as_ref().and_then(|s| s.unschedulable) == Some(true),
     }
 }
 

@@ -55,6 +55,9 @@ impl<T> Fact<T> {
 /// The label by which an FRRConfiguration selects one node; the kubelet sets it.
 pub const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
 
+/// The label that tells failure domains apart; a cloud's node controller sets it.
+pub const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
+
 /// What can still be read in annotations that are malformed: it may be in use, and so is nobody else's to have.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Salvaged {
@@ -90,6 +93,8 @@ pub struct Node {
     /// Condition `Ready`: True or not (the node controller makes it Unknown when the node's Lease is no longer renewed);
     /// `None` where nobody has said anything yet.
     pub ready: Option<bool>,
+    /// `spec.unschedulable`: cordoned, as a drain begins.
+    pub cordoned: bool,
 }
 
 impl Node {

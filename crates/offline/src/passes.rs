@@ -8,8 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use api::frr_configuration::FRRConfiguration;
 use model::intent::Condition;
 use model::node::annotation::{NODE_ID, NODE_SUBNETS};
-use model::{NetworkName, ObjectKey, intent};
+use model::{NetworkName, NodeName, ObjectKey, intent};
 use plan_cluster::attachments::{self, FINALIZER, NAME_LABEL, Wanted};
+use plan_cluster::fabric::roles::ROLE_LABEL;
 use plan_cluster::transport::DefaultNetwork;
 use plan_cluster::{
     FABRIC_LABEL, MANAGED_BY, RA_KEY, World, advertise, fabric, networks, transport,
@@ -113,6 +114,31 @@ pub fn write(plans: &Plans, settings: &Settings, objects: &mut Objects) -> Resul
 }
 
 fn nodes(plans: &Plans, objects: &mut Objects) {
+    let fabric = plans.advertisements.get(&fabric::base_name());
+    let names: Vec<String> = objects
+        .nodes()
+        .into_iter()
+        .map(|n| n.name.to_string())
+        .collect();
+    for name in names {
+        let role = fabric.and_then(|plan| plan.roles.get(&NodeName::from(name.as_str())));
+        let Some(node) = objects.get_mut(NODE, &name) else {
+            continue;
+        };
+        match role {
+            Some(role) => set(
+                node,
+                &["metadata", "labels", ROLE_LABEL],
+                role.word().into(),
+            ),
+            None => {
+                let labels = node.pointer_mut("/metadata/labels");
+                if let Some(labels) = labels.and_then(Value::as_object_mut) {
+                    labels.remove(ROLE_LABEL);
+                }
+            }
+        }
+    }
     for (name, allocation) in &plans.networks.allocations {
         let Some(node) = objects.get_mut(NODE, name.as_str()) else {
             continue;

@@ -11,10 +11,10 @@ use api::nad::NetworkAttachmentDefinition;
 use api::route_advertisements::RouteAdvertisements;
 use model::gateway::GatewayMode;
 use model::{ObjectKey, Prefix, intent, user_network};
-use plan_cluster::world::{FabricSettings, Features};
+use plan_cluster::world::{FabricSettings, FabricTopology, Features};
 use plan_cluster::{World, user_networks};
 use serde_json::Value;
-use settings::{Profile, Settings};
+use settings::{Profile, Settings, Topology};
 
 use crate::kind::{CUDN, EGRESS_IP, FRR, NAD, NAMESPACE, RA};
 use crate::objects::{Objects, key_of};
@@ -26,10 +26,16 @@ pub fn empty_world(settings: &Settings) -> World {
     let managed = &settings.managed;
     World {
         networks: [(network.name.clone(), network)].into(),
-        fabric: managed.topology.map(|_| FabricSettings {
+        fabric: managed.topology.map(|topology| FabricSettings {
             asn: managed.asn,
             namespace: managed.frr_namespace.clone(),
+            topology: match topology {
+                Topology::FullMesh => FabricTopology::FullMesh,
+                Topology::RouteReflector => FabricTopology::RouteReflector,
+                Topology::Auto => FabricTopology::Auto,
+            },
             resilient: managed.profile == Profile::Resilient,
+            password_secret: managed.password_secret.clone(),
         }),
         frr_namespace: managed.frr_namespace.clone(),
         reserved: reserved(settings),

@@ -24,6 +24,7 @@ use plan_cluster::{MANAGED_BY, RA_KEY, fabric};
 use serde_json::{Map, Value, json};
 use settings::Settings;
 use similar::TextDiff;
+use testkit::labels::selects;
 
 /// Refused by the API server, so that there is nothing to plan.
 const OF_THE_SCHEMA: &str = "33-rejected-by-schema";
@@ -81,8 +82,9 @@ fn differs(case: &Path) -> Option<String> {
 
 fn compared(name: &str, expected: &str, run: &Run) -> String {
     let expected: Value = serde_saphyr::from_str(expected).unwrap();
-    let theirs = normal_state(&expected);
-    let ours = normal_state(&run.state());
+    let labels = run.node_labels();
+    let theirs = normal_state(&expected, &labels);
+    let ours = normal_state(&run.state(), &labels);
     // Names of the managed fabric's objects are ours.
     let default = fabric::advertisement_name(&NetworkName::default_network());
     let ours = yaml(&ours).replace(&default, "ovnk-managed-bgp-default");
@@ -238,6 +240,13 @@ impl Run {
         )
     }
 
+    fn node_labels(&self) -> NodeLabels {
+        let nodes = self.objects.nodes().into_iter();
+        nodes
+            .map(|node| (node.name.to_string(), json!(node.labels)))
+            .collect()
+    }
+
     /// The state in the form of the recordings.
     fn state(&self) -> Value {
         let plans = self.plans.as_ref().unwrap();
@@ -248,10 +257,18 @@ impl Run {
 }
 
 /// A state without what is the default of a server or of Go, in one order, without what is not compared.
-fn normal_state(state: &Value) -> Value {
+///
+/// What is generated for managed networks is in other objects than there. Compared is what each node makes of them.
+fn normal_state(state: &Value, labels: &NodeLabels) -> Value {
     let list = |key: &str| state[key].as_array().cloned().unwrap_or_default();
     let mut frr: BTreeMap<String, Value> = BTreeMap::new();
-    for mut object in list("frrconfigurations") {
+    let is_managed = |o: &Value| {
+        let identity = o["annotations"][RA_KEY].as_str().unwrap();
+        identity.starts_with("ovnk-managed-")
+    };
+    let (managed, others): (Vec<Value>, Vec<Value>) =
+        list("frrconfigurations").into_iter().partition(is_managed);
+    for mut object in others {
         if let Some(labels) = object["labels"].as_object_mut() {
             labels.remove(MANAGED_BY.0);
         }
@@ -273,13 +290,18 @@ fn normal_state(state: &Value) -> Value {
     });
     let words =
         |e: Value| json!({"type": e["type"], "reason": e["reason"], "message": e["message"]});
-    json!({
+    let mut state = json!({
         "FRRConfigurations": frr,
         "NetworkAttachmentDefinitions": nads.collect::<BTreeMap<String, Value>>(),
         "conditions": conditions.iter().flat_map(normal_conditions).collect::<BTreeMap<_, _>>(),
         "last event on the default network": events.map(words).next_back(),
         "nodes": state["nodes"],
-    })
+    });
+    let managed = fabric_of(&managed, labels);
+    if !managed.is_empty() {
+        state["managed networks"] = json!(managed);
+    }
+    state
 }
 
 /// A NetworkAttachmentDefinition, by namespace and name.
@@ -411,32 +433,78 @@ fn settings_of(words: &str) -> Settings {
     settings::parse("case.conf", &text, metrics).expect(words)
 }
 
-/// What a node announces to and takes from each neighbor, and which VRFs leak into which, over all its objects.
-fn union(state: &Value) -> Value {
+/// Labels by node.
+type NodeLabels = BTreeMap<String, Value>;
+
+/// What each node makes of all that is generated for managed networks: its AS numbers, what it originates, which VRFs leak
+/// into which, and by neighbor its AS number, what is announced to it, what is taken from it.
+fn fabric_of(objects: &[Value], labels: &NodeLabels) -> BTreeMap<String, BTreeSet<String>> {
     let mut out: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for object in state["frrconfigurations"].as_array().unwrap() {
-        let node = object["nodeSelector"]["matchLabels"]["kubernetes.io/hostname"]
-            .as_str()
-            .unwrap();
-        for router in object["spec"]["bgp"]["routers"].as_array().unwrap() {
+    let mut add = |what: String, value: String| out.entry(what).or_default().insert(value);
+    for (node, labels) in labels {
+        let loaded: Vec<&Value> = objects
+            .iter()
+            .filter(|o| selects(&o["nodeSelector"], labels))
+            .collect();
+        let texts = loaded
+            .iter()
+            .filter_map(|o| o["spec"]["raw"]["rawConfig"].as_str());
+        let text = texts.collect::<Vec<_>>().join("\n");
+        for router in loaded
+            .iter()
+            .flat_map(|o| items(&o["spec"]["bgp"]["routers"]))
+        {
             let vrf = router["vrf"].as_str().unwrap_or("default");
-            for import in router["imports"].as_array().into_iter().flatten() {
-                out.entry(format!("{node} {vrf} imports"))
-                    .or_default()
-                    .insert(import["vrf"].to_string());
+            add(format!("{node} {vrf} asn"), router["asn"].to_string());
+            for prefix in items(&router["prefixes"]) {
+                add(format!("{node} {vrf} originates"), prefix.to_string());
             }
-            for neighbor in router["neighbors"].as_array().into_iter().flatten() {
-                for way in ["toAdvertise", "toReceive"] {
-                    let prefixes = neighbor[way]["allowed"]["prefixes"].as_array();
-                    let key = format!("{node} {vrf} {} {way}", neighbor["address"]);
-                    out.entry(key)
-                        .or_default()
-                        .extend(prefixes.into_iter().flatten().map(ToString::to_string));
+            for import in items(&router["imports"]) {
+                add(format!("{node} {vrf} imports"), import["vrf"].to_string());
+            }
+            for neighbor in items(&router["neighbors"]) {
+                let address = neighbor["address"].as_str().unwrap();
+                let who = format!("{node} {vrf} {address}");
+                add(format!("{who} asn"), neighbor["asn"].to_string());
+                let typed = items(&neighbor["toAdvertise"]["allowed"]["prefixes"]);
+                let typed = typed.map(|prefix| prefix.as_str().unwrap().to_owned());
+                for prefix in typed.chain(permitted(&text, address)) {
+                    add(format!("{who} toAdvertise"), prefix);
+                }
+                for range in items(&neighbor["toReceive"]["allowed"]["prefixes"]) {
+                    add(format!("{who} toReceive"), range.to_string());
                 }
             }
         }
     }
-    json!(out)
+    out
+}
+
+fn items(list: &Value) -> impl Iterator<Item = &Value> {
+    list.as_array().into_iter().flatten()
+}
+
+/// Prefixes that the raw text lets through to a neighbor: the lists that its outgoing route-map refers to.
+fn permitted(text: &str, neighbor: &str) -> Vec<String> {
+    let map = format!("route-map {neighbor}-out permit ");
+    let mut lists = BTreeSet::new();
+    let mut inside = false;
+    for line in text.lines() {
+        if let Some(list) = line
+            .strip_prefix(" match ip address prefix-list ")
+            .filter(|_| inside)
+        {
+            lists.insert(list);
+        }
+        inside = line.starts_with(&map) || (inside && line.starts_with(' '));
+    }
+    let mut out = Vec::new();
+    for list in lists {
+        let head = format!("ip prefix-list {list} seq ");
+        let entries = text.lines().filter_map(|line| line.strip_prefix(&head));
+        out.extend(entries.map(|entry| entry.split_once(" permit ").unwrap().1.to_owned()));
+    }
+    out
 }
 
 #[test]
@@ -446,8 +514,10 @@ fn managed_networks_together_announce_take_in_and_leak_what_one_advertisement_of
     let expected: Value =
         serde_saphyr::from_str(&std::fs::read_to_string(case.join("expected.yaml")).unwrap())
             .unwrap();
-    let (ours, theirs) = (union(&run.state()), union(&expected));
-    assert!(theirs.as_object().unwrap().len() >= 8, "{theirs}");
+    let labels = run.node_labels();
+    let of = |state: &Value| fabric_of(state["frrconfigurations"].as_array().unwrap(), &labels);
+    let (ours, theirs) = (of(&run.state()), of(&expected));
+    assert!(theirs.len() >= 8, "{theirs:?}");
     assert_eq!(ours, theirs);
 }
 

@@ -17,6 +17,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use model::{ObjectKey, Problem};
 use offline::kind::{CUDN, FRR, NAD, NODE, RA};
 use offline::{Objects, Plans};
+use plan_cluster::fabric::roles::ROLE_LABEL;
 use serde_json::Value;
 use settings::Settings;
 use testkit::objects;
@@ -84,6 +85,9 @@ impl ClusterScenario {
         let mut out = String::from("# Nodes\n");
         for node in self.objects.all(NODE) {
             writeln!(out, "{}", name_of(node)).unwrap();
+            if let Some(role) = node["metadata"]["labels"][ROLE_LABEL].as_str() {
+                writeln!(out, "  label {ROLE_LABEL} = {role}").unwrap();
+            }
             for (key, value) in node["metadata"]["annotations"]
                 .as_object()
                 .into_iter()

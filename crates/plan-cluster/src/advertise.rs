@@ -10,14 +10,16 @@ use std::sync::Arc;
 use model::frr::FrrConfiguration;
 use model::intent::{Condition, RouteAdvertisements};
 use model::node::Node;
-use model::{NetworkName, ObjectKey, Problem};
+use model::{NetworkName, NodeName, ObjectKey, Problem};
 
 use crate::check;
+use crate::fabric::{self, roles::Role};
 use crate::generated::{self, label_value};
 use crate::world::World;
 
 mod draft;
 mod egress;
+mod members;
 mod neighbors;
 mod raw;
 mod select;
@@ -45,21 +47,23 @@ pub struct Plan {
     pub keep: BTreeSet<ObjectKey>,
     /// Objects of ours that were generated for this RA and are to go.
     pub surplus: BTreeSet<ObjectKey>,
-    /// `Accepted` and `Complete`, in this order.
+    /// `Accepted` and `Complete`, in this order; none where this is the fabric, of which each of its RAs tells.
     pub conditions: Vec<Condition>,
     /// The networks that it serves; `None` where nothing new is applied, so that it serves those of before.
     pub serves: Option<BTreeSet<NetworkName>>,
+    /// The label that each member of the fabric is to have, where this is the fabric.
+    pub roles: BTreeMap<NodeName, Role>,
     /// Who is left out, and why, and what is wrong with other people's objects beside ours; events on the RA.
     pub problems: Vec<Problem>,
 }
 
 impl Plan {
-    /// Whether `Accepted` is True.
+    /// Whether nothing says that it is not accepted.
     #[must_use]
     pub fn accepted(&self) -> bool {
         self.conditions
             .iter()
-            .any(|c| c.kind == "Accepted" && c.status)
+            .all(|c| c.kind != "Accepted" || c.status)
     }
 }
 
@@ -92,20 +96,25 @@ fn pending(message: &str) -> Refusal {
 #[must_use]
 pub fn plan_all(world: &World) -> BTreeMap<String, Plan> {
     let facts = Facts::of(world);
-    let mut selections = select::all(world);
-    let names = world
-        .ras
-        .keys()
-        .cloned()
-        .chain(generated::left_behind(world));
-    let mut drafts: BTreeMap<String, Draft<'_>> = names
-        .map(|name| {
-            let selection = selections.remove(name.as_str());
-            let draft = draft(world, &facts, &name, selection);
-            (name, draft)
-        })
-        .collect();
-    check::evaluate(world, &facts, &mut drafts);
+    let mut unusable = BTreeSet::new();
+    // Another round only where a reflector could not load what makes it one.
+    let drafts = loop {
+        let mut drafts = drafts(world, &facts, &unusable);
+        check::evaluate(world, &facts, &mut drafts);
+        let found = drafts.get(&fabric::base_name()).map(members::unusable);
+        let found = found.unwrap_or_default();
+        if found.is_subset(&unusable) {
+            break drafts;
+        }
+        unusable.extend(found);
+    };
+    let mut drafts = drafts;
+    if let Some(settings) = &world.fabric
+        && let Some(mut draft) = drafts.remove(&fabric::base_name())
+    {
+        members::settle(world, settings, &mut draft, &mut drafts);
+        drafts.insert(fabric::base_name(), draft);
+    }
     drafts
         .into_iter()
         .map(|(name, draft)| {
@@ -113,6 +122,37 @@ pub fn plan_all(world: &World) -> BTreeMap<String, Plan> {
             (name, plan)
         })
         .collect()
+}
+
+/// Names of what is planned: all RAs, those that are gone and left objects behind, and the fabric, under its base object's.
+#[must_use]
+pub fn names(world: &World) -> BTreeSet<String> {
+    let fabric = world.fabric.as_ref().map(|_| fabric::base_name());
+    let left_behind = generated::left_behind(world);
+    let ras = world.ras.keys().cloned();
+    ras.chain(left_behind).chain(fabric).collect()
+}
+
+/// What all would like to have.
+fn drafts<'a>(
+    world: &'a World,
+    facts: &Facts<'a>,
+    unusable: &BTreeSet<NodeName>,
+) -> BTreeMap<String, Draft<'a>> {
+    let mut selections = select::all(world);
+    let mut drafts: BTreeMap<String, Draft<'_>> = names(world)
+        .into_iter()
+        .map(|name| {
+            let selection = selections.remove(name.as_str());
+            let draft = draft(world, facts, &name, selection);
+            (name, draft)
+        })
+        .collect();
+    if let Some(settings) = &world.fabric {
+        let draft = members::draft(world, settings, facts, &drafts, unusable);
+        drafts.insert(fabric::base_name(), draft);
+    }
+    drafts
 }
 
 /// The plan of one RA, beside those of all others. An RA that is not in the world plans nothing, so that its objects go.
@@ -147,7 +187,7 @@ impl Planner {
     }
 }
 
-fn gone() -> Refusal {
+pub(super) fn gone() -> Refusal {
     pending("the RouteAdvertisements is gone")
 }
 
@@ -218,6 +258,11 @@ impl LeftOut {
         self.0.insert((rank, who, why.to_owned()));
     }
 
+    /// Those of another, too.
+    fn extend(&mut self, other: &Self) {
+        self.0.extend(other.0.iter().cloned());
+    }
+
     /// One entry a reason, each cut to size, and not too many of one.
     fn entries(&self) -> Vec<String> {
         let mut of_one: BTreeMap<&str, usize> = BTreeMap::new();
@@ -282,10 +327,12 @@ fn finish(ra: &str, draft: Draft<'_>) -> Plan {
                 vec![Problem::new(subject, refusal.reason, message)],
             )
         }
+        None if draft.fabric.is_some() => (Vec::new(), Vec::new()),
         None => reported(&subject, &draft.left_out, &draft.notes),
     };
     Plan {
         desired: draft.desired,
+        roles: draft.fabric.map(|fabric| fabric.roles).unwrap_or_default(),
         keep,
         surplus,
         serves: draft.serves,

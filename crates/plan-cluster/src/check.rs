@@ -11,12 +11,29 @@ use frr::NodeConfig;
 use frr::config::{NodeInput, Passwords};
 use model::frr::FrrConfiguration;
 use model::node::{HOSTNAME_LABEL, Node};
+use model::selector::Labels;
 use model::{LabelSelector, ObjectKey, Problem};
 
 use crate::advertise::{Draft, Facts};
 use crate::world::World;
 
 type Drafts<'a> = BTreeMap<String, Draft<'a>>;
+
+/// A node with the labels that it will have.
+struct Target<'a> {
+    node: &'a Node,
+    labels: Labels,
+}
+
+impl<'a> Target<'a> {
+    fn of(node: &'a Node, drafts: &Drafts<'_>) -> Self {
+        let mut labels = node.labels.clone();
+        for fabric in drafts.values().filter_map(|draft| draft.fabric.as_ref()) {
+            labels.extend(fabric.label_of(&node.name));
+        }
+        Self { node, labels }
+    }
+}
 
 /// What is wrong with a node whose own configuration is, whatever we add to it.
 const DOES_NOT_LOAD: &str = "its FRR configuration does not load, whatever is added to it";
@@ -27,30 +44,32 @@ const WOULD_NOT_LOAD: &str = "its FRR configuration would not load";
 const NOTED: [&str; 3] = ["SelfNeighbor", "TwoSpellings", "RawUnknownNeighbor"];
 
 /// Takes out of the drafts what would not load on its node, and says why.
-pub(crate) fn evaluate(world: &World, facts: &Facts<'_>, drafts: &mut Drafts<'_>) {
+pub(crate) fn evaluate<'a>(world: &'a World, facts: &Facts<'a>, drafts: &mut Drafts<'a>) {
     let beside = Beside::of(world, facts, drafts);
     for node in world.nodes.values() {
         let wanting: Vec<String> = drafts
             .iter()
-            .filter(|(_, draft)| draft.of_node.contains_key(&node.name))
+            .filter(|(_, draft)| draft.keys_of(&node.name).next().is_some())
             .map(|(name, _)| name.clone())
             .collect();
         if !wanting.is_empty() {
-            evaluate_node(world, node, &beside, &wanting, drafts);
+            let target = Target::of(node, drafts);
+            evaluate_node(world, &target, &beside, &wanting, drafts);
         }
     }
 }
 
-fn evaluate_node(
+fn evaluate_node<'a>(
     world: &World,
-    node: &Node,
+    target: &Target<'a>,
     beside: &Beside<'_>,
     wanting: &[String],
-    drafts: &mut Drafts<'_>,
+    drafts: &mut Drafts<'a>,
 ) {
+    let node = target.node;
     let (mut stopping, evpn) = (beside.unreadable(node), beside.evpn(node));
     let mut others = beside.readable(node);
-    if let Err(why) = merged(node, &others, Vec::new()) {
+    if let Err(why) = merged(target, &others, Vec::new()) {
         stopping.extend(why);
     }
     if !stopping.is_empty() {
@@ -60,6 +79,7 @@ fn evaluate_node(
             .flat_map(|name| stopping.iter().map(move |why| (name, why)))
         {
             if let Some(draft) = drafts.get_mut(name) {
+                draft.unloadable.insert(node.name.clone());
                 draft
                     .left_out
                     .node(node, &format!("{DOES_NOT_LOAD}: {why}"));
@@ -67,7 +87,7 @@ fn evaluate_node(
         }
         others.clear();
     }
-    match merged(node, &others, taken(world, drafts, wanting, node)) {
+    match merged(target, &others, taken(world, drafts, wanting, node)) {
         // Nobody else's object is on the node: there is nothing to say of others.
         Ok(_) if others.is_empty() && evpn.is_empty() => {}
         Ok(config) => {
@@ -85,26 +105,27 @@ fn evaluate_node(
         }
         Err(why) => match wanting {
             [only] => refuse(drafts, only, node, &why),
-            several => one_by_one(world, node, &others, several, drafts),
+            several => one_by_one(world, target, &others, several, drafts),
         },
     }
 }
 
 /// Several RAs, and not all of them fit: as many as do, those first that have what they want already.
-fn one_by_one(
+fn one_by_one<'a>(
     world: &World,
-    node: &Node,
+    target: &Target<'a>,
     others: &[&FrrConfiguration],
     wanting: &[String],
-    drafts: &mut Drafts<'_>,
+    drafts: &mut Drafts<'a>,
 ) {
+    let node = target.node;
     let mut order: Vec<String> = wanting.to_vec();
     order.sort_by_key(|name| changes(world, drafts, name, node));
     let mut accepted: Vec<String> = Vec::new();
     let mut refused: Vec<(String, Vec<String>)> = Vec::new();
     for name in &order {
         accepted.push(name.clone());
-        if let Err(why) = merged(node, others, taken(world, drafts, &accepted, node)) {
+        if let Err(why) = merged(target, others, taken(world, drafts, &accepted, node)) {
             accepted.pop();
             refused.push((name.clone(), why));
         }
@@ -113,7 +134,7 @@ fn one_by_one(
     let losers: Vec<String> = refused.iter().map(|(name, _)| name.clone()).collect();
     let mut whole = taken(world, drafts, &accepted, node);
     whole.extend(existing(drafts, &losers, node));
-    if merged(node, others, whole).is_err() {
+    if merged(target, others, whole).is_err() {
         accepted.clear();
         refused.clear();
         for name in &order {
@@ -125,7 +146,7 @@ fn one_by_one(
                 .collect();
             let mut whole = taken(world, drafts, &accepted, node);
             whole.extend(existing(drafts, &rest, node));
-            if let Err(why) = merged(node, others, whole) {
+            if let Err(why) = merged(target, others, whole) {
                 accepted.pop();
                 refused.push((name.clone(), why));
             }
@@ -136,7 +157,7 @@ fn one_by_one(
     }
 }
 
-fn refuse(drafts: &mut Drafts<'_>, name: &str, node: &Node, reasons: &[String]) {
+fn refuse<'a>(drafts: &mut Drafts<'a>, name: &str, node: &'a Node, reasons: &[String]) {
     let Some(draft) = drafts.get_mut(name) else {
         return;
     };
@@ -156,7 +177,7 @@ fn taken(
     let drafts = names.iter().filter_map(|name| drafts.get(name));
     drafts
         .flat_map(|draft| {
-            let keys = draft.of_node.get(&node.name).into_iter().flatten();
+            let keys = draft.keys_of(&node.name);
             // Nobody reads those of another namespace.
             let read = keys.filter(|key| key.namespace == world.frr_namespace);
             let objects = read.filter_map(|key| draft.desired.get(key));
@@ -170,16 +191,17 @@ fn existing(drafts: &Drafts<'_>, names: &[String], node: &Node) -> Vec<FrrConfig
     let drafts = names.iter().filter_map(|name| drafts.get(name));
     let owned = drafts.flat_map(|draft| &draft.owned);
     owned
-        .filter(|o| o.node() == Some(node.name.as_str()))
-        .filter_map(|o| o.object().cloned())
+        .filter_map(|o| o.object())
+        .filter(|object| object.node_selector.matches(&node.labels))
+        .cloned()
         .collect()
 }
 
 /// Whether the node lacks anything that the RA wants of it.
 fn changes(world: &World, drafts: &Drafts<'_>, name: &str, node: &Node) -> bool {
     let draft = drafts.get(name);
-    let keys = draft.and_then(|d| d.of_node.get(&node.name));
-    keys.into_iter().flatten().any(|key| {
+    let mut keys = draft.into_iter().flat_map(|d| d.keys_of(&node.name));
+    keys.any(|key| {
         let wanted = draft.and_then(|d| d.desired.get(key));
         let has = world.frr.get(key).and_then(|o| o.as_ref().ok());
         match (wanted, has) {
@@ -264,15 +286,15 @@ fn one_host(selector: &LabelSelector) -> Option<&str> {
 
 /// The configuration that the objects make on the node, or why they make none, or one that FRR would refuse.
 fn merged(
-    node: &Node,
+    target: &Target<'_>,
     others: &[&FrrConfiguration],
     mut objects: Vec<FrrConfiguration>,
 ) -> Result<NodeConfig, Vec<String>> {
     objects.extend(others.iter().copied().cloned());
     let input = NodeInput {
-        name: node.name.clone(),
-        labels: &node.labels,
-        hostname: node.hostname().to_owned(),
+        name: target.node.name.clone(),
+        labels: &target.labels,
+        hostname: target.node.hostname().to_owned(),
         objects: &objects,
         passwords: &stand_ins(&objects),
     };

@@ -1,7 +1,10 @@
 //! The managed BGP fabric: a base FRRConfiguration, and a RouteAdvertisements for each managed network.
 //! In: the world. Out: the objects, or none where nothing is managed; problems of nodes that are left out.
 //! Invariant: the base object is a template that no node loads; what a node loads never names itself as neighbor.
-//! Not here: per-node objects (`advertise` makes them from the template).
+//! Not here: what each member loads (`advertise` puts it together from `members`).
+
+pub mod members;
+pub mod roles;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -16,17 +19,20 @@ use model::intent::{NetworkSelector, RouteAdvertisements, TargetVrf};
 use model::network::Routing;
 use model::node::{HOSTNAME_LABEL, Node};
 use model::selector::{LabelSelector, Labels, Operator, Requirement};
-use model::user_network::{CUDN_PREFIX, ClusterUserDefinedNetwork, UserTransport};
+use model::user_network::{ClusterUserDefinedNetwork, UserTransport};
 use model::{Network, NetworkName, NodeName, ObjectKey, Problem};
 
 use crate::attachments::NAME_LABEL;
-use crate::generated::{self, Generated, label_value};
 use crate::ranges::Ranges;
 use crate::world::{FabricSettings, World};
 use crate::{FABRIC_LABEL, MANAGED_BY};
+use roles::{Awaited, Roles};
 
 /// Name of the BFD profile of the resilient fabric.
 pub const BFD_PROFILE: &str = "noverlay-resilient";
+
+/// Reason of a problem with a node that takes no part in the fabric.
+pub const NODE_LEFT_OUT: &str = "NodeLeftOut";
 
 /// Milliseconds between two BFD packets. Three lost ones end a session: a dead way is noticed in 0.5 to 0.75 s. Faster ones
 /// cost more (each peer a packet each way) and take the pauses of a busy host for a failure: with 200 ms some sessions of
@@ -42,6 +48,8 @@ pub struct Plan {
     pub advertisements: BTreeMap<String, RouteAdvertisements>,
     /// Managed ClusterUserDefinedNetworks, each of which has to bear [`NAME_LABEL`] with its own name.
     pub labelled: BTreeSet<String>,
+    /// What the next step of a change of topology waits for.
+    pub awaited: Option<Awaited>,
     /// Nodes that are left out, and why.
     pub problems: Vec<Problem>,
 }
@@ -53,6 +61,12 @@ pub const MANAGED_PREFIX: &str = "ovnk-managed-";
 #[must_use]
 pub fn base_name() -> String {
     format!("{MANAGED_PREFIX}{}", hash::short("internal-fabric"))
+}
+
+/// Key of the base object.
+#[must_use]
+pub fn base_key(settings: &FabricSettings) -> ObjectKey {
+    ObjectKey::new(&settings.namespace, base_name())
 }
 
 /// Whether a RouteAdvertisements is one of the fabric's.
@@ -106,7 +120,7 @@ fn managed_cudns(world: &World) -> impl Iterator<Item = &ClusterUserDefinedNetwo
 }
 
 /// Managed networks that exist.
-fn managed_networks(world: &World) -> Vec<&Network> {
+pub(crate) fn managed_networks(world: &World) -> Vec<&Network> {
     let networks = world.networks.values();
     let is_managed = |network: &&Network| {
         let options = network.transport.no_overlay();
@@ -136,14 +150,21 @@ pub fn plan(world: &World) -> Plan {
         return Plan::default();
     }
     let excluded = excluded_of_all(world, &networks);
-    let base = base(world, settings, &networks, &excluded);
-    let problems = excluded
+    let names = world.nodes.keys();
+    let members: BTreeSet<NodeName> = names
+        .filter(|name| !excluded.contains_key(*name))
+        .cloned()
+        .collect();
+    let roles = roles::plan(world, settings, &members, &BTreeSet::new());
+    let base = base(world, settings, &members, &roles);
+    let mut problems: Vec<Problem> = excluded
         .into_iter()
         .map(|(node, why)| {
             let text = format!("node {node} is left out of the managed BGP fabric: {why}");
-            Problem::new(format!("Node/{node}"), "NodeLeftOut", text)
+            Problem::new(format!("Node/{node}"), NODE_LEFT_OUT, text)
         })
         .collect();
+    problems.extend(single_reflector(&roles, &members));
     Plan {
         base: Some(base),
         advertisements: advertisements
@@ -151,8 +172,22 @@ pub fn plan(world: &World) -> Plan {
             .map(|ra| (ra.name.clone(), ra))
             .collect(),
         labelled,
+        awaited: roles.awaited,
         problems,
     }
+}
+
+/// One reflector that everything depends on.
+fn single_reflector(roles: &Roles, members: &BTreeSet<NodeName>) -> Option<Problem> {
+    let mut reflectors = roles.reflectors.iter();
+    let (only, None) = (reflectors.next()?, reflectors.next()) else {
+        return None;
+    };
+    let (key, value) = roles::REQUESTED_LABEL;
+    let text = format!(
+        "node {only} is the only route reflector of the managed BGP fabric: while it is away, nodes lose the routes to one another; label a second node {key}={value}"
+    );
+    (members.len() > 1).then(|| Problem::new(format!("Node/{only}"), "SingleRouteReflector", text))
 }
 
 /// Nodes that take part in none of the networks, with the reason of the first of them.
@@ -190,42 +225,54 @@ pub fn complete(mut world: World) -> World {
     world
 }
 
+/// What a node takes of the managed networks, by the families that they have.
+pub(crate) fn received(world: &World) -> members::Received {
+    let networks = managed_networks(world);
+    let mut out = members::Received::new();
+    for network in networks {
+        let ranges = Ranges::of(world, network);
+        for family in ranges.families() {
+            let of_family = out.entry(family).or_default();
+            of_family.extend(ranges.received(Some(family)));
+        }
+    }
+    out
+}
+
+/// Whether FRR's running configuration is that of a node that reflects.
+#[must_use]
+pub fn passes_on(world: &World, running: &str) -> bool {
+    members::passes_on(running, &received(world))
+}
+
 fn base(
     world: &World,
     settings: &FabricSettings,
-    networks: &[&Network],
-    excluded: &BTreeMap<NodeName, String>,
+    members: &BTreeSet<NodeName>,
+    roles: &Roles,
 ) -> FrrConfiguration {
-    let ranges: Vec<Ranges> = networks
-        .iter()
-        .map(|network| Ranges::of(world, network))
-        .collect();
-    let families: BTreeSet<Family> = ranges.iter().flat_map(Ranges::families).collect();
-    let sessions = Sessions::of(world);
-    let addresses = world.nodes.values().flat_map(|node| {
-        if excluded.contains_key(&node.name) {
-            sessions.existing(world, node)
-        } else {
+    let received = received(world);
+    let listed = world
+        .nodes
+        .values()
+        .filter(|node| !members.contains(&node.name) || roles.peers_of_all.contains(&node.name));
+    let addresses = listed.flat_map(|node| {
+        if members.contains(&node.name) {
             node.internal_ips.clone()
+        } else {
+            kept_addresses(world, settings, node, members)
         }
     });
     // Once each, and always in the same order.
     let addresses: BTreeSet<IpAddr> = addresses
-        .filter(|ip| families.contains(&Family::of(*ip)))
+        .filter(|ip| received.contains_key(&Family::of(*ip)))
         .collect();
-    let received = Family::ALL.map(|family| {
-        let prefixes = ranges
-            .iter()
-            .flat_map(|ranges| ranges.received(Some(family)));
-        (family, prefixes.collect())
-    });
-    let received: BTreeMap<Family, Vec<PrefixRange>> = received.into();
     let neighbors = addresses.into_iter().map(|ip| {
         let received = received.get(&Family::of(ip)).cloned().unwrap_or_default();
         neighbor(ip, received, settings)
     });
     FrrConfiguration {
-        key: ObjectKey::new(&settings.namespace, base_name()),
+        key: base_key(settings),
         labels: labels(),
         annotations: BTreeMap::new(),
         node_selector: nobody(),
@@ -243,6 +290,28 @@ fn base(
     }
 }
 
+/// Addresses by which others go on having a node as a neighbor that is left out: those of its peer object, as long as no member
+/// has one of them.
+pub(crate) fn kept_addresses(
+    world: &World,
+    settings: &FabricSettings,
+    node: &Node,
+    members: &BTreeSet<NodeName>,
+) -> Vec<IpAddr> {
+    let object = world.frr.get(&members::peer_key(settings, &node.name));
+    let Some(Ok(object)) = object else {
+        return Vec::new();
+    };
+    let others = members.iter().filter_map(|name| world.nodes.get(name));
+    let others: BTreeSet<IpAddr> = others.flat_map(Node::own_addresses).collect();
+    let addresses = members::addresses(object);
+    if addresses.is_disjoint(&others) {
+        addresses.into_iter().collect()
+    } else {
+        Vec::new()
+    }
+}
+
 /// Both at once are true of no node, also of one without the label.
 fn nobody() -> LabelSelector {
     let both = [Operator::DoesNotExist, Operator::Exists];
@@ -255,60 +324,6 @@ fn nobody() -> LabelSelector {
                 values: Vec::new(),
             })
             .to_vec(),
-    }
-}
-
-/// The neighbors in what was generated for the fabric, by node.
-struct Sessions<'a>(BTreeMap<&'a str, BTreeSet<IpAddr>>);
-
-impl<'a> Sessions<'a> {
-    fn of(world: &'a World) -> Self {
-        let default = NetworkName::default_network();
-        let networks = world
-            .cudns
-            .keys()
-            .map(|name| format!("{CUDN_PREFIX}{name}").into());
-        let ras = std::iter::once(default).chain(networks);
-        let ras: BTreeSet<String> = ras
-            .map(|network| label_value(&advertisement_name(&network)))
-            .collect();
-        let mut all: BTreeMap<&str, BTreeSet<IpAddr>> = BTreeMap::new();
-        let is_of_fabric =
-            |o: &Generated<'_>| o.is_ours() && o.label().is_some_and(|l| ras.contains(l));
-        for object in generated::all(world).filter(is_of_fabric) {
-            let Some((node, object)) = object.node().zip(object.object()) else {
-                continue;
-            };
-            let neighbors = object.routers.iter().flat_map(|r| &r.neighbors);
-            let addresses = neighbors.filter_map(|n| match &n.peer {
-                Peer::Address(text) => text.parse::<IpAddr>().ok(),
-                Peer::Interface(_) => None,
-            });
-            all.entry(node).or_default().extend(addresses);
-        }
-        Self(all)
-    }
-
-    /// Addresses by which the peers of a node that is left out have sessions with it. It keeps the objects it has, and so
-    /// its ends of the sessions: its peers keep theirs, also where its Node has lost the address or names another's.
-    fn existing(&self, world: &World, node: &Node) -> Vec<IpAddr> {
-        let Some(own) = self.0.get(node.name.as_str()) else {
-            return Vec::new();
-        };
-        let peers = self
-            .0
-            .iter()
-            .filter(|(name, _)| **name != node.name.as_str());
-        let others = world.nodes.values().filter(|other| other.name != node.name);
-        let others: BTreeSet<IpAddr> = others.flat_map(Node::own_addresses).collect();
-        let named = peers.flat_map(|(_, named)| named).copied();
-        let named: BTreeSet<IpAddr> = named.filter(|ip| !others.contains(ip)).collect();
-        let known: Vec<IpAddr> = named.intersection(&node.own_addresses()).copied().collect();
-        if !known.is_empty() {
-            return known;
-        }
-        // The Node says nothing of it: what its peers name, but neither itself nor any other node.
-        named.difference(own).copied().collect()
     }
 }
 
@@ -329,6 +344,9 @@ fn bfd_profiles(settings: &FabricSettings) -> Vec<BfdProfile> {
 
 fn neighbor(ip: IpAddr, received: Vec<PrefixRange>, settings: &FabricSettings) -> Neighbor {
     let mut session = Session::new(RemoteAs::Number(settings.asn));
+    session
+        .password_secret
+        .clone_from(&settings.password_secret);
     if settings.resilient {
         session.hold_time = Some(9);
         session.keepalive_time = Some(3);

@@ -11,8 +11,9 @@ use model::user_network::{ClusterUserDefinedNetwork, Layer2Extras, UserNetwork, 
 use model::{Asn, LabelSelector, NetworkName, NodeName};
 use testkit::mk_network;
 
-use crate::fabric;
-use crate::world::{FabricSettings, World};
+use crate::advertise;
+use crate::fabric::{self, roles::ROLE_LABEL};
+use crate::world::{FabricSettings, FabricTopology, World};
 
 pub(crate) fn mk_node(name: &str, ip: &str, id: Option<u32>, subnet: Option<&str>) -> Node {
     Node {
@@ -32,6 +33,7 @@ pub(crate) fn mk_node(name: &str, ip: &str, id: Option<u32>, subnet: Option<&str
         host_mtu: Fact::Absent,
         salvaged: Salvaged::default(),
         ready: Some(true),
+        cordoned: false,
     }
 }
 
@@ -42,7 +44,9 @@ pub(crate) fn mk_world() -> World {
         fabric: Some(FabricSettings {
             asn: Asn::try_from(64_512).unwrap(),
             namespace: "frr-k8s-system".to_owned(),
+            topology: FabricTopology::FullMesh,
             resilient: true,
+            password_secret: None,
         }),
         frr_namespace: "frr-k8s-system".to_owned(),
         ..World::default()
@@ -107,4 +111,53 @@ pub(crate) fn default_of(world: &mut World) -> &mut Network {
         .networks
         .get_mut(&NetworkName::default_network())
         .unwrap()
+}
+
+/// Writes what is planned, labels too, until nothing changes.
+pub(crate) fn settle(world: &mut World) {
+    for _ in 0..5 {
+        let before = world.clone();
+        *world = fabric::complete(world.clone());
+        let mut plans = advertise::plan_all(world);
+        for plan in plans.values() {
+            for key in &plan.surplus {
+                world.frr.remove(key);
+            }
+            for (key, object) in &plan.desired {
+                world.unreadable.remove(key);
+                world.frr.insert(key.clone(), Ok(object.clone()));
+            }
+        }
+        let plan = plans.remove(&fabric::base_name());
+        let roles = plan.map(|plan| plan.roles).unwrap_or_default();
+        for (name, node) in &mut world.nodes {
+            match roles.get(name) {
+                Some(role) => {
+                    let word = role.word().to_owned();
+                    node.labels.insert(ROLE_LABEL.to_owned(), word);
+                }
+                None => {
+                    node.labels.remove(ROLE_LABEL);
+                }
+            }
+        }
+        if *world == before {
+            return;
+        }
+    }
+    panic!("there is always something to write");
+}
+
+/// For each node its neighbors, by what it loads.
+pub(crate) fn neighbors(world: &World) -> BTreeMap<String, BTreeSet<String>> {
+    let loads = |node: &Node| {
+        let objects = world.frr.values().filter_map(|object| object.as_ref().ok());
+        let objects = objects.filter(|object| object.node_selector.matches(&node.labels));
+        let neighbors = objects.flat_map(fabric::members::addresses);
+        neighbors.map(|ip| ip.to_string()).collect()
+    };
+    let nodes = world.nodes.values();
+    nodes
+        .map(|node| (node.name.to_string(), loads(node)))
+        .collect()
 }

@@ -13,6 +13,7 @@ use model::NodeName;
 use model::address::Family;
 use model::intent::{Condition, Event, REPORTS_MISSING};
 
+use crate::fabric::roles::Role;
 use crate::world::World;
 
 /// How long both ends have to try in vain: longer than a reload and a few attempts to connect.
@@ -156,6 +157,43 @@ fn progress(ends: &[&End]) -> Progress {
     } else {
         Progress::Changing
     }
+}
+
+/// Live members of the fabric: Ready, and with at least one established session. Nobody waits for the others.
+fn live<'a>(world: &'a World, ends: &[End]) -> BTreeSet<&'a NodeName> {
+    let established = ends.iter().filter(|end| end.state == "Established");
+    let established: BTreeSet<&NodeName> = established.map(|end| &end.node).collect();
+    let nodes = world.nodes.values();
+    let live = nodes.filter(|node| {
+        Role::of(node).is_some() && node.ready == Some(true) && established.contains(&node.name)
+    });
+    live.map(|node| &node.name).collect()
+}
+
+/// Live members of the fabric that have their sessions with every other one, as both ends say.
+#[must_use]
+pub fn reached_by_all(world: &World, ends: &[End]) -> BTreeSet<NodeName> {
+    let live = live(world, ends);
+    let mut up: BTreeMap<(NodeName, NodeName), bool> = BTreeMap::new();
+    for ((a, b, _), ends) in pairs(world, ends) {
+        *up.entry((a, b)).or_insert(true) &= matches!(progress(&ends), Progress::Up);
+    }
+    let is_up = |a: &NodeName, b: &NodeName| {
+        let pair = if a < b { (a, b) } else { (b, a) };
+        up.get(&(pair.0.clone(), pair.1.clone())) == Some(&true)
+    };
+    let is_reached = |name: &&&NodeName| {
+        let mut others = live.iter().filter(|other| *other != *name);
+        others.all(|other| is_up(name, other))
+    };
+    live.iter().filter(is_reached).copied().cloned().collect()
+}
+
+/// Whether every two live members of the fabric, of which there are at least two, have their sessions.
+#[must_use]
+pub fn meshed(world: &World, ends: &[End]) -> bool {
+    let live = live(world, ends).len();
+    live > 1 && reached_by_all(world, ends).len() == live
 }
 
 /// The ends of each session between two nodes of the cluster.

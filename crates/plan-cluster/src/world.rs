@@ -15,6 +15,17 @@ use model::{Asn, Network, NetworkName, NodeName, ObjectKey, Prefix, Problem};
 use crate::prefixes::PrefixMap;
 use crate::ranges::Ranges;
 
+/// Who peers with whom in the managed fabric. Source: `[bgp-managed] topology`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FabricTopology {
+    /// Every node with every other.
+    FullMesh,
+    /// Every node with the route reflectors.
+    RouteReflector,
+    /// The first in a small cluster, the second in a large one.
+    Auto,
+}
+
 /// The managed fabric's settings. Source: `[bgp-managed]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FabricSettings {
@@ -22,8 +33,21 @@ pub struct FabricSettings {
     pub asn: Asn,
     /// `frr-namespace`.
     pub namespace: String,
+    /// `topology`.
+    pub topology: FabricTopology,
     /// `profile = resilient`: timers of 9, 3 and 2 seconds, BFD and graceful restart; otherwise bare sessions.
     pub resilient: bool,
+    /// `password-secret`, in the same namespace.
+    pub password_secret: Option<String>,
+}
+
+/// What nodes report of the fabric: what may be taken away because something else stands. Nothing known is nothing reported.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Evidence {
+    /// Nodes whose FRR reflects, and which every other member has an established session with.
+    pub reflecting: BTreeSet<NodeName>,
+    /// Every two members have an established session.
+    pub meshed: bool,
 }
 
 /// What is switched on. Source: `[ovnkubernetesfeature]`, `[gateway] mode`.
@@ -77,6 +101,8 @@ pub struct World {
     pub features: Features,
     /// The managed fabric, where a network is routed by it.
     pub fabric: Option<FabricSettings>,
+    /// What is known of the fabric's sessions and of what reflectors have loaded.
+    pub evidence: Evidence,
     /// Namespace that frr-k8s or frr-agent reads.
     pub frr_namespace: String,
 }

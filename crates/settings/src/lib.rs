@@ -96,6 +96,10 @@ pub enum SettingsError {
 pub enum Topology {
     /// `full-mesh`: every node peers with every other.
     FullMesh,
+    /// `route-reflector`: every node peers with the reflectors only.
+    RouteReflector,
+    /// `auto`: a mesh up to 64 nodes, reflectors above.
+    Auto,
 }
 
 /// Session profile of the managed fabric. Source: `[bgp-managed] profile`.
@@ -118,6 +122,8 @@ pub struct Managed {
     pub frr_namespace: String,
     /// `profile`.
     pub profile: Profile,
+    /// `password-secret`: name of a Secret (type `kubernetes.io/basic-auth`) in `frr-namespace`; the sessions' password.
+    pub password_secret: Option<String>,
 }
 
 /// `[gateway]`.

@@ -21,6 +21,11 @@ use crate::{
 
 const SWITCH: &[(&str, bool)] = &[("enabled", true), ("disabled", false)];
 const BOOL: &[(&str, bool)] = &[("true", true), ("false", false)];
+const TOPOLOGIES: &[(&str, Topology)] = &[
+    ("full-mesh", Topology::FullMesh),
+    ("route-reflector", Topology::RouteReflector),
+    ("auto", Topology::Auto),
+];
 
 /// Reads a file for one of the daemons.
 ///
@@ -282,9 +287,7 @@ impl Keys<'_> {
 
     fn managed(&mut self, transport: Transport) -> Result<Managed, SettingsError> {
         const SECTION: &str = "bgp-managed";
-        let topology = self
-            .0
-            .word(SECTION, "topology", &[("full-mesh", Topology::FullMesh)])?;
+        let topology = self.0.word(SECTION, "topology", TOPOLOGIES)?;
         let number = self
             .0
             .value::<i64>(SECTION, "as-number", "1 to 4294967294")?
@@ -320,9 +323,14 @@ impl Keys<'_> {
                 ],
             )?
             .unwrap_or(Profile::Resilient);
+        let password_secret = self.0.text(SECTION, "password-secret")?;
+        if let Some(name) = password_secret.as_deref().filter(|n| !is_dns_subdomain(n)) {
+            let why = "invalid password-secret: allowed is the name of a Secret (lower-case letters, digits, dashes, dots; at most 253)";
+            return Err(self.0.wrong(SECTION, "password-secret", name, why));
+        }
         let managed = |options: NoOverlay| options.routing == Routing::Managed;
         if topology.is_none() && transport.no_overlay().is_some_and(managed) {
-            let why = "topology is required when routing=managed; allowed: \"full-mesh\"";
+            let why = "topology is required when routing=managed; allowed: \"full-mesh\", \"route-reflector\", \"auto\"";
             return Err(self.0.wrong(SECTION, "topology", "", why));
         }
         Ok(Managed {
@@ -330,6 +338,7 @@ impl Keys<'_> {
             asn,
             frr_namespace,
             profile,
+            password_secret,
         })
     }
 
@@ -396,6 +405,10 @@ fn metrics_address(
         }
     }
     Ok(found)
+}
+
+fn is_dns_subdomain(text: &str) -> bool {
+    text.len() <= 253 && text.split('.').all(is_dns_label)
 }
 
 fn is_dns_label(text: &str) -> bool {

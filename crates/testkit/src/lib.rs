@@ -10,6 +10,7 @@
 )]
 
 pub mod golden;
+pub mod labels;
 pub mod objects;
 pub mod script;
 mod view;

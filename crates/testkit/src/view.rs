@@ -210,6 +210,7 @@ pub fn mk_node(name: &str, subnets: &[(&str, &[&str])]) -> Node {
         host_mtu: Fact::Absent,
         salvaged: Salvaged::default(),
         ready: None,
+        cordoned: false,
     }
 }
 

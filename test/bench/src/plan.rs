@@ -13,12 +13,13 @@ use std::time::Duration;
 use model::frr::FrrConfiguration;
 use model::gateway::{BgpDefault, GatewayMode};
 use model::kernel::LinkFact;
-use model::names::{NetworkName, NodeName};
+use model::names::NodeName;
 use model::network::Network;
 use model::node::{Fact, Node};
 use model::ovs::BridgeFact;
 use model::{Asn, ObjectKey};
-use plan_cluster::world::FabricSettings;
+use plan_cluster::fabric::roles::ROLE_LABEL;
+use plan_cluster::world::{FabricSettings, FabricTopology};
 use plan_cluster::{World, advertise, fabric, networks};
 use plan_node::{Facts, Memory, NodeConfig, check};
 use testkit::{BRIDGE_LINK, mk_link, mk_network, mk_node, mk_port, mk_user_network};
@@ -166,8 +167,22 @@ fn node(report: &mut Report, case: &str, nodes: u32, count: u16) {
 }
 
 /// The cluster-manager's side: allocations, the fabric, all RouteAdvertisements.
-#[expect(clippy::too_many_lines, reason = "one measurement, step by step")]
 fn cluster(report: &mut Report, case: &str, nodes: u32, count: u16) {
+    for (topology, words) in [
+        (FabricTopology::FullMesh, "mesh"),
+        (FabricTopology::RouteReflector, "reflectors"),
+    ] {
+        cluster_of(report, case, (nodes, count), (topology, words));
+    }
+}
+
+#[expect(clippy::too_many_lines, reason = "one measurement, step by step")]
+fn cluster_of(
+    report: &mut Report,
+    case: &str,
+    (nodes, count): (u32, u16),
+    (topology, words): (FabricTopology, &str),
+) {
     let declared = mk_networks(count);
     let world = |nodes: u32| {
         let all = mk_nodes(nodes, &declared).into_iter();
@@ -180,18 +195,26 @@ fn cluster(report: &mut Report, case: &str, nodes: u32, count: u16) {
             fabric: Some(FabricSettings {
                 asn: Asn::try_from(64_512).unwrap(),
                 namespace: "frr-k8s-system".to_owned(),
+                topology,
                 resilient: true,
+                password_secret: None,
             }),
             frr_namespace: "frr-k8s-system".to_owned(),
             ..World::default()
         };
         world = fabric::complete(world);
-        let name = fabric::advertisement_name(&NetworkName::default_network());
-        let objects = advertise::plan(&world, &name).desired;
-        let existing = objects
+        let plan = advertise::plan(&world, &fabric::base_name());
+        let existing = plan
+            .desired
             .into_iter()
             .map(|(key, object): (ObjectKey, FrrConfiguration)| (key, Ok(object)));
         world.frr.extend(existing);
+        for (name, role) in plan.roles {
+            if let Some(node) = world.nodes.get_mut(&name) {
+                let label = (ROLE_LABEL.to_owned(), role.word().to_owned());
+                node.labels.extend([label]);
+            }
+        }
         world
     };
     let all = |world: &World| {
@@ -207,7 +230,7 @@ fn cluster(report: &mut Report, case: &str, nodes: u32, count: u16) {
     let existing = world(nodes);
     report.put(
         case,
-        "cluster: allocations, fabric, objects",
+        &format!("cluster, {words}: allocations, fabric, objects"),
         "ms",
         median(|| all(&existing)),
     );
@@ -217,7 +240,7 @@ fn cluster(report: &mut Report, case: &str, nodes: u32, count: u16) {
     }
     report.put(
         case,
-        "cluster: one node more",
+        &format!("cluster, {words}: one node more"),
         "ms",
         median(|| all(&joined)),
     );
@@ -227,7 +250,7 @@ fn cluster(report: &mut Report, case: &str, nodes: u32, count: u16) {
     }
     report.put(
         case,
-        "cluster: one node changed",
+        &format!("cluster, {words}: one node changed"),
         "ms",
         median(|| all(&changed)),
     );

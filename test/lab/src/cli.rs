@@ -57,6 +57,9 @@ enum Cmd {
         /// `[bgp-managed] profile` of the daemons' configuration.
         #[arg(long, value_parser = crate::daemons::PROFILES, default_value = "resilient")]
         profile: String,
+        /// `[bgp-managed] topology` of the daemons' configuration.
+        #[arg(long, value_parser = crate::daemons::TOPOLOGIES, default_value = "full-mesh")]
+        topology: String,
         /// Run this controller of frr-k8s on each node, in place of frr-agent.
         #[arg(long, value_name = "BINARY")]
         frr_k8s: Option<PathBuf>,
@@ -172,6 +175,7 @@ pub(crate) fn run() -> Result<bool> {
             no_prove,
             without,
             profile,
+            topology,
             frr_k8s,
             wait,
         } => {
@@ -184,6 +188,7 @@ pub(crate) fn run() -> Result<bool> {
                 nodes,
                 without,
                 profile,
+                topology,
                 frr_k8s: frr_k8s.map(std::path::absolute).transpose()?,
                 places: places()?,
                 wait,

@@ -24,6 +24,8 @@ use crate::values::SNAT_PORTS;
 pub(crate) const PROGRAMS: [&str; 3] = ["cluster-manager", "node-agent", "frr-agent"];
 /// Profiles of the managed fabric.
 pub(crate) const PROFILES: [&str; 2] = ["resilient", "compat"];
+/// Topologies of the managed fabric.
+pub(crate) const TOPOLOGIES: [&str; 3] = ["full-mesh", "route-reflector", "auto"];
 /// Identities of the two managers.
 pub(crate) const MANAGERS: [&str; 2] = ["cm-a", "cm-b"];
 
@@ -187,7 +189,7 @@ outbound-snat = enabled
 routing = managed
 
 [bgp-managed]
-topology = full-mesh
+topology = {}
 as-number = {}
 frr-namespace = frr-k8s-system
 profile = {}
@@ -203,6 +205,7 @@ topology = build
 networks = own
 ",
         network.cluster_subnets(),
+        lab.topology,
         v.as_number,
         lab.profile,
         v.outside_address(),

@@ -201,15 +201,62 @@ pub(crate) fn frr_node_states(lab: &Lab) -> Result<BTreeMap<String, String>> {
     Ok(found)
 }
 
-/// Does an FRRConfiguration that names this node give it this neighbor?
+/// Whether an FRRConfiguration that a node loads names a neighbor.
+///
+/// # Errors
+/// An API server that does not answer.
 pub(crate) fn frr_configured(lab: &Lab, node: &str, neighbor: &str) -> Result<bool> {
     let list = get(lab, "/apis/frrk8s.metallb.io/v1beta1/frrconfigurations")?;
-    let name = Value::String(node.to_owned());
+    let object = get(lab, &format!("/api/v1/nodes/{node}"))?;
+    let labels = object.pointer("/metadata/labels").unwrap_or(&Value::Null);
     let neighbor = Value::String(neighbor.to_owned());
     Ok(items(&list).iter().any(|object| {
         let part = |path: &str| object.pointer(path).unwrap_or(&Value::Null);
-        holds(part("/spec/nodeSelector"), &name) && holds(part("/spec/bgp"), &neighbor)
+        selects(part("/spec/nodeSelector"), labels) && holds(part("/spec/bgp"), &neighbor)
     }))
+}
+
+/// The nodes that reflect routes.
+///
+/// # Errors
+/// An API server that does not answer.
+pub(crate) fn reflectors(lab: &Lab) -> Result<Vec<String>> {
+    let list = get(lab, "/api/v1/nodes")?;
+    let reflects = |object: &&Value| {
+        let label = object.pointer("/metadata/labels/noverlay.io~1bgp-fabric");
+        label.and_then(Value::as_str) == Some("route-reflector")
+    };
+    let names = items(&list).iter().filter(reflects).filter_map(|object| {
+        let name = object.pointer("/metadata/name").and_then(Value::as_str);
+        name.map(str::to_owned)
+    });
+    Ok(names.collect())
+}
+
+/// A label selector as the API server would match it.
+fn selects(selector: &Value, labels: &Value) -> bool {
+    let label = |key: &str| labels.get(key).and_then(Value::as_str);
+    let equal = selector.get("matchLabels").and_then(Value::as_object);
+    let mut equal = equal.into_iter().flatten();
+    let rest = selector.get("matchExpressions").and_then(Value::as_array);
+    let mut rest = rest.into_iter().flatten();
+    let matches = |requirement: &Value| {
+        let text = |key: &str| requirement.get(key).and_then(Value::as_str);
+        let value = text("key").and_then(label);
+        let values = requirement.get("values").and_then(Value::as_array);
+        let among = || {
+            let mut values = values.into_iter().flatten();
+            value.is_some_and(|value| values.any(|other| other.as_str() == Some(value)))
+        };
+        match text("operator") {
+            Some("In") => among(),
+            Some("NotIn") => !among(),
+            Some("Exists") => value.is_some(),
+            Some("DoesNotExist") => value.is_none(),
+            _ => false,
+        }
+    };
+    equal.all(|(key, value)| label(key) == value.as_str()) && rest.all(matches)
 }
 
 fn holds(value: &Value, wanted: &Value) -> bool {

@@ -81,6 +81,8 @@ pub(crate) struct Lab {
     pub(crate) without: Option<String>,
     /// `[bgp-managed] profile`.
     pub(crate) profile: String,
+    /// `[bgp-managed] topology`.
+    pub(crate) topology: String,
     /// frr-k8s's controller, where it runs in place of frr-agent.
     pub(crate) frr_k8s: Option<PathBuf>,
     /// Kernel settings of the machine that were changed: file and former text.

@@ -35,6 +35,8 @@ pub(crate) struct Wanted {
     pub(crate) without: Option<String>,
     /// Profile of the managed fabric.
     pub(crate) profile: String,
+    /// Who peers with whom in it.
+    pub(crate) topology: String,
     /// frr-k8s's controller, to run in place of frr-agent.
     pub(crate) frr_k8s: Option<PathBuf>,
     /// Programs.
@@ -125,6 +127,7 @@ fn kept(wanted: &Wanted) -> Option<Lab> {
         && lab.nodes.len() == usize::try_from(wanted.nodes).ok()?
         && lab.without == wanted.without
         && lab.profile == wanted.profile
+        && lab.topology == wanted.topology
         && lab.frr_k8s == wanted.frr_k8s
         && lab.places == wanted.places
         && supervisor::running(&lab.name).is_some();
@@ -148,6 +151,7 @@ fn begin(wanted: &Wanted) -> Result<Lab> {
         places: wanted.places.clone(),
         without: wanted.without.clone(),
         profile: wanted.profile.clone(),
+        topology: wanted.topology.clone(),
         frr_k8s: wanted.frr_k8s.clone(),
         settings: Vec::new(),
         netns_folder: netns::folder_exists(),

@@ -153,6 +153,7 @@ impl ClusterReconciler {
         all.extend(self.refusals.of(&Key::Networks));
         if name.starts_with(fabric::MANAGED_PREFIX) {
             all.extend(self.refusals.of(&Key::Fabric));
+            all.extend(self.refusals.of(&Key::Advertisement(fabric::base_name())));
         }
         all
     }

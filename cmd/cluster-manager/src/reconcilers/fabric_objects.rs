@@ -19,10 +19,10 @@ use crate::key::Key;
 impl ClusterReconciler {
     pub(super) async fn fabric(&mut self, world: &World) -> Action {
         let plan = fabric::plan(world);
-        self.clients
-            .metrics
-            .nodes_left_out
-            .set(i64::try_from(plan.problems.len()).unwrap_or(i64::MAX));
+        let problems = plan.problems.iter();
+        let left_out = problems.filter(|p| p.reason == fabric::NODE_LEFT_OUT);
+        let left_out = i64::try_from(left_out.count()).unwrap_or(i64::MAX);
+        self.clients.metrics.nodes_left_out.set(left_out);
         let key = ObjectKey::new(&self.settings.managed.frr_namespace, fabric::base_name());
         let base = match &plan.base {
             Some(base) => self.frr_job(base),

@@ -1,15 +1,21 @@
-//! Node ids and node subnets: plan from what the API server holds now, write to that and nothing later.
-//! In: the world, and a listing of all Nodes' metadata. Out: annotations, each with the resource version that was read.
+//! Node ids, node subnets and roles in the fabric: plan from what the API server holds now, write to that and nothing later.
+//! In: the world, and a listing of all Nodes' metadata. Out: annotations and a label, each with the resource version that was
+//! read.
 //! Invariant: no allocation is made from a cache: what a watch has not reported yet may have been given away already.
 //! Not here: which id and subnet a node gets.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node as KubeNode;
 use kube::api::ListParams;
 use kube_edge::client::CALL_DEADLINE;
 use model::node::{Node, annotation};
 use model::{NodeName, ObjectKey, Problem};
+use plan_cluster::fabric::{
+    self,
+    roles::{ROLE_LABEL, Role},
+};
 use plan_cluster::{World, networks};
 use reconcile::Action;
 use serde_json::{Value, json};
@@ -22,10 +28,18 @@ use crate::key::Key;
 type Versions = BTreeMap<NodeName, (String, String)>;
 
 impl ClusterReconciler {
-    pub(super) async fn networks(&mut self, world: &World) -> Action {
+    pub(super) async fn networks(&mut self, world: &World, complete: &Arc<World>) -> Action {
         let mut plan = planned(|| networks::plan(world));
+        let planner = &mut self.planner;
+        let roles = planned(|| planner.plan(complete, &fabric::base_name())).roles;
+        let labelled: BTreeSet<&NodeName> = world
+            .nodes
+            .values()
+            .filter(|node| role_label(node) != roles.get(&node.name).copied().map(Role::word))
+            .map(|node| &node.name)
+            .collect();
         let mut jobs = Vec::new();
-        if !plan.allocations.is_empty() {
+        if !plan.allocations.is_empty() || !labelled.is_empty() {
             let (now, versions) = match self.listed(world).await {
                 Ok(listed) => listed,
                 Err(error) => {
@@ -34,22 +48,18 @@ impl ClusterReconciler {
                 }
             };
             plan = planned(|| networks::plan(&now));
-            for (name, allocation) in &plan.allocations {
-                let (Some(node), Some((uid, version))) = (now.nodes.get(name), versions.get(name))
-                else {
-                    continue;
-                };
-                let what = What::Apply {
-                    uid: Some(uid.clone()),
-                    version: Some(version.clone()),
-                    body: json!({"metadata": {"annotations": annotations(node, allocation)}}),
-                };
-                jobs.push(Job {
-                    key: ObjectKey::new("", name.as_str()),
-                    node: Some(name.clone()),
-                    what,
-                });
-            }
+            let names: BTreeSet<&NodeName> = plan.allocations.keys().chain(labelled).collect();
+            let job = |name: &&NodeName| {
+                let (node, version) = (now.nodes.get(*name)?, versions.get(*name)?);
+                let allocation = plan.allocations.get(*name);
+                Some(node_job(
+                    node,
+                    version,
+                    allocation,
+                    roles.get(*name).copied(),
+                ))
+            };
+            jobs.extend(names.iter().filter_map(job));
         }
         let done = self.write_all::<KubeNode>(&Key::Networks, jobs).await;
         let mut problems = plan.problems;
@@ -105,6 +115,32 @@ impl ClusterReconciler {
         }
         Ok((now, versions))
     }
+}
+
+/// The write that a node needs: annotations and the label, to this version of it only.
+fn node_job(
+    node: &Node,
+    (uid, version): &(String, String),
+    allocation: Option<&networks::Allocation>,
+    role: Option<Role>,
+) -> Job {
+    let nothing = networks::Allocation::default();
+    let annotations = annotations(node, allocation.unwrap_or(&nothing));
+    let label = role.map(|role| (ROLE_LABEL.to_owned(), role.word()));
+    let labels: BTreeMap<String, &str> = label.into_iter().collect();
+    Job {
+        key: ObjectKey::new("", node.name.as_str()),
+        node: Some(node.name.clone()),
+        what: What::Apply {
+            uid: Some(uid.clone()),
+            version: Some(version.clone()),
+            body: json!({"metadata": {"annotations": annotations, "labels": labels}}),
+        },
+    }
+}
+
+fn role_label(node: &Node) -> Option<&str> {
+    node.labels.get(ROLE_LABEL).map(String::as_str)
 }
 
 /// Both keys each time: what is left out of an apply is taken away from its manager.

@@ -1,12 +1,21 @@
 //! The fabric's sessions: looks at what nodes report, and requests a pass of the RouteAdvertisements when the state changes.
-//! In: BGPSessionStates, the clock. Out: a state for the next pass of the fabric's RouteAdvertisements.
+//! In: BGPSessionStates, while reflectors come or go their FRRNodeStates, the clock. Out: a state for the next pass of the
+//! fabric's RouteAdvertisements, and what the next step of a change of topology may rely on.
 //! Invariant: after a start what stands in the condition holds until there is a state.
 //! Not here: the state (`plan_cluster::sessions`), writing the condition.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
+use api::frr_state::FRRNodeState;
+use kube_edge::client::CALL_DEADLINE;
+use kube_edge::untyped;
+use model::NodeName;
 use model::intent::Condition;
-use plan_cluster::sessions::{self, Trying};
+use plan_cluster::fabric::roles::Awaited;
+use plan_cluster::sessions::{self, End, Trying};
+use plan_cluster::world::Evidence;
 use plan_cluster::{World, fabric};
 use reconcile::Action;
 use tokio::task::JoinHandle;
@@ -23,7 +32,12 @@ pub(crate) struct Watched {
     trying: Trying,
     state: Option<sessions::State>,
     alarm: Option<JoinHandle<()>>,
+    /// The fabric's plan for the world it was made of.
+    plan: Option<(Arc<World>, fabric::Plan)>,
 }
+
+/// How often reflectors that are waited for are looked at.
+const LOOK: Duration = Duration::from_secs(2);
 
 impl Watched {
     pub(crate) fn new() -> Self {
@@ -32,12 +46,13 @@ impl Watched {
             trying: Trying::new(),
             state: None,
             alarm: None,
+            plan: None,
         }
     }
 }
 
 impl ClusterReconciler {
-    pub(super) fn sessions(&mut self, world: &World) -> Action {
+    pub(super) async fn sessions(&mut self, world: &Arc<World>) -> Action {
         let Some(cache) = self.caches.sessions.as_ref().filter(|c| c.ready()) else {
             return Action::Done;
         };
@@ -45,13 +60,27 @@ impl ClusterReconciler {
             let ends = map.values().filter_map(|entry| entry.value.clone());
             ends.collect()
         });
+        let known = self
+            .watched
+            .plan
+            .take()
+            .filter(|(of, _)| Arc::ptr_eq(of, world));
+        let (_, plan) = known.unwrap_or_else(|| (Arc::clone(world), fabric::plan(world)));
+        let evidence = self.evidence(world, plan.awaited.as_ref(), &ends).await;
+        let waits = plan.awaited.is_some();
+        let names: Vec<String> = plan.advertisements.keys().cloned().collect();
+        self.watched.plan = Some((Arc::clone(world), plan));
+        if self.worlds.report(evidence) {
+            self.clients.queue.resync();
+        }
         let now = self.watched.begun.elapsed();
         let seen = sessions::evaluate(world, &ends, &self.watched.trying, now);
         self.watched.trying = seen.trying;
         if let Some(old) = self.watched.alarm.take() {
             old.abort();
         }
-        if let Some(at) = seen.again_at {
+        let look = waits.then(|| now + LOOK);
+        if let Some(at) = seen.again_at.into_iter().chain(look).min() {
             let queue = self.clients.queue.clone();
             let rest: Duration = at.saturating_sub(now);
             self.watched.alarm = Some(tokio::spawn(async move {
@@ -61,11 +90,50 @@ impl ClusterReconciler {
         }
         if self.watched.state.as_ref() != Some(&seen.state) {
             self.watched.state = Some(seen.state);
-            for name in fabric::plan(world).advertisements.into_keys() {
+            for name in names {
                 self.clients.queue.enqueue(Key::Advertisement(name));
             }
         }
         Action::Done
+    }
+
+    /// What is reported of what the fabric waits for.
+    async fn evidence(&self, world: &World, awaited: Option<&Awaited>, ends: &[End]) -> Evidence {
+        match awaited {
+            None => Evidence::default(),
+            Some(Awaited::Mesh) => Evidence {
+                meshed: sessions::meshed(world, ends),
+                ..Evidence::default()
+            },
+            Some(Awaited::Reflectors(awaited)) => {
+                let reached = sessions::reached_by_all(world, ends);
+                let mut reflecting = BTreeSet::new();
+                for name in awaited.intersection(&reached) {
+                    // What it has loaded it keeps: once is enough.
+                    let known = world.evidence.reflecting.contains(name);
+                    if known || self.reflects(world, name).await {
+                        reflecting.insert(name.clone());
+                    }
+                }
+                Evidence {
+                    reflecting,
+                    meshed: false,
+                }
+            }
+        }
+    }
+
+    /// Whether a node's FRR says that it passes on what others announce.
+    async fn reflects(&self, world: &World, node: &NodeName) -> bool {
+        let api = untyped::<FRRNodeState>(self.clients.client.clone(), None);
+        let answer = tokio::time::timeout(CALL_DEADLINE, api.get_opt(node.as_str())).await;
+        let Ok(Ok(Some(object))) = answer else {
+            tracing::debug!(%node, "cannot read what its FRR has loaded");
+            return false;
+        };
+        let state = object.try_parse::<FRRNodeState>().ok();
+        let running = state.and_then(|s| s.status?.running_config);
+        running.is_some_and(|running| fabric::passes_on(world, &running))
     }
 
     /// The existing and the wanted condition on a RouteAdvertisements.

@@ -12,6 +12,7 @@ use model::selector::{LabelSelector, Labels};
 use model::{Family, Network, NetworkName, NodeName, ObjectKey, Prefix, Problem};
 
 use super::egress::EgressIps;
+use super::members::Shared;
 use super::select::{Selection, Served};
 use super::{LeftOut, Refusal, neighbors, pending, raw, wrong};
 use crate::fabric;
@@ -76,6 +77,14 @@ pub(crate) struct Draft<'a> {
     pub(crate) of_node: BTreeMap<NodeName, Vec<ObjectKey>>,
     /// Objects to leave as they are.
     pub(crate) keep: BTreeSet<ObjectKey>,
+    /// What nodes announce by the fabric's objects, where this is an RA of the fabric.
+    pub(super) announced: BTreeMap<&'a NodeName, Announced<'a>>,
+    /// Nodes for which nothing new can be made; what they have stays.
+    pub(super) kept: BTreeSet<&'a NodeName>,
+    /// Nodes that load nothing new, with its objects or without.
+    pub(crate) unloadable: BTreeSet<NodeName>,
+    /// What members of the fabric load of one another, where this is the fabric.
+    pub(crate) fabric: Option<Shared>,
     /// The networks that it serves; `None` where it is as before.
     pub(crate) serves: Option<BTreeSet<NetworkName>>,
     /// Who is left out.
@@ -103,13 +112,14 @@ impl<'a> Draft<'a> {
     }
 
     /// The node gets nothing new, and what was generated for it stays.
-    pub(crate) fn leave_out(&mut self, node: &Node, why: &str) {
+    pub(crate) fn leave_out(&mut self, node: &'a Node, why: &str) {
         self.left_out.node(node, why);
         self.keep_node(node);
     }
 
     /// What was generated for the node stays as it is.
-    fn keep_node(&mut self, node: &Node) {
+    fn keep_node(&mut self, node: &'a Node) {
+        self.kept.insert(&node.name);
         for key in self.of_node.remove(&node.name).unwrap_or_default() {
             self.desired.remove(&key);
             self.keep.insert(key);
@@ -120,6 +130,13 @@ impl<'a> Draft<'a> {
             .filter(|o| o.node() == Some(node.name.as_str()));
         self.keep.extend(of_node.map(|o| o.key.clone()));
     }
+
+    /// Keys of what it wants the node to load.
+    pub(crate) fn keys_of<'d>(&'d self, node: &'d NodeName) -> impl Iterator<Item = &'d ObjectKey> {
+        let own = self.of_node.get(node).into_iter().flatten();
+        let shared = self.fabric.iter().flat_map(|fabric| fabric.keys_of(node));
+        own.chain(shared)
+    }
 }
 
 /// Makes a draft, node by node.
@@ -129,6 +146,9 @@ pub(super) struct Maker<'a, 'f> {
     ra: &'a RouteAdvertisements,
     selection: Selection<'a>,
     sources: Vec<&'a FrrConfiguration>,
+    /// The fabric's template, where this is an RA of the fabric; and what was generated for all of them together.
+    template: Option<ObjectKey>,
+    of_fabric: Vec<Generated<'a>>,
     /// A selected source cannot be read.
     any_unreadable: bool,
     /// Sources that have led to an object, and those that have not, with what they lack.
@@ -143,7 +163,7 @@ pub(super) struct Maker<'a, 'f> {
 }
 
 /// The prefixes that a node announces, by network.
-type Announced<'a> = BTreeMap<&'a NetworkName, Vec<Prefix>>;
+pub(super) type Announced<'a> = BTreeMap<&'a NetworkName, Vec<Prefix>>;
 
 impl<'a, 'f> Maker<'a, 'f> {
     pub(super) fn new(
@@ -155,12 +175,21 @@ impl<'a, 'f> Maker<'a, 'f> {
         let owned = facts.owned(&generated::label_value(&ra.name));
         let left_out = std::mem::take(&mut selection.left_out);
         let serves = selection.networks.keys().copied().cloned().collect();
+        let settings = world.fabric.as_ref();
+        let settings = settings.filter(|_| fabric::is_of_fabric(world, &ra.name));
+        let template = settings.map(fabric::base_key);
         Self {
             world,
             facts,
             ra,
             selection,
             sources: Vec::new(),
+            of_fabric: if template.is_some() {
+                facts.owned(&generated::label_value(&fabric::base_name()))
+            } else {
+                Vec::new()
+            },
+            template,
             any_unreadable: false,
             used: BTreeSet::new(),
             unused: BTreeMap::new(),
@@ -252,6 +281,11 @@ impl<'a, 'f> Maker<'a, 'f> {
             }
             // One that nobody reads serves no node.
             any |= source.key.namespace == self.world.frr_namespace;
+            if self.template.as_ref() == Some(&source.key) {
+                self.used.insert(&source.key);
+                self.draft.announced.insert(&node.name, announced.clone());
+                continue;
+            }
             match self.object(source, node, &announced, &mut routed) {
                 Ok(object) => {
                     self.used.insert(&source.key);
@@ -278,7 +312,9 @@ impl<'a, 'f> Maker<'a, 'f> {
                 "no selected FRRConfiguration matches this node"
             };
             self.draft.left_out.node(node, text);
-        } else if !self.draft.of_node.contains_key(&node.name) {
+        } else if !self.draft.of_node.contains_key(&node.name)
+            && !self.draft.announced.contains_key(&node.name)
+        {
             for why in without {
                 self.draft.left_out.node(node, &why);
             }
@@ -359,11 +395,8 @@ impl<'a, 'f> Maker<'a, 'f> {
 
     /// What was generated for the node announces of a network.
     fn existing(&self, node: &Node, network: &Network) -> Vec<Prefix> {
-        let own = self
-            .draft
-            .owned
-            .iter()
-            .filter(|o| o.node() == Some(node.name.as_str()));
+        let owned = self.draft.owned.iter().chain(&self.of_fabric);
+        let own = owned.filter(|o| o.node() == Some(node.name.as_str()));
         own.flat_map(|object| object.prefixes_of(self.world, network))
             .collect()
     }
@@ -407,7 +440,13 @@ impl<'a, 'f> Maker<'a, 'f> {
             if !neighbors.is_empty() {
                 raws.push(raw::allowas_in(router.asn, &vrf, &neighbors));
             }
-            routers.extend(self.leaking(source, (&vrf, router), &networks, prefixes, neighbors));
+            let (auto, target) = (
+                self.ra.target_vrf == TargetVrf::Auto,
+                (vrf.as_str(), router),
+            );
+            routers.extend(leaking(
+                source, auto, target, &networks, prefixes, neighbors,
+            ));
         }
         if let Some(why) = without.filter(|_| routers.is_empty()) {
             return Err(why);
@@ -543,54 +582,6 @@ impl<'a, 'f> Maker<'a, 'f> {
         )
     }
 
-    /// The router that announces, and those that leak routes between it and the other networks' VRFs.
-    fn leaking(
-        &self,
-        source: &FrrConfiguration,
-        (vrf, router): (&str, &Router),
-        networks: &[Served<'a>],
-        prefixes: Vec<Prefix>,
-        neighbors: Vec<Neighbor>,
-    ) -> Vec<Router> {
-        let others = networks
-            .iter()
-            .map(Served::own_vrf)
-            .filter(|other| other != vrf);
-        let others: BTreeSet<String> = match self.ra.target_vrf {
-            TargetVrf::Auto => BTreeSet::new(),
-            TargetVrf::Default | TargetVrf::Named(_) => others.collect(),
-        };
-        // One VRF of a node has one AS number: that of the source's own router of it, where there is one.
-        let with = |vrf: &str, imports: Vec<String>| {
-            let own = source
-                .routers
-                .iter()
-                .find(|r| vrf_of(r) == vrf)
-                .unwrap_or(router);
-            Router {
-                asn: own.asn,
-                id: own.id.clone(),
-                vrf: if vrf == DEFAULT_VRF {
-                    String::new()
-                } else {
-                    vrf.to_owned()
-                },
-                neighbors: Vec::new(),
-                prefixes: Vec::new(),
-                imports,
-                evpn: None,
-            }
-        };
-        let target = Router {
-            neighbors,
-            prefixes,
-            evpn: router.evpn.clone(),
-            ..with(vrf, others.iter().cloned().collect())
-        };
-        let extra = others.iter().map(|other| with(other, vec![vrf.to_owned()]));
-        std::iter::once(target).chain(extra).collect()
-    }
-
     /// Objects made from a source that cannot be read now stay; sources that lead to nothing anywhere are named.
     pub(super) fn finish(mut self) -> Draft<'a> {
         let unreadable: BTreeSet<&str> = self
@@ -638,7 +629,10 @@ impl<'a, 'f> Maker<'a, 'f> {
                 "selected FRRConfigurations for node {:?} don't match all selected networks with target VRF 'auto'",
                 node.name.as_str()
             ),
-            None if self.draft.desired.is_empty() && self.draft.keep.is_empty() => {
+            None if self.draft.desired.is_empty()
+                && self.draft.keep.is_empty()
+                && self.draft.announced.is_empty() =>
+            {
                 self.fault.clone()?
             }
             None => return None,
@@ -649,6 +643,52 @@ impl<'a, 'f> Maker<'a, 'f> {
         self.draft.serves = None;
         Some(wrong(text))
     }
+}
+
+/// The router that announces, and those that leak routes between it and the other networks' VRFs; with `targetVRF: auto` each
+/// network keeps to its own.
+pub(super) fn leaking(
+    source: &FrrConfiguration,
+    auto: bool,
+    (vrf, router): (&str, &Router),
+    networks: &[Served<'_>],
+    prefixes: Vec<Prefix>,
+    neighbors: Vec<Neighbor>,
+) -> Vec<Router> {
+    let others = networks
+        .iter()
+        .map(Served::own_vrf)
+        .filter(|other| other != vrf && !auto);
+    let others: BTreeSet<String> = others.collect();
+    // One VRF of a node has one AS number: that of the source's own router of it, where there is one.
+    let with = |vrf: &str, imports: Vec<String>| {
+        let own = source
+            .routers
+            .iter()
+            .find(|r| vrf_of(r) == vrf)
+            .unwrap_or(router);
+        Router {
+            asn: own.asn,
+            id: own.id.clone(),
+            vrf: if vrf == DEFAULT_VRF {
+                String::new()
+            } else {
+                vrf.to_owned()
+            },
+            neighbors: Vec::new(),
+            prefixes: Vec::new(),
+            imports,
+            evpn: None,
+        }
+    };
+    let target = Router {
+        neighbors,
+        prefixes,
+        evpn: router.evpn.clone(),
+        ..with(vrf, others.iter().cloned().collect())
+    };
+    let extra = others.iter().map(|other| with(other, vec![vrf.to_owned()]));
+    std::iter::once(target).chain(extra).collect()
 }
 
 /// What is wrong with a source that cannot be read, in OVN-Kubernetes' words where it has any.
@@ -695,7 +735,7 @@ fn labels(ra: &str) -> Labels {
     .into()
 }
 
-fn sorted(mut list: Vec<Prefix>) -> Vec<Prefix> {
+pub(super) fn sorted(mut list: Vec<Prefix>) -> Vec<Prefix> {
     list.sort_by_key(ToString::to_string);
     list.dedup();
     list

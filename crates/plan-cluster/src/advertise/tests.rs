@@ -4,7 +4,7 @@ use model::intent::{NetworkSelector, TargetVrf};
 use model::user_network::{EgressIp, Namespace};
 
 use super::*;
-use crate::samples::{add, default_of, mk_cudn, mk_managed, mk_node, mk_world};
+use crate::samples::{add, default_of, mk_cudn, mk_managed, mk_node, mk_world, neighbors, settle};
 use crate::{MANAGED_BY, RA_KEY};
 use model::frr::{Advertise, Neighbor, Peer, Receive, Remains, RemoteAs, Router, Session};
 use model::node::Fact;
@@ -24,6 +24,18 @@ fn apply(world: &mut World, ra: &str, plan: &Plan) {
     for object in plan.desired.values() {
         add(world, object.clone());
     }
+}
+
+/// The plan of what all RAs of the fabric want together.
+fn of_fabric(world: &World) -> Plan {
+    plan(world, &fabric::base_name())
+}
+
+/// The neighbors of a node of the fabric, when all is written.
+fn fabric_peers(world: &World, node: &str) -> Vec<String> {
+    let mut world = world.clone();
+    settle(&mut world);
+    neighbors(&world)[node].iter().cloned().collect()
 }
 
 fn peers(plan: &Plan, node: &str) -> Vec<String> {
@@ -91,9 +103,11 @@ fn every_node_peers_with_all_others_and_never_with_itself() {
     let world = mk_managed();
     let plan = plan(&world, &managed_ra(&world));
     assert!(plan.accepted());
-    assert_eq!(plan.desired.len(), 3);
-    assert_eq!(peers(&plan, "n1"), ["172.30.0.2", "172.30.0.3"]);
-    assert_eq!(peers(&plan, "n2"), ["172.30.0.1", "172.30.0.3"]);
+    assert!(plan.desired.is_empty());
+    let objects = of_fabric(&world).desired;
+    assert_eq!(objects.len(), 6, "two of each node");
+    assert_eq!(fabric_peers(&world, "n1"), ["172.30.0.2", "172.30.0.3"]);
+    assert_eq!(fabric_peers(&world, "n2"), ["172.30.0.1", "172.30.0.3"]);
     assert_eq!(plan.conditions[0].message, ACCEPTED);
     assert!(plan.conditions[1].status);
 }
@@ -127,10 +141,11 @@ fn every_spelling_and_every_address_of_a_node_counts_as_itself() {
 #[test]
 fn a_second_pass_after_applying_wants_the_same_objects() {
     let mut world = mk_managed();
+    let first = of_fabric(&world);
+    settle(&mut world);
+    assert_eq!(of_fabric(&world), first);
     let ra = managed_ra(&world);
-    let first = plan(&world, &ra);
-    apply(&mut world, &ra, &first);
-    assert_eq!(plan(&world, &ra), first);
+    assert!(plan(&world, &ra).conditions.iter().all(|c| c.status));
 }
 
 #[test]
@@ -159,13 +174,18 @@ fn a_node_that_cannot_be_read_is_left_out_by_name_and_keeps_what_it_has() {
     ] {
         let mut world = mk_managed();
         let ra = managed_ra(&world);
-        let first = plan(&world, &ra);
-        apply(&mut world, &ra, &first);
+        settle(&mut world);
         break_it(world.nodes.get_mut(&NodeName::from("n2")).unwrap());
+        let objects = of_fabric(&world);
+        assert_eq!(objects.desired.len(), 4, "{needle}");
+        assert_eq!(
+            (objects.keep.len(), objects.surplus.len()),
+            (2, 0),
+            "{needle}"
+        );
+        assert_eq!(objects.roles.len(), 3, "{needle}");
         let second = plan(&world, &ra);
         assert!(second.accepted());
-        assert_eq!(second.desired.len(), 2, "{needle}");
-        assert_eq!(second.keep.len(), 1, "{needle}");
         let complete = &second.conditions[1];
         assert!(
             !complete.status
@@ -236,8 +256,8 @@ fn an_object_that_would_not_merge_is_not_written_and_the_node_is_named() {
     foreign.routers[0].asn = Asn::try_from(64_999).unwrap();
     foreign.node_selector = LabelSelector::label("kubernetes.io/hostname", "n1");
     add(&mut world, foreign);
+    assert_eq!(of_fabric(&world).desired.len(), 4);
     let plan = plan(&world, &ra);
-    assert_eq!(plan.desired.len(), 2);
     let text = &plan.conditions[1].message;
     assert!(
         text.contains("node n1") && text.contains("64999") && text.contains("foreign"),
@@ -291,49 +311,26 @@ fn targets_and_networks_that_are_not_served_are_refused_by_name() {
 fn the_only_node_of_a_cluster_has_a_configuration_without_neighbors() {
     let mut world = mk_managed();
     world.nodes.retain(|name, _| name.as_str() == "n1");
-    let ra = managed_ra(&world);
-    let base = crate::fabric::plan(&world).base.unwrap();
-    add(&mut world, base);
-    let plan = plan(&world, &ra);
-    let object = plan.desired.values().next().unwrap();
-    assert!(object.routers[0].neighbors.is_empty() && object.raw.is_none());
-    assert_eq!(object.routers[0].prefixes.len(), 1);
-}
-
-#[test]
-fn a_joining_node_changes_each_object_by_one_neighbor() {
-    let mut world = mk_managed();
-    let ra = managed_ra(&world);
-    let n4 = mk_node("n4", "172.30.0.4", Some(5), Some("10.128.4.0/24"));
-    world.nodes.insert(n4.name.clone(), n4);
-    let base = crate::fabric::plan(&world).base.unwrap();
-    add(&mut world, base);
-    let plan = plan(&world, &ra);
-    assert_eq!(plan.desired.len(), 4);
-    assert_eq!(
-        peers(&plan, "n1"),
-        ["172.30.0.2", "172.30.0.3", "172.30.0.4"]
-    );
+    settle(&mut world);
+    assert!(neighbors(&world)["n1"].is_empty());
+    let own = of_fabric(&world).desired;
+    let prefixes = own.values().flat_map(|object| &object.routers[0].prefixes);
+    assert_eq!(prefixes.count(), 1);
 }
 
 #[test]
 fn a_node_that_becomes_unreadable_stays_its_peers_neighbor_and_one_that_never_was_readable_is_none()
 {
     let mut world = mk_managed();
-    let ra = managed_ra(&world);
-    let first = plan(&world, &ra);
-    apply(&mut world, &ra, &first);
+    settle(&mut world);
     let malformed =
         Fact::Malformed("annotation k8s.ovn.org/node-subnets = \"x\" is wrong".to_owned());
     world.nodes.get_mut(&NodeName::from("n2")).unwrap().subnets = malformed.clone();
     let mut n9 = mk_node("n9", "172.30.0.9", Some(9), None);
     n9.subnets = malformed;
     world.nodes.insert(n9.name.clone(), n9);
-    let world = crate::fabric::complete(world);
-    assert_eq!(
-        peers(&plan(&world, &ra), "n1"),
-        ["172.30.0.2", "172.30.0.3"]
-    );
+    assert_eq!(fabric_peers(&world, "n1"), ["172.30.0.2", "172.30.0.3"]);
+    assert!(fabric_peers(&world, "n9").is_empty());
 }
 
 #[test]
@@ -350,31 +347,47 @@ fn a_node_whose_address_is_lost_or_wrong_stays_its_peers_neighbor() {
     };
     for (number, change) in [none, of_n1, unreadable, annotated].iter().enumerate() {
         let mut world = mk_managed();
-        let ra = managed_ra(&world);
-        let first = plan(&world, &ra);
-        apply(&mut world, &ra, &first);
+        settle(&mut world);
         change(world.nodes.get_mut(&NodeName::from("n2")).unwrap());
-        let mut world = crate::fabric::complete(world);
-        // Also in the second pass, and when another node joins meanwhile.
+        // Also when another node joins meanwhile.
         for expected in [
             vec!["172.30.0.2", "172.30.0.3"],
             vec!["172.30.0.2", "172.30.0.3", "172.30.0.4"],
         ] {
-            let next = plan(&world, &ra);
-            assert_eq!(peers(&next, "n1"), expected, "case {number}");
-            apply(&mut world, &ra, &next);
+            settle(&mut world);
+            assert_eq!(fabric_peers(&world, "n1"), expected, "case {number}");
+            let base = fabric::plan(&world).base.unwrap();
+            let base: Vec<&str> = base.routers[0]
+                .neighbors
+                .iter()
+                .map(|n| n.peer.as_str())
+                .collect();
+            assert_eq!(
+                base,
+                [vec!["172.30.0.1"], expected].concat(),
+                "case {number}"
+            );
             let n4 = mk_node("n4", "172.30.0.4", Some(5), Some("10.128.4.0/24"));
             world.nodes.insert(n4.name.clone(), n4);
-            world = crate::fabric::complete(world);
         }
         world.nodes.remove(&NodeName::from("n2"));
-        let world = crate::fabric::complete(world);
-        assert_eq!(
-            peers(&plan(&world, &ra), "n1"),
-            ["172.30.0.3", "172.30.0.4"],
-            "case {number}"
-        );
+        let left = ["172.30.0.3", "172.30.0.4"];
+        assert_eq!(fabric_peers(&world, "n1"), left, "case {number}");
     }
+}
+
+#[test]
+fn an_address_that_another_node_has_now_is_no_longer_that_of_a_node_that_lost_it() {
+    let mut world = mk_managed();
+    settle(&mut world);
+    let node = |world: &mut World, name: &str, ip: Option<&str>| {
+        let node = world.nodes.get_mut(&NodeName::from(name)).unwrap();
+        node.internal_ips = ip.map(|ip| ip.parse().unwrap()).into_iter().collect();
+    };
+    node(&mut world, "n2", None);
+    node(&mut world, "n3", Some("172.30.0.2"));
+    assert_eq!(fabric_peers(&world, "n1"), ["172.30.0.2"]);
+    assert_eq!(fabric_peers(&world, "n3"), ["172.30.0.1"]);
 }
 
 fn relabelled(world: &mut World, node: &str, hostname: Option<&str>) {
@@ -403,7 +416,8 @@ fn a_node_without_hostname_label_or_with_anothers_is_left_out_and_named() {
             world.nodes.get_mut(&NodeName::from("n2")).unwrap().node_id = Fact::Known(id);
             let world = crate::fabric::complete(world);
             let plan = plan(&world, &ra);
-            assert_eq!(plan.desired.len(), 2, "{words}");
+            let own = of_fabric(&world).desired;
+            assert_eq!(own.len(), 4, "{words}");
             let complete = &plan.conditions[1];
             assert!(!complete.status, "{words}");
             for word in ["node n2: ", words] {
@@ -598,28 +612,31 @@ fn spoil(world: &mut World, key: &ObjectKey) {
 #[test]
 fn an_object_of_ours_that_somebody_made_unreadable_is_written_again_and_goes_with_its_node() {
     let mut world = mk_managed();
-    let ra = managed_ra(&world);
-    let first = plan(&world, &ra);
-    apply(&mut world, &ra, &first);
+    settle(&mut world);
+    let first = of_fabric(&world);
     let of_n2 = first
         .desired
         .values()
         .find(|o| o.node_selector.match_labels.values().any(|v| v == "n2"));
     let key = of_n2.unwrap().key.clone();
     spoil(&mut world, &key);
-    let again = plan(&world, &ra);
-    assert!(again.desired.contains_key(&key) && again.conditions[1].status);
+    let ra = managed_ra(&world);
+    let again = of_fabric(&world);
+    assert!(again.desired.contains_key(&key) && plan(&world, &ra).conditions[1].status);
     world.nodes.remove(&NodeName::from("n2"));
     let world = crate::fabric::complete(world);
-    let last = plan(&world, &ra);
-    assert!(last.conditions[1].status, "{:?}", last.conditions);
-    assert_eq!(Vec::from_iter(&last.surplus), [&key]);
-    // The whole RA goes.
+    let conditions = plan(&world, &ra).conditions;
+    assert!(conditions[1].status, "{conditions:?}");
+    let last = of_fabric(&world);
+    assert!(last.surplus.contains(&key) && last.surplus.len() == 2);
+    // The whole fabric goes.
     let mut gone = world;
     gone.ras.clear();
-    assert_eq!(generated::left_behind(&gone), std::slice::from_ref(&ra));
-    let plan = plan(&gone, &ra);
-    assert_eq!(plan.surplus.len(), 3);
+    gone.fabric = None;
+    let name = fabric::base_name();
+    assert_eq!(generated::left_behind(&gone), std::slice::from_ref(&name));
+    let plan = plan(&gone, &name);
+    assert_eq!(plan.surplus.len(), 6);
     assert!(plan.surplus.contains(&key));
 }
 
@@ -647,7 +664,7 @@ fn what_bears_our_names_but_not_our_label_is_not_ours_to_delete() {
 #[test]
 fn the_planner_plans_once_for_one_world() {
     let world = Arc::new(mk_managed());
-    let ra = managed_ra(&world);
+    let ra = fabric::base_name();
     let mut planner = Planner::default();
     let first = planner.plan(&world, &ra);
     assert_eq!(first, plan(&world, &ra));
@@ -673,14 +690,15 @@ fn mk_foreign(ra: &str) -> FrrConfiguration {
 #[test]
 fn only_objects_with_our_managed_by_label_are_ours_whatever_they_are_called() {
     for served in [true, false] {
-        let mut world = mk_managed();
-        let ra = managed_ra(&world);
+        let mut world = with_user_ra(mk_world());
+        let ra = "user".to_owned();
+        add(&mut world, mk_source("src", &["172.30.0.9"]));
         let first = plan(&world, &ra);
         apply(&mut world, &ra, &first);
         if !served {
             // What it selects cannot be served: everything that is ours goes.
             let Some(Ok(spec)) = world.ras.get_mut(&ra) else {
-                panic!("the fabric's RouteAdvertisements is in the world");
+                panic!("it is in the world");
             };
             spec.pod_network = false;
         }

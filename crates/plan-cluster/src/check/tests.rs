@@ -14,7 +14,8 @@ use model::{Asn, ObjectKey, Prefix, Problem};
 
 use crate::World;
 use crate::advertise::{self, Plan};
-use crate::samples::{add, default_of, mk_managed, mk_world};
+use crate::fabric;
+use crate::samples::{add, default_of, mk_managed, mk_world, settle};
 
 const PEER: &str = "172.30.9.9";
 const RA: &str = "user";
@@ -639,11 +640,8 @@ fn what_is_odd_in_other_peoples_objects_and_costs_nothing_is_named_in_condition_
 #[test]
 fn what_stands_stays_on_a_node_that_is_left_out_even_without_its_annotation() {
     let mut world = mk_managed();
-    let ra = world.ras.keys().next().unwrap().clone();
-    let plan = advertise::plan(&world, &ra);
-    for object in plan.desired.values() {
-        add(&mut world, object.clone());
-    }
+    settle(&mut world);
+    let plan = advertise::plan(&world, &fabric::base_name());
     let of_n1 = |o: &&FrrConfiguration| o.node_selector.match_labels.values().any(|v| v == "n1");
     let mut bare = plan.desired.values().find(of_n1).unwrap().clone();
     bare.annotations.clear();
@@ -653,9 +651,10 @@ fn what_stands_stays_on_a_node_that_is_left_out_even_without_its_annotation() {
         &mut world,
         metallb(|s| s.remote_as = RemoteAs::Number(asn(65_001))),
     );
-    let plan = advertise::plan(&world, &ra);
+    let plan = advertise::plan(&world, &fabric::base_name());
     assert_eq!(plan.keep, [key].into());
     assert_eq!(plan.surplus, [].into());
+    assert_eq!(plan.roles.len(), 3);
 }
 
 #[test]
@@ -721,11 +720,13 @@ fn metallb(change: impl Fn(&mut Session)) -> FrrConfiguration {
 fn an_object_of_metallb_with_our_neighbor_merges_and_both_sides_prefixes_pass() {
     let mut world = mk_managed();
     let ra = world.ras.keys().next().unwrap().clone();
+    settle(&mut world);
     let own = metallb(|_| ());
     add(&mut world, own.clone());
-    let plan = advertise::plan(&world, &ra);
-    assert!(plan.conditions[1].status, "{:?}", plan.conditions[1]);
-    assert_eq!(plan.desired.len(), 3);
+    let conditions = advertise::plan(&world, &ra).conditions;
+    assert!(conditions[1].status, "{:?}", conditions[1]);
+    let plan = advertise::plan(&world, &fabric::base_name());
+    assert_eq!(plan.desired.len(), 6);
     assert!(!plan.desired.contains_key(&own.key) && !plan.keep.contains(&own.key));
     let node = world.nodes.values().next().unwrap();
     let objects: Vec<FrrConfiguration> = plan.desired.values().cloned().chain([own]).collect();
@@ -744,7 +745,15 @@ fn an_object_of_metallb_with_our_neighbor_merges_and_both_sides_prefixes_pass() 
         .iter()
         .map(ToString::to_string)
         .collect();
-    assert_eq!(out, ["10.128.1.0/24", "192.0.2.1/32", "192.0.2.2/32"]);
+    assert_eq!(out, ["192.0.2.1/32", "192.0.2.2/32"]);
+    assert_eq!(config.routers[0].prefixes.len(), 3);
+    let text = frr::render(&config).to_string();
+    for line in [
+        "ip prefix-list noverlay-announced seq 5 permit 10.128.1.0/24",
+        "route-map 172.30.0.2-out permit 60000",
+    ] {
+        assert_eq!(text.matches(line).count(), 1, "{text}");
+    }
     let profile = neighbor.session.bfd_profile.as_deref();
     assert_eq!(profile, Some("noverlay-resilient"), "one side's is enough");
     assert_eq!(neighbor.advertise.local_prefs[&150].len(), 2);
@@ -788,11 +797,12 @@ fn an_object_of_metallb_that_differs_from_our_session_is_named_and_stays_as_it_i
         let mut world = mk_managed();
         let ra = world.ras.keys().next().unwrap().clone();
         add(&mut world, own.clone());
-        let plan = advertise::plan(&world, &ra);
-        let count = 2 + usize::from(words.contains(&"does not load, whatever"));
-        assert_eq!(plan.desired.len(), count, "{words:?}");
+        let conditions = advertise::plan(&world, &ra).conditions;
+        let plan = advertise::plan(&world, &fabric::base_name());
+        let count = 4 + 2 * usize::from(words.contains(&"does not load, whatever"));
+        assert_eq!(plan.desired.len(), count, "{words:?} {conditions:?}");
         assert!(!plan.desired.contains_key(&own.key) && !plan.keep.contains(&own.key));
-        let text = &plan.conditions[1].message;
+        let text = &conditions[1].message;
         for word in [&["node n1: ", "frr-k8s-system/metallb-n1"], words].concat() {
             assert!(text.contains(word), "{text}");
         }

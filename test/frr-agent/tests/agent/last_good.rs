@@ -40,7 +40,7 @@ fn what_was_written_down_by_hand_is_not_taken_for_good() {
         "configure\nrouter bgp 64512\n{shutdown}\nend\nwrite memory"
     ));
     assert!(said.contains("saved to"), "{said}");
-    fixture.bgpd_loses(&shutdown, 20);
+    fixture.bgpd_loses(&shutdown, 60);
     is_back(&fixture, &good, 10);
     let _ = fixture.both_up();
     fixture.state_says("lastReloadResult", "ip prefix-lost x", 10);

@@ -1,10 +1,12 @@
 //! Other people's FRRConfigurations beside those of the real cluster-manager, on a real API server.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+use std::collections::BTreeMap;
+
 use kube_tests::{ApiServer, tools, until};
 use serde_json::Value;
 
-use crate::harness::{Manager, condition};
+use crate::harness::{Manager, condition, served};
 
 /// As MetalLB writes it, but for the AS number: node n1 already peers with that address under 64777.
 const FOREIGN: &str = "
@@ -23,31 +25,22 @@ spec:
         toAdvertise: {allowed: {prefixes: [192.0.2.1/32]}}
 ";
 
-/// Names and resource versions of generated objects with the node that each selects.
-fn generated(api: &ApiServer) -> Vec<(String, String, String)> {
+/// Names and resource versions of generated objects.
+fn generated(api: &ApiServer) -> BTreeMap<String, String> {
     let text = |o: &Value, path: &str| o.pointer(path).unwrap().as_str().unwrap().to_owned();
-    let mut out: Vec<_> = api
-        .items("frrconfigurations")
-        .iter()
-        .filter(|o| text(o, "/metadata/name").starts_with("ovnk-generated-"))
+    let all = api.items("frrconfigurations");
+    all.iter()
         .map(|o| {
-            let node = "/spec/nodeSelector/matchLabels/kubernetes.io~1hostname";
-            (
-                text(o, node),
-                text(o, "/metadata/name"),
-                text(o, "/metadata/resourceVersion"),
-            )
+            let [name, version] =
+                ["name", "resourceVersion"].map(|key| text(o, &format!("/metadata/{key}")));
+            (name, version)
         })
-        .collect();
-    out.sort();
-    out
+        .filter(|(name, _)| name.starts_with("ovnk-generated-"))
+        .collect()
 }
 
 fn nodes_of(api: &ApiServer) -> Vec<String> {
-    generated(api)
-        .into_iter()
-        .map(|(node, _, _)| node)
-        .collect()
+    served(api).into_keys().collect()
 }
 
 fn complete(api: &ApiServer) {

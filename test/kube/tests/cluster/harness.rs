@@ -7,9 +7,12 @@
     reason = "a test stops at the first surprise"
 )]
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use kube_tests::ApiServer;
+use serde_json::Value;
+use testkit::labels::selects;
 use tokio::sync::oneshot;
 
 const CONFIG: &str = "[default]\ntransport = \"no-overlay\"\ncluster-subnets = \"10.128.0.0/16/24\"\n[no-overlay]\noutbound-snat = \"enabled\"\nrouting = \"managed\"\n[bgp-managed]\ntopology = \"full-mesh\"\nas-number = 64777\n[ovn]\ntopology = \"build\"\n[metrics]\nbind-address = \"127.0.0.1:0\"\n[kubernetes]\nkubeconfig = \"KUBECONFIG\"\n";
@@ -79,4 +82,39 @@ pub(crate) fn condition(api: &ApiServer, kind: &str) -> Option<(String, String, 
     let c = list.iter().find(|c| c["type"] == kind)?;
     let text = |key: &str| c[key].as_str().unwrap_or_default().to_owned();
     Some((text("status"), text("reason"), text("message")))
+}
+
+/// The nodes that have a generated object of their own, each with the neighbors that it loads from all generated ones.
+pub(crate) fn served(api: &ApiServer) -> BTreeMap<String, BTreeSet<String>> {
+    let ours = |o: &Value| {
+        let name = o["metadata"]["name"].as_str().unwrap();
+        o["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "noverlay"
+            && name.starts_with("ovnk-generated-")
+    };
+    let mut objects = api.items("frrconfigurations");
+    objects.retain(ours);
+    let own = |o: &Value| {
+        let selector = &o["spec"]["nodeSelector"]["matchLabels"];
+        selector["kubernetes.io/hostname"]
+            .as_str()
+            .map(str::to_owned)
+    };
+    let owners: BTreeSet<String> = objects.iter().filter_map(own).collect();
+    let neighbors = |labels: &Value| {
+        let loaded = objects
+            .iter()
+            .filter(|o| selects(&o["spec"]["nodeSelector"], labels));
+        let lists = loaded.filter_map(|o| o["spec"]["bgp"]["routers"][0]["neighbors"].as_array());
+        let addresses = lists
+            .flatten()
+            .map(|n| n["address"].as_str().unwrap().to_owned());
+        addresses.collect()
+    };
+    let nodes = api.items("nodes");
+    let named = nodes.iter().map(|node| {
+        let metadata = &node["metadata"];
+        let name = metadata["name"].as_str().unwrap().to_owned();
+        (name, neighbors(&metadata["labels"]))
+    });
+    named.filter(|(name, _)| owners.contains(name)).collect()
 }

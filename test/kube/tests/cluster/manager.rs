@@ -6,13 +6,13 @@
     reason = "a test stops at the first surprise"
 )]
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use kube_tests::{ApiServer, tools, until};
 use serde_json::Value;
 
-use crate::harness::{Manager, condition};
+use crate::harness::{Manager, condition, served};
 
 fn annotation(node: &Value, key: &str) -> String {
     node["metadata"]["annotations"][key]
@@ -21,38 +21,12 @@ fn annotation(node: &Value, key: &str) -> String {
         .to_owned()
 }
 
-fn generated(api: &ApiServer) -> BTreeMap<String, BTreeSet<String>> {
-    api.items("frrconfigurations")
-        .iter()
-        .filter(|o| {
-            o["metadata"]["name"]
-                .as_str()
-                .unwrap()
-                .starts_with("ovnk-generated-")
-        })
-        .map(|o| {
-            let node = o["spec"]["nodeSelector"]["matchLabels"]["kubernetes.io/hostname"]
-                .as_str()
-                .unwrap();
-            let peers = o["spec"]["bgp"]["routers"][0]["neighbors"]
-                .as_array()
-                .cloned()
-                .unwrap_or_default();
-            let peers = peers
-                .iter()
-                .map(|n| n["address"].as_str().unwrap().to_owned())
-                .collect();
-            (node.to_owned(), peers)
-        })
-        .collect()
-}
-
 fn settled(api: &ApiServer, nodes: usize) {
     until(
         "every node has its objects and the conditions are True",
         30,
         || {
-            let seen = generated(api);
+            let seen = served(api);
             let full = seen.len() == nodes && seen.values().all(|peers| peers.len() == nodes - 1);
             let accepted = condition(api, "Accepted").is_some_and(|c| c.0 == "True");
             let complete = condition(api, "Complete").is_some_and(|c| c.0 == "True");
@@ -182,7 +156,7 @@ fn what_a_broken_annotation_meant_is_given_to_nobody_else(api: &ApiServer) {
 }
 
 /// Objects of nodes that were deleted before: n3's.
-const DELETED_SO_FAR: usize = 1;
+const DELETED_SO_FAR: usize = 2;
 
 /// Writes of the manager but for leases and events.
 fn writes(api: &ApiServer) -> Vec<String> {
@@ -203,7 +177,7 @@ fn reports_of(api: &ApiServer, node: &str) {
 
 #[expect(clippy::too_many_lines, reason = "one sequence of events")]
 fn bad_nodes(api: &ApiServer, ra: &str) {
-    let good = generated(api);
+    let good = served(api);
     api.node("bad-ip", "");
     api.node("twin", "172.30.0.2");
     api.apply("apiVersion: v1\nkind: Node\nmetadata: {name: bad-subnet, labels: {kubernetes.io/hostname: bad-subnet}, annotations: {k8s.ovn.org/node-subnets: '{\"default\":[\"10.128\"]}'}}\n");
@@ -230,7 +204,7 @@ fn bad_nodes(api: &ApiServer, ra: &str) {
         }
     });
     assert_eq!(condition(api, "Accepted").unwrap().0, "True");
-    assert_eq!(generated(api), good, "the others are served as before");
+    assert_eq!(served(api), good, "the others are served as before");
     let bad = api
         .items("nodes")
         .into_iter()
@@ -271,10 +245,10 @@ fn bad_nodes(api: &ApiServer, ra: &str) {
 
 #[expect(clippy::too_many_lines, reason = "one sequence of events")]
 fn foreign_changes_are_undone(api: &ApiServer) {
-    let name = api.items("frrconfigurations")[0]["metadata"]["name"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let all = api.items("frrconfigurations");
+    let names = all.iter().map(|o| o["metadata"]["name"].as_str().unwrap());
+    let mut base = names.filter(|name| name.starts_with("ovnk-managed-"));
+    let name = base.next().unwrap().to_owned();
     api.kubectl(&[
         "patch",
         "frrconfiguration",

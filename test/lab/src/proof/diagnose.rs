@@ -10,7 +10,7 @@ use crate::look::{
     frr_routes, gateway_router, imported, kernel_routes, members, router_rows, rows, sessions, word,
 };
 use crate::node::ovs::br_ex;
-use crate::objects::{frr_configured, subnets};
+use crate::objects::{frr_configured, reflectors, subnets};
 use crate::pods::has_switch;
 use crate::run::tool;
 use crate::state::{Lab, Node, Pod};
@@ -80,6 +80,23 @@ fn one_way(lab: &Lab, from: &Node, to: &Node) -> Result<Option<Finding>> {
     Ok(flow(lab, to, &inward, "takes packets for its pods in")?.map(|seen| (Layer::Packets, seen)))
 }
 
+/// Why a node's bgpd has no session with a neighbor.
+fn session(lab: &Lab, near: &str, neighbor: &str, far: &str) -> Result<Option<Finding>> {
+    if !frr_configured(lab, near, neighbor)? {
+        let seen = format!("no FRRConfiguration gives {near} the neighbor {neighbor} ({far})");
+        return Ok(Some((Layer::Object, seen)));
+    }
+    let seen = match sessions(lab, near)?.get(neighbor) {
+        None => format!("bgpd of {near} has no neighbor {neighbor} ({far})"),
+        Some(session) if session.state != "Established" => format!(
+            "session of {near} with {neighbor} ({far}) is {}",
+            session.state
+        ),
+        Some(_) => return Ok(None),
+    };
+    Ok(Some((Layer::Frr, seen)))
+}
+
 /// Where the route from one node to another's subnet is missing; `None` where every
 /// layer has it.
 pub(super) fn route(lab: &Lab, from: &Node, to: &Node) -> Result<Option<Finding>> {
@@ -89,25 +106,11 @@ pub(super) fn route(lab: &Lab, from: &Node, to: &Node) -> Result<Option<Finding>
     let (near, far) = (&from.name, &to.name);
     let subnet = pod.subnet;
     let neighbor = address.to_string();
-    if !frr_configured(lab, near, &neighbor)? {
-        let seen = format!("no FRRConfiguration gives {near} the neighbor {neighbor} ({far})");
-        return Ok(Some((Layer::Object, seen)));
-    }
-    match sessions(lab, near)?.get(&neighbor) {
-        None => {
-            return Ok(Some((
-                Layer::Frr,
-                format!("bgpd of {near} has no neighbor {neighbor} ({far})"),
-            )));
-        }
-        Some(session) if session.state != "Established" => {
-            let seen = format!(
-                "session of {near} with {neighbor} ({far}) is {}",
-                session.state
-            );
-            return Ok(Some((Layer::Frr, seen)));
-        }
-        Some(_) => {}
+    let reflectors = reflectors(lab)?;
+    // Two nodes without a session get what the other announces by a reflector.
+    let direct = reflectors.is_empty() || reflectors.contains(near) || reflectors.contains(far);
+    if direct && let Some(finding) = session(lab, near, &neighbor, far)? {
+        return Ok(Some(finding));
     }
     if !frr_routes(lab, near)?.contains(&(subnet, address)) {
         return Ok(Some((

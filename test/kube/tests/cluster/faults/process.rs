@@ -136,20 +136,10 @@ pub(crate) fn holder(api: &ApiServer) -> String {
         .unwrap_or_default()
 }
 
-/// Generated objects: their node, and how many neighbors they have.
+/// Nodes that have an object of their own, and how many neighbors each has.
 pub(crate) fn generated(api: &ApiServer) -> BTreeMap<String, usize> {
-    let ours = |o: &&Value| text(o, "/metadata/labels/app.kubernetes.io~1managed-by") == "noverlay";
-    let all = api.items("frrconfigurations");
-    all.iter()
-        .filter(ours)
-        .filter(|o| text(o, "/metadata/name").starts_with("ovnk-generated-"))
-        .map(|o| {
-            let node = "/spec/nodeSelector/matchLabels/kubernetes.io~1hostname";
-            let peers = o.pointer("/spec/bgp/routers/0/neighbors");
-            let count = peers.and_then(Value::as_array).map_or(0, Vec::len);
-            (text(o, node), count)
-        })
-        .collect()
+    let served = crate::harness::served(api).into_iter();
+    served.map(|(node, peers)| (node, peers.len())).collect()
 }
 
 /// A condition of the RouteAdvertisements `name`, or of the first: status, reason, message.

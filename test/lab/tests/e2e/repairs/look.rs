@@ -192,7 +192,7 @@ impl<'a> TestNode<'a> {
         self.log().len()
     }
 
-    fn log(&self) -> String {
+    pub(super) fn log(&self) -> String {
         let file = self.lab.dir(&self.node).join("node-agent.log");
         std::fs::read_to_string(file).unwrap_or_default()
     }

@@ -248,7 +248,8 @@ pub(super) fn overrun(lab: &Standing) {
     agreed(&test_node, "events lost", &with);
     assert!(
         test_node.logged(mark, &["WARN", "events of the kernel were lost"]),
-        "the flood was no overrun"
+        "the flood was no overrun: {}",
+        test_node.log().get(mark..).unwrap_or_default()
     );
     route("del");
     agreed(&test_node, "a route taken back", &whole);
