@@ -3,6 +3,7 @@
 //! Not here: what is tested.
 #![expect(
     clippy::unwrap_used,
+    clippy::indexing_slicing,
     clippy::disallowed_methods,
     reason = "a test stops at the first surprise"
 )]
