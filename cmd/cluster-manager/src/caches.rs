@@ -206,7 +206,8 @@ impl Caches {
         world
     }
 
-    /// The namespaces that something selects: no change of another one is a change of the world.
+    /// The namespaces that something selects, or in which a network has an object: no change of another one is a change of the
+    /// world.
     fn namespaces_of(&self, world: &World) -> BTreeMap<String, Namespace> {
         let networks = world.cudns.values().filter_map(|cudn| cudn.as_ref().ok());
         let egress = world
@@ -214,13 +215,15 @@ impl Caches {
             .values()
             .filter_map(|egress| egress.namespaces.as_ref().ok());
         let selectors: Vec<_> = networks
-            .map(|cudn| &cudn.namespaces)
+            .filter_map(|cudn| cudn.namespaces.as_ref().ok())
             .chain(egress)
             .collect();
+        let owned = world.attachments.iter().filter(|(_, a)| a.owner.is_some());
+        let used: BTreeSet<&str> = owned.map(|(key, _)| key.namespace.as_str()).collect();
         let selected = |ns: &Namespace| selectors.iter().any(|s| s.matches(&ns.labels));
         self.namespaces.with(|map| {
             map.iter()
-                .filter(|(_, e)| selected(&e.value))
+                .filter(|(key, e)| used.contains(key.name.as_str()) || selected(&e.value))
                 .map(|(k, e)| (k.name.clone(), e.value.clone()))
                 .collect()
         })

@@ -32,7 +32,7 @@ impl TryFrom<&ClusterUserDefinedNetwork> for m::ClusterUserDefinedNetwork {
     fn try_from(object: &ClusterUserDefinedNetwork) -> Result<Self, Self::Error> {
         let metadata = &object.metadata;
         let namespaces = selector::decode(&object.spec.namespace_selector)
-            .map_err(|err| format!("spec.namespaceSelector: {err}"))?;
+            .map_err(|err| format!("spec.namespaceSelector: {err}"));
         Ok(Self {
             name: metadata.name.clone().unwrap_or_default(),
             uid: metadata.uid.clone().unwrap_or_default(),
@@ -134,10 +134,22 @@ fn of_layer3(layer3: &Layer3, transport: m::UserTransport) -> Result<m::UserNetw
         })?;
         Ok(ClusterSubnet { cidr, host_len })
     });
+    // One that is added to a running network and is wrong can never be taken away again: it costs itself.
+    let (mut good, mut refused) = (Vec::new(), Vec::<String>::new());
+    for subnet in subnets {
+        match subnet {
+            Ok(subnet) => good.push(subnet),
+            Err(why) => refused.push(why),
+        }
+    }
+    if let Some(why) = refused.first().filter(|_| good.is_empty()) {
+        return Err(why.clone());
+    }
     Ok(m::UserNetwork {
         topology: Topology::Layer3,
         primary: layer3.role == Role::Primary,
-        subnets: subnets.collect::<Result<_, String>>()?,
+        subnets: good,
+        refused,
         join_subnets: join(layer3.join_subnets.as_ref(), "layer3")?,
         mtu: mtu(layer3.mtu),
         transport,
@@ -158,6 +170,7 @@ fn of_layer2(layer2: &Layer2, transport: m::UserTransport) -> Result<m::UserNetw
         topology: Topology::Layer2,
         primary: layer2.role == Role::Primary,
         subnets: subnets.collect::<Result<_, String>>()?,
+        refused: Vec::new(),
         join_subnets: join(layer2.join_subnets.as_ref(), "layer2")?,
         mtu: mtu(layer2.mtu),
         transport,
@@ -240,3 +253,6 @@ pub fn decode_egress_ip(object: &EgressIP) -> m::EgressIp {
             .collect(),
     }
 }
+
+#[cfg(test)]
+mod tests;

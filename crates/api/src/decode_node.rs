@@ -96,15 +96,9 @@ fn of_malformed<'a, T>(fact: &Fact<T>, text: Option<&'a String>) -> Option<&'a s
     }
 }
 
-/// Whatever looks like an address or a prefix; only of the default network where the text is a map that has it.
+/// Whatever looks like an address or a prefix, of whichever network.
 fn salvaged_subnets(text: &str) -> Vec<InterfaceAddr> {
-    let default = NetworkName::default_network();
-    let scope = match serde_json::from_str::<serde_json::Value>(text) {
-        Ok(map) => map.get(default.as_str()).map(ToString::to_string),
-        Err(_) => None,
-    };
-    let scope = scope.as_deref().unwrap_or(text);
-    let words = scope.split(|c: char| !c.is_ascii_hexdigit() && !matches!(c, '.' | ':' | '/'));
+    let words = text.split(|c: char| !c.is_ascii_hexdigit() && !matches!(c, '.' | ':' | '/'));
     words.filter_map(salvaged_subnet).collect()
 }
 
@@ -241,7 +235,11 @@ mod tests {
             (r#"{"default":["10.1.0.0/24"]}"#, vec![]),
             (
                 r#"{"default":["10.1.0.0/24","x"],"b":"10.2.0.0/24"}"#,
-                vec!["10.1.0.0/24"],
+                vec!["10.1.0.0/24", "10.2.0.0/24"],
+            ),
+            (
+                r#"{"default":["10.1.0.0/24"],"cluster_udn_blue":["10.61.0.0/24"],"x":["bad"]}"#,
+                vec!["10.1.0.0/24", "10.61.0.0/24"],
             ),
             (r#"{"default":["10.1.3.0"]}"#, vec!["10.1.3.0/32"]),
             (r#"{"default":["10.1.3.0/24","#, vec!["10.1.3.0/24"]),

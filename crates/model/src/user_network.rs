@@ -33,8 +33,8 @@ pub struct ClusterUserDefinedNetwork {
     pub deleting: bool,
     /// `metadata.finalizers`.
     pub finalizers: BTreeSet<String>,
-    /// `spec.namespaceSelector`.
-    pub namespaces: LabelSelector,
+    /// `spec.namespaceSelector`, or a sentence that names what is wrong with it: the schema takes any text as an operator.
+    pub namespaces: Result<LabelSelector, String>,
     /// `spec.network`, or why it is left to others: a sentence that names the field.
     pub network: Result<UserNetwork, String>,
 }
@@ -44,6 +44,13 @@ impl ClusterUserDefinedNetwork {
     #[must_use]
     pub fn network_name(&self) -> NetworkName {
         format!("{CUDN_PREFIX}{}", self.name).into()
+    }
+
+    /// Whether it selects a namespace; one whose selector cannot be read selects none anew.
+    #[must_use]
+    pub fn selects(&self, namespace: &Namespace) -> bool {
+        let selector = self.namespaces.as_ref();
+        selector.is_ok_and(|selector| selector.matches(&namespace.labels))
     }
 }
 
@@ -72,6 +79,8 @@ pub struct UserNetwork {
     pub primary: bool,
     /// `subnets`, with the host length of each; that of a layer-2 network is the subnet's own.
     pub subnets: Vec<ClusterSubnet>,
+    /// Entries of `subnets` that cannot be used, each as a sentence that names the field; the network lives by the others.
+    pub refused: Vec<String>,
     /// `joinSubnets`; empty where the default ones are used.
     pub join_subnets: Vec<Prefix>,
     /// `mtu`, bytes.

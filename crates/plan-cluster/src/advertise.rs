@@ -139,7 +139,7 @@ fn drafts<'a>(
     facts: &Facts<'a>,
     unusable: &BTreeSet<NodeName>,
 ) -> BTreeMap<String, Draft<'a>> {
-    let mut selections = select::all(world);
+    let mut selections = select::all(world, facts);
     let mut drafts: BTreeMap<String, Draft<'_>> = names(world)
         .into_iter()
         .map(|name| {

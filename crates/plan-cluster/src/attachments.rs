@@ -129,9 +129,18 @@ impl<'a> Maker<'a> {
             }
         };
         let unsuitable = suitable::subnets(self.world, network);
+        // Nothing is made of what is wrong from the first; what runs goes on with what was right.
+        if !network.refused.is_empty() && own.is_empty() {
+            let why = network.refused.join("; ");
+            return self.plan.failed(&cudn.name, "NetworkNotSupported", why);
+        }
         // What stands stays: its pods have their addresses.
         if let Some(why) = unsuitable.clone().filter(|_| own.is_empty()) {
             return self.plan.failed(&cudn.name, "SubnetsInUse", why);
+        }
+        let too_large = suitable::mtu(self.world, network);
+        if let Some(why) = too_large.clone().filter(|_| own.is_empty()) {
+            return self.plan.failed(&cudn.name, "MTUTooLarge", why);
         }
         let Some(id) = self.ids.get(&cudn.name).copied() else {
             let text = "no network id is left: 4095 networks have one".to_owned();
@@ -140,6 +149,8 @@ impl<'a> Maker<'a> {
         self.plan.finalizers.insert(cudn.name.clone(), true);
         let (good, mut wrong) = self.namespaces(cudn, network, id, &own);
         wrong.extend(unsuitable);
+        wrong.extend(network.refused.iter().cloned());
+        wrong.extend(cudn.namespaces.as_ref().err().cloned());
         for key in own.into_keys() {
             if !self.plan.desired.contains_key(key) {
                 let network = Some(cudn.name.clone());
@@ -149,10 +160,14 @@ impl<'a> Maker<'a> {
         if !wrong.is_empty() {
             return self.plan.failed(&cudn.name, SYNC_ERROR, wrong.join("; "));
         }
-        let text = format!(
+        let mut text = format!(
             "NetworkAttachmentDefinition has been created in following namespaces: [{}]",
             good.join(", ")
         );
+        // A node that came later takes nothing from a network that runs.
+        if let Some(why) = too_large {
+            text.push_str(&format!("; {why}"));
+        }
         let condition = created(true, "NetworkAttachmentDefinitionCreated", text);
         self.plan.created.insert(cudn.name.clone(), condition);
     }
@@ -169,11 +184,12 @@ impl<'a> Maker<'a> {
         let advertised = self.advertised.get(&cudn.network_name());
         let (mut good, mut wrong) = (Vec::new(), Vec::new());
         for (name, namespace) in &self.world.namespaces {
-            if !cudn.namespaces.matches(&namespace.labels) || namespace.deleting {
-                continue;
-            }
             let key = ObjectKey::new(name, &cudn.name);
             let existing = own.get(&key).copied();
+            let is_kept = cudn.namespaces.is_err() && existing.is_some();
+            if namespace.deleting || !(cudn.selects(namespace) || is_kept) {
+                continue;
+            }
             if existing.is_none()
                 && let Some(why) = self.unavailable(network, &key, namespace)
             {
@@ -260,7 +276,7 @@ impl Plan {
 /// Whether a ClusterUserDefinedNetwork that stays selects a namespace that stays.
 pub(crate) fn selects_any(world: &World, cudn: &ClusterUserDefinedNetwork) -> bool {
     let mut staying = world.namespaces.values().filter(|ns| !ns.deleting);
-    !cudn.deleting && staying.any(|ns| cudn.namespaces.matches(&ns.labels))
+    !cudn.deleting && staying.any(|ns| cudn.selects(ns))
 }
 
 /// The objects that were made for a ClusterUserDefinedNetwork.

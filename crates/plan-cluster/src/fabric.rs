@@ -139,12 +139,12 @@ pub fn plan(world: &World) -> Plan {
     let labelled: BTreeSet<String> = managed_cudns(world).map(|cudn| cudn.name.clone()).collect();
     let default = networks.iter().filter(|network| network.name.is_default());
     let mut advertisements: Vec<RouteAdvertisements> = default
-        .map(|network| advertisement(&network.name, NetworkSelector::DefaultNetwork))
+        .map(|network| advertisement(&network.name, 0, NetworkSelector::DefaultNetwork))
         .collect();
     advertisements.extend(managed_cudns(world).map(|cudn| {
         let selector = LabelSelector::label(NAME_LABEL, &cudn.name);
         let selector = NetworkSelector::ClusterUserDefinedNetworks(selector);
-        advertisement(&cudn.network_name(), selector)
+        advertisement(&cudn.network_name(), cudn.created, selector)
     }));
     if advertisements.is_empty() {
         return Plan::default();
@@ -213,7 +213,6 @@ pub fn complete(mut world: World) -> World {
     for (name, mut wanted) in plan.advertisements {
         if let Some(Ok(existing)) = world.ras.get(&name) {
             wanted.generation = existing.generation;
-            wanted.created = existing.created;
         }
         world.ras.insert(name, Ok(wanted));
     }
@@ -369,11 +368,16 @@ fn neighbor(ip: IpAddr, received: Vec<PrefixRange>, settings: &FabricSettings) -
     }
 }
 
-fn advertisement(network: &NetworkName, selector: NetworkSelector) -> RouteAdvertisements {
+/// It is as old as its network, whenever it was written, and written again.
+fn advertisement(
+    network: &NetworkName,
+    created: i64,
+    selector: NetworkSelector,
+) -> RouteAdvertisements {
     RouteAdvertisements {
         name: advertisement_name(network),
         generation: 0,
-        created: 0,
+        created,
         target_vrf: TargetVrf::Default,
         networks: vec![selector],
         node_selector: LabelSelector::default(),

@@ -110,40 +110,39 @@ impl<'a> Generated<'a> {
         }
     }
 
-    /// What it originates, each with the name of the router's VRF, as far as that can be read.
-    fn originated(&self) -> Vec<(&'a str, Prefix)> {
-        match self.what {
-            What::Remains(remains) => {
-                let prefixes = remains.prefixes.iter();
-                prefixes.map(|prefix| (DEFAULT_VRF, *prefix)).collect()
-            }
-            What::Whole(object) => {
-                let of_router = |router: &'a Router| {
-                    let prefixes = router.prefixes.iter();
-                    prefixes.map(|prefix| (vrf_of(router), *prefix))
-                };
-                object.routers.iter().flat_map(of_router).collect()
-            }
-        }
-    }
-
-    /// What it originates of a network: what lies in its subnets, but for what is another network's, in whose VRF it is.
+    /// What it originates of a network: what lies in its subnets, by the routers that serve it: that of its VRF, and that which
+    /// takes in the routes of its VRF. Two networks with one subnet have two VRFs.
     #[must_use]
     pub fn prefixes_of(&self, world: &World, network: &Network) -> Vec<Prefix> {
         let is_in = |network: &Network, prefix: &Prefix| {
             let mut own = network.prefixes();
             own.any(|subnet| subnet.overlaps(prefix))
         };
-        let is_others = |vrf: &str, prefix: &Prefix| {
-            let mut owners = world
-                .networks
-                .values()
-                .filter(|other| own_vrf(other) == vrf);
-            own_vrf(network) != vrf && owners.any(|other| is_in(other, prefix))
-        };
-        let all = self.originated().into_iter();
-        let own = all.filter(|(vrf, prefix)| is_in(network, prefix) && !is_others(vrf, prefix));
-        own.map(|(_, prefix)| prefix).collect()
+        match self.what {
+            What::Remains(remains) => {
+                let own = remains.prefixes.iter().copied();
+                own.filter(|prefix| is_in(network, prefix)).collect()
+            }
+            What::Whole(object) => {
+                let vrf = own_vrf(network);
+                let serves =
+                    |router: &&Router| vrf_of(router) == vrf || router.imports.contains(&vrf);
+                let of_its_vrf =
+                    |other: &Network, router: &Router| own_vrf(other) == vrf_of(router);
+                let is_others = |router: &Router, prefix: &Prefix| {
+                    let mut owners = world.networks.values();
+                    vrf_of(router) != vrf
+                        && owners.any(|other| of_its_vrf(other, router) && is_in(other, prefix))
+                };
+                let routers = object.routers.iter().filter(serves);
+                let prefixes = routers.flat_map(|router| {
+                    let prefixes = router.prefixes.iter().copied();
+                    prefixes
+                        .filter(move |prefix| is_in(network, prefix) && !is_others(router, prefix))
+                });
+                prefixes.collect()
+            }
+        }
     }
 }
 

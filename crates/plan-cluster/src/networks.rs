@@ -117,7 +117,9 @@ impl<'a> Ids<'a> {
     fn in_use(world: &World) -> Self {
         let nodes = world.nodes.values();
         let used = nodes.flat_map(|n| n.node_id.known().into_iter().chain(&n.salvaged.ids));
-        let joins = world.networks.values().flat_map(|n| &n.join_subnets);
+        // A network of users whose join subnets are too small costs itself (`suitable`).
+        let joins = world.default_network().into_iter();
+        let joins = joins.flat_map(|network| &network.join_subnets);
         Self {
             used: used.copied().collect(),
             joins: joins.copied().collect(),
@@ -242,8 +244,10 @@ impl<'a> Pool<'a> {
 
     /// Puts the network's subnets into the annotation of a node that has none; true where it did.
     fn allot(&mut self, node: &Node, subnets: &mut Subnets) -> Result<bool, String> {
-        let has_some = |list: &Vec<Prefix>| !list.is_empty();
-        if subnets.get(self.network).is_some_and(has_some) {
+        let is_whole = |list: &Vec<Prefix>| {
+            !list.is_empty() && (self.network.is_default() || !self.is_of_before(list))
+        };
+        if subnets.get(self.network).is_some_and(is_whole) {
             return Ok(false);
         }
         let mut own = Vec::new();
@@ -262,6 +266,13 @@ impl<'a> Pool<'a> {
         }
         subnets.insert(self.network.clone(), own);
         Ok(true)
+    }
+
+    /// Whether these are subnets of a network of the same name that is gone: of a ClusterUserDefinedNetwork subnets can only be
+    /// added.
+    fn is_of_before(&self, list: &[Prefix]) -> bool {
+        let mut ranges = self.ranges.list.iter();
+        !ranges.any(|range| list.iter().any(|subnet| subnet.overlaps(&range.cidr)))
     }
 
     /// What the node's own objects announce still: its pods run in it, whoever took the annotation away.

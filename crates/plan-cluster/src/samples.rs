@@ -85,11 +85,12 @@ pub(crate) fn mk_cudn(name: &str, n: u8) -> ClusterUserDefinedNetwork {
         annotations: BTreeMap::new(),
         deleting: false,
         finalizers: BTreeSet::new(),
-        namespaces: LabelSelector::label("tenant", name),
+        namespaces: Ok(LabelSelector::label("tenant", name)),
         network: Ok(UserNetwork {
             topology: Topology::Layer3,
             primary: true,
             subnets: vec![format!("10.{}.0.0/16/24", 60 + n).parse().unwrap()],
+            refused: Vec::new(),
             join_subnets: Vec::new(),
             mtu: None,
             transport: UserTransport::NoOverlay {

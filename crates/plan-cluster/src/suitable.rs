@@ -6,6 +6,7 @@
 use model::Prefix;
 use model::user_network::{UserNetwork, UserTransport};
 
+use crate::user_networks;
 use crate::world::World;
 
 /// Bytes that Geneve adds to a packet, as OpenShift's design document counts them.
@@ -18,12 +19,37 @@ pub(crate) fn subnets(world: &World, network: &UserNetwork) -> Option<String> {
         .join_subnets
         .iter()
         .map(|join| ("joinSubnets", *join));
-    own.chain(join).find_map(|(field, prefix)| {
+    let mut all = own.chain(join);
+    let used = all.find_map(|(field, prefix)| {
         let (what, other) = taken(world, &prefix)?;
         Some(format!(
             "spec.network {field} {prefix} overlaps {other}, {what}; allowed: a range that the cluster does not use"
         ))
-    })
+    });
+    used.or_else(|| joins(world, network))
+}
+
+/// What is wrong between the network and its own join subnets.
+fn joins(world: &World, network: &UserNetwork) -> Option<String> {
+    let joins = user_networks::join_subnets(network);
+    let mut pairs = network
+        .subnets
+        .iter()
+        .flat_map(|subnet| joins.iter().map(move |join| (subnet.cidr, join)));
+    if let Some((subnet, join)) = pairs.find(|(subnet, join)| subnet.overlaps(join)) {
+        return Some(format!(
+            "spec.network subnets {subnet} overlaps {join}, its join subnet; allowed: a range that joinSubnets has not"
+        ));
+    }
+    let ids = world.nodes.values().filter_map(|n| n.node_id.known());
+    let most = *ids.max()?;
+    let small = joins
+        .iter()
+        .find(|join| join.nth(u128::from(most) + 1).is_none())?;
+    Some(format!(
+        "spec.network joinSubnets {small} is too small for node id {most}, which needs address {} of it",
+        u128::from(most) + 1
+    ))
 }
 
 /// What of the cluster overlaps a prefix.
@@ -113,6 +139,38 @@ mod tests {
                 .unwrap()
                 .contains("joinSubnets 100.64.128.0/17")
         );
+    }
+
+    #[test]
+    fn its_own_join_subnets_must_have_room_for_every_node_and_no_pod() {
+        let world = mk_world();
+        let of = |subnet: &str, join: &[&str]| {
+            let mut network = mk_cudn("new", 2).network.unwrap();
+            network.subnets = vec![subnet.parse().unwrap()];
+            network.join_subnets = join.iter().map(|text| text.parse().unwrap()).collect();
+            subnets(&world, &network)
+        };
+        assert_eq!(of("10.61.0.0/16/24", &["100.70.0.0/24"]), None);
+        for (subnet, join, words) in [
+            (
+                "100.65.0.0/16/24",
+                &[][..],
+                "overlaps 100.65.0.0/16, its join subnet",
+            ),
+            (
+                "10.61.0.0/16/24",
+                &["10.61.9.0/24"],
+                "overlaps 10.61.9.0/24, its join subnet",
+            ),
+            (
+                "10.61.0.0/16/24",
+                &["100.70.0.0/30"],
+                "100.70.0.0/30 is too small for node id 4",
+            ),
+        ] {
+            let said = of(subnet, join).unwrap();
+            assert!(said.contains(words), "{said}");
+        }
     }
 
     #[test]

@@ -12,7 +12,6 @@ use model::network::Routing;
 use model::user_network::{ClusterUserDefinedNetwork, UserTransport};
 
 use crate::advertise::Plan;
-use crate::suitable;
 use crate::world::World;
 
 /// The state of the default network's transport.
@@ -85,9 +84,6 @@ pub fn condition(
     plans: &BTreeMap<String, Plan>,
 ) -> Option<Condition> {
     let network = cudn.network.as_ref().ok()?;
-    if let Some(why) = suitable::mtu(world, network) {
-        return Some(of(false, "MtuTooLarge", &why));
-    }
     let routing = match network.transport {
         UserTransport::Unset | UserTransport::Geneve => {
             return Some(of(

@@ -82,23 +82,26 @@ pub fn networks(world: &World) -> BTreeMap<NetworkName, Network> {
     out
 }
 
-fn of(name: NetworkName, id: u16, network: &UserNetwork) -> Network {
+/// The join subnets of the families that the network has.
+pub(crate) fn join_subnets(network: &UserNetwork) -> Vec<Prefix> {
     let families: BTreeSet<_> = network.subnets.iter().map(|s| s.cidr.family()).collect();
     let defaults = JOIN_SUBNETS.iter().filter_map(|text| text.parse().ok());
-    let join: Vec<Prefix> = if network.join_subnets.is_empty() {
+    let mut join: Vec<Prefix> = if network.join_subnets.is_empty() {
         defaults.collect()
     } else {
         network.join_subnets.clone()
     };
+    join.retain(|join| families.contains(&join.family()));
+    join
+}
+
+fn of(name: NetworkName, id: u16, network: &UserNetwork) -> Network {
     Network {
         name,
         id,
         topology: network.topology,
         subnets: network.subnets.clone(),
-        join_subnets: join
-            .into_iter()
-            .filter(|join| families.contains(&join.family()))
-            .collect(),
+        join_subnets: join_subnets(network),
         transport: transport(network.transport),
         mtu: network.mtu,
     }

@@ -305,7 +305,7 @@ fn event_reason(reason: &str) -> &'static str {
     const KNOWN: [&str; 10] = [
         SYNC_ERROR,
         "SubnetsInUse",
-        "MtuTooLarge",
+        "MTUTooLarge",
         "NetworkAttachmentDefinitionDeleted",
         "NetworkNotSupported",
         "RouteAdvertisementsNotEnabled",

@@ -325,6 +325,12 @@ impl<'a, 'f> Maker<'a, 'f> {
     /// now, but whose prefixes it announces, it goes on announcing.
     fn announced(&mut self, node: &'a Node) -> Announced<'a> {
         let mut out = Announced::new();
+        let kept = self.kept_egress_ips(node);
+        let overlay = |served: &Served<'_>| served.network.transport.no_overlay().is_none();
+        let mut networks = self.selection.networks.iter();
+        if let Some((name, _)) = networks.find(|(_, served)| overlay(served) && !kept.is_empty()) {
+            out.insert(name, kept);
+        }
         for (name, served) in &self.selection.networks {
             let mut list = self
                 .facts
@@ -346,7 +352,9 @@ impl<'a, 'f> Maker<'a, 'f> {
                 }
             }
             if !list.is_empty() {
-                out.insert(name, sorted(list));
+                let of_network = out.entry(name).or_default();
+                of_network.append(&mut list);
+                *of_network = sorted(std::mem::take(of_network));
             }
         }
         // Nothing but what it has: it keeps that, to the letter.
@@ -365,10 +373,25 @@ impl<'a, 'f> Maker<'a, 'f> {
                     .prefixes(self.ra, network, &node.name)
                     .is_empty()
         };
-        if !self.selection.networks.values().any(|s| is_own(&s)) {
+        let has_kept = !self.facts.egress.kept(self.ra, &node.name).is_empty();
+        if !has_kept && !self.selection.networks.values().any(|s| is_own(&s)) {
             out.clear();
         }
         out
+    }
+
+    /// Addresses of EgressIPs that the node announces and that nobody can tell the networks of now.
+    fn kept_egress_ips(&self, node: &Node) -> Vec<Prefix> {
+        let of_unreadable = self.facts.egress.kept(self.ra, &node.name);
+        let owned = self.draft.owned.iter();
+        let objects = owned.filter(|o| o.node() == Some(node.name.as_str()));
+        let objects = objects.filter_map(|o| o.object());
+        let announced: BTreeSet<Prefix> = objects
+            .flat_map(|object| &object.routers)
+            .flat_map(|router| router.prefixes.iter().copied())
+            .collect();
+        let kept = of_unreadable.into_iter();
+        kept.filter(|prefix| announced.contains(prefix)).collect()
     }
 
     /// The node's pod subnets of a network.
@@ -429,7 +452,7 @@ impl<'a, 'f> Maker<'a, 'f> {
                 .iter()
                 .filter_map(|s| announced.get(&s.network.name));
             let prefixes = sorted(prefixes.flatten().copied().collect());
-            let neighbors = match self.neighbors(source, router, node, &networks, &prefixes) {
+            let neighbors = match self.neighbors(source, &router, node, &networks, &prefixes) {
                 Ok(neighbors) => neighbors,
                 Err(why) => {
                     without = Some(why);
@@ -442,7 +465,7 @@ impl<'a, 'f> Maker<'a, 'f> {
             }
             let (auto, target) = (
                 self.ra.target_vrf == TargetVrf::Auto,
-                (vrf.as_str(), router),
+                (vrf.as_str(), &router),
             );
             routers.extend(leaking(
                 source, auto, target, &networks, prefixes, neighbors,
@@ -472,12 +495,12 @@ impl<'a, 'f> Maker<'a, 'f> {
     }
 
     /// The routers of a source that the RA uses, each with its VRF's name, the default VRF's first; those that nothing is
-    /// announced by are none.
+    /// announced by are none. Several of one VRF are one, as for who loads them.
     fn targets(
         &self,
         source: &'a FrrConfiguration,
         announced: &Announced<'a>,
-    ) -> Vec<(String, &'a Router)> {
+    ) -> Vec<(String, Router)> {
         let mut vrfs: Vec<String> = match &self.ra.target_vrf {
             TargetVrf::Default => vec![DEFAULT_VRF.to_owned()],
             TargetVrf::Named(vrf) => vec![vrf.clone()],
@@ -489,8 +512,10 @@ impl<'a, 'f> Maker<'a, 'f> {
         };
         vrfs.sort_by_key(|vrf| (vrf != DEFAULT_VRF, vrf.clone()));
         let find = |vrf: String| {
-            let mut routers = source.routers.iter();
-            let router = routers.find(|r| vrf_of(r) == vrf)?;
+            let mut routers = source.routers.iter().filter(|r| vrf_of(r) == vrf);
+            let mut router = routers.next()?.clone();
+            let others = routers.flat_map(|router| router.neighbors.iter().cloned());
+            router.neighbors.extend(others);
             Some((vrf, router))
         };
         vrfs.into_iter().filter_map(find).collect()

@@ -19,6 +19,8 @@ pub(crate) struct EgressIps<'a> {
     /// Each with its name and the networks of its namespaces.
     all: Vec<(&'a str, BTreeSet<NetworkName>)>,
     unreadable: Vec<(&'a str, &'a str)>,
+    /// Addresses of those, which nobody can say the networks of.
+    of_unreadable: BTreeMap<&'a NodeName, BTreeSet<Prefix>>,
 }
 
 impl<'a> EgressIps<'a> {
@@ -33,6 +35,10 @@ impl<'a> EgressIps<'a> {
                 Ok(selector) => selector,
                 Err(why) => {
                     out.unreadable.push((name, why));
+                    for (node, ip) in &egress.assigned {
+                        let of_node = out.of_unreadable.entry(node).or_default();
+                        of_node.insert(Prefix::host(*ip));
+                    }
                     continue;
                 }
             };
@@ -57,6 +63,12 @@ impl<'a> EgressIps<'a> {
             out.all.push((name, of));
         }
         out
+    }
+
+    /// Addresses of EgressIPs that cannot be read, which the node goes on announcing where it does.
+    pub(super) fn kept(&self, ra: &RouteAdvertisements, node: &NodeName) -> Vec<Prefix> {
+        let of_node = self.of_unreadable.get(node).filter(|_| ra.egress_ip);
+        of_node.into_iter().flatten().copied().collect()
     }
 
     /// What a node announces of a network for an RA.

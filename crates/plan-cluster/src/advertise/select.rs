@@ -1,19 +1,20 @@
 //! Which networks a RouteAdvertisements serves, and into which VRF.
 //! In: the world. Out: for each RA its networks with their target, who is left out, or why nothing can be made of it.
-//! Invariant: of two networks that overlap, one VRF gets at most one, that of the elder RA; the answer does not depend on the
-//! order of names.
+//! Invariant: of two networks that overlap, one VRF gets at most one: that which is announced already, else that of the elder
+//! RA; the answer does not depend on the order of names.
 //! Not here: nodes, neighbors.
 
 use std::collections::BTreeMap;
 
 use model::intent::{RouteAdvertisements, TargetVrf};
 use model::network::Topology;
+use model::user_network::ClusterUserDefinedNetwork;
 use model::{Network, NetworkName, Prefix};
 
-use super::{LeftOut, Refusal, pending, wrong};
-use crate::attachments;
-use crate::generated::{DEFAULT_VRF, own_vrf};
+use super::{Facts, LeftOut, Refusal, pending, wrong};
+use crate::generated::{DEFAULT_VRF, label_value, own_vrf};
 use crate::world::World;
+use crate::{GENERATED_PREFIX, attachments, fabric};
 
 /// A network that an RA serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,20 +61,67 @@ fn target<'r>(ra: &'r RouteAdvertisements, network: &Network) -> std::borrow::Co
 }
 
 /// The selections of all RAs that can be read, by name.
-pub(crate) fn all(world: &World) -> BTreeMap<&str, Result<Selection<'_>, Refusal>> {
+pub(crate) fn all<'a>(
+    world: &'a World,
+    facts: &Facts<'a>,
+) -> BTreeMap<&'a str, Result<Selection<'a>, Refusal>> {
     let readable = world.ras.values().filter_map(|ra| ra.as_ref().ok());
     let mut by_age: Vec<&RouteAdvertisements> = readable.collect();
     by_age.sort_by_key(|ra| (ra.created, &ra.name));
+    let selected = by_age.into_iter().map(|ra| (ra, one(world, ra)));
+    let mut selected: Vec<_> = selected.collect();
     let mut claims = Claims::default();
-    let mut out = BTreeMap::new();
-    for ra in by_age {
-        let selection = one(world, ra).map(|mut selection| {
-            claims.settle(ra, &mut selection);
-            selection
-        });
-        out.insert(ra.name.as_str(), selection.and_then(not_empty));
+    // What is announced already stays, whoever wants the range now.
+    for standing in [true, false] {
+        for (ra, selection) in &mut selected {
+            if let Ok(selection) = selection
+                && claims_subnets(world, ra)
+            {
+                let served = &selection.networks;
+                let networks = served.values().map(|served| served.network);
+                let networks: Vec<&Network> = networks
+                    .filter(|network| is_announced(facts, ra, world, network) == standing)
+                    .collect();
+                claims.settle(ra, &networks, selection);
+            }
+        }
     }
-    out
+    let out = selected.into_iter();
+    out.map(|(ra, selection)| (ra.name.as_str(), selection.and_then(not_empty)))
+        .collect()
+}
+
+/// Whether an RA can put subnets into a VRF: it advertises pods, and has a source and a node to do it with.
+fn claims_subnets(world: &World, ra: &RouteAdvertisements) -> bool {
+    let mut nodes = world.nodes.values();
+    let mut sources = world.frr.iter();
+    ra.pod_network
+        && nodes.any(|node| ra.node_selector.matches(&node.labels))
+        && sources.any(|(key, source)| {
+            let labels = match source {
+                Ok(source) => Some(&source.labels),
+                Err(_) => world.unreadable.get(key).map(|remains| &remains.labels),
+            };
+            !key.name.starts_with(GENERATED_PREFIX)
+                && labels.is_none_or(|labels| ra.frr_selector.matches(labels))
+        })
+}
+
+/// Whether a network is announced for an RA now.
+fn is_announced(
+    facts: &Facts<'_>,
+    ra: &RouteAdvertisements,
+    world: &World,
+    network: &Network,
+) -> bool {
+    let of_fabric = fabric::is_of_fabric(world, &ra.name);
+    let name = if of_fabric {
+        fabric::base_name()
+    } else {
+        ra.name.clone()
+    };
+    let mut owned = facts.owned(&label_value(&name)).into_iter();
+    owned.any(|object| !object.prefixes_of(world, network).is_empty())
 }
 
 /// What an RA selects, without a look at others.
@@ -99,11 +147,14 @@ fn one<'a>(world: &'a World, ra: &RouteAdvertisements) -> Result<Selection<'a>, 
     {
         selection.networks.insert(&network.name, Served { network });
     }
+    let of_fabric = fabric::is_of_fabric(world, &ra.name);
     for cudn in world.cudns.values() {
         match cudn {
             // Its labels are not known: it may be one of them.
             Err(_) => selection.coming = true,
             Ok(cudn) if !ra.selects(Some(&cudn.labels)) => {}
+            // A label that somebody copied makes no other network part of the fabric.
+            Ok(cudn) if of_fabric && !is_its_network(ra, cudn) => {}
             Ok(cudn) => {
                 let name = cudn.network_name();
                 let who = format!("network {name}");
@@ -135,6 +186,11 @@ fn one<'a>(world: &'a World, ra: &RouteAdvertisements) -> Result<Selection<'a>, 
     consistent(world, ra, selection)
 }
 
+/// Whether an RA of the fabric is this network's.
+fn is_its_network(ra: &RouteAdvertisements, cudn: &ClusterUserDefinedNetwork) -> bool {
+    fabric::advertisement_name(&cudn.network_name()) == ra.name
+}
+
 /// What an RA's own networks have to be to one another, and to its target.
 fn consistent<'a>(
     world: &World,
@@ -164,7 +220,7 @@ fn consistent<'a>(
     if ra.target_vrf == TargetVrf::Auto && world.features.shared_gateway {
         return served_in_shared_mode(selection);
     }
-    if ra.target_vrf != TargetVrf::Auto {
+    if ra.target_vrf != TargetVrf::Auto && ra.pod_network {
         let mut seen: Vec<Served<'_>> = Vec::new();
         for served in selection.networks.values() {
             if let Some((other, (own, theirs))) = seen
@@ -231,18 +287,20 @@ struct Claims<'a>(BTreeMap<String, Vec<(&'a Network, &'a str)>>);
 
 impl<'a> Claims<'a> {
     /// Leaves out what overlaps another network of an elder RA in the same VRF, and claims the rest.
-    fn settle(&mut self, ra: &'a RouteAdvertisements, selection: &mut Selection<'a>) {
+    fn settle(
+        &mut self,
+        ra: &'a RouteAdvertisements,
+        networks: &[&'a Network],
+        selection: &mut Selection<'a>,
+    ) {
         let mut lost = Vec::new();
-        for (name, served) in &selection.networks {
-            let of_vrf = self
-                .0
-                .entry(target(ra, served.network).into_owned())
-                .or_default();
+        for network in networks {
+            let of_vrf = self.0.entry(target(ra, network).into_owned()).or_default();
             let clash = of_vrf
                 .iter()
-                .filter(|(other, _)| other.name != served.network.name);
+                .filter(|(other, _)| other.name != network.name);
             let clash = clash
-                .filter_map(|(other, by)| Some((other, by, overlap(served.network, other)?)))
+                .filter_map(|(other, by)| Some((other, by, overlap(network, other)?)))
                 .next();
             match clash {
                 Some((other, by, (own, theirs))) => {
@@ -250,9 +308,9 @@ impl<'a> Claims<'a> {
                         "its subnet {own} overlaps {theirs} of network {}, which RouteAdvertisements {by} advertises into the same VRF",
                         other.name
                     );
-                    lost.push((*name, text));
+                    lost.push((&network.name, text));
                 }
-                None => of_vrf.push((served.network, &ra.name)),
+                None => of_vrf.push((network, &ra.name)),
             }
         }
         for (name, why) in lost {
@@ -262,3 +320,6 @@ impl<'a> Claims<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

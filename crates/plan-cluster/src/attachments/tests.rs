@@ -106,7 +106,7 @@ fn a_namespace_has_one_primary_network_the_elders_and_secondary_ones_beside_it()
     let mut world = mk();
     let all = model::LabelSelector::default();
     for name in ["amber", "cobalt"] {
-        cudn(&mut world, name).namespaces = all.clone();
+        cudn(&mut world, name).namespaces = Ok(all.clone());
     }
     let plan = planned(&world);
     assert_eq!(
@@ -320,5 +320,83 @@ fn labels_and_annotations_are_the_networks_but_for_those_that_belong_to_others()
         !plan.desired[&ObjectKey::new("till", "amber")]
             .annotations
             .contains_key(RA_KEY)
+    );
+}
+
+#[test]
+fn a_selector_that_cannot_be_read_takes_no_namespace_and_gives_none_back() {
+    let mut world = stored(mk());
+    let text = "spec.namespaceSelector: operator in".to_owned();
+    cudn(&mut world, "amber").namespaces = Err(text.clone());
+    world
+        .namespaces
+        .insert("new".to_owned(), namespace("amber"));
+    let now = planned(&world);
+    assert_eq!(keys(&now), ["mine/cobalt", "shop/amber", "till/amber"]);
+    assert_eq!(now.surplus, BTreeMap::new());
+    assert!(
+        message(&now, "amber").contains(&text),
+        "{}",
+        message(&now, "amber")
+    );
+    // Nor do its network and its RouteAdvertisements go.
+    world.networks.extend(user_networks::networks(&world));
+    let fabric = crate::fabric::plan(&world);
+    assert_eq!((fabric.advertisements.len(), fabric.labelled.len()), (3, 2));
+}
+
+#[test]
+fn a_subnet_that_cannot_be_used_costs_a_new_network_everything_and_a_running_one_nothing() {
+    let refused = "spec.network.layer3.subnets[1].hostSubnet is absent, which is 24".to_owned();
+    let spoil = |world: &mut World| {
+        let network = cudn(world, "amber").network.as_mut().unwrap();
+        network.refused = vec![refused.clone()];
+    };
+    let mut new = mk();
+    spoil(&mut new);
+    let plan = planned(&new);
+    assert_eq!(keys(&plan), ["mine/cobalt"]);
+    let said = message(&plan, "amber");
+    assert!(
+        said.starts_with("False NetworkNotSupported") && said.contains(&refused),
+        "{said}"
+    );
+    let mut running = stored(mk());
+    spoil(&mut running);
+    let plan = planned(&running);
+    assert_eq!(keys(&plan).len(), 3);
+    assert_eq!(plan.surplus, BTreeMap::new());
+    let said = message(&plan, "amber");
+    assert!(
+        said.starts_with("False") && said.contains(&refused),
+        "{said}"
+    );
+}
+
+#[test]
+fn packets_too_large_refuse_a_new_network_and_are_named_on_a_running_one() {
+    let large = |world: &mut World| {
+        let network = cudn(world, "amber").network.as_mut().unwrap();
+        network.mtu = Some(9000);
+        let nodes = world.nodes.values_mut();
+        nodes.for_each(|node| node.host_mtu = model::node::Fact::Known(1500));
+    };
+    let mut new = mk();
+    large(&mut new);
+    let plan = planned(&new);
+    assert_eq!(keys(&plan), ["mine/cobalt"]);
+    let said = message(&plan, "amber");
+    assert!(
+        said.starts_with("False MTUTooLarge: spec.network mtu 9000"),
+        "{said}"
+    );
+    let mut running = stored(mk());
+    large(&mut running);
+    let plan = planned(&running);
+    assert_eq!(keys(&plan).len(), 3);
+    let said = message(&plan, "amber");
+    assert!(
+        said.starts_with("True ") && said.contains("mtu 9000 is more than node n1"),
+        "{said}"
     );
 }

@@ -639,3 +639,61 @@ fn a_bad_subnet_of_the_default_network_costs_a_node_no_network_of_users() {
         BTreeMap::new()
     );
 }
+
+#[test]
+fn small_join_subnets_of_a_network_of_users_keep_no_node_from_its_id() {
+    let mut world = with_blue();
+    let blue = world
+        .networks
+        .get_mut(&NetworkName::from("cluster_udn_blue"));
+    blue.unwrap().join_subnets = vec!["100.70.0.0/30".parse().unwrap()];
+    let n4 = mk_node("n4", "172.30.0.4", None, None);
+    world.nodes.insert(n4.name.clone(), n4);
+    let plan = plan(&world);
+    assert_eq!(plan.problems, []);
+    assert_eq!(plan.allocations[&NodeName::from("n4")].node_id, Some(5));
+}
+
+#[test]
+fn subnets_of_a_network_that_is_gone_are_not_those_of_one_of_the_same_name() {
+    let mut world = with_blue();
+    let blue = NetworkName::from("cluster_udn_blue");
+    let of_blue = world.networks.get_mut(&blue).unwrap();
+    of_blue.subnets = vec!["10.99.0.0/16/24".parse().unwrap()];
+    let plan = plan(&world);
+    for name in ["n1", "n2", "n3"] {
+        let subnets = plan.allocations[&NodeName::from(name)].subnets.as_ref();
+        let subnet = subnets.unwrap()[&blue][0].to_string();
+        assert!(subnet.starts_with("10.99."), "{name}: {subnet}");
+    }
+    // The default network's stay, whatever the settings say: its pods run in them.
+    let mut world = with_blue();
+    world
+        .networks
+        .get_mut(&NetworkName::default_network())
+        .unwrap()
+        .subnets = vec!["10.98.0.0/16/24".parse().unwrap()];
+    assert!(super::plan(&world).allocations.is_empty());
+}
+
+#[test]
+fn what_one_network_announces_in_the_default_vrf_says_nothing_of_another_of_its_range() {
+    let mut world = with_blue();
+    let blue = world.networks[&NetworkName::from("cluster_udn_blue")].clone();
+    let mut red = Network {
+        name: NetworkName::from("cluster_udn_red"),
+        id: blue.id + 1,
+        ..blue.clone()
+    };
+    red.subnets = vec!["10.200.0.0/16/25".parse().unwrap()];
+    world.networks.insert(red.name.clone(), red.clone());
+    let mut object = generated_for("n1", "10.200.1.0/24");
+    object.routers[0].imports = vec![blue.name.vrf_device(blue.id).unwrap()];
+    add(&mut world, object);
+    let ranges = Ranges::of(&world, &red);
+    assert_eq!((ranges.list[0].host_len, ranges.problems.len()), (25, 0));
+    assert_eq!(Ranges::of(&world, &blue).list[0].host_len, 24);
+    let nodes = world.nodes.values_mut();
+    nodes.for_each(|node| node.subnets = Fact::Absent);
+    assert_eq!(Ranges::of(&world, &blue).list[0].host_len, 24);
+}

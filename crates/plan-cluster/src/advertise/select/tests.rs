@@ -1,0 +1,283 @@
+//! Networks that want one VRF, and which of them gets it.
+
+use model::frr::{Advertise, FrrConfiguration, Neighbor, Peer, Receive, RemoteAs, Router, Session};
+use model::node::Fact;
+use model::selector::LabelSelector;
+use model::user_network::{Attachment, EgressIp, UserTransport};
+use model::{Asn, ObjectKey};
+
+use super::*;
+use crate::advertise::{Plan, plan, plan_all};
+use crate::samples::{add, mk_cudn, mk_world, settle};
+use crate::user_networks::{self, NETWORK_ID, NETWORK_NAME};
+use model::intent::NetworkSelector;
+
+/// Nodes n1 to n3; the source `src` of everybody; no network of users and no RA yet.
+fn mk() -> World {
+    let mut world = mk_world();
+    world.fabric = None;
+    let asn = Asn::try_from(64_512).unwrap();
+    add(
+        &mut world,
+        FrrConfiguration {
+            key: ObjectKey::new("frr-k8s-system", "src"),
+            labels: LabelSelector::label("use", "me").match_labels,
+            annotations: BTreeMap::new(),
+            node_selector: LabelSelector::default(),
+            routers: vec![mk_router(asn, "172.31.0.1")],
+            bfd_profiles: Vec::new(),
+            raw: None,
+        },
+    );
+    world
+}
+
+fn mk_router(asn: Asn, peer: &str) -> Router {
+    Router {
+        asn,
+        id: None,
+        vrf: String::new(),
+        neighbors: vec![Neighbor {
+            peer: Peer::Address(peer.to_owned()),
+            session: Session::new(RemoteAs::Number(asn)),
+            advertise: Advertise::default(),
+            receive: Receive::default(),
+            disable_mp: false,
+            address_families: Vec::new(),
+        }],
+        prefixes: Vec::new(),
+        imports: Vec::new(),
+        evpn: None,
+    }
+}
+
+/// A network of users of this range, with a label and a subnet on each node.
+fn network(world: &mut World, name: &str, id: u8, range: &str, label: &str) {
+    let mut cudn = mk_cudn(name, id);
+    cudn.labels = LabelSelector::label("use", label).match_labels;
+    let spec = cudn.network.as_mut().unwrap();
+    spec.subnets = vec![range.parse().unwrap()];
+    let cluster = spec.subnets[0];
+    let attachment = Attachment {
+        annotations: [
+            (NETWORK_NAME, cudn.network_name().to_string()),
+            (NETWORK_ID, id.to_string()),
+        ]
+        .map(|(k, v)| (k.to_owned(), v))
+        .into(),
+        owner: Some(cudn.uid.clone()),
+        network: Some((cudn.network_name(), true)),
+        ..Attachment::default()
+    };
+    let key = ObjectKey::new(format!("of-{name}"), name);
+    world.attachments.insert(key, attachment);
+    for (at, node) in (1..).zip(world.nodes.values_mut()) {
+        let Fact::Known(subnets) = &mut node.subnets else {
+            panic!("every node has subnets");
+        };
+        let subnet = cluster.cidr.subnet(at, cluster.host_len).unwrap();
+        subnets.insert(cudn.network_name(), vec![subnet]);
+    }
+    world.cudns.insert(name.to_owned(), Ok(cudn));
+    let networks = user_networks::networks(world);
+    world.networks.extend(networks);
+}
+
+/// An RA over networks with this label, created as the `n`-th.
+fn advertise(world: &mut World, name: &str, n: i64, label: &str) {
+    let ra = RouteAdvertisements {
+        name: name.to_owned(),
+        generation: 1,
+        created: n,
+        target_vrf: TargetVrf::Default,
+        networks: vec![NetworkSelector::ClusterUserDefinedNetworks(
+            LabelSelector::label("use", label),
+        )],
+        node_selector: LabelSelector::default(),
+        frr_selector: LabelSelector::label("use", "me"),
+        pod_network: true,
+        egress_ip: false,
+    };
+    world.ras.insert(name.to_owned(), Ok(ra));
+}
+
+fn ra<'w>(world: &'w mut World, name: &str) -> &'w mut RouteAdvertisements {
+    world.ras.get_mut(name).unwrap().as_mut().unwrap()
+}
+
+fn serves(plan: &Plan) -> Vec<&str> {
+    let served = plan.serves.iter().flatten();
+    served.map(NetworkName::as_str).collect()
+}
+
+/// What all nodes announce for an RA.
+fn announced(plan: &Plan) -> Vec<String> {
+    let routers = plan.desired.values().flat_map(|object| &object.routers);
+    let mut all: Vec<String> = routers
+        .flat_map(|router| router.prefixes.iter().map(ToString::to_string))
+        .collect();
+    all.sort();
+    all
+}
+
+#[test]
+fn a_network_that_is_announced_stays_when_an_elder_advertisement_begins_to_select_one_of_its_range()
+{
+    let mut world = mk();
+    network(&mut world, "blue", 5, "10.70.0.0/16/24", "b");
+    network(&mut world, "red", 6, "10.70.0.0/16/24", "none");
+    network(&mut world, "green", 7, "10.71.0.0/16/24", "b");
+    advertise(&mut world, "elder", 1, "a");
+    advertise(&mut world, "younger", 2, "b");
+    settle(&mut world);
+    let before = plan(&world, "younger");
+    assert_eq!(serves(&before), ["cluster_udn_blue", "cluster_udn_green"]);
+    let red = world.cudns.get_mut("red").unwrap().as_mut().unwrap();
+    red.labels = LabelSelector::label("use", "a").match_labels;
+    let plans = plan_all(&world);
+    assert_eq!(plans["younger"].desired, before.desired);
+    assert!(serves(&plans["elder"]).is_empty());
+    let text = &plans["elder"].conditions[0].message;
+    assert!(
+        text.contains("which RouteAdvertisements younger advertises into the same VRF"),
+        "{text}"
+    );
+    // Of two that are new the elder's is served, whatever their names.
+    world.frr.retain(|key, _| key.name == "src");
+    let plans = plan_all(&world);
+    assert_eq!(serves(&plans["elder"]), ["cluster_udn_red"]);
+    assert_eq!(serves(&plans["younger"]), ["cluster_udn_green"]);
+}
+
+#[test]
+fn an_advertisement_that_puts_no_subnet_anywhere_keeps_nobody_out() {
+    type Change = fn(&mut RouteAdvertisements);
+    let sourceless: Change = |ra| ra.frr_selector = LabelSelector::label("use", "nobody");
+    let nodeless: Change = |ra| ra.node_selector = LabelSelector::label("rack", "none");
+    let podless: Change = |ra| (ra.pod_network, ra.egress_ip) = (false, true);
+    for change in [sourceless, nodeless, podless] {
+        let mut world = mk();
+        network(&mut world, "red", 5, "10.70.0.0/16/24", "a");
+        network(&mut world, "blue", 6, "10.70.0.0/16/24", "b");
+        advertise(&mut world, "elder", 1, "a");
+        advertise(&mut world, "younger", 2, "b");
+        change(ra(&mut world, "elder"));
+        let plan = plan(&world, "younger");
+        assert_eq!(serves(&plan), ["cluster_udn_blue"], "{:?}", plan.conditions);
+        assert_eq!(plan.desired.len(), 3);
+    }
+}
+
+#[test]
+fn egress_ips_of_networks_of_one_range_are_no_conflict() {
+    let mut world = mk();
+    network(&mut world, "red", 5, "10.70.0.0/16/24", "a");
+    network(&mut world, "blue", 6, "10.70.0.0/16/24", "a");
+    for network in world.networks.values_mut() {
+        network.transport = model::network::Transport::Geneve;
+    }
+    advertise(&mut world, "out", 1, "a");
+    (
+        ra(&mut world, "out").pod_network,
+        ra(&mut world, "out").egress_ip,
+    ) = (false, true);
+    let plan = plan(&world, "out");
+    assert!(plan.accepted(), "{:?}", plan.conditions);
+}
+
+#[test]
+fn an_egress_ip_that_can_no_longer_be_read_stays_announced_where_it_is() {
+    let mut world = mk();
+    network(&mut world, "red", 5, "10.70.0.0/16/24", "a");
+    for network in world.networks.values_mut() {
+        network.transport = model::network::Transport::Geneve;
+    }
+    let namespace = model::user_network::Namespace {
+        labels: LabelSelector::label("team", "red").match_labels,
+        deleting: false,
+    };
+    world.namespaces.insert("of-red".to_owned(), namespace);
+    let egress = EgressIp {
+        namespaces: Ok(LabelSelector::label("team", "red")),
+        assigned: [("n1".into(), "172.30.0.77".parse().unwrap())].into(),
+    };
+    world.egress_ips.insert("out".to_owned(), egress);
+    advertise(&mut world, "user", 1, "a");
+    ra(&mut world, "user").egress_ip = true;
+    ra(&mut world, "user").pod_network = false;
+    settle(&mut world);
+    assert_eq!(announced(&plan(&world, "user")), ["172.30.0.77/32"]);
+    let out = world.egress_ips.get_mut("out").unwrap();
+    out.namespaces = Err("spec.namespaceSelector: operator in".to_owned());
+    let now = plan(&world, "user");
+    assert_eq!(announced(&now), ["172.30.0.77/32"]);
+    assert!(
+        now.conditions[1].message.contains("EgressIP out"),
+        "{:?}",
+        now.conditions
+    );
+    // On a node that did not announce it, it is not begun.
+    let out = world.egress_ips.get_mut("out").unwrap();
+    out.assigned = [("n2".into(), "172.30.0.77".parse().unwrap())].into();
+    assert!(announced(&plan(&world, "user")).is_empty());
+}
+
+#[test]
+fn two_routers_of_one_vrf_in_a_source_are_one() {
+    let mut world = mk();
+    network(&mut world, "red", 5, "10.70.0.0/16/24", "a");
+    advertise(&mut world, "user", 1, "a");
+    let key = ObjectKey::new("frr-k8s-system", "src");
+    let source = world.frr.get_mut(&key).unwrap().as_mut().unwrap();
+    let second = mk_router(source.routers[0].asn, "172.31.0.2");
+    source.routers.push(second);
+    let plan = plan(&world, "user");
+    let object = plan.desired.values().next().unwrap();
+    let peers = object.routers[0].neighbors.iter();
+    let peers: Vec<&str> = peers.map(|n| n.peer.as_str()).collect();
+    assert_eq!(peers, ["172.31.0.1", "172.31.0.2"]);
+}
+
+#[test]
+fn a_copied_label_makes_no_other_network_part_of_the_fabric() {
+    let mut world = mk_world();
+    network(&mut world, "blue", 5, "10.70.0.0/16/24", "x");
+    network(&mut world, "red", 6, "10.70.0.0/16/24", "x");
+    settle(&mut world);
+    let red = world.cudns.get_mut("red").unwrap().as_mut().unwrap();
+    red.labels = LabelSelector::label(attachments::NAME_LABEL, "blue").match_labels;
+    red.network.as_mut().unwrap().transport = UserTransport::Geneve;
+    let networks = user_networks::networks(&world);
+    world.networks.extend(networks);
+    settle(&mut world);
+    let of_blue = fabric::advertisement_name(&"cluster_udn_blue".into());
+    let plan = plan(&world, &of_blue);
+    assert!(plan.accepted(), "{:?}", plan.conditions);
+    assert_eq!(serves(&plan), ["cluster_udn_blue"]);
+}
+
+#[test]
+fn of_two_managed_networks_of_one_range_the_elder_stays_whenever_its_advertisement_was_written() {
+    // Whichever name sorts first.
+    for (elder, younger) in [("blue", "red"), ("red", "blue")] {
+        let mut world = mk_world();
+        network(&mut world, elder, 5, "10.70.0.0/16/24", "x");
+        network(&mut world, younger, 6, "10.70.0.0/16/24", "x");
+        let of = |name: &str| fabric::advertisement_name(&format!("cluster_udn_{name}").into());
+        let is_served = |world: &World, name: &str| {
+            let whole = fabric::complete(world.clone());
+            let plan = plan(&whole, &of(name));
+            plan.serves.is_some_and(|served| !served.is_empty())
+        };
+        assert!(
+            is_served(&world, elder) && !is_served(&world, younger),
+            "{elder}"
+        );
+        settle(&mut world);
+        world.ras.remove(&of(elder));
+        assert!(
+            is_served(&world, elder) && !is_served(&world, younger),
+            "{elder}"
+        );
+    }
+}
