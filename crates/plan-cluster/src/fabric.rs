@@ -24,7 +24,7 @@ use model::{Network, NetworkName, NodeName, ObjectKey, Problem};
 
 use crate::attachments::NAME_LABEL;
 use crate::ranges::Ranges;
-use crate::world::{FabricSettings, World};
+use crate::world::{Exclusions, FabricSettings, World};
 use crate::{FABRIC_LABEL, MANAGED_BY};
 use roles::{Awaited, Roles};
 
@@ -192,9 +192,12 @@ fn single_reflector(roles: &Roles, members: &BTreeSet<NodeName>) -> Option<Probl
 
 /// Nodes that take part in none of the networks, with the reason of the first of them.
 fn excluded_of_all(world: &World, networks: &[&Network]) -> BTreeMap<NodeName, String> {
-    let mut all = networks.iter().map(|network| world.excluded_nodes(network));
-    let Some(mut out) = all.next() else {
-        return world.unfit_nodes();
+    let Exclusions { unfit, by_network } = world.exclusions(&Ranges::all(world));
+    let mut all = networks
+        .iter()
+        .filter_map(|network| by_network.get(&network.name));
+    let Some(mut out) = all.next().cloned() else {
+        return unfit;
     };
     for excluded in all {
         out.retain(|node, _| excluded.contains_key(node));
@@ -228,8 +231,9 @@ pub fn complete(mut world: World) -> World {
 pub(crate) fn received(world: &World) -> members::Received {
     let networks = managed_networks(world);
     let mut out = members::Received::new();
+    let mut all = Ranges::all(world);
     for network in networks {
-        let ranges = Ranges::of(world, network);
+        let ranges = all.remove(&network.name).unwrap_or_default();
         for family in ranges.families() {
             let of_family = out.entry(family).or_default();
             of_family.extend(ranges.received(Some(family)));

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::frr::{FrrConfiguration, Remains, Router};
 use model::selector::Labels;
-use model::{Network, ObjectKey, Prefix, hash};
+use model::{Network, NetworkName, ObjectKey, Prefix, hash};
 
 use crate::world::World;
 use crate::{GENERATED_PREFIX, MANAGED_BY, RA_KEY};
@@ -110,40 +110,91 @@ impl<'a> Generated<'a> {
         }
     }
 
-    /// What it originates of a network: what lies in its subnets, by the routers that serve it: that of its VRF, and that which
-    /// takes in the routes of its VRF. Two networks with one subnet have two VRFs.
+    /// What it originates, by network: what lies in the network's subnets, by the routers that serve it: that of its VRF, and
+    /// that which takes in the routes of its VRF. Two networks with one subnet have two VRFs.
     #[must_use]
-    pub fn prefixes_of(&self, world: &World, network: &Network) -> Vec<Prefix> {
-        let is_in = |network: &Network, prefix: &Prefix| {
-            let mut own = network.prefixes();
-            own.any(|subnet| subnet.overlaps(prefix))
-        };
+    pub fn originated(&self, vrfs: &Vrfs<'a>) -> Vec<(&'a NetworkName, Prefix)> {
+        let mut out = Vec::new();
         match self.what {
             What::Remains(remains) => {
-                let own = remains.prefixes.iter().copied();
-                own.filter(|prefix| is_in(network, prefix)).collect()
+                let all: Vec<&'a Network> = vrfs.0.values().flatten().copied().collect();
+                for prefix in &remains.prefixes {
+                    put(&mut out, &all, *prefix);
+                }
             }
             What::Whole(object) => {
-                let vrf = own_vrf(network);
-                let serves =
-                    |router: &&Router| vrf_of(router) == vrf || router.imports.contains(&vrf);
-                let of_its_vrf =
-                    |other: &Network, router: &Router| own_vrf(other) == vrf_of(router);
-                let is_others = |router: &Router, prefix: &Prefix| {
-                    let mut owners = world.networks.values();
-                    vrf_of(router) != vrf
-                        && owners.any(|other| of_its_vrf(other, router) && is_in(other, prefix))
-                };
-                let routers = object.routers.iter().filter(serves);
-                let prefixes = routers.flat_map(|router| {
-                    let prefixes = router.prefixes.iter().copied();
-                    prefixes
-                        .filter(move |prefix| is_in(network, prefix) && !is_others(router, prefix))
-                });
-                prefixes.collect()
+                for router in &object.routers {
+                    let own = vrfs.networks(vrf_of(router));
+                    let imports = router.imports.iter();
+                    let leaked = imports.flat_map(|vrf| vrfs.networks(vrf)).copied();
+                    let leaked: Vec<&'a Network> = leaked.collect();
+                    for prefix in &router.prefixes {
+                        if !put(&mut out, own, *prefix) {
+                            put(&mut out, &leaked, *prefix);
+                        }
+                    }
+                }
             }
         }
+        out
     }
+}
+
+/// Takes down for each network in whose subnets a prefix lies that it is originated; false where there is none.
+fn put<'a>(
+    out: &mut Vec<(&'a NetworkName, Prefix)>,
+    networks: &[&'a Network],
+    prefix: Prefix,
+) -> bool {
+    let before = out.len();
+    for network in networks {
+        let mut subnets = network.prefixes();
+        if subnets.any(|subnet| subnet.overlaps(&prefix)) {
+            out.push((&network.name, prefix));
+        }
+    }
+    out.len() > before
+}
+
+/// The networks by the name of their VRF.
+#[derive(Debug, Default)]
+pub struct Vrfs<'a>(BTreeMap<String, Vec<&'a Network>>);
+
+impl<'a> Vrfs<'a> {
+    /// Those of the world.
+    #[must_use]
+    pub fn of(world: &'a World) -> Self {
+        let mut out: BTreeMap<String, Vec<&Network>> = BTreeMap::new();
+        for network in world.networks.values() {
+            out.entry(own_vrf(network)).or_default().push(network);
+        }
+        Self(out)
+    }
+
+    fn networks(&self, vrf: &str) -> &[&'a Network] {
+        self.0.get(vrf).map(Vec::as_slice).unwrap_or_default()
+    }
+}
+
+/// What our objects originate, by network and node; objects that name no node count as one node's.
+pub type Originated<'a> = BTreeMap<&'a NetworkName, BTreeMap<&'a str, Vec<Prefix>>>;
+
+/// [`Originated`] by these objects.
+#[must_use]
+pub fn originated<'a>(
+    world: &'a World,
+    objects: impl Iterator<Item = Generated<'a>>,
+) -> Originated<'a> {
+    let vrfs = Vrfs::of(world);
+    let mut out = Originated::new();
+    for object in objects {
+        let node = object.node().unwrap_or_default();
+        for (network, prefix) in object.originated(&vrfs) {
+            let of_network = out.entry(network).or_default();
+            of_network.entry(node).or_default().push(prefix);
+        }
+    }
+    out
 }
 
 /// Name of the default VRF.

@@ -44,11 +44,14 @@ pub struct Plan {
 /// Gives ids and subnets: the smallest free ones, to nodes in the order of their names.
 #[must_use]
 pub fn plan(world: &World) -> Plan {
+    let mut all = Ranges::all(world);
     let networks = world.networks.values();
     let ranges: Vec<(&Network, Ranges)> = networks
         .filter(|network| network.topology == Topology::Layer3)
-        .map(|network| (network, Ranges::of(world, network)))
+        .map(|network| (network, all.remove(&network.name).unwrap_or_default()))
         .collect();
+    let ours = generated::all(world).filter(Generated::is_ours);
+    let originated = generated::originated(world, ours);
     let refused = ranges.iter().flat_map(|(_, ranges)| &ranges.problems);
     let mut plan = Plan {
         problems: refused.cloned().collect(),
@@ -57,7 +60,7 @@ pub fn plan(world: &World) -> Plan {
     let mut ids = Ids::in_use(world);
     let mut pools: Vec<Pool<'_>> = ranges
         .iter()
-        .map(|(network, ranges)| Pool::of(world, network, ranges))
+        .map(|(network, ranges)| Pool::of(world, network, ranges, originated.get(&network.name)))
         .collect();
     for node in world.nodes.values() {
         let mut allocation = Allocation::default();
@@ -201,7 +204,12 @@ struct Pool<'a> {
 }
 
 impl<'a> Pool<'a> {
-    fn of(world: &World, network: &'a Network, ranges: &'a Ranges) -> Self {
+    fn of(
+        world: &World,
+        network: &'a Network,
+        ranges: &'a Ranges,
+        originated: Option<&BTreeMap<&str, Vec<Prefix>>>,
+    ) -> Self {
         let mut pool = Self {
             network: &network.name,
             ranges,
@@ -224,15 +232,12 @@ impl<'a> Pool<'a> {
                 }
             }
         }
-        for object in generated::all(world).filter(Generated::is_ours) {
-            let node = object.node().unwrap_or_default();
-            for prefix in object.prefixes_of(world, network) {
-                pool.claim(node, prefix);
-                pool.announced
-                    .entry(node.to_owned())
-                    .or_default()
-                    .push(prefix);
+        for (node, prefixes) in originated.into_iter().flatten() {
+            for prefix in prefixes {
+                pool.claim(node, *prefix);
             }
+            let announced = pool.announced.entry((*node).to_owned()).or_default();
+            announced.extend(prefixes);
         }
         pool
     }

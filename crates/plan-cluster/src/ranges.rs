@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::address::{ClusterSubnet, Family};
 use model::frr::PrefixRange;
-use model::{Network, Prefix, Problem};
+use model::{Network, NetworkName, Prefix, Problem};
 
 use crate::generated::{self, Generated};
 use crate::world::World;
@@ -23,12 +23,30 @@ pub struct Ranges {
 }
 
 impl Ranges {
+    /// Those of one network.
+    #[must_use]
+    pub fn of(world: &World, network: &Network) -> Self {
+        Self::all(world).remove(&network.name).unwrap_or_default()
+    }
+
+    /// Those of each network of the world.
+    #[must_use]
+    pub fn all(world: &World) -> BTreeMap<&NetworkName, Self> {
+        let ours = generated::all(world).filter(Generated::is_ours);
+        let originated = generated::originated(world, ours);
+        let networks = world.networks.iter();
+        networks
+            .map(|(name, network)| {
+                let held = held(world, network, originated.get(name));
+                (name, Self::by_votes(network, &held))
+            })
+            .collect()
+    }
+
     /// The host length that most nodes hold in a cluster subnet, by annotation or in what was generated for them; that of
     /// the file where none holds any, or where as many hold it. A node has one vote in each, and none where it holds
     /// more than one prefix of it: what one node says of itself must not outvote others.
-    #[must_use]
-    pub fn of(world: &World, network: &Network) -> Self {
-        let held = held(world, network);
+    fn by_votes(network: &Network, held: &BTreeMap<&str, Held>) -> Self {
         let mut out = Self::default();
         for wanted in &network.subnets {
             let mut lengths: BTreeMap<u8, usize> = BTreeMap::new();
@@ -127,17 +145,21 @@ impl Held {
     }
 }
 
-/// What each node holds. Objects that name no node count as one node's.
-fn held<'a>(world: &'a World, network: &Network) -> BTreeMap<&'a str, Held> {
+/// What each node holds.
+fn held<'a>(
+    world: &'a World,
+    network: &Network,
+    originated: Option<&BTreeMap<&'a str, Vec<Prefix>>>,
+) -> BTreeMap<&'a str, Held> {
     let mut held: BTreeMap<&str, Held> = BTreeMap::new();
     for node in world.nodes.values() {
         let subnets = world.subnets(node, &network.name).unwrap_or_default();
         let node = held.entry(node.name.as_str()).or_default();
         node.annotated.extend(subnets);
     }
-    for object in generated::all(world).filter(Generated::is_ours) {
-        let node = held.entry(object.node().unwrap_or_default()).or_default();
-        node.announced.extend(object.prefixes_of(world, network));
+    for (node, prefixes) in originated.into_iter().flatten() {
+        let node = held.entry(node).or_default();
+        node.announced.extend(prefixes.iter().copied());
     }
     held
 }

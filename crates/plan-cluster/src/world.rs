@@ -143,6 +143,10 @@ impl World {
     /// elder node has too, a malformed annotation.
     #[must_use]
     pub fn unfit_nodes(&self) -> BTreeMap<NodeName, String> {
+        self.unfit(&Ranges::all(self))
+    }
+
+    fn unfit(&self, ranges: &BTreeMap<&NetworkName, Ranges>) -> BTreeMap<NodeName, String> {
         let mut out = BTreeMap::new();
         let mut seen = Seen::default();
         // A label that is a node's own name is that node's, however old others are.
@@ -151,7 +155,7 @@ impl World {
                 seen.hostnames.insert(node.name.as_str(), &node.name);
             }
         }
-        let nowhere = self.nowhere();
+        let nowhere = self.nowhere(ranges);
         for node in self.by_age() {
             if let Some(reason) = unfit(node, &seen) {
                 out.insert(node.name.clone(), reason);
@@ -171,10 +175,10 @@ impl World {
     }
 
     /// Nodes whose subnets are misplaced in every network that they have any of.
-    fn nowhere(&self) -> BTreeSet<NodeName> {
-        let misplaced = self.networks.values().map(|network| {
-            let out = self.excluded_from(network, BTreeMap::new());
-            (&network.name, out)
+    fn nowhere(&self, ranges: &BTreeMap<&NetworkName, Ranges>) -> BTreeSet<NodeName> {
+        let misplaced = self.networks.keys().map(|network| {
+            let out = self.excluded_from(network, ranges, BTreeMap::new());
+            (network, out)
         });
         let misplaced: Vec<_> = misplaced.collect();
         let is_nowhere = |node: &&Node| {
@@ -190,20 +194,24 @@ impl World {
     /// or one that an elder node has too. What is wrong with one network of a node costs it no other.
     #[must_use]
     pub fn excluded_nodes(&self, network: &Network) -> BTreeMap<NodeName, String> {
-        self.excluded_from(network, self.unfit_nodes())
+        let ranges = Ranges::all(self);
+        self.excluded_from(&network.name, &ranges, self.unfit(&ranges))
     }
 
     fn excluded_from(
         &self,
-        network: &Network,
+        network: &NetworkName,
+        ranges: &BTreeMap<&NetworkName, Ranges>,
         mut out: BTreeMap<NodeName, String>,
     ) -> BTreeMap<NodeName, String> {
-        let ranges = Ranges::of(self, network);
+        let Some(ranges) = ranges.get(network) else {
+            return out;
+        };
         let mut seen: PrefixMap<&NodeName> = PrefixMap::default();
         for node in self.by_age() {
-            let own = self.subnets(node, &network.name).unwrap_or_default();
+            let own = self.subnets(node, network).unwrap_or_default();
             if !out.contains_key(&node.name)
-                && let Some(reason) = misplaced(&own, &ranges, &seen)
+                && let Some(reason) = misplaced(&own, ranges, &seen)
             {
                 out.insert(node.name.clone(), reason);
             }
@@ -222,12 +230,30 @@ impl World {
     /// For each network the nodes that cannot take part in it.
     #[must_use]
     pub fn excluded_by_network(&self) -> BTreeMap<NetworkName, BTreeMap<NodeName, String>> {
-        let unfit = self.unfit_nodes();
-        let networks = self.networks.iter();
-        networks
-            .map(|(name, network)| (name.clone(), self.excluded_from(network, unfit.clone())))
-            .collect()
+        self.exclusions(&Ranges::all(self)).by_network
     }
+
+    /// Who cannot take part in what, by ranges that are known.
+    pub(crate) fn exclusions(&self, ranges: &BTreeMap<&NetworkName, Ranges>) -> Exclusions {
+        let unfit = self.unfit(ranges);
+        let of = |name: &NetworkName| {
+            let excluded = self.excluded_from(name, ranges, unfit.clone());
+            (name.clone(), excluded)
+        };
+        Exclusions {
+            by_network: self.networks.keys().map(of).collect(),
+            unfit,
+        }
+    }
+}
+
+/// Who cannot take part in what, each with the reason.
+#[derive(Debug, Default)]
+pub(crate) struct Exclusions {
+    /// In anything.
+    pub(crate) unfit: BTreeMap<NodeName, String>,
+    /// In a network, those of `unfit` among them.
+    pub(crate) by_network: BTreeMap<NetworkName, BTreeMap<NodeName, String>>,
 }
 
 fn unfit(node: &Node, seen: &Seen<'_>) -> Option<String> {

@@ -16,9 +16,9 @@ use super::members::Shared;
 use super::select::{Selection, Served};
 use super::{LeftOut, Refusal, neighbors, pending, raw, wrong};
 use crate::fabric;
-use crate::generated::{self, DEFAULT_VRF, Generated, is_generated, vrf_of};
+use crate::generated::{self, DEFAULT_VRF, Generated, Originated, is_generated, vrf_of};
 use crate::ranges::Ranges;
-use crate::world::World;
+use crate::world::{Exclusions, World};
 use crate::{GENERATED_PREFIX, MANAGED_BY, RA_KEY};
 
 /// What is the same for every RA.
@@ -33,6 +33,8 @@ pub(crate) struct Facts<'a> {
     /// Addresses of EgressIPs.
     pub(super) egress: EgressIps<'a>,
     owned: BTreeMap<&'a str, Vec<Generated<'a>>>,
+    /// What those originate, by their label.
+    originated: BTreeMap<&'a str, Originated<'a>>,
 }
 
 impl<'a> Facts<'a> {
@@ -43,13 +45,18 @@ impl<'a> Facts<'a> {
                 owned.entry(label).or_default().push(object);
             }
         }
-        let networks = world.networks.iter();
+        let originated = owned.iter().map(|(label, objects)| {
+            let objects = objects.iter().copied();
+            (*label, generated::originated(world, objects))
+        });
+        let originated = originated.collect();
+        let ranges = Ranges::all(world);
+        let Exclusions { unfit, by_network } = world.exclusions(&ranges);
         Self {
-            unfit: world.unfit_nodes(),
-            excluded: world.excluded_by_network(),
-            ranges: networks
-                .map(|(name, network)| (name, Ranges::of(world, network)))
-                .collect(),
+            unfit,
+            excluded: by_network,
+            ranges,
+            originated,
             egress: EgressIps::of(world),
             owned,
         }
@@ -58,6 +65,15 @@ impl<'a> Facts<'a> {
     /// Objects of ours with this label.
     pub(super) fn owned(&self, label: &str) -> Vec<Generated<'a>> {
         self.owned.get(label).cloned().unwrap_or_default()
+    }
+
+    /// What the objects of this label originate of a network, by node.
+    pub(super) fn originated(
+        &self,
+        label: &str,
+        network: &NetworkName,
+    ) -> Option<&BTreeMap<&'a str, Vec<Prefix>>> {
+        self.originated.get(label)?.get(network)
     }
 
     /// Every object of ours.
@@ -146,9 +162,8 @@ pub(super) struct Maker<'a, 'f> {
     ra: &'a RouteAdvertisements,
     selection: Selection<'a>,
     sources: Vec<&'a FrrConfiguration>,
-    /// The fabric's template, where this is an RA of the fabric; and what was generated for all of them together.
+    /// The fabric's template, where this is an RA of the fabric.
     template: Option<ObjectKey>,
-    of_fabric: Vec<Generated<'a>>,
     /// A selected source cannot be read.
     any_unreadable: bool,
     /// Sources that have led to an object, and those that have not, with what they lack.
@@ -184,11 +199,6 @@ impl<'a, 'f> Maker<'a, 'f> {
             ra,
             selection,
             sources: Vec::new(),
-            of_fabric: if template.is_some() {
-                facts.owned(&generated::label_value(&fabric::base_name()))
-            } else {
-                Vec::new()
-            },
             template,
             any_unreadable: false,
             used: BTreeSet::new(),
@@ -418,10 +428,15 @@ impl<'a, 'f> Maker<'a, 'f> {
 
     /// What was generated for the node announces of a network.
     fn existing(&self, node: &Node, network: &Network) -> Vec<Prefix> {
-        let owned = self.draft.owned.iter().chain(&self.of_fabric);
-        let own = owned.filter(|o| o.node() == Some(node.name.as_str()));
-        own.flat_map(|object| object.prefixes_of(self.world, network))
-            .collect()
+        let own = generated::label_value(&self.ra.name);
+        let of_fabric = self.template.is_some();
+        let of_fabric = of_fabric.then(|| generated::label_value(&fabric::base_name()));
+        let of_label = |label: String| {
+            let by_node = self.facts.originated(&label, &network.name)?;
+            by_node.get(node.name.as_str()).cloned()
+        };
+        let all = std::iter::once(own).chain(of_fabric);
+        all.filter_map(of_label).flatten().collect()
     }
 
     /// The object of a node, or why this source leads to none.

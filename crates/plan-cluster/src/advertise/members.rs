@@ -67,7 +67,7 @@ pub(super) fn draft<'a>(
     let Some(Ok(base)) = base else {
         return Draft::refused(owned, super::gone());
     };
-    let shares = shares(world, ras, &owned);
+    let shares = shares(world, facts, ras);
     let names: BTreeSet<NodeName> = shares.anew.keys().copied().cloned().collect();
     let roles = roles::plan(world, settings, &names, unusable);
     let mut draft = Draft {
@@ -100,15 +100,17 @@ pub(super) fn draft<'a>(
 
 fn shares<'a>(
     world: &'a World,
+    facts: &Facts<'a>,
     ras: &BTreeMap<String, Draft<'a>>,
-    owned: &[Generated<'a>],
 ) -> Shares<'a> {
     let mut out = Shares::default();
     let mut carried: BTreeMap<&'a NodeName, Announced<'a>> = BTreeMap::new();
+    let label = label_value(&fabric::base_name());
     for network in fabric::managed_networks(world) {
         let Some(ra) = ras.get(&fabric::advertisement_name(&network.name)) else {
             continue;
         };
+        let originated = facts.originated(&label, &network.name);
         let kept: Vec<&'a NodeName> = match &ra.refusal {
             Some(refusal) if refusal.withdraw => continue,
             Some(_) => world.nodes.keys().collect(),
@@ -121,11 +123,8 @@ fn shares<'a>(
             }
         };
         for node in kept {
-            let own = owned
-                .iter()
-                .filter(|o| o.node() == Some(node.as_str()))
-                .flat_map(|object| object.prefixes_of(world, network));
-            let list = sorted(own.collect());
+            let own = originated.and_then(|by_node| by_node.get(node.as_str()));
+            let list = sorted(own.cloned().unwrap_or_default());
             let of_node = carried.entry(node).or_default();
             if !list.is_empty() {
                 of_node.insert(&network.name, list);

@@ -77,10 +77,11 @@ pub(crate) fn all<'a>(
             if let Ok(selection) = selection
                 && claims_subnets(world, ra)
             {
+                let of_fabric = fabric::is_of_fabric(world, &ra.name);
                 let served = &selection.networks;
                 let networks = served.values().map(|served| served.network);
                 let networks: Vec<&Network> = networks
-                    .filter(|network| is_announced(facts, ra, world, network) == standing)
+                    .filter(|network| is_announced(facts, ra, of_fabric, network) == standing)
                     .collect();
                 claims.settle(ra, &networks, selection);
             }
@@ -111,17 +112,16 @@ fn claims_subnets(world: &World, ra: &RouteAdvertisements) -> bool {
 fn is_announced(
     facts: &Facts<'_>,
     ra: &RouteAdvertisements,
-    world: &World,
+    of_fabric: bool,
     network: &Network,
 ) -> bool {
-    let of_fabric = fabric::is_of_fabric(world, &ra.name);
     let name = if of_fabric {
         fabric::base_name()
     } else {
         ra.name.clone()
     };
-    let mut owned = facts.owned(&label_value(&name)).into_iter();
-    owned.any(|object| !object.prefixes_of(world, network).is_empty())
+    let originated = facts.originated(&label_value(&name), &network.name);
+    originated.is_some()
 }
 
 /// What an RA selects, without a look at others.
