@@ -36,13 +36,25 @@ impl Objects {
     pub fn apply(&mut self, text: &str) -> Result<(), String> {
         let mut given = Self::default();
         given.read(text)?;
-        for ((kind, name), mut object) in given.0 {
-            if let Some(existing) = self.get(&kind, &name) {
-                merge(&mut object, existing);
-            }
-            self.put(object)?;
+        given
+            .0
+            .into_values()
+            .try_for_each(|object| self.add(object))
+    }
+
+    /// Applies one object; see [`Self::apply`].
+    ///
+    /// # Errors
+    /// Where it has no kind or no name.
+    pub fn add(&mut self, mut object: Value) -> Result<(), String> {
+        let kind = object.get("kind").and_then(Value::as_str);
+        let existing = kind
+            .zip(key_of(&object))
+            .and_then(|(kind, name)| self.get(kind, &name));
+        if let Some(existing) = existing {
+            merge(&mut object, existing);
         }
-        Ok(())
+        self.put(object)
     }
 
     /// Writes a whole object.

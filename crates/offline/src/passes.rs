@@ -6,14 +6,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::frr_configuration::FRRConfiguration;
+use api::nad::NetworkAttachmentDefinition;
+use api::route_advertisements::RouteAdvertisements;
 use model::intent::Condition;
 use model::node::annotation::{NODE_ID, NODE_SUBNETS};
+use model::user_network::Attachment;
 use model::{NetworkName, NodeName, ObjectKey, intent};
 use plan_cluster::attachments::{self, FINALIZER, NAME_LABEL, Wanted};
 use plan_cluster::fabric::roles::ROLE_LABEL;
 use plan_cluster::transport::DefaultNetwork;
 use plan_cluster::{
-    FABRIC_LABEL, MANAGED_BY, RA_KEY, World, advertise, fabric, networks, transport,
+    FABRIC_LABEL, MANAGED_BY, RA_KEY, World, advertise, fabric, generated, networks, transport,
 };
 use serde_json::{Value, json};
 use settings::Settings;
@@ -167,9 +170,19 @@ fn nodes(plans: &Plans, objects: &mut Objects) {
     }
 }
 
+/// What stands there as it is wanted is not written.
 fn put_frr(object: &model::frr::FrrConfiguration, objects: &mut Objects) -> Result<(), String> {
+    let existing = objects.get(FRR, &object.key.to_string());
+    let existing = existing.and_then(|existing| {
+        let typed = serde_json::from_value::<FRRConfiguration>(existing.clone()).ok()?;
+        let source = api::decode_source(object.key.clone(), Ok(typed));
+        source.object.ok()
+    });
+    if existing.is_some_and(|existing| generated::is_as_wanted(&existing, object)) {
+        return Ok(());
+    }
     let object = serde_json::to_value(FRRConfiguration::from(object));
-    objects.put(object.map_err(|error| error.to_string())?)
+    objects.add(object.map_err(|error| error.to_string())?)
 }
 
 fn of_fabric(plans: &Plans, objects: &mut Objects) -> Result<(), String> {
@@ -179,21 +192,12 @@ fn of_fabric(plans: &Plans, objects: &mut Objects) -> Result<(), String> {
     }
     let wanted = &plans.fabric.advertisements;
     for ra in wanted.values() {
-        let mut object = advertisement(ra);
-        // What the server keeps beside our fields.
-        if let Some(existing) = objects.get(RA, &ra.name)
-            && let (Some(fields), Some(metadata)) = (
-                existing.get("metadata").and_then(Value::as_object),
-                object.get_mut("metadata").and_then(Value::as_object_mut),
-            )
+        if !objects
+            .get(RA, &ra.name)
+            .is_some_and(|o| is_advertisement(o, ra))
         {
-            for key in ["creationTimestamp", "generation", "uid"] {
-                if let Some(value) = fields.get(key) {
-                    metadata.insert(key.to_owned(), value.clone());
-                }
-            }
+            objects.add(advertisement(ra))?;
         }
-        objects.put(object)?;
     }
     remove_ours(objects, RA, |name| {
         name.starts_with("ovnk-managed-") && !wanted.contains_key(name)
@@ -208,6 +212,23 @@ fn of_fabric(plans: &Plans, objects: &mut Objects) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Whether an object is that RouteAdvertisements of the fabric already.
+fn is_advertisement(existing: &Value, wanted: &intent::RouteAdvertisements) -> bool {
+    let typed = serde_json::from_value::<RouteAdvertisements>(existing.clone()).ok();
+    let Some(typed) = typed else {
+        return false;
+    };
+    let labels = typed.metadata.labels.clone().unwrap_or_default();
+    let spec = intent::RouteAdvertisements::try_from(&typed);
+    fabric::labels()
+        .iter()
+        .all(|(key, value)| labels.get(key) == Some(value))
+        && spec.is_ok_and(|mut spec| {
+            (spec.generation, spec.created) = (wanted.generation, wanted.created);
+            spec == *wanted
+        })
 }
 
 /// A RouteAdvertisements of the fabric as the manager writes it.
@@ -254,58 +275,88 @@ fn attached(plans: &Plans, settings: &Settings, objects: &mut Objects) -> Result
         if gone {
             objects.remove(CUDN, name);
         } else if *wanted {
-            set(cudn, &["metadata", "finalizers"], json!([FINALIZER]));
+            let list = cudn
+                .pointer("/metadata/finalizers")
+                .and_then(Value::as_array);
+            let mut list = list.cloned().unwrap_or_default();
+            if !list.iter().any(|entry| entry == FINALIZER) {
+                list.push(FINALIZER.into());
+            }
+            set(cudn, &["metadata", "finalizers"], list.into());
         }
     }
-    if let Some(names) = &plans.default_attachment {
-        let key = &settings.network.nad;
-        let mut metadata = json!({
-            "namespace": key.namespace, "name": key.name, "labels": {MANAGED_BY.0: MANAGED_BY.1},
-        });
-        let existing = objects.get(NAD, &key.to_string());
-        let annotated = existing
-            .and_then(|o| o.pointer("/metadata/annotations"))
-            .cloned();
-        if let Some(annotations) = annotated {
-            set(&mut metadata, &["annotations"], annotations);
-        }
-        if !names.is_empty()
-            || metadata
-                .pointer("/annotations")
-                .is_some_and(|a| a.get(RA_KEY).is_some())
-        {
-            set(
-                &mut metadata,
-                &["annotations", RA_KEY],
-                json!(names).to_string().into(),
-            );
-        }
-        objects.put(json!({
-            "apiVersion": "k8s.cni.cncf.io/v1", "kind": NAD, "metadata": metadata,
-            "spec": {"config": api::nad::default_config()},
-        }))?;
+    default_attached(plans, settings, objects)
+}
+
+fn default_attached(
+    plans: &Plans,
+    settings: &Settings,
+    objects: &mut Objects,
+) -> Result<(), String> {
+    let Some(names) = &plans.default_attachment else {
+        return Ok(());
+    };
+    let key = &settings.network.nad;
+    let existing = objects.get(NAD, &key.to_string());
+    let existing = existing.and_then(|o| attachment_of(o));
+    let config = api::nad::default_config();
+    let text = json!(names).to_string();
+    let annotated = existing.as_ref().and_then(|e| e.annotations.get(RA_KEY));
+    let labelled = existing.as_ref().and_then(|e| e.labels.get(MANAGED_BY.0));
+    let is_annotated = match annotated {
+        Some(annotated) => same_json(annotated, &text),
+        None => names.is_empty(),
+    };
+    let is_same = |e: &Attachment| same_json(&e.config, &config);
+    if is_annotated
+        && labelled.map(String::as_str) == Some(MANAGED_BY.1)
+        && existing.as_ref().is_some_and(is_same)
+    {
+        return Ok(());
     }
-    Ok(())
+    let mut metadata = json!({
+        "namespace": key.namespace, "name": key.name, "labels": {MANAGED_BY.0: MANAGED_BY.1},
+    });
+    if !names.is_empty() || annotated.is_some() {
+        set(&mut metadata, &["annotations", RA_KEY], text.into());
+    }
+    objects.add(json!({
+        "apiVersion": "k8s.cni.cncf.io/v1", "kind": NAD, "metadata": metadata,
+        "spec": {"config": config},
+    }))
+}
+
+/// A NetworkAttachmentDefinition as the manager reads it.
+fn attachment_of(object: &Value) -> Option<Attachment> {
+    let typed = serde_json::from_value::<NetworkAttachmentDefinition>(object.clone()).ok()?;
+    Some(api::decode_attachment(&typed))
+}
+
+/// Whether two texts say the same in JSON.
+fn same_json(a: &str, b: &str) -> bool {
+    let value = |text: &str| serde_json::from_str::<Value>(text).ok();
+    a == b || value(a).is_some_and(|a| value(b) == Some(a))
 }
 
 fn put_attachment(key: &ObjectKey, wanted: &Wanted, objects: &mut Objects) -> Result<(), String> {
     let (network, spec): (&NetworkName, _) = (&wanted.network.0, &wanted.network.1);
+    let config = api::nad::config(network, spec, key);
     let existing = objects.get(NAD, &key.to_string());
-    let mut annotations = existing
-        .and_then(|o| o.pointer("/metadata/annotations"))
-        .cloned()
-        .unwrap_or_else(|| json!({}));
-    for (name, value) in &wanted.annotations {
-        set(&mut annotations, &[name], value.as_str().into());
+    let attachment = existing.and_then(attachment_of);
+    let is_right = |e: &Attachment| wanted.describes(e) && same_json(&e.config, &config);
+    if attachment.as_ref().is_some_and(is_right) {
+        return Ok(());
     }
-    objects.put(json!({
+    let uid = existing.and_then(|o| o.pointer("/metadata/uid")).cloned();
+    objects.add(json!({
         "apiVersion": "k8s.cni.cncf.io/v1", "kind": NAD,
         "metadata": {
-            "namespace": key.namespace, "name": key.name, "uid": format!("nad-{key}"),
-            "labels": wanted.labels, "annotations": annotations, "finalizers": [FINALIZER],
+            "namespace": key.namespace, "name": key.name,
+            "uid": uid.unwrap_or_else(|| format!("nad-{key}").into()),
+            "labels": wanted.labels, "annotations": wanted.annotations, "finalizers": [FINALIZER],
             "ownerReferences": [api::nad::owner(&wanted.owner.0, &wanted.owner.1)],
         },
-        "spec": {"config": api::nad::config(network, spec, key)},
+        "spec": {"config": config},
     }))
 }
 

@@ -15,6 +15,7 @@ use model::selector::Labels;
 use model::{LabelSelector, ObjectKey, Problem};
 
 use crate::advertise::{Draft, Facts};
+use crate::fabric::roles::Role;
 use crate::world::World;
 
 type Drafts<'a> = BTreeMap<String, Draft<'a>>;
@@ -46,7 +47,15 @@ const NOTED: [&str; 3] = ["SelfNeighbor", "TwoSpellings", "RawUnknownNeighbor"];
 /// Takes out of the drafts what would not load on its node, and says why.
 pub(crate) fn evaluate<'a>(world: &'a World, facts: &Facts<'a>, drafts: &mut Drafts<'a>) {
     let beside = Beside::of(world, facts, drafts);
+    // Members of the fabric with nothing else on them differ in addresses only: one of each role stands for all.
+    let mut alike: BTreeSet<Role> = BTreeSet::new();
     for node in world.nodes.values() {
+        if let Some(role) = fabric_alone(node, drafts)
+            && beside.has_nothing(node)
+            && !alike.insert(role)
+        {
+            continue;
+        }
         let wanting: Vec<String> = drafts
             .iter()
             .filter(|(_, draft)| draft.keys_of(&node.name).next().is_some())
@@ -57,6 +66,15 @@ pub(crate) fn evaluate<'a>(world: &'a World, facts: &Facts<'a>, drafts: &mut Dra
             evaluate_node(world, &target, &beside, &wanting, drafts);
         }
     }
+}
+
+/// The role of a node that nothing but the fabric wants anything of.
+fn fabric_alone(node: &Node, drafts: &Drafts<'_>) -> Option<Role> {
+    let mut roles = drafts.values().filter_map(|draft| draft.fabric.as_ref());
+    let role = roles.find_map(|fabric| fabric.role_of(&node.name))?;
+    let mut others = drafts.values().filter(|draft| draft.fabric.is_none());
+    let wanted = others.any(|draft| draft.of_node.contains_key(&node.name));
+    (!wanted).then_some(role)
 }
 
 fn evaluate_node<'a>(
@@ -250,6 +268,12 @@ impl<'a> Beside<'a> {
             }
         }
         out
+    }
+
+    fn has_nothing(&self, node: &Node) -> bool {
+        self.readable(node).is_empty()
+            && self.unreadable(node).is_empty()
+            && self.evpn(node).is_empty()
     }
 
     fn readable(&self, node: &Node) -> Vec<&'a FrrConfiguration> {

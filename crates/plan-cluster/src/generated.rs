@@ -176,6 +176,20 @@ impl<'a> Vrfs<'a> {
     }
 }
 
+/// Whether the object that stands there already is what is wanted; other people's labels and annotations do not count.
+#[must_use]
+pub fn is_as_wanted(existing: &FrrConfiguration, wanted: &FrrConfiguration) -> bool {
+    let covers = |have: &BTreeMap<String, String>, want: &BTreeMap<String, String>| {
+        want.iter().all(|(k, v)| have.get(k) == Some(v))
+    };
+    covers(&existing.labels, &wanted.labels)
+        && covers(&existing.annotations, &wanted.annotations)
+        && existing.node_selector == wanted.node_selector
+        && existing.routers == wanted.routers
+        && existing.bfd_profiles == wanted.bfd_profiles
+        && existing.raw == wanted.raw
+}
+
 /// What our objects originate, by network and node; objects that name no node count as one node's.
 pub type Originated<'a> = BTreeMap<&'a NetworkName, BTreeMap<&'a str, Vec<Prefix>>>;
 

@@ -2,12 +2,10 @@
 //! In: wanted objects, the cache. Out: jobs. Invariant: what stands there as it is wanted is not written.
 //! Not here: their content.
 
-use std::collections::BTreeMap;
-
 use api::frr_configuration::FRRConfiguration;
 use model::NodeName;
 use model::frr::FrrConfiguration;
-use plan_cluster::RA_KEY;
+use plan_cluster::{RA_KEY, generated};
 
 use super::ClusterReconciler;
 use super::writes::{Job, What};
@@ -16,7 +14,11 @@ impl ClusterReconciler {
     /// The write that an object needs, if it needs one.
     pub(super) fn frr_job(&self, wanted: &FrrConfiguration) -> Option<Job> {
         let existing = self.caches.frr.get(&wanted.key);
-        if existing.is_some_and(|e| e.value.object.is_ok_and(|s| same_frr(&s, wanted))) {
+        if existing.is_some_and(|e| {
+            e.value
+                .object
+                .is_ok_and(|s| generated::is_as_wanted(&s, wanted))
+        }) {
             return None;
         }
         let body = serde_json::to_value(FRRConfiguration::from(wanted)).unwrap_or_default();
@@ -32,17 +34,4 @@ impl ClusterReconciler {
             },
         })
     }
-}
-
-/// Whether the object that stands there already is what is wanted; other people's labels and annotations do not count.
-fn same_frr(existing: &FrrConfiguration, wanted: &FrrConfiguration) -> bool {
-    let covers = |have: &BTreeMap<String, String>, want: &BTreeMap<String, String>| {
-        want.iter().all(|(k, v)| have.get(k) == Some(v))
-    };
-    covers(&existing.labels, &wanted.labels)
-        && covers(&existing.annotations, &wanted.annotations)
-        && existing.node_selector == wanted.node_selector
-        && existing.routers == wanted.routers
-        && existing.bfd_profiles == wanted.bfd_profiles
-        && existing.raw == wanted.raw
 }

@@ -36,6 +36,11 @@ impl Shared {
         Some((roles::ROLE_LABEL.to_owned(), role.word().to_owned()))
     }
 
+    /// The role that a node is to have.
+    pub(crate) fn role_of(&self, node: &NodeName) -> Option<Role> {
+        self.roles.get(node).copied()
+    }
+
     /// Keys of the peer objects that a node loads.
     pub(super) fn keys_of<'s>(&'s self, node: &'s NodeName) -> impl Iterator<Item = &'s ObjectKey> {
         let role = self.roles.get(node).copied();
