@@ -298,7 +298,7 @@ fn default_attached(
     };
     let key = &settings.network.nad;
     let existing = objects.get(NAD, &key.to_string());
-    let existing = existing.and_then(|o| attachment_of(o));
+    let existing = existing.and_then(attachment_of);
     let config = api::nad::default_config();
     let text = json!(names).to_string();
     let annotated = existing.as_ref().and_then(|e| e.annotations.get(RA_KEY));
