@@ -94,7 +94,8 @@ enum Cmd {
         runs: usize,
     },
     /// Break something under pings between all pods and tell what it cost: bgpd dies and
-    /// comes back, an uplink is cut, zebra and bgpd are ended in good order (--only).
+    /// comes back, an uplink is cut, zebra and bgpd are ended in good order, the fabric gets
+    /// route reflectors and becomes a mesh again (--only).
     Failover {
         /// Only one of them.
         #[arg(long, value_parser = failover::NAMES)]

@@ -7,6 +7,7 @@
 
 mod frr_stop;
 mod pinger;
+mod topology;
 mod watch;
 
 use std::time::Duration;
@@ -43,8 +44,8 @@ pub(crate) enum What {
     Cut,
 }
 
-/// Names on the command line. The last one takes its time and has to be asked for.
-pub(crate) const NAMES: [&str; 3] = ["bgpd", "cut", "frr-stop"];
+/// Names on the command line. The last two take their time and have to be asked for.
+pub(crate) const NAMES: [&str; 4] = ["bgpd", "cut", "frr-stop", "topology"];
 
 /// How often FRR is stopped in good order, and with how many more routes.
 #[derive(Debug, Clone, Copy)]
@@ -84,6 +85,9 @@ pub(crate) fn demonstrate(
         return frr_stop::demonstrate(lab, node, stops.rounds, stops.routes);
     }
     watched(lab)?;
+    if only == Some("topology") {
+        return topology::demonstrate(lab);
+    }
     let wanted = |what: What| match what {
         What::Bgpd => only.is_none_or(|name| name == "bgpd"),
         What::Cut => only.is_none_or(|name| name == "cut"),

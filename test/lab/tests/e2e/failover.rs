@@ -52,6 +52,36 @@ fn the_rows_of_a_node_stay_while_its_bgpd_is_dead_although_zebra_removes_its_rou
 }
 
 #[test]
+fn a_change_of_topology_and_another_reflector_cost_no_ping_between_pods() {
+    if !able() {
+        return;
+    }
+    let lab = Standing::up(&["--nodes", "5"]);
+    // Where other jobs starve FRR for a second, BFD ends sessions: what the change itself costs, it costs each time.
+    let mut said = fail_over("topology");
+    for _ in 0..2 {
+        if !said.good {
+            println!("once more: {}", said.text);
+            lab.recovers("1,5");
+            said = fail_over("topology");
+        }
+    }
+    assert!(said.good, "{}", said.text);
+    assert_eq!(said.text.matches(" 0 of ").count(), 3, "{}", said.text);
+}
+
+#[test]
+fn with_route_reflectors_all_holds_that_holds_in_a_mesh() {
+    if !able() {
+        return;
+    }
+    let lab = Standing::up(&["--nodes", "5", "--topology", "route-reflector"]);
+    let said = fail_over("bgpd");
+    assert!(said.good, "{}", said.text);
+    lab.prove(&["--only", "1,2,5,6,8"]).assert_all_hold();
+}
+
+#[test]
 fn routes_to_a_node_behind_a_cut_uplink_are_gone_soon_and_back_when_it_is_mended() {
     if !able() {
         return;

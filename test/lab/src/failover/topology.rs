@@ -1,0 +1,103 @@
+//! What it costs to change the fabric's topology while it is used: from a mesh to route reflectors, another reflector in the
+//! place of one that is drained, and back to a mesh.
+//!
+//! In: a running lab of at least five nodes. Out: after each step its time, and how many pings between all pods were lost.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use nix::sys::signal::Signal;
+
+use super::pinger::Pinger;
+use crate::apiserver::kubectl;
+use crate::daemons::{MANAGERS, start_managers};
+use crate::look::sessions;
+use crate::objects::reflectors;
+use crate::process;
+use crate::reach::attached;
+use crate::run::{now, tell, until};
+use crate::state::Lab;
+
+/// How long a step may take: another leader, a reload on each node, sessions.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// How long pings go on after a step.
+const AFTER: Duration = Duration::from_secs(3);
+/// So many reflectors are chosen.
+const REFLECTORS: usize = 3;
+
+/// All steps; `false` where one of them cost pings.
+pub(super) fn demonstrate(lab: &Lab) -> Result<bool> {
+    if lab.nodes.len() < REFLECTORS + 2 {
+        bail!("a change of topology shows with at least five nodes");
+    }
+    let mut good = true;
+    good &= step(lab, "from a mesh to route reflectors", || {
+        configure(lab, "route-reflector")?;
+        stands(lab, Some(REFLECTORS), None)
+    })?;
+    let drained = reflectors(lab)?.into_iter().next().context("a reflector")?;
+    good &= step(
+        lab,
+        &format!("another reflector for {drained}, which is drained"),
+        || {
+            kubectl(lab).args(["cordon", &drained]).run()?;
+            stands(lab, Some(REFLECTORS), Some(&drained))
+        },
+    )?;
+    kubectl(lab).args(["uncordon", &drained]).run()?;
+    good &= step(lab, "from route reflectors to a mesh", || {
+        configure(lab, "full-mesh")?;
+        stands(lab, None, None)
+    })?;
+    Ok(good)
+}
+
+/// One step under pings between all pods.
+fn step(lab: &Lab, name: &str, change: impl FnOnce() -> Result<()>) -> Result<bool> {
+    let pinger = Pinger::start(lab, &attached(lab))?;
+    std::thread::sleep(Duration::from_secs(2));
+    let start = now();
+    change().with_context(|| name.to_owned())?;
+    let seconds = start.elapsed().as_secs_f64();
+    std::thread::sleep(AFTER);
+    let lost = pinger.stop()?;
+    tell(&format!("{name}: done after {seconds:.1} s"));
+    tell(&format!("    {}", lost.shown()));
+    Ok(lost.lost == 0)
+}
+
+/// Both managers start again with another topology.
+fn configure(lab: &Lab, topology: &str) -> Result<()> {
+    for identity in MANAGERS {
+        process::stop(lab, "underlay", identity, Signal::SIGTERM)?;
+    }
+    let mut lab = lab.clone();
+    topology.clone_into(&mut lab.topology);
+    start_managers(&lab)
+}
+
+/// Waits until every node has the sessions of this topology and no other: with so many reflectors, none of which is this
+/// one, or with every other node.
+fn stands(lab: &Lab, reflecting: Option<usize>, without: Option<&str>) -> Result<()> {
+    let all = lab.nodes.len();
+    let mut seen = String::new();
+    let done = until(PATIENCE, Duration::from_millis(500), || {
+        let chosen = reflectors(lab).ok()?;
+        seen = format!("reflectors {chosen:?}");
+        let is_right = chosen.len() == reflecting.unwrap_or(0)
+            && without.is_none_or(|name| !chosen.iter().any(|other| other == name));
+        let has_its_own = lab.nodes.iter().all(|node| {
+            let wanted = match reflecting {
+                Some(count) if !chosen.contains(&node.name) => count,
+                _ => all.saturating_sub(1),
+            };
+            let sessions = sessions(lab, &node.name).unwrap_or_default();
+            let up = sessions.values().filter(|s| s.state == "Established");
+            let up = up.count();
+            seen.push_str(&format!(", {} has {up} of {wanted}", node.name));
+            up == wanted && sessions.len() == wanted
+        });
+        (is_right && has_its_own).then_some(())
+    });
+    done.with_context(|| format!("after {} s: {seen}", PATIENCE.as_secs()))
+}
