@@ -22,7 +22,7 @@ use daemon::Daemon;
 use daemon::crds::{self, BGP_SESSION_STATE, FRR_CONFIGURATION, Need};
 use kube_edge::events::Publisher;
 use kube_edge::lease::Elector;
-use kube_edge::{Leadership, Writer, connect};
+use kube_edge::{Leadership, Writer, connect, connect_gated};
 use reconcile::{Pace, Timing, WorkQueue};
 use settings::{OvnTopology, Settings};
 use tokio::sync::watch;
@@ -152,12 +152,13 @@ pub async fn serve(
         "leadership",
         follow(leadership.clone(), queue.clone(), metrics.clone()),
     );
-    let publisher = Publisher::new(client.clone(), "noverlay-cluster-manager", identity);
+    let gated = connect_gated(settings.kubeconfig.as_deref(), leadership.clone()).await?;
+    let publisher = Publisher::new(gated.clone(), "noverlay-cluster-manager", identity);
     let (events, published) = publisher.queued(leadership.clone());
 
     let clients = Clients {
-        client: client.clone(),
-        writer: Writer::new(client, FIELD_MANAGER).gated(leadership.clone()),
+        client,
+        writer: Writer::new(gated, FIELD_MANAGER).gated(leadership.clone()),
         events,
         leadership: leadership.clone(),
         queue: queue.clone(),

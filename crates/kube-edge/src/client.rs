@@ -13,6 +13,9 @@ use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use tokio::time::Instant;
 
+use crate::gate;
+use crate::leadership::Leadership;
+
 /// Deadline of an ordinary call; a watch protects itself.
 pub const CALL_DEADLINE: Duration = Duration::from_secs(10);
 
@@ -43,22 +46,51 @@ const PROBE: Duration = Duration::from_secs(10);
 /// # Errors
 /// When the configuration cannot be read; the server need not be there.
 pub async fn connect(kubeconfig: Option<&Path>) -> Result<kube::Client, ClientError> {
+    connected(kubeconfig, None).await
+}
+
+/// The same for what only a leader sends: once this replica leads no longer, no byte leaves, not even of a call that was handed
+/// over before.
+///
+/// # Errors
+/// When the configuration cannot be read; the server need not be there.
+pub async fn connect_gated(
+    kubeconfig: Option<&Path>,
+    leadership: Leadership,
+) -> Result<kube::Client, ClientError> {
+    connected(kubeconfig, Some(leadership)).await
+}
+
+async fn connected(
+    kubeconfig: Option<&Path>,
+    gate: Option<Leadership>,
+) -> Result<kube::Client, ClientError> {
     match kubeconfig {
-        Some(path) => following(path, PROBE).await,
-        None => built(kube::Config::infer().await.map_err(ClientError::Infer)?),
+        Some(path) => following(path, PROBE, gate).await,
+        None => {
+            let config = kube::Config::infer().await.map_err(ClientError::Infer)?;
+            built(config, gate.as_ref())
+        }
     }
 }
 
-fn built(mut config: kube::Config) -> Result<kube::Client, ClientError> {
-    config.connect_timeout = Some(Duration::from_secs(3));
+/// How long a connection may take to be made.
+pub(crate) const CONNECT_DEADLINE: Duration = Duration::from_secs(3);
+
+fn built(mut config: kube::Config, gate: Option<&Leadership>) -> Result<kube::Client, ClientError> {
+    config.connect_timeout = Some(CONNECT_DEADLINE);
     // Longer than a watch's own timeout, so that only a dead connection meets it.
     config.read_timeout = Some(Duration::from_secs(75));
     // Whoever calls tries again by a clock of its own, and asks first whether it still may.
     config.default_retry = false;
-    kube::Client::try_from(config).map_err(ClientError::Build)
+    let client = match gate {
+        None => kube::Client::try_from(config),
+        Some(leadership) => gate::client(&config, leadership.clone()),
+    };
+    client.map_err(ClientError::Build)
 }
 
-async fn from_file(path: &Path) -> Result<kube::Client, ClientError> {
+async fn from_file(path: &Path, gate: Option<&Leadership>) -> Result<kube::Client, ClientError> {
     let wrong = |source| ClientError::Kubeconfig {
         file: path.display().to_string(),
         source,
@@ -66,7 +98,7 @@ async fn from_file(path: &Path) -> Result<kube::Client, ClientError> {
     let file = Kubeconfig::read_from(path).map_err(wrong)?;
     let options = KubeConfigOptions::default();
     let config = kube::Config::from_custom_kubeconfig(file, &options).await;
-    built(config.map_err(wrong)?)
+    built(config.map_err(wrong)?, gate)
 }
 
 /// The files that a client was made from, as they were then.
@@ -101,18 +133,24 @@ struct Followed {
     client: kube::Client,
     files: Files,
     looked: Instant,
+    gate: Option<Leadership>,
 }
 
 /// A client that is made again when its kubeconfig changes; watches under way end by themselves within a minute.
-async fn following(path: &Path, every: Duration) -> Result<kube::Client, ClientError> {
+async fn following(
+    path: &Path,
+    every: Duration,
+    gate: Option<Leadership>,
+) -> Result<kube::Client, ClientError> {
     // Before the client: what changes in between is read again, and not taken for what the client has.
     let files = read(path);
-    let client = from_file(path).await?;
+    let client = from_file(path, gate.as_ref()).await?;
     let namespace = client.default_namespace().to_owned();
     let followed = Arc::new(Mutex::new(Followed {
         files,
         client,
         looked: Instant::now(),
+        gate,
     }));
     let path: Arc<Path> = path.into();
     let service = tower::service_fn(move |request: Request<Body>| {
@@ -138,7 +176,8 @@ async fn current(path: &Arc<Path>, followed: &Mutex<Followed>, every: Duration) 
     let files = tokio::task::spawn_blocking(move || read(&looked_at)).await;
     let changed = files.ok().filter(|files| lock().files != *files);
     if let Some(files) = changed {
-        match from_file(path).await {
+        let gate = lock().gate.clone();
+        match from_file(path, gate.as_ref()).await {
             Ok(client) => {
                 tracing::info!(file = %path.display(), "kubeconfig changed: connecting again");
                 let mut followed = lock();

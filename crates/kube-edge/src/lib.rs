@@ -6,11 +6,12 @@
 pub mod cache;
 pub mod client;
 pub mod events;
+mod gate;
 pub mod leadership;
 pub mod lease;
 pub mod write;
 
 pub use cache::{Cache, Entry, watch};
-pub use client::{ClientError, connect, untyped};
+pub use client::{ClientError, connect, connect_gated, untyped};
 pub use leadership::Leadership;
 pub use write::{Only, WriteError, Writer};

@@ -312,8 +312,11 @@ impl Writer {
             return Err(not_leading());
         }
         self.writes.fetch_add(1, Ordering::Relaxed);
-        // Between the question and the sending lie a connection and its handshake: whoever was frozen there asks again first.
-        let leads = || self.leadership.as_ref().is_none_or(Leadership::leads);
+        // Between the question and the sending lie a connection and its handshake: whoever was frozen there asks again first,
+        // and what was planned in one term is not sent in another.
+        let term = || self.leadership.as_ref().map(Leadership::term);
+        let begun = term();
+        let leads = || begun.is_none() || (begun != Some(None) && term() == begun);
         let call = while_true(leads, call);
         match tokio::time::timeout(CALL_DEADLINE, call).await {
             Ok(None) => Err(not_leading()),

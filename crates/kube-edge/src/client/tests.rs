@@ -47,7 +47,7 @@ async fn a_kubeconfig_that_changes_is_read_again_and_a_broken_one_leaves_the_old
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("kubeconfig");
     std::fs::write(&file, kubeconfig(port, "one")).unwrap();
-    let client = following(&file, Duration::ZERO).await.unwrap();
+    let client = following(&file, Duration::ZERO, None).await.unwrap();
     let api: kube::Api<ConfigMap> = kube::Api::all(client);
     let mut ask = async || {
         api.list(&kube::api::ListParams::default()).await.unwrap();
@@ -60,6 +60,28 @@ async fn a_kubeconfig_that_changes_is_read_again_and_a_broken_one_leaves_the_old
     assert_eq!(ask().await, "authorization: bearer two");
     std::fs::write(&file, kubeconfig(port, "three")).unwrap();
     assert_eq!(ask().await, "authorization: bearer three");
+}
+
+#[tokio::test]
+async fn a_gated_client_sends_while_this_replica_leads_and_only_then() {
+    let (port, mut reported) = server().await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("kubeconfig");
+    std::fs::write(&file, kubeconfig(port, "one")).unwrap();
+    let leadership = Leadership::new();
+    let gate = leadership.clone();
+    let client = connect_gated(Some(&file), gate).await.unwrap();
+    let api: kube::Api<ConfigMap> = kube::Api::all(client);
+    let params = kube::api::ListParams::default();
+    for _ in 0..2 {
+        leadership.renewed(Instant::now());
+        api.list(&params).await.unwrap();
+        assert_eq!(reported.recv().await.unwrap(), "authorization: bearer one");
+        // Over the connection that is there already, too.
+        leadership.lost();
+        api.list(&params).await.unwrap_err();
+    }
+    assert!(reported.try_recv().is_err(), "nothing was sent");
 }
 
 #[test]
