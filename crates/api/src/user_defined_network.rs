@@ -81,6 +81,8 @@ pub enum Role {
 }
 
 /// `layer3`.
+// Rules that compare subnets with each other: a list in a list is a name for what is made once and not for each pair. Else
+// the API server, which counts steps, would not get through 400 subnets.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
@@ -98,13 +100,13 @@ pub enum Role {
         .message("Secondary networks may define at most 2 subnets"),
     validation = Rule::new("self.role != 'Secondary' || size(self.subnets) != 2 || !self.subnets.all(s, isCIDR(s.cidr)) || cidr(self.subnets[0].cidr).ip().family() != cidr(self.subnets[1].cidr).ip().family()")
         .message("When 2 CIDRs are set for Secondary networks, they must be from different IP families"),
-    validation = Rule::new("oldSelf.subnets.all(old, self.subnets.exists(s, s.cidr == old.cidr))")
+    validation = Rule::new("[self.subnets.map(s, s.cidr)].all(now, oldSelf.subnets.all(old, old.cidr in now))")
         .message("Removing existing subnets is not allowed"),
-    validation = Rule::new("!self.subnets.all(s, isCIDR(s.cidr)) || self.subnets.all(a, self.subnets.exists_one(b, cidr(a.cidr).containsCIDR(b.cidr)))")
+    validation = Rule::new("!self.subnets.all(s, isCIDR(s.cidr)) || [self.subnets.map(s, cidr(s.cidr))].all(l, l.all(a, l.exists_one(b, a.containsCIDR(b))))")
         .message("Subnets must not overlap or contain each other"),
-    validation = Rule::new("self.subnets.all(a, self.subnets.exists_one(b, a.cidr == b.cidr))")
+    validation = Rule::new("[self.subnets.map(s, s.cidr)].all(l, l.all(c, l.indexOf(c) == l.lastIndexOf(c)))")
         .message("Subnets with same CIDR are not allowed"),
-    validation = Rule::new("oldSelf.subnets.all(old, self.subnets.all(s, s.cidr != old.cidr || (has(s.hostSubnet) == has(old.hostSubnet) && (!has(s.hostSubnet) || s.hostSubnet == old.hostSubnet))))")
+    validation = Rule::new("[self.subnets.map(s, s.cidr)].all(now, oldSelf.subnets.all(old, old in self.subnets || !(old.cidr in now)))")
         .message("hostSubnet is immutable"),
     validation = Rule::new("[false, true].all(six, !self.subnets.exists(s, s.cidr.contains(':') == six) || self.subnets.filter(s, s.cidr.contains(':') == six).map(s, has(s.hostSubnet) ? s.hostSubnet : 0).min() == self.subnets.filter(s, s.cidr.contains(':') == six).map(s, has(s.hostSubnet) ? s.hostSubnet : 0).max())")
         .message("Subnets from the same IP family must use the same hostSubnet value")
