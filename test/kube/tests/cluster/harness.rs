@@ -5,6 +5,7 @@
     clippy::unwrap_used,
     clippy::indexing_slicing,
     clippy::disallowed_methods,
+    clippy::indexing_slicing,
     reason = "a test stops at the first surprise"
 )]
 

@@ -1,6 +1,7 @@
 //! The cluster-manager and the CRDs on a real API server. One program: each more costs its linking.
 mod conflicts;
 mod crds;
+mod documents;
 mod faults;
 mod harness;
 mod manager;

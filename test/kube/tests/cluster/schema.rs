@@ -12,9 +12,26 @@ fn the_manifests_apply_twice_and_frr_configurations_keep_frr_k8s_rules() {
         api.kubectl(&["apply", "--server-side", "-k", folder.to_str().unwrap()]);
     }
     the_shipped_configuration_is_taken(&api);
-    let short = api.output(&["get", "ra,cudn,eip", "-A"]);
+    let short = api.output(&["get", "ra,cudn,udn,eip", "-A"]);
     assert_eq!(short, "", "the short names are known, and nothing is there");
+    the_status_of_route_advertisements_is_a_column(&api);
     frr_configurations(&api);
+}
+
+fn the_status_of_route_advertisements_is_a_column(api: &ApiServer) {
+    api.apply(
+        "apiVersion: k8s.ovn.org/v1\nkind: RouteAdvertisements\nmetadata: {name: pods}\n\
+         spec: {networkSelectors: [{networkSelectionType: DefaultNetwork}], nodeSelector: {}, frrConfigurationSelector: {}, advertisements: [PodNetwork]}\n",
+    );
+    let patch = r#"{"status": {"status": "Accepted"}}"#;
+    let on_status = ["--subresource=status", "--type=merge", "--patch", patch];
+    api.kubectl(&[&["patch", "ra", "pods"][..], &on_status[..]].concat());
+    let shown = api.output(&["get", "ra"]);
+    let rows: Vec<Vec<&str>> = shown
+        .lines()
+        .map(|l| l.split_whitespace().collect())
+        .collect();
+    assert_eq!(rows, [["NAME", "STATUS"], ["pods", "Accepted"]]);
 }
 
 /// Every ConfigMap that is shipped says what it needs: no daemon is left to a default that it refuses.
