@@ -26,8 +26,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("settings", &["model"]),
     ("telemetry", &[]),
     ("daemon", &["reconcile", "settings", "telemetry"]),
-    // Development only.
     ("offline", &["api", "model", "plan-cluster", "settings"]),
+    // Development only.
     ("testkit", &["model", "offline", "plan-node"]),
     ("xtask", &["api"]),
     // It tests us, so it shares nothing with us.
@@ -349,4 +349,42 @@ fn no_program_remembers_the_checkout_it_was_built_from() {
             path.display()
         );
     }
+}
+
+/// Reasons are given for exactly the recorded cases that differ; whatever else is counted is counted right.
+#[test]
+fn each_recorded_difference_has_its_reason() {
+    let page = top().join("docs/decisions/0009-where-the-planner-differs.md");
+    let text = std::fs::read_to_string(page).unwrap();
+    let (mut cases, mut differ) = (BTreeSet::new(), BTreeSet::new());
+    for entry in std::fs::read_dir(top().join("crates/offline/tests/ra-conformance")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            let number = path.file_name().unwrap().to_str().unwrap()[..2].to_owned();
+            if path.join("difference.diff").exists() {
+                differ.insert(number.clone());
+            }
+            cases.insert(number);
+        }
+    }
+    let numbers = |line: &str| -> Vec<String> {
+        let words = line.split(|c: char| !c.is_ascii_alphanumeric());
+        let two = |word: &&str| word.len() == 2 && word.bytes().all(|b| b.is_ascii_digit());
+        words.filter(two).map(str::to_owned).collect()
+    };
+    let (bullets, others): (Vec<&str>, Vec<&str>) =
+        text.lines().partition(|line| line.starts_with("- "));
+    let named: BTreeSet<String> = bullets.into_iter().flat_map(numbers).collect();
+    assert_eq!(
+        named, differ,
+        "cases of the bullets, cases with a difference"
+    );
+    for number in others.into_iter().flat_map(numbers) {
+        assert!(cases.contains(&number), "there is no case {number}");
+    }
+    let equal = cases.len() - differ.len() - 1;
+    assert!(
+        text.contains(&format!("{equal} cases are equal")),
+        "{equal}"
+    );
 }
