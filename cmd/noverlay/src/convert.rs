@@ -1,5 +1,5 @@
 //! `noverlay convert`: objects in older forms of the design documents, in the current one.
-//! In: YAML or JSON. Out: YAML; what was changed, a line each. Invariant: an object in the current form comes out as it is.
+//! In: YAML or JSON, lists too. Out: YAML; what was changed, a line each. Invariant: an object in the current form comes out as it is.
 //! Not here: whether the objects can be served (`plan`).
 
 use anyhow::bail;
@@ -7,6 +7,13 @@ use serde_json::{Map, Value, json};
 
 use crate::conf::Outcome;
 use crate::conf::documents;
+
+/// Kinds that have older forms.
+const CONVERTED: [&str; 3] = [
+    "RouteAdvertisements",
+    "ClusterUserDefinedNetwork",
+    "UserDefinedNetwork",
+];
 
 /// Arguments of `noverlay convert`.
 #[derive(Debug, Clone, clap::Args)]
@@ -19,8 +26,10 @@ pub struct ConvertArguments {
 /// Runs it; all is well where every object has a current form.
 pub(crate) fn convert(arguments: &ConvertArguments) -> anyhow::Result<Outcome> {
     let mut out = String::new();
-    let mut notes = Vec::new();
-    let mut well = true;
+    let mut run = Run {
+        notes: String::new(),
+        well: true,
+    };
     for file in &arguments.files {
         let file = documents::load(file)?;
         for (at, document) in (1_usize..).zip(documents::documents(&file)?) {
@@ -28,18 +37,7 @@ pub(crate) fn convert(arguments: &ConvertArguments) -> anyhow::Result<Outcome> {
                 continue;
             }
             let place = format!("{}, document {at}", file.name);
-            if document.get("kind").and_then(Value::as_str).is_none() {
-                bail!("{place} is no object: it has no kind");
-            }
-            let converted = current(document);
-            notes.extend(
-                converted
-                    .notes
-                    .iter()
-                    .map(|note| format!("{place}: {note}\n")),
-            );
-            let Some(object) = converted.object else {
-                well = false;
+            let Some(object) = run.take(&place, document)? else {
                 continue;
             };
             if !out.is_empty() {
@@ -50,9 +48,55 @@ pub(crate) fn convert(arguments: &ConvertArguments) -> anyhow::Result<Outcome> {
     }
     Ok(Outcome {
         out,
-        err: notes.concat(),
-        well,
+        err: run.notes,
+        well: run.well,
     })
+}
+
+/// What was said so far.
+struct Run {
+    notes: String,
+    well: bool,
+}
+
+impl Run {
+    /// A document in its current form, if there is one: an object, or a list as kubectl prints it.
+    fn take(&mut self, place: &str, mut document: Value) -> anyhow::Result<Option<Value>> {
+        let Some(kind) = document.get("kind").and_then(Value::as_str) else {
+            bail!("{place} is no object: it has no kind");
+        };
+        // Items of a typed list bear no kind of their own.
+        let of = kind
+            .strip_suffix("List")
+            .filter(|of| CONVERTED.contains(of));
+        if kind != "List" && of.is_none() {
+            return Ok(self.object(place, document));
+        }
+        let of = of.map(|of| (of.to_owned(), document.get("apiVersion").cloned()));
+        let Some(items) = document.get_mut("items").and_then(Value::as_array_mut) else {
+            return Ok(Some(document));
+        };
+        let mut now = Vec::new();
+        for (at, mut item) in std::mem::take(items).into_iter().enumerate() {
+            if let (Some((kind, version)), Some(map)) = (&of, item.as_object_mut()) {
+                map.entry("kind").or_insert_with(|| kind.as_str().into());
+                let version = || version.clone().unwrap_or_default();
+                map.entry("apiVersion").or_insert_with(version);
+            }
+            now.extend(self.take(&format!("{place}, item {at}"), item)?);
+        }
+        *items = now;
+        Ok(Some(document))
+    }
+
+    fn object(&mut self, place: &str, object: Value) -> Option<Value> {
+        let converted = current(object);
+        for note in &converted.notes {
+            self.notes.push_str(&format!("{place}: {note}\n"));
+        }
+        self.well &= converted.object.is_some();
+        converted.object
+    }
 }
 
 /// An object in its current form, and what was changed; without object where there is none.

@@ -52,7 +52,7 @@ pub enum Command {
     Frr(FrrCommand),
     /// What the cluster-manager would write, and what a change would do, before it is applied.
     Plan(PlanArguments),
-    /// Objects and configuration in older forms of the design documents, in the current one.
+    /// Objects in older forms of the design documents, in the current one.
     Convert(ConvertArguments),
 }
 

@@ -1,4 +1,4 @@
-//! `noverlay plan` and `noverlay convert` as a person runs them: what they print where, and their exit status.
+//! `noverlay plan` as a person runs it: what it prints where, and its exit status.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod ran;
@@ -118,41 +118,5 @@ fn what_cannot_be_read_is_named_with_status_2() {
         let ran = plan(&world, &more, change);
         assert_eq!((ran.status, ran.out.as_str()), (Some(2), ""), "{more:?}");
         assert!(ran.err.contains(needle), "{needle:?}: {}", ran.err);
-    }
-}
-
-/// Examples of the design documents, with what the API server says of each (the kube tests ask it).
-fn examples() -> Vec<Value> {
-    let text = std::fs::read_to_string("../../test/kube/tests/data/documents.yaml").unwrap();
-    serde_saphyr::from_str(&text).unwrap()
-}
-
-#[test]
-fn examples_in_the_current_form_come_out_as_they_are_and_older_ones_are_changed() {
-    for example in examples() {
-        let object = example["object"].as_str().unwrap();
-        let ran = noverlay(&["convert", "-f", "-"], object);
-        let given: Value = serde_saphyr::from_str(object).unwrap();
-        if example.get("refused").is_none() {
-            let seen: Value = serde_saphyr::from_str(&ran.out).unwrap();
-            assert_eq!(
-                (ran.status, &seen, ran.err.as_str()),
-                (Some(0), &given, ""),
-                "{object}"
-            );
-            continue;
-        }
-        assert_ne!(ran.err, "", "what was changed is said: {object}");
-        // The default network's transport has no object any more.
-        if given["kind"] == "UserDefinedNetwork" {
-            assert_eq!((ran.status, ran.out.as_str()), (Some(1), ""), "{object}");
-            assert!(
-                ran.err.contains("[default] transport = no-overlay"),
-                "{}",
-                ran.err
-            );
-        } else {
-            assert_eq!(ran.status, Some(0), "{}", ran.err);
-        }
     }
 }
