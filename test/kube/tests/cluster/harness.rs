@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use kube_tests::ApiServer;
+use offline::Objects;
 use serde_json::Value;
 use testkit::labels::selects;
 use tokio::sync::oneshot;
@@ -75,6 +76,38 @@ impl Drop for Manager {
             runtime.shutdown_background();
         }
     }
+}
+
+/// What the planners would still write over the objects that the API server has, by kind and name.
+pub(crate) fn planned_writes(api: &ApiServer) -> Vec<String> {
+    let text = CONFIG.replace("KUBECONFIG", "none");
+    let metrics = "127.0.0.1:0".parse().unwrap();
+    let settings = settings::parse("noverlay.toml", &text, metrics).unwrap();
+    let mut before = Objects::default();
+    for kind in [
+        "nodes",
+        "namespaces",
+        "routeadvertisements",
+        "frrconfigurations",
+        "clusteruserdefinednetworks",
+        "network-attachment-definitions",
+    ] {
+        for object in api.items(kind) {
+            before.put(object).unwrap();
+        }
+    }
+    let mut after = before.clone();
+    offline::settle(&settings, &mut after).unwrap();
+    let mut changed: Vec<String> = before
+        .iter()
+        .filter(|((kind, name), object)| after.get(kind, name) != Some(*object))
+        .map(|((kind, name), _)| format!("{kind} {name}"))
+        .collect();
+    let new = after
+        .iter()
+        .filter(|((kind, name), _)| before.get(kind, name).is_none());
+    changed.extend(new.map(|((kind, name), _)| format!("new {kind} {name}")));
+    changed
 }
 
 /// Status, reason and message of a condition of the first RouteAdvertisements.

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use kube_tests::{ApiServer, tools, until};
 use serde_json::Value;
 
-use crate::harness::{Manager, condition, served};
+use crate::harness::{Manager, condition, planned_writes, served};
 
 fn annotation(node: &Value, key: &str) -> String {
     node["metadata"]["annotations"][key]
@@ -79,6 +79,9 @@ fn a_managed_cluster_is_served_and_bad_nodes_cost_only_themselves() {
             Err(text)
         }
     });
+
+    // Of what stands the command line says that nothing is left to write.
+    assert_eq!(planned_writes(&api), [""; 0]);
 
     bad_nodes(&api, &ra);
 
