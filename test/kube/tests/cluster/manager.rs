@@ -269,7 +269,7 @@ fn foreign_changes_are_undone(api: &ApiServer) {
         .filter(|w| w.starts_with("delete ") && w.contains("frrconfigurations"))
         .count();
     until(
-        "the changed object is mended and the deleted one is back",
+        "the changed object is as it was and the deleted one is back",
         20,
         || {
             let asn = api.output(&[
