@@ -3,7 +3,6 @@
 //! Not here: what is tested.
 #![expect(
     clippy::unwrap_used,
-    clippy::indexing_slicing,
     clippy::disallowed_methods,
     clippy::indexing_slicing,
     reason = "a test stops at the first surprise"
