@@ -4,7 +4,7 @@
 //! Invariant: after a start what stands in the condition holds until there is a state.
 //! Not here: the state (`plan_cluster::sessions`), writing the condition.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,7 +34,14 @@ pub(crate) struct Watched {
     alarm: Option<JoinHandle<()>>,
     /// The fabric's plan for the world it was made of.
     plan: Option<(Arc<World>, fabric::Plan)>,
+    /// Since when what is waited for is reported: of reflectors by name, of the mesh.
+    loaded: BTreeMap<NodeName, Instant>,
+    meshed: Option<Instant>,
 }
+
+/// From the moment that a reflector has loaded its list, or that sessions are established, to the one at which all routes are
+/// where they belong: FRR waits 5 s before it acts on a changed route-map (`bgp route-map delay-timer`).
+const SPREAD: Duration = Duration::from_secs(10);
 
 /// How often reflectors that are waited for are looked at.
 const LOOK: Duration = Duration::from_secs(2);
@@ -47,6 +54,8 @@ impl Watched {
             state: None,
             alarm: None,
             plan: None,
+            loaded: BTreeMap::new(),
+            meshed: None,
         }
     }
 }
@@ -98,29 +107,39 @@ impl ClusterReconciler {
     }
 
     /// What is reported of what the fabric waits for.
-    async fn evidence(&self, world: &World, awaited: Option<&Awaited>, ends: &[End]) -> Evidence {
+    async fn evidence(
+        &mut self,
+        world: &World,
+        awaited: Option<&Awaited>,
+        ends: &[End],
+    ) -> Evidence {
+        let (mut loaded, mut meshed) = (BTreeMap::new(), None);
         match awaited {
-            None => Evidence::default(),
-            Some(Awaited::Mesh) => Evidence {
-                meshed: sessions::meshed(world, ends),
-                ..Evidence::default()
-            },
+            None => {}
+            Some(Awaited::Mesh) if !sessions::meshed(world, ends) => {}
+            Some(Awaited::Mesh) => {
+                meshed = Some(self.watched.meshed.unwrap_or_else(Instant::now));
+            }
             Some(Awaited::Reflectors(awaited)) => {
                 let reached = sessions::reached_by_all(world, ends);
-                let mut reflecting = BTreeSet::new();
                 for name in awaited.intersection(&reached) {
                     // What it has loaded it keeps: once is enough.
-                    let known = world.evidence.reflecting.contains(name);
-                    if known || self.reflects(world, name).await {
-                        reflecting.insert(name.clone());
+                    if let Some(since) = self.watched.loaded.get(name) {
+                        loaded.insert(name.clone(), *since);
+                    } else if self.reflects(world, name).await {
+                        loaded.insert(name.clone(), Instant::now());
                     }
-                }
-                Evidence {
-                    reflecting,
-                    meshed: false,
                 }
             }
         }
+        let is_spread = |since: &Instant| since.elapsed() >= SPREAD;
+        let reflecting = loaded.iter().filter(|(_, since)| is_spread(since));
+        let evidence = Evidence {
+            reflecting: reflecting.map(|(name, _)| name.clone()).collect(),
+            meshed: meshed.as_ref().is_some_and(is_spread),
+        };
+        (self.watched.loaded, self.watched.meshed) = (loaded, meshed);
+        evidence
     }
 
     /// Whether a node's FRR says that it passes on what others announce.
