@@ -196,7 +196,6 @@ impl ClusterScenario {
                 .unwrap();
             }
         }
-        out.push_str(&problems(&plans.attachments.problems));
     }
 }
 

@@ -1,8 +1,8 @@
 //! The NetworkAttachmentDefinitions of ClusterUserDefinedNetworks, and the condition `NetworkCreated`.
 //! In: the world, and which RouteAdvertisements serve which network. Out: objects to have and to let go, finalizers, labels,
-//! conditions, problems.
+//! conditions.
 //! Invariant: an object that is not ours is left alone, whatever it is called; one that goes is let go only when no pod uses
-//! it (asked by whoever writes); what a broken ClusterUserDefinedNetwork has it keeps.
+//! it (asked by whoever writes), and is made again only after it is gone; what a broken ClusterUserDefinedNetwork has it keeps.
 //! Not here: the default network's object (`cluster-manager`), ids (`user_networks`), whether a pod uses an object.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,12 +10,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use model::intent::Condition;
 use model::network::Topology;
 use model::user_network::{Attachment, ClusterUserDefinedNetwork, Namespace, UserNetwork};
-use model::{NetworkName, ObjectKey, Problem};
+use model::{NetworkName, ObjectKey};
 
 use crate::RA_KEY;
 use crate::advertise;
 use crate::suitable;
-use crate::user_networks::{self, NETWORK_ID, NETWORK_NAME};
+use crate::user_networks::{self, Ids, NETWORK_ID, NETWORK_NAME};
 use crate::world::World;
 
 /// Finalizer of the objects, and of a ClusterUserDefinedNetwork that has any (OVN-Kubernetes' own).
@@ -40,7 +40,7 @@ const END_OF_KEYS: u32 = 1 << 24;
 /// An object to have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
-    /// `metadata.labels`, all of them.
+    /// `metadata.labels` of ours.
     pub labels: BTreeMap<String, String>,
     /// `metadata.annotations` of ours.
     pub annotations: BTreeMap<String, String>,
@@ -51,13 +51,15 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// Whether the object that stands there is as it should be, but for its configuration.
+    /// Whether the object that stands there is as it should be, but for its configuration; other people's labels and
+    /// annotations do not count.
     #[must_use]
     pub fn describes(&self, existing: &Attachment) -> bool {
-        let annotated =
-            |(key, value): (&String, &String)| existing.annotations.get(key) == Some(value);
-        existing.labels == self.labels
-            && self.annotations.iter().all(annotated)
+        let covers = |have: &BTreeMap<String, String>, want: &BTreeMap<String, String>| {
+            want.iter().all(|(key, value)| have.get(key) == Some(value))
+        };
+        covers(&existing.labels, &self.labels)
+            && covers(&existing.annotations, &self.annotations)
             && existing.finalizers.contains(FINALIZER)
     }
 }
@@ -73,8 +75,6 @@ pub struct Plan {
     pub finalizers: BTreeMap<String, bool>,
     /// By ClusterUserDefinedNetwork: `NetworkCreated`.
     pub created: BTreeMap<String, Condition>,
-    /// Events on ClusterUserDefinedNetworks.
-    pub problems: Vec<Problem>,
 }
 
 /// The plan. `advertised` are the names of the RouteAdvertisements that serve each network.
@@ -108,7 +108,7 @@ pub fn plan(world: &World, advertised: &BTreeMap<NetworkName, BTreeSet<String>>)
 struct Maker<'a> {
     world: &'a World,
     advertised: &'a BTreeMap<NetworkName, BTreeSet<String>>,
-    ids: BTreeMap<String, u16>,
+    ids: Ids,
     keys: TunnelKeys,
     /// Namespaces that got a primary network in this plan, and whose.
     claimed: BTreeMap<&'a str, &'a str>,
@@ -120,6 +120,10 @@ impl<'a> Maker<'a> {
         let own: BTreeMap<&ObjectKey, &Attachment> = owned(self.world, cudn).collect();
         if cudn.deleting {
             return self.plan.deleting(cudn, own.into_keys());
+        }
+        for (key, _) in own.iter().filter(|(_, attachment)| attachment.deleting) {
+            let network = Some(cudn.name.clone());
+            self.plan.surplus.insert((*key).clone(), network);
         }
         let network = match &cudn.network {
             Ok(network) => network,
@@ -142,7 +146,13 @@ impl<'a> Maker<'a> {
         if let Some(why) = too_large.clone().filter(|_| own.is_empty()) {
             return self.plan.failed(&cudn.name, "MTUTooLarge", why);
         }
-        let Some(id) = self.ids.get(&cudn.name).copied() else {
+        if let Some((id, elder)) = self.ids.taken.get(&cudn.name) {
+            let text = format!(
+                "network id {id} of its NetworkAttachmentDefinitions is that of ClusterUserDefinedNetwork {elder}, which is older"
+            );
+            return self.plan.failed(&cudn.name, SYNC_ERROR, text);
+        }
+        let Some(id) = self.ids.given.get(&cudn.name).copied() else {
             let text = "no network id is left: 4095 networks have one".to_owned();
             return self.plan.failed(&cudn.name, SYNC_ERROR, text);
         };
@@ -198,6 +208,12 @@ impl<'a> Maker<'a> {
             }
             if network.primary {
                 self.claimed.insert(name, &cudn.name);
+            }
+            if existing.is_some_and(|e| e.deleting) {
+                wrong.push(format!(
+                    "NetworkAttachmentDefinition [{key}] is being deleted; it is made again once it is gone"
+                ));
+                continue;
             }
             good.push(name.as_str());
             let wanted = wanted(cudn, network, id, &keys, advertised, existing);
@@ -264,10 +280,7 @@ impl Plan {
         }
     }
 
-    fn failed(&mut self, cudn: &str, reason: &'static str, why: String) {
-        let subject = format!("ClusterUserDefinedNetwork/{cudn}");
-        self.problems
-            .push(Problem::new(subject, reason, why.clone()));
+    fn failed(&mut self, cudn: &str, reason: &str, why: String) {
         self.created
             .insert(cudn.to_owned(), created(false, reason, why));
     }
@@ -292,7 +305,8 @@ fn owned<'a>(
 fn primary_of(world: &World, namespace: &str, claimed: &BTreeMap<&str, &str>) -> Option<String> {
     let existing = world.attachments.iter().find_map(|(key, attachment)| {
         let (network, primary) = attachment.network.as_ref()?;
-        let here = key.namespace == namespace && *primary && !attachment.deleting;
+        // One that is being deleted counts: its pods still run.
+        let here = key.namespace == namespace && *primary;
         here.then(|| network.to_string())
     });
     existing.or_else(|| claimed.get(namespace).map(|name| (*name).to_owned()))
@@ -355,9 +369,7 @@ fn orphans(world: &World, plan: &mut Plan) {
         .map(|c| c.uid.as_str())
         .collect();
     for (key, attachment) in &world.attachments {
-        let ours =
-            attachment.finalizers.contains(FINALIZER) && attachment.labels.contains_key(LABEL);
-        if ours
+        if user_networks::is_left_behind(attachment)
             && attachment
                 .owner
                 .as_deref()
@@ -368,6 +380,14 @@ fn orphans(world: &World, plan: &mut Plan) {
     }
 }
 
+/// Names of networks by the uid that owns their objects.
+fn owners(world: &World) -> BTreeMap<&str, NetworkName> {
+    let readable = world.cudns.values().filter_map(|c| c.as_ref().ok());
+    readable
+        .map(|cudn| (cudn.uid.as_str(), cudn.network_name()))
+        .collect()
+}
+
 /// Tunnel keys in use.
 struct TunnelKeys {
     used: BTreeSet<u32>,
@@ -375,17 +395,24 @@ struct TunnelKeys {
 }
 
 impl TunnelKeys {
+    /// As with ids, only objects that a ClusterUserDefinedNetwork owns, or has left behind, are believed.
     fn of(world: &World) -> Self {
+        let owners = owners(world);
         let mut out = Self {
             used: BTreeSet::new(),
             by_network: BTreeMap::new(),
         };
         for attachment in world.attachments.values() {
-            let Some((name, keys)) = stored_keys(attachment) else {
+            let Some(keys) = stored_keys(attachment) else {
                 continue;
             };
-            out.used.extend(&keys);
-            out.by_network.entry(name).or_insert(keys);
+            let owner = attachment.owner.as_deref();
+            if let Some(name) = owner.and_then(|uid| owners.get(uid)) {
+                out.used.extend(&keys);
+                out.by_network.entry(name.clone()).or_insert(keys);
+            } else if user_networks::is_left_behind(attachment) {
+                out.used.extend(&keys);
+            }
         }
         out
     }
@@ -421,8 +448,7 @@ impl TunnelKeys {
     }
 }
 
-fn stored_keys(attachment: &Attachment) -> Option<(NetworkName, Vec<u32>)> {
-    let name = attachment.annotations.get(NETWORK_NAME)?;
+fn stored_keys(attachment: &Attachment) -> Option<Vec<u32>> {
     let text = attachment.annotations.get(TUNNEL_KEYS)?;
     let inner = text.strip_prefix('[')?.strip_suffix(']')?;
     let keys = inner
@@ -430,7 +456,8 @@ fn stored_keys(attachment: &Attachment) -> Option<(NetworkName, Vec<u32>)> {
         .map(str::trim)
         .filter(|key| !key.is_empty());
     let keys: Vec<u32> = keys.map(str::parse).collect::<Result<_, _>>().ok()?;
-    (!keys.is_empty()).then(|| (name.as_str().into(), keys))
+    let possible = FIRST_KEY..END_OF_KEYS;
+    (!keys.is_empty() && keys.iter().all(|key| possible.contains(key))).then_some(keys)
 }
 
 /// The names of the RouteAdvertisements that serve each network: those that serve it now, and those that nothing new is
@@ -446,14 +473,20 @@ pub fn advertised(
             out.entry(network.clone()).or_default().insert(name.clone());
         }
     }
+    let owners = owners(world);
     let as_before = |name: &&str| plans.get(*name).is_some_and(|plan| plan.serves.is_none());
     for attachment in world.attachments.values() {
         let Some(listed) = attachment.annotations.get(RA_KEY) else {
             continue;
         };
-        let network = attachment.annotations.get(NETWORK_NAME);
-        let network =
-            network.map_or_else(NetworkName::default_network, |name| name.as_str().into());
+        let owned = attachment.owner.as_deref().map(|uid| owners.get(uid));
+        let network = match owned {
+            Some(Some(network)) => network.clone(),
+            None if !attachment.annotations.contains_key(NETWORK_NAME) => {
+                NetworkName::default_network()
+            }
+            Some(None) | None => continue,
+        };
         for name in names_in(listed).filter(as_before) {
             out.entry(network.clone())
                 .or_default()

@@ -10,6 +10,7 @@ use model::network::{MissingRoute, NoOverlay, Routing, Transport};
 use model::user_network::{Attachment, ClusterUserDefinedNetwork, UserNetwork, UserTransport};
 use model::{Network, NetworkName, Prefix};
 
+use crate::attachments::{FINALIZER, LABEL};
 use crate::world::World;
 
 /// Annotation of the network's name.
@@ -22,36 +23,83 @@ const IDS: u16 = 4096;
 /// Join subnets of networks of users that say none (OVN-Kubernetes' defaults).
 const JOIN_SUBNETS: [&str; 2] = ["100.65.0.0/16", "fd99::/64"];
 
-/// The id that a NetworkAttachmentDefinition stores, with the network's name.
-fn stored(attachment: &Attachment) -> Option<(NetworkName, u16)> {
-    let id = attachment.annotations.get(NETWORK_ID)?.parse().ok()?;
-    let name = attachment.annotations.get(NETWORK_NAME)?;
-    Some((name.as_str().into(), id))
+/// What the objects of networks store of ids. Whoever may write NetworkAttachmentDefinitions in some namespace may annotate
+/// them as it likes: only those that a ClusterUserDefinedNetwork owns are believed, and of nobody's network but that one.
+struct Stored {
+    /// By ClusterUserDefinedNetwork. Where its objects differ, the smallest.
+    ids: BTreeMap<String, u16>,
+    /// Those of objects that a ClusterUserDefinedNetwork has left behind, or that one owns which cannot be read.
+    left_behind: BTreeSet<u16>,
 }
 
-/// Ids that are stored, by network; whoever made the NetworkAttachmentDefinition. Where several differ, the smallest.
-fn stored_ids(world: &World) -> BTreeMap<NetworkName, u16> {
-    let mut out: BTreeMap<NetworkName, u16> = BTreeMap::new();
-    for (name, id) in world.attachments.values().filter_map(stored) {
-        let known = out.entry(name).or_insert(id);
-        *known = (*known).min(id);
+impl Stored {
+    fn of(world: &World) -> Self {
+        let names: BTreeMap<&str, &String> = world
+            .cudns
+            .iter()
+            .filter_map(|(name, cudn)| Some((cudn.as_ref().ok()?.uid.as_str(), name)))
+            .collect();
+        let mut out = Self {
+            ids: BTreeMap::new(),
+            left_behind: BTreeSet::new(),
+        };
+        for attachment in world.attachments.values() {
+            let Some(id) = stored_id(attachment) else {
+                continue;
+            };
+            let owner = attachment.owner.as_deref();
+            if let Some(name) = owner.and_then(|uid| names.get(uid)) {
+                let known = out.ids.entry((*name).clone()).or_insert(id);
+                *known = (*known).min(id);
+            } else if is_left_behind(attachment) {
+                out.left_behind.insert(id);
+            }
+        }
+        out
     }
-    out
 }
 
-/// The id of each ClusterUserDefinedNetwork that is served: the stored one, or the smallest free one in the order of their
-/// age. Absent where none is left.
+/// The id that a NetworkAttachmentDefinition stores, where it can be one.
+fn stored_id(attachment: &Attachment) -> Option<u16> {
+    let id: u16 = attachment.annotations.get(NETWORK_ID)?.parse().ok()?;
+    (1..IDS).contains(&id).then_some(id)
+}
+
+/// Whether an object whose owner is not known was made for a ClusterUserDefinedNetwork.
+pub(crate) fn is_left_behind(attachment: &Attachment) -> bool {
+    attachment.owner.is_some()
+        && attachment.finalizers.contains(FINALIZER)
+        && attachment.labels.contains_key(LABEL)
+}
+
+/// The ids of ClusterUserDefinedNetworks that are served.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Ids {
+    /// The stored one, or the smallest free one in the order of their age. Absent where none is left.
+    pub given: BTreeMap<String, u16>,
+    /// Those whose objects store an id that an elder one's objects store too: the id, and the elder's name.
+    pub taken: BTreeMap<String, (u16, String)>,
+}
+
+/// The id of each ClusterUserDefinedNetwork that is served.
 #[must_use]
-pub fn ids(world: &World) -> BTreeMap<String, u16> {
-    let stored = stored_ids(world);
-    let mut used: BTreeSet<u16> = stored.values().copied().collect();
-    let mut out = BTreeMap::new();
+pub fn ids(world: &World) -> Ids {
+    let stored = Stored::of(world);
+    let mut used: BTreeSet<u16> = stored.ids.values().copied().collect();
+    used.extend(&stored.left_behind);
+    let mut holders: BTreeMap<u16, &str> = BTreeMap::new();
+    let mut out = Ids::default();
     for cudn in by_age(world) {
-        let id = stored.get(&cudn.network_name()).copied();
-        let id = id.or_else(|| (1..IDS).find(|id| !used.contains(id)));
+        let own = stored.ids.get(&cudn.name).copied();
+        if let Some((id, elder)) = own.and_then(|id| Some((id, *holders.get(&id)?))) {
+            out.taken.insert(cudn.name.clone(), (id, elder.to_owned()));
+            continue;
+        }
+        let id = own.or_else(|| (1..IDS).find(|id| !used.contains(id)));
         if let Some(id) = id {
             used.insert(id);
-            out.insert(cudn.name.clone(), id);
+            holders.insert(id, &cudn.name);
+            out.given.insert(cudn.name.clone(), id);
         }
     }
     out
@@ -68,14 +116,14 @@ fn by_age(world: &World) -> Vec<&ClusterUserDefinedNetwork> {
 /// The primary networks of users that exist.
 #[must_use]
 pub fn networks(world: &World) -> BTreeMap<NetworkName, Network> {
-    let stored = stored_ids(world);
+    let stored = Stored::of(world).ids;
     let mut out = BTreeMap::new();
     for cudn in by_age(world) {
         let Ok(network) = cudn.network.as_ref() else {
             continue;
         };
         let name = cudn.network_name();
-        if let Some(id) = stored.get(&name).filter(|_| network.primary) {
+        if let Some(id) = stored.get(&cudn.name).filter(|_| network.primary) {
             out.insert(name.clone(), of(name, *id, network));
         }
     }

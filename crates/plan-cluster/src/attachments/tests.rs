@@ -400,3 +400,123 @@ fn packets_too_large_refuse_a_new_network_and_are_named_on_a_running_one() {
         "{said}"
     );
 }
+
+/// An annotated object of somebody who may write in `namespace`.
+fn tenants(namespace: &str, network: &str, id: &str) -> (ObjectKey, Attachment) {
+    let annotations = [
+        (NETWORK_NAME, format!("cluster_udn_{network}")),
+        (NETWORK_ID, id.to_owned()),
+        (TUNNEL_KEYS, "[16711684,16715779]".to_owned()),
+    ];
+    let attachment = Attachment {
+        annotations: annotations.map(|(k, v)| (k.to_owned(), v)).into(),
+        labels: [(LABEL.to_owned(), String::new())].into(),
+        finalizers: [FINALIZER.to_owned()].into(),
+        ..Attachment::default()
+    };
+    (ObjectKey::new(namespace, "mine"), attachment)
+}
+
+#[test]
+fn ids_and_tunnel_keys_are_believed_of_objects_that_the_network_owns_only() {
+    let mut world = mk();
+    if let Ok(network) = &mut cudn(&mut world, "cobalt").network {
+        network.topology = Topology::Layer2;
+        network.transport = UserTransport::Unset;
+    }
+    for world in [world.clone(), stored(world)] {
+        let wanted = planned(&world);
+        let networks = user_networks::networks(&world);
+        for (network, id) in [("amber", "0"), ("amber", "1"), ("cobalt", "2"), ("x", "1")] {
+            let mut world = world.clone();
+            world.attachments.extend([tenants("aaa", network, id)]);
+            assert_eq!(planned(&world), wanted, "{network} {id}");
+            assert_eq!(user_networks::networks(&world), networks);
+        }
+    }
+    // What a network has left behind keeps its id, and what cannot be an id is none.
+    let mut world = mk();
+    let (key, mut left) = tenants("aaa", "gone", "1");
+    left.owner = Some("uid-of-gone".to_owned());
+    world.attachments.insert(key, left);
+    assert_eq!(id(&planned(&world), ("mine", "cobalt")), "2");
+    let mut world = stored(mk());
+    for attachment in world.attachments.values_mut() {
+        let id = attachment.annotations.get_mut(NETWORK_ID).unwrap();
+        "4096".clone_into(id);
+    }
+    assert_eq!(id(&planned(&world), ("mine", "cobalt")), "1");
+}
+
+#[test]
+fn of_two_networks_with_one_id_the_elder_keeps_it_and_the_youngers_objects_stay_as_they_are() {
+    let mut world = stored(mk());
+    for key in [("shop", "amber"), ("till", "amber")] {
+        let attachment = world.attachments.get_mut(&ObjectKey::new(key.0, key.1));
+        let annotations = &mut attachment.unwrap().annotations;
+        annotations.insert(NETWORK_ID.to_owned(), "1".to_owned());
+    }
+    let plan = planned(&world);
+    assert_eq!(keys(&plan), ["mine/cobalt"]);
+    assert_eq!(id(&plan, ("mine", "cobalt")), "1");
+    assert!(plan.surplus.is_empty());
+    assert_eq!(
+        message(&plan, "amber"),
+        "False NetworkAttachmentDefinitionSyncError: network id 1 of its NetworkAttachmentDefinitions is that of ClusterUserDefinedNetwork cobalt, which is older"
+    );
+    assert!(message(&plan, "cobalt").starts_with("True"));
+}
+
+#[test]
+fn labels_that_others_put_on_an_object_are_theirs() {
+    let mut world = stored(mk());
+    let key = ObjectKey::new("shop", "amber");
+    let labels = &mut world.attachments.get_mut(&key).unwrap().labels;
+    labels.insert("backup".to_owned(), "nightly".to_owned());
+    let wanted = &planned(&world).desired[&key];
+    assert!(wanted.describes(&world.attachments[&key]));
+    world.attachments.get_mut(&key).unwrap().labels.clear();
+    assert!(!wanted.describes(&world.attachments[&key]));
+}
+
+#[test]
+fn an_object_that_somebody_deletes_is_let_go_and_made_again_and_nobody_else_comes_in_between() {
+    let mut world = stored(mk());
+    let key = ObjectKey::new("shop", "amber");
+    world.attachments.get_mut(&key).unwrap().deleting = true;
+    // A younger primary network wants the namespace too.
+    let mut jade = mk_cudn("jade", 9);
+    jade.namespaces = Ok(model::LabelSelector::label("tenant", "amber"));
+    world.cudns.insert("jade".to_owned(), Ok(jade));
+    let plan = planned(&world);
+    assert_eq!(keys(&plan), ["mine/cobalt", "till/amber"]);
+    assert_eq!(
+        plan.surplus,
+        [(key.clone(), Some("amber".to_owned()))].into()
+    );
+    assert_eq!(
+        message(&plan, "amber"),
+        "False NetworkAttachmentDefinitionSyncError: NetworkAttachmentDefinition [shop/amber] is being deleted; it is made again once it is gone"
+    );
+    // Also where its network would not have it any more, but its pods still run.
+    let mut others = world.clone();
+    others.namespaces.remove("till");
+    cudn(&mut others, "amber").namespaces = Ok(model::LabelSelector::label("tenant", "nobody"));
+    let plan = planned(&others);
+    assert_eq!(keys(&plan), ["mine/cobalt"]);
+    let said = message(&plan, "jade");
+    assert!(
+        said.contains("primary network already exist in namespace \"shop\""),
+        "{said}"
+    );
+    world.attachments.remove(&key);
+    let plan = planned(&world);
+    assert_eq!(keys(&plan), ["mine/cobalt", "shop/amber", "till/amber"]);
+    assert_eq!(id(&plan, ("shop", "amber")), "2", "the till's");
+    assert!(plan.surplus.is_empty());
+    // One that is not served any more loses what is deleted all the same.
+    let mut world = stored(mk());
+    world.attachments.get_mut(&key).unwrap().deleting = true;
+    cudn(&mut world, "amber").network = Err("no".to_owned());
+    assert_eq!(planned(&world).surplus.len(), 1);
+}
