@@ -22,10 +22,12 @@ use crate::state::Lab;
 const PATIENCE: Duration = Duration::from_secs(120);
 /// How long pings go on after a step.
 const AFTER: Duration = Duration::from_secs(3);
+/// A pair of pods that loses more pings than this, of a hundred a second, has lost its way, and not to a busy machine alone.
+const TOLERATED: u64 = 10;
 /// So many reflectors are chosen.
 const REFLECTORS: usize = 3;
 
-/// All steps; `false` where one of them cost pings.
+/// All steps; `false` where one of them cost a pair of pods its way.
 pub(super) fn demonstrate(lab: &Lab) -> Result<bool> {
     if lab.nodes.len() < REFLECTORS + 2 {
         bail!("a change of topology shows with at least five nodes");
@@ -63,7 +65,7 @@ fn step(lab: &Lab, name: &str, change: impl FnOnce() -> Result<()>) -> Result<bo
     let lost = pinger.stop()?;
     tell(&format!("{name}: done after {seconds:.1} s"));
     tell(&format!("    {}", lost.shown()));
-    Ok(lost.lost == 0)
+    Ok(lost.by_pair.iter().all(|(_, lost)| *lost <= TOLERATED))
 }
 
 /// Both managers start again with another topology.
