@@ -6,7 +6,7 @@
 use anyhow::Result;
 
 use crate::look::{frr_routes, imported, kernel_routes, sessions};
-use crate::objects::frr_node_states;
+use crate::objects::{frr_node_states, reflectors};
 use crate::process::records;
 use crate::run::{each, tell};
 use crate::state::{Lab, Node};
@@ -32,7 +32,9 @@ pub(crate) fn print(lab: &Lab) -> Result<bool> {
             .cloned()
             .unwrap_or_else(|| "(none)".to_owned())
     };
-    let lines: Vec<(Vec<String>, bool)> = each(&lab.nodes, |node| line(lab, node, state(node)));
+    let reflecting = reflectors(lab).unwrap_or_default();
+    let lines: Vec<(Vec<String>, bool)> =
+        each(&lab.nodes, |node| line(lab, node, state(node), &reflecting));
     let mut table = vec![HEADINGS.map(str::to_owned).to_vec()];
     table.extend(lines.iter().map(|(cells, _)| cells.clone()));
     tell(aligned(&table).trim_end());
@@ -65,18 +67,24 @@ pub(crate) fn print(lab: &Lab) -> Result<bool> {
     Ok(good)
 }
 
-fn line(lab: &Lab, node: &Node, state: String) -> (Vec<String>, bool) {
-    let expected = lab.nodes.len().saturating_sub(1);
-    let count = |seen: Result<usize>| match seen {
+fn line(lab: &Lab, node: &Node, state: String, reflecting: &[String]) -> (Vec<String>, bool) {
+    let others = lab.nodes.len().saturating_sub(1);
+    let peers = if reflecting.is_empty() || reflecting.contains(&node.name) {
+        others
+    } else {
+        reflecting.len()
+    };
+    let of = |expected: usize, seen: Result<usize>| match seen {
         Ok(seen) => (format!("{seen}/{expected}"), seen == expected),
         Err(_) => ("?".to_owned(), false),
     };
+    let count = |seen| of(others, seen);
     let established = sessions(lab, &node.name).map(|all| {
         all.values()
             .filter(|session| session.state == "Established")
             .count()
     });
-    let (up, up_good) = count(established);
+    let (up, up_good) = of(peers, established);
     let (frr, frr_good) = count(frr_routes(lab, &node.name).map(|routes| routes.len()));
     let (kernel, kernel_good) = count(kernel_routes(lab, &node.name).map(|routes| routes.len()));
     let (ovn, ovn_good) = count(imported(lab, &node.name).map(|routes| routes.len()));
