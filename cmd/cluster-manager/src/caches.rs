@@ -15,7 +15,7 @@ use api::route_advertisements::RouteAdvertisements;
 use k8s_openapi::api::core::v1::{Namespace as KubeNamespace, Node as KubeNode};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::core::DynamicObject;
-use kube_edge::{Cache, untyped, watch};
+use kube_edge::{Cache, Entry, untyped, watch};
 use model::frr::Source;
 use model::node::Node;
 use model::user_network::{self, Attachment, EgressIp, Namespace};
@@ -55,6 +55,22 @@ pub(crate) struct Advertisement {
 pub(crate) struct UserNetwork {
     pub(crate) spec: Result<user_network::ClusterUserDefinedNetwork, String>,
     pub(crate) conditions: Vec<ExistingCondition>,
+    /// `metadata.generation`, also where the object cannot be read.
+    pub(crate) generation: i64,
+}
+
+/// Which object a plan was made from, and which generation of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Planned {
+    pub(crate) uid: String,
+    pub(crate) generation: i64,
+}
+
+/// Those of all objects that conditions are written to, by name.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Generations {
+    pub(crate) advertisements: BTreeMap<String, Planned>,
+    pub(crate) networks: BTreeMap<String, Planned>,
 }
 
 /// All caches.
@@ -66,7 +82,8 @@ pub(crate) struct Caches {
     pub(crate) attachments: Cache<Attachment>,
     pub(crate) cudns: Cache<UserNetwork>,
     pub(crate) namespaces: Cache<Namespace>,
-    pub(crate) egress_ips: Cache<EgressIp>,
+    /// Only where they may be advertised.
+    pub(crate) egress_ips: Option<Cache<EgressIp>>,
     /// Only while the fabric is managed; nothing waits for it, since the kind may not be installed.
     pub(crate) sessions: Option<Cache<Option<End>>>,
 }
@@ -124,30 +141,57 @@ impl Caches {
                 api::decode_namespace,
                 everything(queue),
             ),
-            egress_ips: watch(
-                untyped::<EgressIP>(client.clone(), None),
-                None,
-                decode_egress_ip,
-                everything(queue),
-            ),
+            egress_ips: settings.features.egress_ip.then(|| {
+                watch(
+                    untyped::<EgressIP>(client.clone(), None),
+                    None,
+                    decode_egress_ip,
+                    everything(queue),
+                )
+            }),
         }
+    }
+
+    /// Each kind: whether it is listed, and the status with which its listing is refused. A kind that is not installed has no
+    /// objects; without EgressIPs nothing but their advertisement is wrong. Nothing can be done without the others.
+    fn kinds(&self) -> [(&'static str, bool, Option<u16>); 7] {
+        fn optional<T: Clone>(cache: &Cache<T>) -> (bool, Option<u16>) {
+            (cache.ready(), cache.refused())
+        }
+        let uninstalled = |(ready, code): (bool, Option<u16>)| (ready, code.filter(|c| *c == 404));
+        let attachments = uninstalled(optional(&self.attachments));
+        let cudns = uninstalled(optional(&self.cudns));
+        let egress_ips = self.egress_ips.as_ref().map_or((true, None), optional);
+        [
+            ("nodes", self.nodes.ready(), None),
+            ("routeadvertisements", self.advertisements.ready(), None),
+            ("frrconfigurations", self.frr.ready(), None),
+            (
+                "network-attachment-definitions",
+                attachments.0,
+                attachments.1,
+            ),
+            ("clusteruserdefinednetworks", cudns.0, cudns.1),
+            ("namespaces", self.namespaces.ready(), None),
+            ("egressips", egress_ips.0, egress_ips.1),
+        ]
     }
 
     /// Names of caches that have not been filled yet.
     pub(crate) fn waiting(&self) -> Vec<&'static str> {
-        [
-            ("nodes", self.nodes.ready()),
-            ("routeadvertisements", self.advertisements.ready()),
-            ("frrconfigurations", self.frr.ready()),
-            ("network-attachment-definitions", self.attachments.ready()),
-            ("clusteruserdefinednetworks", self.cudns.ready()),
-            ("namespaces", self.namespaces.ready()),
-            ("egressips", self.egress_ips.ready()),
-        ]
-        .into_iter()
-        .filter(|(_, ready)| !ready)
-        .map(|(name, _)| name)
-        .collect()
+        let kinds = self.kinds().into_iter();
+        kinds
+            .filter(|(_, ready, code)| !ready && code.is_none())
+            .map(|(name, ..)| name)
+            .collect()
+    }
+
+    /// Kinds that count as empty, with the API server's answer.
+    pub(crate) fn missing(&self) -> BTreeMap<&'static str, u16> {
+        let kinds = self.kinds().into_iter();
+        kinds
+            .filter_map(|(name, ready, code)| Some((name, code.filter(|_| !ready)?)))
+            .collect()
     }
 
     /// Numbers that are others after any change of what worlds are made from.
@@ -159,12 +203,13 @@ impl Caches {
             self.attachments.revision(),
             self.cudns.revision(),
             self.namespaces.revision(),
-            self.egress_ips.revision(),
+            self.egress_ips.as_ref().map_or(0, Cache::revision),
         ]
     }
 
-    /// The snapshot that plans are made from.
-    fn world(&self, settings: &Settings) -> World {
+    /// The snapshot that plans are made from, and which objects are in it.
+    fn world(&self, settings: &Settings) -> (World, Generations) {
+        let mut generations = Generations::default();
         let mut world = offline::empty_world(settings);
         world.nodes = self.nodes.with(|map| {
             map.values()
@@ -172,6 +217,7 @@ impl Caches {
                 .collect()
         });
         world.ras = self.advertisements.with(|map| {
+            generations.advertisements = planned(map, |ra| ra.generation);
             map.iter()
                 .map(|(k, e)| (k.name.clone(), e.value.spec.clone()))
                 .collect()
@@ -186,15 +232,18 @@ impl Caches {
             }
         });
         world.cudns = self.cudns.with(|map| {
+            generations.networks = planned(map, |cudn| cudn.generation);
             map.iter()
                 .map(|(k, e)| (k.name.clone(), e.value.spec.clone()))
                 .collect()
         });
-        world.egress_ips = self.egress_ips.with(|map| {
-            map.iter()
-                .map(|(k, e)| (k.name.clone(), e.value.clone()))
-                .collect()
-        });
+        if let Some(egress_ips) = &self.egress_ips {
+            world.egress_ips = egress_ips.with(|map| {
+                map.iter()
+                    .map(|(k, e)| (k.name.clone(), e.value.clone()))
+                    .collect()
+            });
+        }
         world.attachments = self.attachments.with(|map| {
             map.iter()
                 .map(|(k, e)| (k.clone(), e.value.clone()))
@@ -203,7 +252,7 @@ impl Caches {
         world.namespaces = self.namespaces_of(&world);
         let networks = user_networks::networks(&world);
         world.networks.extend(networks);
-        world
+        (world, generations)
     }
 
     /// The namespaces that something selects, or in which a network has an object: no change of another one is a change of the
@@ -228,6 +277,20 @@ impl Caches {
                 .collect()
         })
     }
+}
+
+fn planned<T>(
+    map: &BTreeMap<ObjectKey, Entry<T>>,
+    generation: impl Fn(&T) -> i64,
+) -> BTreeMap<String, Planned> {
+    let planned = |(key, entry): (&ObjectKey, &Entry<T>)| {
+        let planned = Planned {
+            uid: entry.uid.clone(),
+            generation: generation(&entry.value),
+        };
+        (key.name.clone(), planned)
+    };
+    map.iter().map(planned).collect()
 }
 
 /// What nodes report of their sessions, where there is a fabric.
@@ -264,6 +327,7 @@ pub(crate) struct Snapshots {
     pub(crate) world: Arc<World>,
     /// With the fabric's own objects as they should be (`fabric::complete`).
     pub(crate) complete: Arc<World>,
+    pub(crate) generations: Arc<Generations>,
 }
 
 impl Worlds {
@@ -275,17 +339,20 @@ impl Worlds {
         if let Some((_, snapshots)) = known {
             return snapshots.clone();
         }
-        let mut world = caches.world(settings);
+        let (mut world, generations) = caches.world(settings);
+        let generations = Arc::new(generations);
         world.evidence = self.evidence.clone();
         // A status that was written is in no world: what was planned of it holds.
         let same = self.last.as_mut().filter(|(_, last)| *last.world == world);
         if let Some((of, snapshots)) = same {
             *of = revisions;
+            snapshots.generations = generations;
             return snapshots.clone();
         }
         let snapshots = Snapshots {
             complete: Arc::new(fabric::complete(world.clone())),
             world: Arc::new(world),
+            generations,
         };
         self.last = Some((revisions, snapshots.clone()));
         snapshots
@@ -370,6 +437,7 @@ fn decode_cudn(object: &DynamicObject) -> UserNetwork {
     let typed = object.clone().try_parse::<ClusterUserDefinedNetwork>();
     let status = typed.as_ref().ok().and_then(|t| t.status.clone());
     UserNetwork {
+        generation: object.metadata.generation.unwrap_or(0),
         spec: match &typed {
             Ok(typed) => user_network::ClusterUserDefinedNetwork::try_from(typed),
             Err(err) => Err(format!("the object cannot be read: {err}")),
@@ -394,7 +462,7 @@ fn decode_egress_ip(object: &DynamicObject) -> EgressIp {
 }
 
 /// One that cannot be read is there all the same: its name is taken.
-fn decode_attachment(object: &DynamicObject) -> Attachment {
+pub(crate) fn decode_attachment(object: &DynamicObject) -> Attachment {
     let typed = object.clone().try_parse::<NetworkAttachmentDefinition>();
     typed
         .map(|typed| api::decode_attachment(&typed))

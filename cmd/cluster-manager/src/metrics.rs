@@ -1,8 +1,10 @@
 //! The cluster-manager's own metrics.
 //! In: what the reconciles did. Out: Prometheus series, documented in docs/operations.md.
-//! Invariant: label values are from closed sets, but for names of RouteAdvertisements.
+//! Invariant: label values are from closed sets, but for names of RouteAdvertisements and ClusterUserDefinedNetworks, whose
+//! series go with them.
 //! Not here: process metrics (the registry's own).
 
+use model::intent::Condition;
 use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 
 /// All of them; cheap to clone.
@@ -15,6 +17,7 @@ pub(crate) struct Metrics {
     pub(crate) network_condition: IntGaugeVec,
     pub(crate) nodes_left_out: IntGauge,
     pub(crate) objects_refused: IntGauge,
+    pub(crate) kinds_missing: IntGaugeVec,
 }
 
 impl Metrics {
@@ -57,6 +60,13 @@ impl Metrics {
                 "noverlay_cluster_manager_refused_objects",
                 "Objects whose last write the API server refused or did not answer",
             )?,
+            kinds_missing: IntGaugeVec::new(
+                Opts::new(
+                    "noverlay_cluster_manager_kind_missing",
+                    "1 where a kind cannot be listed and counts as empty",
+                ),
+                &["kind"],
+            )?,
         };
         registry.register(Box::new(metrics.leader.clone()))?;
         registry.register(Box::new(metrics.reconciles.clone()))?;
@@ -65,6 +75,7 @@ impl Metrics {
         registry.register(Box::new(metrics.network_condition.clone()))?;
         registry.register(Box::new(metrics.nodes_left_out.clone()))?;
         registry.register(Box::new(metrics.objects_refused.clone()))?;
+        registry.register(Box::new(metrics.kinds_missing.clone()))?;
         registry.register(Box::new(
             prometheus::process_collector::ProcessCollector::for_self(),
         ))?;
@@ -76,6 +87,16 @@ impl Metrics {
         for kind in ["Accepted", "Complete", plan_cluster::sessions::CONDITION] {
             // It may never have been reported.
             drop(self.condition.remove_label_values(&[name, kind]));
+        }
+    }
+
+    /// Nothing is reported any more of the conditions of a ClusterUserDefinedNetwork that it no longer has.
+    pub(crate) fn forget_network(&self, name: &str, has: &[Condition]) {
+        for kind in ["NetworkCreated", "TransportAccepted"] {
+            if !has.iter().any(|condition| condition.kind == kind) {
+                // It may never have been reported.
+                drop(self.network_condition.remove_label_values(&[name, kind]));
+            }
         }
     }
 

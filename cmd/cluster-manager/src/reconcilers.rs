@@ -55,6 +55,12 @@ pub(crate) struct ClusterReconciler {
     failing: BTreeSet<String>,
     /// By RouteAdvertisements: the objects whose refusal its status names, so that events tell each once.
     refused_before: BTreeMap<String, BTreeSet<String>>,
+    /// NetworkAttachmentDefinitions that are to go and that pods use.
+    holding: user_networks::Holding,
+    /// ClusterUserDefinedNetworks that series are told of.
+    networks_told: BTreeSet<String>,
+    /// Kinds that are counted as empty.
+    missing: BTreeSet<&'static str>,
 }
 
 impl ClusterReconciler {
@@ -72,6 +78,9 @@ impl ClusterReconciler {
             refusals: writes::Refusals::default(),
             failing: BTreeSet::new(),
             refused_before: BTreeMap::new(),
+            holding: user_networks::Holding::default(),
+            networks_told: BTreeSet::new(),
+            missing: BTreeSet::new(),
         }
     }
 
@@ -80,6 +89,8 @@ impl ClusterReconciler {
         self.refusals.clear();
         self.failing.clear();
         self.refused_before.clear();
+        self.holding.clear();
+        self.networks_told.clear();
         self.clients.metrics.follows();
         self.clients.readiness.set("first pass", true);
         self.clients.readiness.set("route advertisements", true);
@@ -120,6 +131,26 @@ impl ClusterReconciler {
         self.reported.insert(subject, problems);
     }
 
+    /// Kinds that the API server does not have, or does not show, cost only themselves; somebody has to know.
+    fn tell_missing(&mut self) {
+        let missing = self.caches.missing();
+        for (kind, code) in &missing {
+            if self.missing.insert(*kind) {
+                tracing::warn!(
+                    kind,
+                    code,
+                    "cannot be listed: counted as if there were none, and asked for again"
+                );
+            }
+        }
+        for kind in &self.missing {
+            let is_missing = i64::from(missing.contains_key(kind));
+            let series = &self.clients.metrics.kinds_missing;
+            series.with_label_values(&[kind]).set(is_missing);
+        }
+        self.missing.retain(|kind| missing.contains_key(kind));
+    }
+
     fn is_reported(&self, node: &str) -> bool {
         let words = format!("node {node}: ");
         self.caches.advertisements.with(|map| {
@@ -144,6 +175,7 @@ impl Reconciler for ClusterReconciler {
             tracing::debug!(?waiting, "caches are not filled yet");
             return None;
         }
+        self.tell_missing();
         let (worlds, caches) = (&mut self.worlds, &self.caches);
         let world = planned(|| worlds.now(caches, &self.settings)).world;
         let mut keys = vec![Key::Networks, Key::Fabric, Key::Sessions, Key::UserNetworks];
@@ -164,13 +196,20 @@ impl Reconciler for ClusterReconciler {
         }
         let before = self.clients.writer.count();
         let (worlds, caches) = (&mut self.worlds, &self.caches);
-        let Snapshots { world, complete } = planned(|| worlds.now(caches, &self.settings));
+        let Snapshots {
+            world,
+            complete,
+            generations,
+        } = planned(|| worlds.now(caches, &self.settings));
         let action = match key {
             Key::Networks => self.networks(&world, &complete).await,
             Key::Fabric => self.fabric(&world).await,
             Key::Sessions => self.sessions(&world).await,
-            Key::UserNetworks => self.user_networks(&complete).await,
-            Key::Advertisement(name) => self.advertisement(&complete, name).await,
+            Key::UserNetworks => self.user_networks(&complete, &generations).await,
+            Key::Advertisement(name) => {
+                let generation = generations.advertisements.get(name);
+                self.advertisement(&complete, name, generation).await
+            }
             Key::Attachment => self.attachment(&complete).await,
             Key::Leftovers => self.leftovers(&world).await,
         };

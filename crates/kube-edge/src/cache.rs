@@ -42,6 +42,8 @@ struct Inner<T> {
     ready: bool,
     /// Grows with every change.
     revision: u64,
+    /// 403 or 404, with which the listing was refused the last time.
+    refused: Option<u16>,
 }
 
 /// The cache; cheap to clone. Its watch ends when the last clone is dropped.
@@ -78,6 +80,15 @@ impl<T: Clone> Cache<T> {
             .read()
             .unwrap_or_else(PoisonError::into_inner)
             .ready
+    }
+
+    /// 404 where the server has no such kind, 403 where it may not be listed; until a listing is complete.
+    #[must_use]
+    pub fn refused(&self) -> Option<u16> {
+        self.inner
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .refused
     }
 
     /// Another number after every change of what objects say: whoever has made something of the map asks whether it is still
@@ -149,7 +160,7 @@ impl Pauses {
 }
 
 /// Watches objects and keeps them decoded. `changed` is called after the map has the new state: with the key of a changed
-/// object, or with `None` when a first or repeated listing is complete.
+/// object, or with `None` when a first or repeated listing is complete, or is refused.
 pub fn watch<K, T>(
     api: Api<K>,
     fields: Option<&str>,
@@ -199,6 +210,7 @@ where
         map: BTreeMap::new(),
         ready: false,
         revision: 0,
+        refused: None,
     }));
     let inner = Arc::clone(&shared);
     let task = tokio::spawn(async move {
@@ -215,6 +227,9 @@ where
                         tracing::warn!(what, error, "watch is broken, trying again");
                     }
                     broken = true;
+                    if is_refused(&inner, &error) {
+                        changed(None);
+                    }
                     pauses.after_a_failure().await;
                     continue;
                 }
@@ -251,6 +266,19 @@ pub(crate) fn telling(error: &dyn std::error::Error) -> String {
     text
 }
 
+/// Remembers that a listing was refused; true where that is news.
+fn is_refused<T>(inner: &RwLock<Inner<T>>, error: &watcher::Error) -> bool {
+    let watcher::Error::InitialListFailed(kube::Error::Api(status)) = error else {
+        return false;
+    };
+    // Any other answer says nothing about the kind.
+    if !matches!(status.code, 403 | 404) {
+        return false;
+    }
+    let mut inner = inner.write().unwrap_or_else(PoisonError::into_inner);
+    inner.refused.replace(status.code) != Some(status.code)
+}
+
 /// Applies one event; returns what to tell.
 fn step<K: Resource, T: Clone + PartialEq>(
     inner: &RwLock<Inner<T>>,
@@ -279,24 +307,7 @@ fn step<K: Resource, T: Clone + PartialEq>(
             fresh.extend([entry(&object)]);
             Vec::new()
         }
-        Event::InitDone => {
-            let fresh = std::mem::take(fresh);
-            let mut inner = inner.write().unwrap_or_else(PoisonError::into_inner);
-            let keys: BTreeSet<&ObjectKey> = inner.map.keys().chain(fresh.keys()).collect();
-            let reported: Vec<Option<ObjectKey>> = keys
-                .into_iter()
-                .filter(|key| match (inner.map.get(*key), fresh.get(*key)) {
-                    (Some(old), Some(new)) => !old.says(new),
-                    _ => true,
-                })
-                .map(|key| Some(key.clone()))
-                .collect();
-            let first = !inner.ready;
-            inner.map = fresh;
-            inner.ready = true;
-            inner.revision += u64::from(first || !reported.is_empty());
-            if first { vec![None] } else { reported }
-        }
+        Event::InitDone => replace(inner, std::mem::take(fresh)),
         Event::Apply(object) => {
             let (key, entry) = entry(&object);
             let mut inner = inner.write().unwrap_or_else(PoisonError::into_inner);
@@ -312,6 +323,34 @@ fn step<K: Resource, T: Clone + PartialEq>(
             inner.revision += u64::from(there);
             if there { vec![Some(key)] } else { Vec::new() }
         }
+    }
+}
+
+/// Replaces the map by what was listed; returns what to tell.
+fn replace<T: PartialEq>(
+    inner: &RwLock<Inner<T>>,
+    fresh: BTreeMap<ObjectKey, Entry<T>>,
+) -> Vec<Option<ObjectKey>> {
+    let mut inner = inner.write().unwrap_or_else(PoisonError::into_inner);
+    let keys: BTreeSet<&ObjectKey> = inner.map.keys().chain(fresh.keys()).collect();
+    let reported: Vec<Option<ObjectKey>> = keys
+        .into_iter()
+        .filter(|key| match (inner.map.get(*key), fresh.get(*key)) {
+            (Some(old), Some(new)) => !old.says(new),
+            _ => true,
+        })
+        .map(|key| Some(key.clone()))
+        .collect();
+    let first = !inner.ready;
+    let answers_again = inner.refused.take().is_some();
+    inner.map = fresh;
+    inner.ready = true;
+    inner.revision += u64::from(first || !reported.is_empty());
+    if first {
+        vec![None]
+    } else {
+        let all = reported.into_iter();
+        all.chain(answers_again.then_some(None)).collect()
     }
 }
 

@@ -213,6 +213,35 @@ impl Writer {
         .map(drop)
     }
 
+    /// Leaves an object these finalizers, whoever put the others there; one that is gone is no error. `only` names the version
+    /// that the list was made from.
+    ///
+    /// # Errors
+    /// When the server refuses or does not answer.
+    pub async fn set_finalizers<K>(
+        &self,
+        key: &ObjectKey,
+        only: Only<'_>,
+        finalizers: &[String],
+    ) -> Result<(), WriteError>
+    where
+        K: Resource<DynamicType = ()>,
+    {
+        let (api, resource) = self.api::<K>(key);
+        let body = serde_json::json!({"metadata": {"finalizers": finalizers}});
+        let body = self.body(&resource, key, only, body);
+        let params = PatchParams {
+            field_manager: Some(self.manager.to_owned()),
+            ..PatchParams::default()
+        };
+        let patch = Patch::Merge(&body);
+        let call = api.patch(&key.name, &params, &patch);
+        match self.call("release", &resource.kind, key, call).await {
+            Err(error) if error.code() == Some(404) => Ok(()),
+            other => other.map(drop),
+        }
+    }
+
     /// Applies `status` of an object.
     ///
     /// # Errors

@@ -62,6 +62,15 @@ impl Wanted {
             && covers(&existing.annotations, &self.annotations)
             && existing.finalizers.contains(FINALIZER)
     }
+
+    /// Whether it gives something away that the object does not have yet: a name, an id, tunnel keys.
+    #[must_use]
+    pub fn allocates(&self, existing: Option<&Attachment>) -> bool {
+        existing.is_none_or(|existing| {
+            let differs = |key: &&str| existing.annotations.get(*key) != self.annotations.get(*key);
+            [NETWORK_NAME, NETWORK_ID, TUNNEL_KEYS].iter().any(differs)
+        })
+    }
 }
 
 /// What is planned of all ClusterUserDefinedNetworks.

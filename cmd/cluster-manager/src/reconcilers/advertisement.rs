@@ -20,7 +20,7 @@ use telemetry::Chain;
 
 use super::writes::{Job, What};
 use super::{ClusterReconciler, planned};
-use crate::caches::{Advertisement, ExistingCondition};
+use crate::caches::{Advertisement, ExistingCondition, Planned};
 use crate::key::Key;
 
 /// At most this many events for one change: the condition has the rest.
@@ -39,7 +39,13 @@ struct Report {
 }
 
 impl ClusterReconciler {
-    pub(super) async fn advertisement(&mut self, world: &Arc<World>, name: &str) -> Action {
+    /// `of`: the object that the plan is made from.
+    pub(super) async fn advertisement(
+        &mut self,
+        world: &Arc<World>,
+        name: &str,
+        of: Option<&Planned>,
+    ) -> Action {
         let planner = &mut self.planner;
         let plan = planned(|| planner.plan(world, name));
         let subject = Key::Advertisement(name.to_owned());
@@ -50,10 +56,16 @@ impl ClusterReconciler {
             self.forget(name);
             return done.action();
         };
+        // Another object of this name, or one that is new: the next pass is about it.
+        let Some(of) = of.filter(|of| of.uid == entry.uid) else {
+            return Action::Requeue;
+        };
         let (accepted, objects) = (plan.accepted(), plan.desired.len());
         let refusals = self.refusals_of(name, &subject);
         let report = self.report(world, name, plan, &refusals, &entry.value);
-        let status = self.status(&key, &entry.value, &report).await;
+        let status = self
+            .status(&key, (of.generation, &entry.value), &report)
+            .await;
         if status.is_err() || done.is_nothing_of(objects) {
             self.failing.insert(name.to_owned());
         } else {
@@ -162,11 +174,10 @@ impl ClusterReconciler {
     async fn status(
         &self,
         key: &ObjectKey,
-        existing: &Advertisement,
+        (generation, existing): (i64, &Advertisement),
         report: &Report,
     ) -> Result<bool, WriteError> {
         let wanted = &report.conditions;
-        let generation = existing.generation;
         for condition in wanted {
             self.clients
                 .metrics

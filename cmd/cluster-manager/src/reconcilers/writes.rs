@@ -36,6 +36,12 @@ pub(super) enum What {
     },
     /// Delete the object with this uid.
     Delete { uid: String },
+    /// Leave this version of the object these finalizers, whoever put the one there that goes.
+    Release {
+        uid: String,
+        version: String,
+        finalizers: Vec<String>,
+    },
 }
 
 /// One write.
@@ -52,6 +58,7 @@ impl What {
         match self {
             Self::Apply { .. } => "apply",
             Self::Delete { .. } => "delete",
+            Self::Release { .. } => "release",
         }
     }
 
@@ -59,8 +66,18 @@ impl What {
     fn same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Apply { body: a, .. }, Self::Apply { body: b, .. }) => a == b,
-            (Self::Delete { uid: a }, Self::Delete { uid: b }) => a == b,
+            (Self::Delete { uid: a }, Self::Delete { uid: b })
+            | (Self::Release { uid: a, .. }, Self::Release { uid: b, .. }) => a == b,
             _ => false,
+        }
+    }
+
+    /// Whether another version of the object is a conflict.
+    fn is_versioned(&self) -> bool {
+        match self {
+            Self::Apply { version, .. } => version.is_some(),
+            Self::Delete { .. } => false,
+            Self::Release { .. } => true,
         }
     }
 }
@@ -92,10 +109,10 @@ impl Refusals {
         self.0.values().map(BTreeMap::len).sum()
     }
 
-    /// Forgets what is no longer wanted of one kind.
-    fn retain(&mut self, subject: &Key, kind: &str, jobs: &[Job]) {
+    /// Forgets what is no longer wanted of one kind: all but these objects.
+    pub(super) fn retain(&mut self, subject: &Key, kind: &str, wanted: &BTreeSet<ObjectKey>) {
         if let Some(map) = self.0.get_mut(subject) {
-            map.retain(|(k, key), _| k != kind || jobs.iter().any(|j| j.key == *key));
+            map.retain(|(k, key), _| k != kind || wanted.contains(key));
         }
         self.0.retain(|_, map| !map.is_empty());
     }
@@ -105,7 +122,8 @@ impl Refusals {
         self.0.clear();
     }
 
-    fn waits(&self, subject: &Key, target: &(String, ObjectKey), what: &What) -> bool {
+    /// Whether the same was refused, and its time has not come.
+    pub(super) fn waits(&self, subject: &Key, target: &(String, ObjectKey), what: &What) -> bool {
         let refused = self.0.get(subject).and_then(|map| map.get(target));
         refused.is_some_and(|r| r.what.same(what) && Instant::now() < r.again)
     }
@@ -210,11 +228,12 @@ impl ClusterReconciler {
         K: kube::Resource<DynamicType = ()>,
     {
         let kind = K::kind(&()).into_owned();
-        self.refusals.retain(subject, &kind, &jobs);
+        let wanted = jobs.iter().map(|job| job.key.clone()).collect();
+        self.refusals.retain(subject, &kind, &wanted);
         self.write_more::<K>(subject, jobs).await
     }
 
-    /// Does more jobs of a subject for a kind that others are done of.
+    /// Does some of the jobs of a subject for a kind; refusals stay remembered until [`Refusals::retain`] forgets them.
     pub(super) async fn write_more<K>(&mut self, subject: &Key, jobs: Vec<Job>) -> Done
     where
         K: kube::Resource<DynamicType = ()>,
@@ -279,14 +298,7 @@ impl ClusterReconciler {
             Some(Err(error)) if error.is_not_leading() => done.missed(&job.what),
             Some(Err(error)) => {
                 done.missed(&job.what);
-                let versioned = matches!(
-                    &job.what,
-                    What::Apply {
-                        version: Some(_),
-                        ..
-                    }
-                );
-                if versioned && error.is_conflict() {
+                if job.what.is_versioned() && error.is_conflict() {
                     tracing::info!(key = %job.key, "it changed meanwhile: reading it again");
                 } else {
                     let target = (kind.to_owned(), job.key.clone());
@@ -315,6 +327,18 @@ where
             applied.await
         }
         What::Delete { uid } => writer.delete::<K>(&job.key, uid).await,
+        What::Release {
+            uid,
+            version,
+            finalizers,
+        } => {
+            let only = Only {
+                uid: Some(uid),
+                version: Some(version),
+            };
+            let released = writer.set_finalizers::<K>(&job.key, only, finalizers);
+            released.await
+        }
     }
 }
 

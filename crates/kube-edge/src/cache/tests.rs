@@ -25,6 +25,7 @@ fn a_cache_tells_changes_of_the_decoded_value_only_and_replaces_itself_in_one_st
         map: BTreeMap::new(),
         ready: false,
         revision: 0,
+        refused: None,
     });
     let mut fresh = BTreeMap::new();
     // What was made of the map is asked for by its revision: it moves with what is reported, and never without.
@@ -120,6 +121,15 @@ async fn pauses_grow_while_a_listing_fails_and_two_caches_do_not_fail_in_step() 
             );
         }
         assert_ne!(a[..18], b[..18], "{code}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_is_missing_or_forbidden_is_known_as_such_and_a_faulty_server_says_nothing() {
+    for (code, known) in [(404, Some(404)), (403, Some(403)), (500, None), (429, None)] {
+        let (cache, _, done) = refused(code, 3);
+        done.await.unwrap();
+        assert_eq!((cache.refused(), cache.ready()), (known, false), "{code}");
     }
 }
 

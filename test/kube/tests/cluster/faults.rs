@@ -10,6 +10,7 @@ mod allocations;
 mod events;
 mod foreign;
 mod leading;
+mod missing;
 mod process;
 mod proxy;
 mod refused;

@@ -29,6 +29,11 @@ fn cudn(name: &str, subnet: &str, options: &str) -> String {
     )
 }
 
+/// The finalizer of networks and their objects.
+const FINALIZER: &str = "k8s.ovn.org/user-defined-network-protection";
+/// The label of namespaces that may have a primary network.
+const PRIMARY: &str = "k8s.ovn.org/primary-user-defined-network: ''";
+
 const MANAGED: &str =
     ", transport: NoOverlay, noOverlayOptions: {outboundSNAT: Enabled, routing: Managed}";
 
@@ -328,5 +333,148 @@ fn a_network_comes_is_routed_meets_a_foreign_object_and_goes_when_no_pod_uses_it
         1,
         "the default network's"
     );
+    manager.stop();
+}
+
+fn pod(name: &str, rest: &str) -> String {
+    format!(
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, namespace: shop{rest}}}, spec: {{automountServiceAccountToken: false, \
+         nodeName: n1, hostNetwork: {}, containers: [{{name: c, image: none}}]}}}}\n---\n",
+        rest.is_empty()
+    )
+}
+
+#[test]
+fn finalizers_go_whoever_put_them_there() {
+    let Some(tools) = tools() else { return };
+    let api = ApiServer::start(tools);
+    api.node("n1", "172.30.0.1");
+    api.apply(&namespace("shop", &format!("tenant: amber, {PRIMARY}")));
+    let network = cudn("amber", "10.61.0.0/16", MANAGED).replace(
+        "{name: amber}",
+        &format!("{{name: amber, finalizers: [{FINALIZER}, example.com/mine]}}"),
+    );
+    let create = |yaml: &str| {
+        api.try_kubectl_with(&["create", "-f", "-"], yaml).unwrap();
+    };
+    create(&network);
+    let uid = api.output(&["get", CUDN, "amber", "-o", "jsonpath={.metadata.uid}"]);
+    create(&format!(
+        "{{apiVersion: k8s.cni.cncf.io/v1, kind: NetworkAttachmentDefinition, metadata: {{name: amber, namespace: shop, \
+         labels: {{k8s.ovn.org/user-defined-network: ''}}, finalizers: [{FINALIZER}], ownerReferences: \
+         [{{apiVersion: k8s.ovn.org/v1, kind: ClusterUserDefinedNetwork, name: amber, uid: {uid}, controller: true}}]}}, spec: {{}}}}"
+    ));
+    let manager = Manager::start(&api, "a");
+    says(&api, "amber", "NetworkCreated", "True");
+    api.kubectl(&["delete", CUDN, "amber", "--wait=false"]);
+    let finalizers = [
+        "get",
+        CUDN,
+        "amber",
+        "-o",
+        "jsonpath={.metadata.finalizers}",
+    ];
+    until("others' finalizers are left", 20, || {
+        match api.output(&finalizers).as_str() {
+            "[\"example.com/mine\"]" => Ok(()),
+            other => Err(other.to_owned()),
+        }
+    });
+    has(&api, &["ovn-kubernetes/default"]);
+    let nothing = r#"{"metadata":{"finalizers":null}}"#;
+    api.kubectl(&["patch", CUDN, "amber", "--type=merge", "-p", nothing]);
+    // As its owner made it, and alone.
+    create(&network.replace(", example.com/mine", ""));
+    says(&api, "amber", "NetworkCreated", "True");
+    api.kubectl(&["delete", CUDN, "amber", "--wait=false"]);
+    until("the network is gone", 20, || {
+        let left = api.items(CUDN);
+        if left.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("{left:?}"))
+        }
+    });
+    manager.stop();
+}
+
+#[test]
+#[expect(clippy::too_many_lines, reason = "one sequence of events")]
+fn an_object_that_somebody_deletes_is_made_again_when_no_pod_uses_it() {
+    let Some(tools) = tools() else { return };
+    let api = ApiServer::start(tools);
+    api.node("n1", "172.30.0.1");
+    let in_network = r#", annotations: {k8s.ovn.org/pod-networks: '{"shop/amber":{}}'}"#;
+    api.apply(
+        &[
+            namespace("shop", &format!("tenant: amber, {PRIMARY}")),
+            "{apiVersion: v1, kind: ServiceAccount, metadata: {name: default, namespace: shop}}\n---\n".to_owned(),
+            cudn("amber", "10.61.0.0/16", MANAGED),
+            pod("user", in_network),
+            // On its host's network: it holds nothing.
+            pod("agent", ""),
+        ]
+        .concat(),
+    );
+    let manager = Manager::start(&api, "a");
+    says(&api, "amber", "NetworkCreated", "True");
+    let uid = || {
+        api.output(&[
+            "get",
+            NAD,
+            "amber",
+            "-n",
+            "shop",
+            "-o",
+            "jsonpath={.metadata.uid}",
+        ])
+    };
+    let first = uid();
+    api.kubectl(&["delete", NAD, "amber", "-n", "shop", "--wait=false"]);
+    for words in [
+        "False NetworkAttachmentDefinitionSyncError: failed to delete NetworkAttachmentDefinition [shop/amber]: network in use by the following pods: [user]",
+        "NetworkAttachmentDefinition [shop/amber] is being deleted",
+    ] {
+        says(&api, "amber", "NetworkCreated", words);
+    }
+    assert_eq!(uid(), first);
+    // A label of somebody else's is no reason to write.
+    let label = ["label", NAD, "amber", "-n", "shop", "backup=nightly"];
+    api.kubectl(&label);
+    api.kubectl(&[
+        "delete",
+        "pod",
+        "user",
+        "-n",
+        "shop",
+        "--force",
+        "--grace-period=0",
+    ]);
+    says(&api, "amber", "NetworkCreated", "True");
+    until("there is another object", 20, || {
+        match api.try_kubectl(&[
+            "get",
+            NAD,
+            "amber",
+            "-n",
+            "shop",
+            "-o",
+            "jsonpath={.metadata.uid}",
+        ]) {
+            Ok(now) if now != first => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    });
+    api.kubectl(&label);
+    std::thread::sleep(Duration::from_secs(2));
+    let writes = || {
+        let all = api.writes("cluster-manager");
+        let mut of_networks = all;
+        of_networks.retain(|write| write.ends_with("/amber"));
+        of_networks.len()
+    };
+    let before = writes();
+    std::thread::sleep(Duration::from_secs(3));
+    assert_eq!(writes(), before);
     manager.stop();
 }

@@ -67,3 +67,78 @@ fn every_node_is_given_one_id_and_one_subnet_though_the_watch_of_nodes_is_late()
         assert!(values.values().all(|v| v.len() == 1), "{key}: {values:?}");
     }
 }
+
+#[test]
+#[expect(clippy::too_many_lines, reason = "one sequence of events")]
+fn a_network_keeps_its_id_and_takes_no_foreign_object_though_the_watch_of_objects_is_late() {
+    let Some(tools) = tools() else { return };
+    let api = ApiServer::start(tools);
+    let proxy = Proxy::start(&api, "cluster-manager", Duration::from_secs(4));
+    let daemon = Daemon::start(&api, "a", &proxy.kubeconfig, MANAGED);
+    let network = |name: &str, n: u8| {
+        format!(
+            "{{apiVersion: k8s.ovn.org/v1, kind: ClusterUserDefinedNetwork, metadata: {{name: {name}}}, spec: {{namespaceSelector: {{matchLabels: {{tenant: {name}}}}}, \
+             network: {{topology: Layer3, layer3: {{role: Primary, subnets: [{{cidr: 10.{n}.0.0/16, hostSubnet: 24}}]}}}}}}}}\n---\n"
+        )
+    };
+    let namespace = |name: &str, tenant: &str| {
+        format!(
+            "{{apiVersion: v1, kind: Namespace, metadata: {{name: {name}, labels: {{tenant: {tenant}, k8s.ovn.org/primary-user-defined-network: ''}}}}}}\n---\n"
+        )
+    };
+    let nad = "network-attachment-definitions";
+    let id = "jsonpath={.metadata.annotations.k8s\\.ovn\\.org/network-id}";
+    let wide =
+        |name: &str, path: &str| api.try_kubectl(&["get", nad, name, "-n", "shop", "-o", path]);
+    // Both have an id, but only one has stored it.
+    api.apply(&[network("amber", 61), network("cobalt", 62)].concat());
+    let finalizer = [
+        "get",
+        "clusteruserdefinednetworks",
+        "-o",
+        "jsonpath={.items[*].metadata.finalizers[0]}",
+    ];
+    until("both networks are known", 30, || {
+        let seen = api.output(&finalizer);
+        if seen.split(' ').count() == 2 {
+            Ok(())
+        } else {
+            Err(format!("{seen}\n{}", daemon.said()))
+        }
+    });
+    api.apply(&namespace("shop", "cobalt"));
+    until("the object is there", 20, || {
+        match wide("cobalt", id)?.as_str() {
+            "2" => Ok(()),
+            other => Err(other.to_owned()),
+        }
+    });
+    // What the manager knows of objects is older than this.
+    api.kubectl(&[
+        "delete",
+        "clusteruserdefinednetworks",
+        "amber",
+        "--wait=false",
+    ]);
+    api.apply(&network("jade", 63));
+    let foreign = "{apiVersion: k8s.cni.cncf.io/v1, kind: NetworkAttachmentDefinition, metadata: {name: jade, namespace: mine}, spec: {config: '{}'}}";
+    api.apply(&format!("{}{foreign}", namespace("mine", "nobody")));
+    api.kubectl(&["label", "--overwrite", "namespace", "mine", "tenant=jade"]);
+    std::thread::sleep(Duration::from_secs(8));
+    assert_eq!(wide("cobalt", id).unwrap(), "2");
+    let config = [
+        "get",
+        nad,
+        "jade",
+        "-n",
+        "mine",
+        "-o",
+        "jsonpath={.spec.config}",
+    ];
+    assert_eq!(api.output(&config), "{}");
+    let written = api.writes("cluster-manager");
+    assert!(
+        !written.contains(&format!("patch {nad}/jade")),
+        "{written:?}"
+    );
+}

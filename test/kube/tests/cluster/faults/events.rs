@@ -103,7 +103,7 @@ fn readiness_series_and_generations_are_those_of_what_there_is() {
         "noverlay-cluster-manager",
         "--type=json",
         "-p",
-        &without_status(&api),
+        &without(&api, "routeadvertisements/status"),
     ]);
     api.node("n3", "");
     ready("503", "route advertisements");
@@ -119,8 +119,57 @@ fn readiness_series_and_generations_are_those_of_what_there_is() {
     ready("200", "ok");
 }
 
-/// The patch that takes the right to write conditions away.
-fn without_status(api: &ApiServer) -> String {
+#[test]
+fn conditions_of_networks_are_about_their_generation_and_their_series_go_with_them() {
+    let Some(tools) = tools() else { return };
+    let api = ApiServer::start(tools);
+    let daemon = Daemon::managed(&api, "a");
+    // The second one cannot be read.
+    for (name, selector) in [
+        ("amber", "{matchLabels: {tenant: amber}}"),
+        ("cobalt", "{matchExpressions: [{key: a, operator: In}]}"),
+    ] {
+        api.apply(&format!(
+            "{{apiVersion: k8s.ovn.org/v1, kind: ClusterUserDefinedNetwork, metadata: {{name: {name}}}, spec: {{namespaceSelector: {selector}, \
+             network: {{topology: Layer3, layer3: {{role: Primary, subnets: [{{cidr: 10.61.0.0/16, hostSubnet: 24}}]}}}}}}}}"
+        ));
+    }
+    let networks = "clusteruserdefinednetworks";
+    for (name, generation, status) in [("amber", 1, "True"), ("cobalt", 1, "False")] {
+        until(name, 20, || {
+            let object = api.output(&["get", networks, name, "-o", "json"]);
+            let object: Value = serde_json::from_str(&object).unwrap();
+            let condition = &object["status"]["conditions"][0];
+            let right = condition["observedGeneration"] == generation
+                && object["metadata"]["generation"] == generation
+                && condition["status"] == status;
+            if right {
+                Ok(())
+            } else {
+                Err(object.to_string())
+            }
+        });
+    }
+    let series = |name: &str| {
+        let (_, body) = daemon.get("/metrics").unwrap();
+        body.contains(&format!(
+            "noverlay_cluster_user_defined_network_condition{{condition=\"NetworkCreated\",name=\"{name}\"}}"
+        ))
+    };
+    assert!(series("amber") && series("cobalt"));
+    api.kubectl(&["delete", networks, "amber"]);
+    until("its series are gone with it", 10, || {
+        if series("amber") {
+            Err(String::new())
+        } else {
+            Ok(())
+        }
+    });
+    assert!(series("cobalt"));
+}
+
+/// The patch that takes away what the manager may do with a resource that has a rule of its own.
+pub(super) fn without(api: &ApiServer, resource: &str) -> String {
     let role = api.output(&[
         "get",
         "clusterrole",
@@ -132,7 +181,7 @@ fn without_status(api: &ApiServer) -> String {
     let rules = role["rules"].as_array().unwrap();
     let at = rules
         .iter()
-        .position(|r| r["resources"][0] == "routeadvertisements/status")
+        .position(|r| r["resources"][0] == resource)
         .unwrap();
     format!(r#"[{{"op":"remove","path":"/rules/{at}"}}]"#)
 }

@@ -1,4 +1,4 @@
-//! An API server behind another one's address: passes calls on, delays the watch of Nodes, or takes calls and never answers.
+//! An API server behind another one's address: passes calls on, delays the watches of Nodes and of NetworkAttachmentDefinitions, or takes calls and never answers.
 //! In: an API server and an account. Out: a kubeconfig. Invariant: what it took while silent is never passed on later.
 //! Not here: what is tested.
 
@@ -28,7 +28,8 @@ struct Way {
 }
 
 impl Proxy {
-    /// Calls are made as `user`; what the watch of Nodes tells comes `late`.
+    /// Calls are made as `user`; what the watches of Nodes and of NetworkAttachmentDefinitions
+    /// tell comes `late`.
     pub(crate) fn start(api: &ApiServer, user: &str, late: Duration) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
@@ -91,7 +92,8 @@ async fn pass(State(way): State<Way>, request: Request) -> Response {
     quiet(&way).await;
     let (parts, body) = request.into_parts();
     let bytes = axum::body::to_bytes(body, 16 << 20).await.unwrap();
-    let watches = parts.uri.path() == "/api/v1/nodes"
+    let watched = ["/nodes", "/network-attachment-definitions"];
+    let watches = watched.iter().any(|kind| parts.uri.path().ends_with(kind))
         && parts.uri.query().is_some_and(|q| q.contains("watch=true"));
     let path = parts.uri.path_and_query().unwrap().as_str();
     let mut call = http::Request::builder().method(parts.method).uri(path);

@@ -189,3 +189,66 @@ fn fields_that_an_older_frr_k8s_does_not_know_are_named_and_not_tried_again_and_
     assert!(new.len() <= 6, "{new:?}");
     drop(daemon);
 }
+
+#[test]
+fn an_object_of_a_network_that_may_not_be_deleted_keeps_its_finalizer_and_is_tried_again_ever_later()
+ {
+    let Some(tools) = tools() else { return };
+    let api = ApiServer::start(tools);
+    api.node("n1", "172.30.0.1");
+    api.apply(
+        "{apiVersion: v1, kind: Namespace, metadata: {name: shop, labels: {tenant: amber, k8s.ovn.org/primary-user-defined-network: ''}}}\n---\n\
+         {apiVersion: k8s.ovn.org/v1, kind: ClusterUserDefinedNetwork, metadata: {name: amber}, spec: {namespaceSelector: {matchLabels: {tenant: amber}}, \
+         network: {topology: Layer3, layer3: {role: Primary, subnets: [{cidr: 10.61.0.0/16, hostSubnet: 24}]}}}}",
+    );
+    let daemon = Daemon::managed(&api, "a");
+    let said = || {
+        api.output(&[
+            "get",
+            "clusteruserdefinednetworks",
+            "amber",
+            "-o",
+            "jsonpath={.status.conditions[?(@.type==\"NetworkCreated\")].message}",
+        ])
+    };
+    let says = |words: &str| {
+        until(words, 30, || {
+            let said = said();
+            if said.contains(words) {
+                Ok(())
+            } else {
+                Err(said)
+            }
+        });
+    };
+    says("has been created in following namespaces: [shop]");
+    let nad = "network-attachment-definitions";
+    enforce(
+        &api,
+        &policy("keep", "DELETE", nad, "false"),
+        &["delete", "--dry-run=server", nad, "amber", "-n", "shop"],
+    );
+    api.kubectl(&["label", "namespace", "shop", "tenant-"]);
+    let words = "cannot delete NetworkAttachmentDefinition shop/amber: ";
+    says(words);
+    let deletes = || {
+        let mut all = writes_of(&api, "cluster-manager");
+        all.retain(|(write, _)| write.starts_with("delete network-attachment-definitions/"));
+        all.len()
+    };
+    let (before, first) = (deletes(), said());
+    for _ in 0..10 {
+        std::thread::sleep(Duration::from_secs(1));
+        assert_eq!(said(), first);
+    }
+    let new = deletes() - before;
+    assert!((1..10).contains(&new), "{new} attempts in 10 s");
+    let object = api.output(&["get", nad, "amber", "-n", "shop", "-o", "json"]);
+    let object: Value = serde_json::from_str(&object).unwrap();
+    let finalizer = "k8s.ovn.org/user-defined-network-protection";
+    assert_eq!(text(&object, "/metadata/finalizers/0"), finalizer);
+    assert_eq!(text(&object, "/metadata/deletionTimestamp"), "");
+    api.kubectl(&["delete", "validatingadmissionpolicybinding", "keep"]);
+    says("has been created in following namespaces: []");
+    drop(daemon);
+}

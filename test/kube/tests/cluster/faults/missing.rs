@@ -1,0 +1,74 @@
+//! Kinds that the API server does not have, or does not show: they cost only themselves.
+
+use kube_tests::{ApiServer, tools, until};
+
+use super::events::without;
+use super::process::{Daemon, MANAGED, settled, text};
+
+const ROLE: [&str; 3] = ["patch", "clusterrole", "noverlay-cluster-manager"];
+
+/// What the manager's series says of EgressIPs.
+fn series(daemon: &Daemon) -> Result<f64, String> {
+    daemon.metric("noverlay_cluster_manager_kind_missing{kind=\"egressips\"}")
+}
+
+fn is(daemon: &Daemon, value: f64) {
+    until(
+        &format!("egressips are missing: {value}"),
+        20,
+        || match series(daemon)? {
+            seen if (seen - value).abs() < 0.5 => Ok(()),
+            other => Err(other.to_string()),
+        },
+    );
+}
+
+#[test]
+fn without_the_kind_egressip_all_else_is_served_and_it_is_named() {
+    let Some(tools) = tools() else { return };
+    let api = ApiServer::start(tools);
+    let name = "egressips.k8s.ovn.org";
+    let crd = api.path("egressips.yaml");
+    std::fs::write(&crd, api.output(&["get", "crd", name, "-o", "json"])).unwrap();
+    api.kubectl(&["delete", "crd", name]);
+    for n in 1..=2 {
+        api.node(&format!("n{n}"), &format!("172.30.0.{n}"));
+    }
+    let daemon = Daemon::managed(&api, "a");
+    settled(&api, 2, 30);
+    let id = "/metadata/annotations/k8s.ovn.org~1node-id";
+    assert_ne!(text(&api.items("nodes")[0], id), "");
+    is(&daemon, 1.0);
+    assert!(daemon.said().contains("egressips"), "{}", daemon.said());
+    let (line, body) = daemon.get("/readyz").unwrap();
+    assert!(line.contains(" 200 "), "{line} {body}");
+    // It is asked for again.
+    api.kubectl(&["create", "-f", crd.to_str().unwrap()]);
+    is(&daemon, 0.0);
+}
+
+#[test]
+fn egressips_that_may_not_be_listed_or_are_not_wanted_keep_nothing_back() {
+    let Some(tools) = tools() else { return };
+    let api = ApiServer::start(tools);
+    let patch = without(&api, "egressips");
+    api.kubectl(&[ROLE.as_slice(), &["--type=json", "-p", &patch]].concat());
+    for n in 1..=2 {
+        api.node(&format!("n{n}"), &format!("172.30.0.{n}"));
+    }
+    let daemon = Daemon::managed(&api, "a");
+    settled(&api, 2, 30);
+    is(&daemon, 1.0);
+    drop(daemon);
+    let off = format!("{MANAGED}[ovnkubernetesfeature]\nenable-egress-ip = false\n");
+    let account = api.kubeconfig("cluster-manager");
+    let daemon = Daemon::start(&api, "b", &account, &off);
+    api.node("n3", "172.30.0.3");
+    settled(&api, 3, 60);
+    assert!(series(&daemon).is_err(), "nobody asks for them");
+    assert!(
+        !daemon.said().contains("watch is broken"),
+        "{}",
+        daemon.said()
+    );
+}
