@@ -39,12 +39,18 @@ def claim(path):
     open(path, "w").write(node)
 
 
+def holds(expression, labels):
+    value, values = labels.get(expression["key"]), expression.get("values") or []
+    return {"In": value is not None and value in values, "NotIn": value is None or value not in values,
+            "Exists": value is not None, "DoesNotExist": value is None}[expression["operator"]]
+
+
 def selected(labels):
     for item in api(f"{GROUP}/namespaces/{options.namespace}/frrconfigurations")["items"]:
         selector = item["spec"].get("nodeSelector") or {}
         wanted = selector.get("matchLabels") or {}
-        absent = [e["key"] for e in selector.get("matchExpressions") or [] if e["operator"] == "DoesNotExist"]
-        if all(labels.get(k) == v for k, v in wanted.items()) and not any(k in labels for k in absent):
+        rest = selector.get("matchExpressions") or []
+        if all(labels.get(k) == v for k, v in wanted.items()) and all(holds(e, labels) for e in rest):
             yield item["spec"]
 
 
