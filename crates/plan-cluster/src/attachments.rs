@@ -5,10 +5,11 @@
 //! it (asked by whoever writes), and is made again only after it is gone; what a broken ClusterUserDefinedNetwork has it keeps.
 //! Not here: the default network's object (`cluster-manager`), ids (`user_networks`), whether a pod uses an object.
 
+mod tunnel_keys;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::intent::Condition;
-use model::network::Topology;
 use model::user_network::{Attachment, ClusterUserDefinedNetwork, Namespace, UserNetwork};
 use model::{NetworkName, ObjectKey};
 
@@ -17,6 +18,7 @@ use crate::advertise;
 use crate::suitable;
 use crate::user_networks::{self, Ids, NETWORK_ID, NETWORK_NAME};
 use crate::world::World;
+use tunnel_keys::TunnelKeys;
 
 /// Finalizer of the objects, and of a ClusterUserDefinedNetwork that has any (OVN-Kubernetes' own).
 pub const FINALIZER: &str = "k8s.ovn.org/user-defined-network-protection";
@@ -30,13 +32,6 @@ pub const NAME_LABEL: &str = "k8s.ovn.org/metadata.name";
 const TUNNEL_KEYS: &str = "k8s.ovn.org/tunnel-keys";
 /// Annotations that begin so belong to OVN-Kubernetes and to us, and are not copied from the network.
 const RESERVED: &str = "k8s.ovn.org";
-/// The tunnel key of network id 0 (OVN-Kubernetes); a layer-2 network's first key is this and its id.
-const FIRST_KEY: u32 = 16_711_683;
-/// The first of the keys that are given as needed.
-const FREE_KEYS: u32 = FIRST_KEY + 4096;
-/// One more than the largest tunnel key of a datapath (ovn-sb(5), `Datapath_Binding.tunnel_key`).
-const END_OF_KEYS: u32 = 1 << 24;
-
 /// An object to have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
@@ -395,78 +390,6 @@ fn owners(world: &World) -> BTreeMap<&str, NetworkName> {
     readable
         .map(|cudn| (cudn.uid.as_str(), cudn.network_name()))
         .collect()
-}
-
-/// Tunnel keys in use.
-struct TunnelKeys {
-    used: BTreeSet<u32>,
-    by_network: BTreeMap<NetworkName, Vec<u32>>,
-}
-
-impl TunnelKeys {
-    /// As with ids, only objects that a ClusterUserDefinedNetwork owns, or has left behind, are believed.
-    fn of(world: &World) -> Self {
-        let owners = owners(world);
-        let mut out = Self {
-            used: BTreeSet::new(),
-            by_network: BTreeMap::new(),
-        };
-        for attachment in world.attachments.values() {
-            let Some(keys) = stored_keys(attachment) else {
-                continue;
-            };
-            let owner = attachment.owner.as_deref();
-            if let Some(name) = owner.and_then(|uid| owners.get(uid)) {
-                out.used.extend(&keys);
-                out.by_network.entry(name.clone()).or_insert(keys);
-            } else if user_networks::is_left_behind(attachment) {
-                out.used.extend(&keys);
-            }
-        }
-        out
-    }
-
-    /// The keys of a network: none for layer 3, one for a secondary layer-2 network, two for a primary one.
-    fn of_network(
-        &mut self,
-        cudn: &ClusterUserDefinedNetwork,
-        network: &UserNetwork,
-        id: u16,
-    ) -> Vec<u32> {
-        let count = match (network.topology, network.primary) {
-            (Topology::Layer3, _) => return Vec::new(),
-            (Topology::Layer2, false) => 1,
-            (Topology::Layer2, true) => 2,
-        };
-        let mut keys = self
-            .by_network
-            .get(&cudn.network_name())
-            .cloned()
-            .unwrap_or_default();
-        keys.truncate(count);
-        if keys.is_empty() {
-            keys.push(FIRST_KEY + u32::from(id));
-        }
-        while keys.len() < count {
-            let free = (FREE_KEYS..END_OF_KEYS).find(|key| !self.used.contains(key));
-            let Some(free) = free else { break };
-            keys.push(free);
-        }
-        self.used.extend(&keys);
-        keys
-    }
-}
-
-fn stored_keys(attachment: &Attachment) -> Option<Vec<u32>> {
-    let text = attachment.annotations.get(TUNNEL_KEYS)?;
-    let inner = text.strip_prefix('[')?.strip_suffix(']')?;
-    let keys = inner
-        .split(',')
-        .map(str::trim)
-        .filter(|key| !key.is_empty());
-    let keys: Vec<u32> = keys.map(str::parse).collect::<Result<_, _>>().ok()?;
-    let possible = FIRST_KEY..END_OF_KEYS;
-    (!keys.is_empty() && keys.iter().all(|key| possible.contains(key))).then_some(keys)
 }
 
 /// The names of the RouteAdvertisements that serve each network: those that serve it now, and those that nothing new is

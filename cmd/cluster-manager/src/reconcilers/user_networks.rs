@@ -1,8 +1,7 @@
 //! ClusterUserDefinedNetworks: their NetworkAttachmentDefinitions, finalizers, labels and conditions.
-//! In: the world, and where an object or an id is new the NetworkAttachmentDefinitions of the API server. Out: objects,
-//! conditions, events.
+//! In: the world, and a listing of the objects where something new or final is decided. Out: objects, conditions, events.
 //! Invariant: an object that pods use is not let go, and a network without its finalizer has no object left; one network,
-//! namespace or refused write costs only itself; nothing new is decided from a cache.
+//! namespace or refused write costs only itself.
 //! Not here: what is wanted (`plan_cluster::attachments`, `plan_cluster::transport`).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,10 +44,7 @@ impl ClusterReconciler {
         let plan = match self.plan_of_networks(world).await {
             Ok(plan) => plan,
             Err(error) => {
-                tracing::warn!(
-                    error,
-                    "cannot list NetworkAttachmentDefinitions to make new ones"
-                );
+                tracing::warn!(error, "cannot list NetworkAttachmentDefinitions");
                 return Action::Requeue;
             }
         };
@@ -76,8 +72,8 @@ impl ClusterReconciler {
         action
     }
 
-    /// The plan, and the objects that it was made from. Where something new is to be written, they are read afresh: what a watch
-    /// has not reported yet may bear the id, or the name, already.
+    /// The plan, and the objects that it was made from. Where something new is to be written, or a network without objects is to
+    /// be let go, they are read afresh: what a watch has not reported yet may bear the id or the name already, or be an object.
     async fn plan_of_networks(
         &mut self,
         world: &Arc<World>,
@@ -94,7 +90,12 @@ impl ClusterReconciler {
             self.refusals.waits(&subject, &target(job), &job.what)
         };
         let jobs = attachment_jobs(&plan.desired, &world.attachments);
-        if !jobs.iter().any(|job| is_new(job) && !waits(job)) {
+        let is_final = |(name, protected): (&String, &bool)| {
+            let cudn = world.cudns.get(name).and_then(|cudn| cudn.as_ref().ok());
+            !protected && cudn.is_some_and(|cudn| cudn.finalizers.contains(FINALIZER))
+        };
+        let decides = jobs.iter().any(|job| is_new(job) && !waits(job));
+        if !decides && !plan.finalizers.iter().any(is_final) {
             return Ok((plan, world.attachments.clone()));
         }
         let listed = self.listed_attachments().await?;

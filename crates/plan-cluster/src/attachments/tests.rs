@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::samples::{mk_cudn, mk_world};
+use model::network::Topology;
 use model::user_network::{Layer2Extras, UserTransport};
 
 /// A namespace that may have a primary network, of a tenant.

@@ -438,6 +438,33 @@ fn an_object_that_somebody_deletes_is_made_again_when_no_pod_uses_it() {
         says(&api, "amber", "NetworkCreated", words);
     }
     assert_eq!(uid(), first);
+    // Pods are not asked for with each change of the world.
+    let lists = || {
+        let all = api.output(&["get", "--raw", "/metrics"]);
+        let of_pods = all.lines().filter(|line| {
+            let words = [
+                "apiserver_request_total{",
+                "resource=\"pods\"",
+                "verb=\"LIST\"",
+            ];
+            words.iter().all(|word| line.contains(word))
+        });
+        let count = |line: &str| line.rsplit(' ').next()?.parse::<u32>().ok();
+        of_pods.filter_map(count).sum::<u32>()
+    };
+    let before = lists();
+    for n in 0..20 {
+        api.kubectl(&[
+            "label",
+            "--overwrite",
+            "namespace",
+            "shop",
+            &format!("x=y{n}"),
+        ]);
+        std::thread::sleep(Duration::from_millis(150));
+    }
+    let new = lists() - before;
+    assert!((1..=4).contains(&new), "{new} lists of pods");
     // A label of somebody else's is no reason to write.
     let label = ["label", NAD, "amber", "-n", "shop", "backup=nightly"];
     api.kubectl(&label);

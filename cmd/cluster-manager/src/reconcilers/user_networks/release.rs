@@ -97,8 +97,17 @@ struct Candidate {
     job: Job,
 }
 
+/// Why there is no list of pods.
+#[derive(Debug, Clone)]
+enum Unlisted {
+    /// The API server said this.
+    Refused(String),
+    /// It said nothing.
+    Unanswered(String),
+}
+
 /// What came of a question for the pods of a namespace: by object, the names of some that use it. `None`: not asked.
-type Users = Option<Result<Vec<Vec<String>>, String>>;
+type Users = Option<Result<Vec<Vec<String>>, Unlisted>>;
 
 /// What is to be let go.
 #[derive(Default)]
@@ -117,6 +126,7 @@ impl ClusterReconciler {
         let mut asked: BTreeMap<String, Vec<Candidate>> = BTreeMap::new();
         for key in surplus.keys() {
             let Some(candidate) = self.candidate(key) else {
+                self.holding.held.remove(key);
                 continue;
             };
             let target = (KIND.to_owned(), key.clone());
@@ -124,13 +134,14 @@ impl ClusterReconciler {
                 .refusals
                 .waits(&Key::UserNetworks, &target, &candidate.job.what);
             if waits {
+                self.holding.held.remove(key);
                 going.jobs.push(candidate.job);
             } else if self.holding.known(key, &candidate.entry, now).is_none() {
                 let namespace = asked.entry(key.namespace.clone()).or_default();
                 namespace.push(candidate);
             }
         }
-        for (namespace, candidates, users) in self.ask(asked).await {
+        for (namespace, candidates, users) in ask(&self.clients.client, asked).await {
             self.evaluate_users(&namespace, candidates, users, &mut going);
         }
         for (key, held) in &self.holding.held {
@@ -169,29 +180,6 @@ impl ClusterReconciler {
         })
     }
 
-    /// Asks for the pods of some namespaces, a few at once; once there is no answer the rest is left to the next pass.
-    async fn ask(
-        &self,
-        asked: BTreeMap<String, Vec<Candidate>>,
-    ) -> Vec<(String, Vec<Candidate>, Users)> {
-        let silent = AtomicBool::new(false);
-        let client = &self.clients.client;
-        futures::stream::iter(asked)
-            .map(|(namespace, candidates)| async {
-                if silent.load(Ordering::Relaxed) {
-                    return (namespace, candidates, None);
-                }
-                let users = users(client.clone(), &namespace, &candidates).await;
-                if users.is_err() {
-                    silent.store(true, Ordering::Relaxed);
-                }
-                (namespace, candidates, Some(users))
-            })
-            .buffer_unordered(AT_ONCE)
-            .collect()
-            .await
-    }
-
     fn evaluate_users(
         &mut self,
         namespace: &str,
@@ -201,9 +189,12 @@ impl ClusterReconciler {
     ) {
         let unlisted =
             |why: &str| format!("(pods of namespace {namespace} cannot be listed: {why})");
+        let is_asked = users.is_some();
         let (users, why) = match users {
             Some(Ok(users)) => (users, None),
-            Some(Err(why)) => (Vec::new(), Some(unlisted(&why))),
+            Some(Err(Unlisted::Refused(why) | Unlisted::Unanswered(why))) => {
+                (Vec::new(), Some(unlisted(&why)))
+            }
             None => (Vec::new(), Some(unlisted("no answer"))),
         };
         let mut users = users.into_iter();
@@ -220,6 +211,10 @@ impl ClusterReconciler {
                 candidate.key
             );
             let (key, entry) = (candidate.key, candidate.entry);
+            if !is_asked {
+                // Its turn comes before that of those that were not answered.
+                self.holding.held.remove(&key);
+            }
             self.holding.hold(&key, entry, text, Instant::now());
         }
     }
@@ -240,6 +235,28 @@ impl ClusterReconciler {
     }
 }
 
+/// Asks for the pods of some namespaces, a few at once; once there is no answer the rest is left to the next pass.
+async fn ask(
+    client: &kube::Client,
+    asked: BTreeMap<String, Vec<Candidate>>,
+) -> Vec<(String, Vec<Candidate>, Users)> {
+    let silent = AtomicBool::new(false);
+    futures::stream::iter(asked)
+        .map(|(namespace, candidates)| async {
+            if silent.load(Ordering::Relaxed) {
+                return (namespace, candidates, None);
+            }
+            let users = users(client.clone(), &namespace, &candidates).await;
+            if matches!(users, Err(Unlisted::Unanswered(_))) {
+                silent.store(true, Ordering::Relaxed);
+            }
+            (namespace, candidates, Some(users))
+        })
+        .buffer_unordered(AT_ONCE)
+        .collect()
+        .await
+}
+
 /// Finalizers of others.
 pub(super) fn without_ours(all: &BTreeSet<String>) -> Vec<String> {
     let others = all.iter().filter(|finalizer| *finalizer != FINALIZER);
@@ -251,7 +268,7 @@ async fn users(
     client: kube::Client,
     namespace: &str,
     candidates: &[Candidate],
-) -> Result<Vec<Vec<String>>, String> {
+) -> Result<Vec<Vec<String>>, Unlisted> {
     let api: kube::Api<Pod> = kube::Api::namespaced(client, namespace);
     let mut params = ListParams::default().fields(PODS).limit(PAGE);
     let mut found: Vec<Vec<String>> = vec![Vec::new(); candidates.len()];
@@ -259,8 +276,14 @@ async fn users(
         let listed = tokio::time::timeout(CALL_DEADLINE, api.list_metadata(&params)).await;
         let list = match listed {
             Ok(Ok(list)) => list,
-            Ok(Err(error)) => return Err(Chain(&error).to_string()),
-            Err(_) => return Err(format!("no answer within {CALL_DEADLINE:?}")),
+            Ok(Err(error @ kube::Error::Api(_))) => {
+                return Err(Unlisted::Refused(Chain(&error).to_string()));
+            }
+            Ok(Err(error)) => return Err(Unlisted::Unanswered(Chain(&error).to_string())),
+            Err(_) => {
+                let text = format!("no answer within {CALL_DEADLINE:?}");
+                return Err(Unlisted::Unanswered(text));
+            }
         };
         for pod in list.items {
             for (names, candidate) in found.iter_mut().zip(candidates) {
@@ -291,54 +314,4 @@ fn uses(pod: &ObjectMeta, key: &ObjectKey, primary: bool) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_pod_uses_what_its_annotation_names_and_without_one_the_primary_network() {
-        let pod = |annotation: Option<&str>| ObjectMeta {
-            annotations: annotation.map(|text| [(POD_NETWORKS.to_owned(), text.to_owned())].into()),
-            ..ObjectMeta::default()
-        };
-        let key = ObjectKey::new("shop", "amber");
-        let named = r#"{"default":{},"shop/amber":{"role":"primary"}}"#;
-        for (pod, primary, wanted) in [
-            (pod(Some(named)), true, true),
-            (pod(Some(named)), false, true),
-            (pod(Some(r#"{"default":{}}"#)), true, false),
-            (pod(None), true, true),
-            (pod(None), false, false),
-            (pod(Some("no JSON")), true, true),
-        ] {
-            assert_eq!(uses(&pod, &key, primary), wanted, "{pod:?}");
-        }
-    }
-
-    #[test]
-    fn what_is_held_is_asked_for_less_and_less_often_and_at_once_where_it_changed() {
-        let key = ObjectKey::new("shop", "amber");
-        let entry = |deleting: bool| Entry {
-            uid: "u".to_owned(),
-            version: "1".to_owned(),
-            value: Attachment {
-                deleting,
-                ..Attachment::default()
-            },
-        };
-        let mut holding = Holding::default();
-        let mut now = Instant::now();
-        assert!(holding.known(&key, &entry(false), now).is_none());
-        for pause in [1, 2, 4, 8, 16, 30, 30] {
-            holding.hold(&key, entry(false), "pod".to_owned(), now);
-            assert!(holding.known(&key, &entry(true), now).is_none());
-            let until = now + Duration::from_secs(pause);
-            let before = until - Duration::from_millis(1);
-            assert!(holding.known(&key, &entry(false), before).is_some());
-            assert!(holding.known(&key, &entry(false), until).is_none());
-            now = until;
-        }
-        holding.hold(&key, entry(true), "pod".to_owned(), now);
-        let until = now + Duration::from_secs(1);
-        assert!(holding.known(&key, &entry(true), until).is_none());
-    }
-}
+mod tests;

@@ -1,0 +1,120 @@
+//! What caches keep of objects.
+//! In: objects without their Rust type. Out: what passes look at. Invariant: one that cannot be read is there, with the reason.
+//! Not here: the fields (`api`).
+
+use std::collections::BTreeSet;
+
+use api::cluster_user_defined_network::ClusterUserDefinedNetwork;
+use api::egress_ip::EgressIP;
+use api::frr_configuration::FRRConfiguration;
+use api::frr_state::BGPSessionState;
+use api::nad::NetworkAttachmentDefinition;
+use api::route_advertisements::RouteAdvertisements;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::core::DynamicObject;
+use model::frr::Source;
+use model::user_network::{self, Attachment, EgressIp};
+use model::{ObjectKey, intent};
+use plan_cluster::sessions::End;
+
+use super::{Advertisement, ExistingCondition, UserNetwork};
+
+/// A session of the default VRF; frr-k8s writes IPv6 addresses whole, with dashes for colons.
+pub(super) fn session(object: &DynamicObject) -> Option<End> {
+    let typed: BGPSessionState = object.clone().try_parse().ok()?;
+    let status = typed.status?;
+    if !matches!(status.vrf.as_deref(), None | Some("" | "default")) {
+        return None;
+    }
+    let peer = status.peer?;
+    Some(End {
+        node: status.node?.into(),
+        peer: peer
+            .parse()
+            .or_else(|_| peer.replace('-', ":").parse())
+            .ok()?,
+        state: status.bgp_status?,
+    })
+}
+
+pub(crate) fn frr(object: &DynamicObject) -> Source {
+    let typed = object.clone().try_parse::<FRRConfiguration>();
+    let mut source = api::decode_source(key_of(object), typed.map_err(|err| err.to_string()));
+    if source.object.is_err() {
+        source.remains = api::remains(object);
+    }
+    source
+}
+
+fn key_of(object: &DynamicObject) -> ObjectKey {
+    ObjectKey::new(
+        object.metadata.namespace.clone().unwrap_or_default(),
+        object.metadata.name.clone().unwrap_or_default(),
+    )
+}
+
+pub(super) fn advertisement(object: &DynamicObject) -> Advertisement {
+    let typed = object.clone().try_parse::<RouteAdvertisements>();
+    let status = typed
+        .as_ref()
+        .ok()
+        .and_then(|t| t.status.clone())
+        .unwrap_or_default();
+    Advertisement {
+        spec: match &typed {
+            Ok(typed) => intent::RouteAdvertisements::try_from(typed),
+            Err(err) => Err(format!("the object cannot be read: {err}")),
+        },
+        labels: object.metadata.labels.clone().unwrap_or_default(),
+        generation: object.metadata.generation.unwrap_or(0),
+        status: status.status.unwrap_or_default(),
+        conditions: status.conditions.into_iter().map(existing).collect(),
+    }
+}
+
+fn existing(condition: Condition) -> ExistingCondition {
+    ExistingCondition {
+        status: condition.status == "True",
+        kind: condition.type_,
+        reason: condition.reason,
+        message: condition.message,
+        generation: condition.observed_generation.unwrap_or(0),
+        since: condition.last_transition_time.0.to_string(),
+    }
+}
+
+pub(super) fn cudn(object: &DynamicObject) -> UserNetwork {
+    let typed = object.clone().try_parse::<ClusterUserDefinedNetwork>();
+    let status = typed.as_ref().ok().and_then(|t| t.status.clone());
+    UserNetwork {
+        generation: object.metadata.generation.unwrap_or(0),
+        spec: match &typed {
+            Ok(typed) => user_network::ClusterUserDefinedNetwork::try_from(typed),
+            Err(err) => Err(format!("the object cannot be read: {err}")),
+        },
+        conditions: status
+            .unwrap_or_default()
+            .conditions
+            .into_iter()
+            .map(existing)
+            .collect(),
+    }
+}
+
+pub(super) fn egress_ip(object: &DynamicObject) -> EgressIp {
+    match object.clone().try_parse::<EgressIP>() {
+        Ok(typed) => api::decode_egress_ip(&typed),
+        Err(err) => EgressIp {
+            namespaces: Err(format!("the object cannot be read: {err}")),
+            assigned: BTreeSet::new(),
+        },
+    }
+}
+
+/// One that cannot be read is there all the same: its name is taken.
+pub(crate) fn attachment(object: &DynamicObject) -> Attachment {
+    let typed = object.clone().try_parse::<NetworkAttachmentDefinition>();
+    typed
+        .map(|typed| api::decode_attachment(&typed))
+        .unwrap_or_default()
+}
