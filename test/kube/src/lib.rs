@@ -366,8 +366,13 @@ impl Drop for ApiServer {
     }
 }
 
-/// Asks again until it holds; a failure tells what was wanted and what was seen last.
+/// How much longer than on an idle machine anything may take: whole test programs run beside each other.
+const PATIENCE: u64 = 4;
+
+/// Asks again until it holds, for a multiple of the seconds that it needs on an idle machine; a failure tells what was wanted
+/// and what was seen last. How long something takes is measured elsewhere.
 pub fn until<T>(what: &str, seconds: u64, mut ask: impl FnMut() -> Result<T, String>) -> T {
+    let seconds = seconds * PATIENCE;
     let end = Instant::now() + Duration::from_secs(seconds);
     loop {
         match ask() {

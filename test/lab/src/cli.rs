@@ -103,6 +103,9 @@ enum Cmd {
         /// The node to break (default: the first).
         #[arg(long)]
         node: Option<String>,
+        /// topology: change it without pings, which take most of a small machine.
+        #[arg(long)]
+        without_pings: bool,
         /// frr-stop: how often each stop is repeated.
         #[arg(long, default_value_t = 20)]
         rounds: u32,
@@ -226,12 +229,16 @@ pub(crate) fn run() -> Result<bool> {
         Cmd::Failover {
             only,
             node,
+            without_pings,
             rounds,
             routes,
         } => {
             let _lock = lock(&name)?;
             let stops = failover::Stops { rounds, routes };
             let lab = Lab::running(&name)?;
+            if without_pings {
+                return failover::topology::change(&lab);
+            }
             failover::demonstrate(&lab, only.as_deref(), node.as_deref(), stops)
         }
         Cmd::Node { change } => {

@@ -7,7 +7,7 @@
 
 mod frr_stop;
 mod pinger;
-mod topology;
+pub(crate) mod topology;
 mod watch;
 
 use std::time::Duration;

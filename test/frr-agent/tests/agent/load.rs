@@ -101,7 +101,8 @@ fn a_hundred_changes_a_second_for_a_minute_are_a_few_reloads(fixture: &Fixture) 
         "{taken} of {CHANGES} changes taken by the API server, {:.0} a second, {reloads} reloads",
         f64::from(taken) / seconds
     );
-    assert!(taken * 2 > CHANGES, "{taken}: this was no load");
+    // A busy machine takes fewer: ten a second are many times what is reloaded.
+    assert!(taken * 10 > CHANGES, "{taken}: this was no load");
     // One each 3 s and its own time, never one for each change.
     assert!(
         reloads >= 3.0 && reloads <= seconds / 3.0 + 2.0,

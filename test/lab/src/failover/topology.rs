@@ -27,19 +27,28 @@ const TOLERATED: u64 = 10;
 /// So many reflectors are chosen.
 const REFLECTORS: usize = 3;
 
-/// All steps; `false` where one of them cost a pair of pods its way.
+/// All steps under pings; `false` where one of them cost a pair of pods its way.
 pub(super) fn demonstrate(lab: &Lab) -> Result<bool> {
+    steps(lab, true)
+}
+
+/// All steps without pings.
+pub(crate) fn change(lab: &Lab) -> Result<bool> {
+    steps(lab, false)
+}
+
+fn steps(lab: &Lab, pings: bool) -> Result<bool> {
     if lab.nodes.len() < REFLECTORS + 2 {
         bail!("a change of topology shows with at least five nodes");
     }
     let mut good = true;
-    good &= step(lab, "from a mesh to route reflectors", || {
+    good &= step((lab, pings), "from a mesh to route reflectors", || {
         configure(lab, "route-reflector")?;
         stands(lab, Some(REFLECTORS), None)
     })?;
     let drained = reflectors(lab)?.into_iter().next().context("a reflector")?;
     good &= step(
-        lab,
+        (lab, pings),
         &format!("another reflector for {drained}, which is drained"),
         || {
             kubectl(lab).args(["cordon", &drained]).run()?;
@@ -47,23 +56,31 @@ pub(super) fn demonstrate(lab: &Lab) -> Result<bool> {
         },
     )?;
     kubectl(lab).args(["uncordon", &drained]).run()?;
-    good &= step(lab, "from route reflectors to a mesh", || {
+    good &= step((lab, pings), "from route reflectors to a mesh", || {
         configure(lab, "full-mesh")?;
         stands(lab, None, None)
     })?;
     Ok(good)
 }
 
-/// One step under pings between all pods.
-fn step(lab: &Lab, name: &str, change: impl FnOnce() -> Result<()>) -> Result<bool> {
-    let pinger = Pinger::start(lab, &attached(lab))?;
+/// One step, under pings between all pods where they are wanted.
+fn step(
+    (lab, pings): (&Lab, bool),
+    name: &str,
+    change: impl FnOnce() -> Result<()>,
+) -> Result<bool> {
+    let pinger = pings.then(|| Pinger::start(lab, &attached(lab)));
+    let pinger = pinger.transpose()?;
     std::thread::sleep(Duration::from_secs(2));
     let start = now();
     change().with_context(|| name.to_owned())?;
     let seconds = start.elapsed().as_secs_f64();
+    tell(&format!("{name}: done after {seconds:.1} s"));
+    let Some(pinger) = pinger else {
+        return Ok(true);
+    };
     std::thread::sleep(AFTER);
     let lost = pinger.stop()?;
-    tell(&format!("{name}: done after {seconds:.1} s"));
     tell(&format!("    {}", lost.shown()));
     Ok(lost.by_pair.iter().all(|(_, lost)| *lost <= TOLERATED))
 }
