@@ -19,13 +19,14 @@ use crate::world::World;
 
 mod draft;
 mod egress;
+mod maker;
 mod members;
 mod neighbors;
 mod raw;
 mod select;
 
-use draft::Maker;
 pub(crate) use draft::{Draft, Facts};
+use maker::Maker;
 use select::Selection;
 
 /// Message of an accepted RA, OVN-Kubernetes' own.

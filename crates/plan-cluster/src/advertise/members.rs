@@ -12,7 +12,8 @@ use model::node::Node;
 use model::{NodeName, ObjectKey};
 
 use super::Draft;
-use super::draft::{Announced, Facts, leaking, sorted};
+use super::draft::Facts;
+use super::maker::{Announced, leaking, sorted};
 use super::select::Served;
 use crate::fabric::roles::{self, Role, Roles};
 use crate::fabric::{self, members};
