@@ -299,7 +299,7 @@ fn planned<T>(
 }
 
 /// What nodes report of their sessions, where there is a fabric.
-fn sessions(
+pub(crate) fn sessions(
     client: &kube::Client,
     settings: &Settings,
     queue: &WorkQueue<Key>,
@@ -361,6 +361,11 @@ impl Worlds {
         };
         self.last = Some((revisions, snapshots.clone()));
         snapshots
+    }
+
+    /// Made anew at the next call: the settings are others.
+    pub(crate) fn forget(&mut self) {
+        self.last = None;
     }
 
     /// What is reported of the fabric from now on; whether that is something new.

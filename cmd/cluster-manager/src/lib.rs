@@ -18,8 +18,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use daemon::Daemon;
 use daemon::crds::{self, BGP_SESSION_STATE, FRR_CONFIGURATION, Need};
+use daemon::{Configuration, Daemon};
 use kube_edge::events::Publisher;
 use kube_edge::lease::Elector;
 use kube_edge::{Leadership, Writer, connect, connect_gated};
@@ -107,7 +107,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
     daemon::run(
         &config,
         settings::Daemon::ClusterManager,
-        |settings| async move { serve(&identity, settings, telemetry::ended()).await },
+        |configuration| async move { serve(&identity, configuration, telemetry::ended()).await },
     )
 }
 
@@ -128,9 +128,11 @@ fn refuse_what_is_not_built(settings: &Settings) -> anyhow::Result<()> {
 /// At start only: settings that are not built, client, metrics address; or when `ended` cannot be waited for.
 pub async fn serve(
     identity: &str,
-    settings: Settings,
+    configuration: impl Into<Configuration>,
     ended: impl Future<Output = std::io::Result<()>>,
 ) -> anyhow::Result<()> {
+    let configuration = configuration.into();
+    let settings = configuration.now().settings.clone();
     refuse_what_is_not_built(&settings)?;
     let client = connect(settings.kubeconfig.as_deref()).await?;
     tokio::spawn(crds::probe(client.clone(), NEEDS));
@@ -165,7 +167,10 @@ pub async fn serve(
         readiness,
         metrics,
     };
-    let reconcilers = ClusterReconciler::new(caches, settings, clients);
+    let changed = followed(configuration.clone(), queue.clone());
+    daemon.spawn_source("changes of the configuration", changed);
+    (daemon.tell_configuration(configuration.clone())).context("cannot register metrics")?;
+    let reconcilers = ClusterReconciler::new(caches, configuration, clients);
     let timing = Timing {
         pace: Pace::Fixed(Duration::from_millis(100)),
         ..Timing::default()
@@ -183,6 +188,14 @@ pub async fn serve(
         give_back.send_replace(true);
     });
     daemon.run(ended).await.context("ending")
+}
+
+/// Another configuration may be another plan of everything.
+async fn followed(mut configuration: Configuration, queue: WorkQueue<key::Key>) {
+    loop {
+        configuration.changed().await;
+        queue.resync();
+    }
 }
 
 /// A new leader looks at everything once; one that no longer leads tells nothing any more. Of an end that was over before this

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use daemon::Configuration;
 use k8s_openapi::api::core::v1::Node as KubeNode;
 use kube_edge::{Leadership, Writer, events};
 use model::intent::Event;
@@ -20,6 +21,7 @@ use crate::metrics::Metrics;
 
 mod advertisement;
 mod attachment;
+mod configuration;
 mod fabric_objects;
 mod frr;
 mod leftovers;
@@ -44,6 +46,7 @@ pub(crate) struct ClusterReconciler {
     caches: Caches,
     worlds: Worlds,
     settings: Settings,
+    in_force: configuration::InForce,
     clients: Clients,
     state: Option<DefaultNetwork>,
     swept: Option<BTreeSet<NodeName>>,
@@ -64,11 +67,12 @@ pub(crate) struct ClusterReconciler {
 }
 
 impl ClusterReconciler {
-    pub(crate) fn new(caches: Caches, settings: Settings, clients: Clients) -> Self {
+    pub(crate) fn new(caches: Caches, configuration: Configuration, clients: Clients) -> Self {
         Self {
             caches,
             worlds: Worlds::default(),
-            settings,
+            settings: configuration.now().settings.clone(),
+            in_force: configuration::InForce::new(configuration),
             clients,
             state: None,
             swept: None,
@@ -176,6 +180,7 @@ impl Reconciler for ClusterReconciler {
             return None;
         }
         self.tell_missing();
+        self.configure();
         let (worlds, caches) = (&mut self.worlds, &self.caches);
         let world = planned(|| worlds.now(caches, &self.settings)).world;
         let mut keys = vec![Key::Networks, Key::Fabric, Key::Sessions, Key::UserNetworks];
@@ -194,6 +199,7 @@ impl Reconciler for ClusterReconciler {
             self.follows();
             return Action::Done;
         }
+        self.configure();
         let before = self.clients.writer.count();
         let (worlds, caches) = (&mut self.worlds, &self.caches);
         let Snapshots {

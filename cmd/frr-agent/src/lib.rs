@@ -83,9 +83,11 @@ pub struct Arguments {
 /// At start only: configuration, client, metrics address, frr-k8s on the same node.
 pub fn run(arguments: Arguments) -> anyhow::Result<()> {
     let Arguments { config, node } = arguments;
-    daemon::run(&config, settings::Daemon::FrrAgent, |settings| async move {
-        serve(&node, settings, telemetry::ended()).await
-    })
+    daemon::run(
+        &config,
+        settings::Daemon::FrrAgent,
+        |configuration| async move { serve(&node, configuration, telemetry::ended()).await },
+    )
 }
 
 /// Serves one node until `ended`.
@@ -94,14 +96,17 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
 /// At start only: client, metrics address, frr-k8s on the same node.
 pub async fn serve(
     node: &str,
-    settings: Settings,
+    configuration: impl Into<daemon::Configuration>,
     ended: impl Future<Output = std::io::Result<()>>,
 ) -> anyhow::Result<()> {
+    let configuration = configuration.into();
+    let settings = configuration.now().settings.clone();
     let client = connect(settings.kubeconfig.as_deref()).await?;
     beside::refuse(&client, node).await?;
     tokio::spawn(crds::probe(client.clone(), NEEDS));
     let mut daemon = Daemon::new(settings.metrics_address, &["caches", "first pass"]);
     let metrics = Metrics::new(&daemon.registry).context("cannot register metrics")?;
+    (daemon.tell_configuration(configuration)).context("cannot register metrics")?;
     let readiness = daemon.readiness.clone();
     let shared = Shared::start(client, node, settings, metrics, readiness);
     spawn_tasks(&mut daemon, shared);

@@ -29,8 +29,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use daemon::Daemon;
 use daemon::crds::{self, Need};
+use daemon::{Configuration, Daemon};
 use frr_edge::Frr;
 use kube_edge::{Cache, connect};
 use model::NodeName;
@@ -82,7 +82,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
     daemon::run(
         &config,
         settings::Daemon::NodeAgent,
-        |settings| async move { serve(&node, settings, telemetry::ended()).await },
+        |configuration| async move { serve(&node, configuration, telemetry::ended()).await },
     )
 }
 
@@ -109,15 +109,18 @@ fn refuse_what_is_not_built(settings: &Settings) -> anyhow::Result<()> {
 /// At start only; or when `ended` cannot be waited for.
 pub async fn serve(
     node: &str,
-    settings: Settings,
+    configuration: impl Into<Configuration>,
     ended: impl Future<Output = std::io::Result<()>>,
 ) -> anyhow::Result<()> {
+    let configuration = configuration.into();
+    let settings = configuration.now().settings.clone();
     refuse_what_is_not_built(&settings)?;
     let kube = connect(settings.kubeconfig.as_deref()).await?;
     tokio::spawn(crds::probe(kube.clone(), NEEDS));
     let conditions = ["caches", "ovn", "topology", "port", "import"];
     let mut daemon = Daemon::new(settings.metrics_address, &conditions);
     let metrics = Metrics::new(&daemon.registry).context("cannot register metrics")?;
+    (daemon.tell_configuration(configuration)).context("cannot register metrics")?;
     let sources = Sources {
         node: NodeName::from(node),
         north: Client::connect(databases::north(&settings)?),

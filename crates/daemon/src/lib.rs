@@ -3,6 +3,7 @@
 //! after its start a daemon ends for no other reason but a signal.
 //! Not here: what the tasks do.
 
+mod configuration;
 pub mod crds;
 mod tasks;
 
@@ -10,10 +11,10 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use prometheus::Registry;
-use settings::Settings;
 use telemetry::Readiness;
 use tokio::sync::watch;
 
+pub use crate::configuration::Configuration;
 use crate::tasks::Tasks;
 pub use crate::tasks::{TaskError, end_on_panic};
 
@@ -28,7 +29,7 @@ pub enum StartError {
     Runtime(#[source] std::io::Error),
 }
 
-/// Reads the configuration file, sets up logging and runs `serve` until it ends. What it left on other threads is not waited
+/// Reads the configuration file and follows it, sets up logging and runs `serve` until it ends. What it left on other threads is not waited
 /// for: a disk that does not answer, a plan under way that is of no use any more.
 ///
 /// # Errors
@@ -36,7 +37,7 @@ pub enum StartError {
 pub fn run<E, F>(
     config: &Path,
     daemon: settings::Daemon,
-    serve: impl FnOnce(Settings) -> F,
+    serve: impl FnOnce(Configuration) -> F,
 ) -> Result<(), E>
 where
     E: From<StartError>,
@@ -53,7 +54,10 @@ where
         .enable_all()
         .build()
         .map_err(StartError::Runtime)?;
-    let ended = runtime.block_on(serve(settings));
+    let ended = runtime.block_on(async {
+        let followed = Configuration::follow(config, daemon, settings);
+        serve(followed).await
+    });
     runtime.shutdown_background();
     ended
 }
@@ -86,6 +90,29 @@ impl Daemon {
             tasks,
             stop: watch::Sender::new(false),
         }
+    }
+
+    /// Tells how much of the configuration file is not in force, as `noverlay_configuration_refused`.
+    ///
+    /// # Errors
+    /// When there is such a series already.
+    pub fn tell_configuration(
+        &mut self,
+        mut configuration: Configuration,
+    ) -> Result<(), prometheus::Error> {
+        let refused = prometheus::IntGauge::new(
+            "noverlay_configuration_refused",
+            "Statements of the configuration file that are not in force",
+        )?;
+        self.registry.register(Box::new(refused.clone()))?;
+        self.spawn_source("configuration", async move {
+            loop {
+                let count = configuration.now().refused.len();
+                refused.set(i64::try_from(count).unwrap_or(i64::MAX));
+                configuration.changed().await;
+            }
+        });
+        Ok(())
     }
 
     /// Turns true when the daemon is asked to stop.

@@ -3,12 +3,17 @@
 //! Invariant: an event that cannot be published is logged, never an error of the pass; what is queued holds nobody up.
 //! Not here: when an event is due (planners).
 
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::events::{Event as KubeEvent, EventType, Recorder, Reporter};
 use model::ObjectKey;
 use model::intent::Event;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use crate::client::CALL_DEADLINE;
 use crate::leadership::Leadership;
@@ -32,9 +37,20 @@ impl Queue {
     }
 }
 
+/// For so long a repeated event becomes a series; then it is an event of its own.
+const REPEATS: Duration = Duration::from_secs(360);
+
+/// A recorder counts what has the same reason as one event, whatever it says: it gets events of one message only, or the first
+/// message would be all that is ever seen. By message: its recorder, and when it was used last.
+type Recorders = BTreeMap<String, (Recorder, Instant)>;
+
 /// Publishes events as one component.
 #[derive(Clone)]
-pub struct Publisher(Recorder);
+pub struct Publisher {
+    client: kube::Client,
+    reporter: Reporter,
+    recorders: Arc<Mutex<Recorders>>,
+}
 
 impl std::fmt::Debug for Publisher {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -46,13 +62,30 @@ impl Publisher {
     /// A publisher; `controller` is the component, `instance` the pod or node.
     #[must_use]
     pub fn new(client: kube::Client, controller: &str, instance: &str) -> Self {
-        Self(Recorder::new(
+        Self {
             client,
-            Reporter {
+            reporter: Reporter {
                 controller: controller.to_owned(),
                 instance: Some(instance.to_owned()),
             },
-        ))
+            recorders: Arc::default(),
+        }
+    }
+
+    fn recorder(&self, message: &str) -> Recorder {
+        let now = Instant::now();
+        let mut recorders = self
+            .recorders
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        recorders.retain(|_, (_, used)| now.duration_since(*used) < REPEATS);
+        let new = || {
+            let recorder = Recorder::new(self.client.clone(), self.reporter.clone());
+            (recorder, now)
+        };
+        let (recorder, used) = recorders.entry(message.to_owned()).or_insert_with(new);
+        *used = now;
+        recorder.clone()
     }
 
     /// Publishes one event on the object of kind `K`.
@@ -81,7 +114,8 @@ impl Publisher {
     }
 
     async fn send(&self, about: &ObjectReference, event: &KubeEvent) {
-        match tokio::time::timeout(CALL_DEADLINE, self.0.publish(event, about)).await {
+        let recorder = self.recorder(event.note.as_deref().unwrap_or_default());
+        match tokio::time::timeout(CALL_DEADLINE, recorder.publish(event, about)).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
                 tracing::warn!(%error, reason = event.reason, "cannot publish an event")

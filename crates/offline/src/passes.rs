@@ -3,7 +3,7 @@
 //! Invariant: what is written here has the fields that the manager writes.
 //! Not here: decisions (`plan-cluster`), refusals of an API server.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use api::frr_configuration::FRRConfiguration;
 use api::nad::NetworkAttachmentDefinition;
@@ -13,10 +13,11 @@ use model::node::annotation::{NODE_ID, NODE_SUBNETS};
 use model::user_network::Attachment;
 use model::{NetworkName, NodeName, ObjectKey, intent};
 use plan_cluster::attachments::{self, FINALIZER, NAME_LABEL, Wanted};
+use plan_cluster::attachments::{Configured, DefaultWanted};
 use plan_cluster::fabric::roles::ROLE_LABEL;
 use plan_cluster::transport::DefaultNetwork;
 use plan_cluster::{
-    FABRIC_LABEL, MANAGED_BY, RA_KEY, World, advertise, fabric, generated, networks, transport,
+    FABRIC_LABEL, MANAGED_BY, World, advertise, fabric, generated, networks, transport,
 };
 use serde_json::{Value, json};
 use settings::Settings;
@@ -40,7 +41,7 @@ pub struct Plans {
     /// NetworkAttachmentDefinitions.
     pub attachments: attachments::Plan,
     /// `annotation` of RouteAdvertisements on the default network's object; `None` where there need be none.
-    pub default_attachment: Option<BTreeSet<String>>,
+    pub default_attachment: Option<DefaultWanted>,
     /// `NetworkCreated` and `TransportAccepted`, by ClusterUserDefinedNetwork.
     pub conditions: BTreeMap<String, Vec<Condition>>,
     /// The default network's transport.
@@ -50,7 +51,7 @@ pub struct Plans {
 impl Plans {
     /// The plans of a world as the API server has it.
     #[must_use]
-    pub fn of(world: &World, default_attachment: &ObjectKey) -> Self {
+    pub fn of(world: &World, settings: &Settings) -> Self {
         let complete = fabric::complete(world.clone());
         let advertisements = advertise::plan_all(&complete);
         let advertised = attachments::advertised(&complete, &advertisements);
@@ -70,8 +71,9 @@ impl Plans {
             state: transport::default_network(&complete, &advertisements),
             default_attachment: attachments::of_default_network(
                 &complete,
-                default_attachment,
+                &settings.network.nad,
                 &advertised,
+                &configured(settings),
             ),
             conditions: conditions.collect(),
             attachments,
@@ -86,7 +88,7 @@ impl Plans {
 /// Where there is no end of writing, which is a defect of ours.
 pub fn settle(settings: &Settings, objects: &mut Objects) -> Result<Plans, String> {
     for _ in 0..PASSES {
-        let plans = Plans::of(&world(settings, objects), &settings.network.nad);
+        let plans = Plans::of(&world(settings, objects), settings);
         let before = objects.clone();
         write(&plans, settings, objects)?;
         if *objects == before {
@@ -288,38 +290,33 @@ fn attached(plans: &Plans, settings: &Settings, objects: &mut Objects) -> Result
     default_attached(plans, settings, objects)
 }
 
+/// Of settings that nothing stands against.
+fn configured(settings: &Settings) -> Configured {
+    Configured {
+        in_force: settings.network_in_force(),
+        refused: Vec::new(),
+    }
+}
+
 fn default_attached(
     plans: &Plans,
     settings: &Settings,
     objects: &mut Objects,
 ) -> Result<(), String> {
-    let Some(names) = &plans.default_attachment else {
+    let Some(wanted) = &plans.default_attachment else {
         return Ok(());
     };
     let key = &settings.network.nad;
     let existing = objects.get(NAD, &key.to_string());
     let existing = existing.and_then(attachment_of);
     let config = api::nad::default_config();
-    let text = json!(names).to_string();
-    let annotated = existing.as_ref().and_then(|e| e.annotations.get(RA_KEY));
-    let labelled = existing.as_ref().and_then(|e| e.labels.get(MANAGED_BY.0));
-    let is_annotated = match annotated {
-        Some(annotated) => same_json(annotated, &text),
-        None => names.is_empty(),
-    };
-    let is_same = |e: &Attachment| same_json(&e.config, &config);
-    if is_annotated
-        && labelled.map(String::as_str) == Some(MANAGED_BY.1)
-        && existing.as_ref().is_some_and(is_same)
-    {
+    if existing.is_some_and(|e| wanted.describes(&e) && same_json(&e.config, &config)) {
         return Ok(());
     }
-    let mut metadata = json!({
-        "namespace": key.namespace, "name": key.name, "labels": {MANAGED_BY.0: MANAGED_BY.1},
+    let metadata = json!({
+        "namespace": key.namespace, "name": key.name,
+        "labels": {MANAGED_BY.0: MANAGED_BY.1}, "annotations": wanted.0,
     });
-    if !names.is_empty() || annotated.is_some() {
-        set(&mut metadata, &["annotations", RA_KEY], text.into());
-    }
     objects.add(json!({
         "apiVersion": "k8s.cni.cncf.io/v1", "kind": NAD, "metadata": metadata,
         "spec": {"config": config},

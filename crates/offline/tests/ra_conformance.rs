@@ -3,7 +3,7 @@
 //! annotations, node selectors, routers in order with every field, BFD profiles, raw text), of NetworkAttachmentDefinitions,
 //! conditions, the last event on the default network, and the nodes' subnets. Where a case differs on purpose, its
 //! `difference.diff` is that difference, every line of it, and `note.md` says why.
-//! Not here: names of objects, which are derived; the managed-by label; `NetworkAllocationSucceeded`, OVN-Kubernetes' own;
+//! Not here: names of objects, which are derived; the managed-by label; annotations of our own (`noverlay.io/`); `NetworkAllocationSucceeded`, OVN-Kubernetes' own;
 //! what an API server refuses (the kube tests have case 33).
 #![expect(
     clippy::unwrap_used,
@@ -311,6 +311,9 @@ fn normal_attachment(mut object: Value) -> (String, Value) {
     }
     if object["config"]["transport"] == "no-overlay" {
         object["config"]["transport"] = "noOverlay".into();
+    }
+    if let Some(annotations) = object["annotations"].as_object_mut() {
+        annotations.retain(|key, _| !key.starts_with("noverlay.io/"));
     }
     for (_, value) in object["annotations"].as_object_mut().into_iter().flatten() {
         // JSON inside of annotations is compared as values.

@@ -64,7 +64,7 @@ impl Scenario for ClusterScenario {
         let mut withdrawn: BTreeSet<String> = BTreeSet::new();
         for _ in 0..10 {
             let world = offline::world(settings, &self.objects);
-            let plans = Plans::of(&world, &settings.network.nad);
+            let plans = Plans::of(&world, settings);
             let before = self.objects.clone();
             offline::write(&plans, settings, &mut self.objects).unwrap();
             let (had, has) = (keys(&before, FRR), keys(&self.objects, FRR));

@@ -3,8 +3,9 @@
 //! conditions.
 //! Invariant: an object that is not ours is left alone, whatever it is called; one that goes is let go only when no pod uses
 //! it (asked by whoever writes), and is made again only after it is gone; what a broken ClusterUserDefinedNetwork has it keeps.
-//! Not here: the default network's object (`cluster-manager`), ids (`user_networks`), whether a pod uses an object.
+//! Not here: the default network's object ([`of_default_network`]), ids (`user_networks`), whether a pod uses an object.
 
+mod of_default;
 mod tunnel_keys;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,6 +19,7 @@ use crate::advertise;
 use crate::suitable;
 use crate::user_networks::{self, Ids, NETWORK_ID, NETWORK_NAME};
 use crate::world::World;
+pub use of_default::{Configured, DefaultWanted, IN_FORCE, REFUSED, of_default_network};
 use tunnel_keys::TunnelKeys;
 
 /// Finalizer of the objects, and of a ClusterUserDefinedNetwork that has any (OVN-Kubernetes' own).
@@ -433,21 +435,6 @@ fn names_in(list: &str) -> impl Iterator<Item = &str> {
     let inner = list.trim().trim_start_matches('[').trim_end_matches(']');
     let names = inner.split(',').map(|name| name.trim().trim_matches('"'));
     names.filter(|name| !name.is_empty())
-}
-
-/// The RouteAdvertisements to name on the default network's object; `None` where that object need not be there.
-#[must_use]
-pub fn of_default_network(
-    world: &World,
-    key: &ObjectKey,
-    advertised: &BTreeMap<NetworkName, BTreeSet<String>>,
-) -> Option<BTreeSet<String>> {
-    let network = world.default_network()?;
-    let selected = world.ras.values().filter_map(|ra| ra.as_ref().ok());
-    let selected = selected.into_iter().any(|ra| ra.selects(None));
-    let needed =
-        selected || world.attachments.contains_key(key) || network.transport.no_overlay().is_some();
-    needed.then(|| advertised.get(&network.name).cloned().unwrap_or_default())
 }
 
 #[cfg(test)]

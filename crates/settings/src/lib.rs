@@ -1,9 +1,10 @@
 //! One configuration file into one immutable struct of model types.
 //! In: a file in TOML (name ends in `.toml`) or in the gcfg form of ovnkube.conf (any other name). Out: [`Settings`] and warnings.
 //! Invariant: a wrong value is an error that names file, section, key, value and what is allowed; an unknown key is a warning that names it.
-//! Not here: watching the file (the binaries do), flags (the binaries' own).
+//! Not here: following the file (`daemon`), flags (the binaries' own).
 
 mod gcfg;
+mod in_force;
 mod limits;
 mod read;
 mod reader;
@@ -17,6 +18,7 @@ use model::gateway::{BgpDefault, GatewayMode};
 use model::network::{self, Transport};
 use model::{Asn, Network, NetworkName, ObjectKey, Prefix};
 
+pub use in_force::Kept;
 pub use read::{load, parse, parse_for};
 
 /// A daemon that reads the file. All three run in a host's network, so each has its own address for metrics and probes.

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use axum::Router;
 use axum::extract::State;
@@ -20,22 +20,41 @@ use nix::sys::socket::{setsockopt, sockopt};
 use prometheus::{Registry, TextEncoder};
 use tokio::net::{TcpListener, TcpSocket};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::reload::{self, Handle};
+use tracing_subscriber::util::SubscriberInitExt;
 
 pub use self::warn_once::WarnOnce;
+
+/// Changes the level of a log that runs.
+type Level = Handle<EnvFilter, tracing_subscriber::Registry>;
+static LEVEL: OnceLock<Level> = OnceLock::new();
 
 /// Sets up logging: one JSON object a line on standard error, level from `RUST_LOG` or `level`.
 /// `text` gives lines for people instead. A second call changes nothing.
 pub fn init_logging(level: &str, text: bool) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr);
+    let (filter, handle) = reload::Layer::new(filter);
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let registry = tracing_subscriber::registry().with(filter);
     // A second subscriber in one process is refused; the first stays, which is what a test wants.
-    drop(if text {
-        builder.try_init()
+    let first = if text {
+        registry.with(lines).try_init()
     } else {
-        builder.json().flatten_event(true).try_init()
-    });
+        registry.with(lines.json().flatten_event(true)).try_init()
+    };
+    if first.is_ok() {
+        drop(LEVEL.set(handle));
+    }
+}
+
+/// Another level from now on: `error`, `warn`, `info`, `debug` or `trace`. Where `RUST_LOG` says one, that stays.
+pub fn set_level(level: &str) {
+    let said = EnvFilter::try_from_default_env().is_ok();
+    if let Some(handle) = LEVEL.get().filter(|_| !said) {
+        // The subscriber lives as long as the process.
+        drop(handle.reload(EnvFilter::new(level)));
+    }
 }
 
 /// Shows an error with all its causes: `a: b: c`.

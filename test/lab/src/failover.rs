@@ -10,12 +10,13 @@ mod pinger;
 pub(crate) mod topology;
 mod watch;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use nix::sys::signal::Signal;
 
-use crate::look::{Session, bfd_not_up, kernel_routes, sessions};
+use crate::look::{Session, bfd_not_up, kernel_routes, last_reset, sessions};
 use crate::node::frr::boot;
 use crate::node::link::{attach_port, detach_port};
 use crate::process;
@@ -24,7 +25,7 @@ use crate::run::{now, tell, until};
 use crate::state::{Lab, Node};
 
 use pinger::Pinger;
-use watch::{Side, Watch};
+use watch::{Gaps, Side, Watch};
 
 /// How long bgpd is away.
 const AWAY: Duration = Duration::from_secs(5);
@@ -159,6 +160,8 @@ fn restart(lab: &Lab, node: &Node) -> Result<bool> {
     let record = process::record(lab, &node.name, "bgpd")?;
     process::stop(lab, &node.name, "bgpd", Signal::SIGKILL)?;
     std::thread::sleep(AWAY);
+    // bgpd keeps the last reason only: asked before sessions are tried again.
+    let ended = ends(lab, node)?;
     process::start(lab, record.start, record.restarts)?;
     boot(lab, &node.name, "bgpd")?;
     let back = until(PATIENCE, Duration::from_millis(200), || {
@@ -187,13 +190,30 @@ fn restart(lab: &Lab, node: &Node) -> Result<bool> {
         AWAY.as_secs()
     ));
     tell(&format!("    {}", lost.shown()));
-    for gaps in gaps
-        .iter()
-        .filter(|g| g.node == node.name || g.first().is_some())
-    {
+    let told = |g: &&Gaps| g.node == node.name || g.first().is_some();
+    for gaps in gaps.iter().filter(told) {
         tell(&format!("    {}", gaps.shown()));
     }
+    let short: BTreeSet<&str> = (gaps.iter().filter(|g| g.first().is_some()))
+        .map(|gaps| gaps.node.as_str())
+        .collect();
+    for (peer, why) in ended
+        .iter()
+        .filter(|(peer, _)| short.contains(peer.as_str()))
+    {
+        tell(&format!("    {peer}'s session with {}: {why}", node.name));
+    }
     Ok(lost.lost == 0 || lab.profile != "resilient")
+}
+
+/// Why the other nodes' sessions with this one ended, by node.
+fn ends(lab: &Lab, node: &Node) -> Result<BTreeMap<String, String>> {
+    let others = lab.nodes.iter().filter(|other| other.name != node.name);
+    let why = |other: &Node| {
+        let why = last_reset(lab, &other.name, lab.address(node))?;
+        Ok((other.name.clone(), why))
+    };
+    others.map(why).collect()
 }
 
 /// The uplink is cut and reconnected.

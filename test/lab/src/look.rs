@@ -55,6 +55,14 @@ pub(crate) fn sessions(lab: &Lab, node: &str) -> Result<BTreeMap<String, Session
         .collect())
 }
 
+/// Why a node's session with this peer ended the last time, in bgpd's words.
+pub(crate) fn last_reset(lab: &Lab, node: &str, peer: Ipv4Addr) -> Result<String> {
+    let shown = vtysh(lab, node, &[&format!("show bgp neighbors {peer} json")]).run()?;
+    let parsed: Value = serde_json::from_str(shown.trim()).context("bgpd's neighbor")?;
+    let why = parsed.pointer(&format!("/{peer}/lastResetDueTo"));
+    Ok(why.and_then(Value::as_str).unwrap_or("unknown").to_owned())
+}
+
 /// BFD sessions of a node that are not up; none where it has no such session.
 ///
 /// A session that has not come up yet watches nothing: bgpd waits out its hold time then.

@@ -2,12 +2,11 @@
 //! In: the world. Out: the object; an event when the state of the network's transport changes. Invariant: the state is reported whether or not the object can be written.
 //! Not here: the state (`plan_cluster::transport`).
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use api::nad::NetworkAttachmentDefinition;
 use model::ObjectKey;
-use plan_cluster::{MANAGED_BY, RA_KEY, World, attachments, transport};
+use plan_cluster::{MANAGED_BY, World, attachments, transport};
 use reconcile::Action;
 use serde_json::{Value, json};
 
@@ -20,26 +19,19 @@ impl ClusterReconciler {
         let key = self.settings.network.nad.clone();
         let planner = &mut self.planner;
         let advertised = planned(|| attachments::advertised(world, planner.plan_all(world)));
-        let Some(names) = attachments::of_default_network(world, &key, &advertised) else {
+        let wanted =
+            attachments::of_default_network(world, &key, &advertised, &self.in_force.configured);
+        let Some(wanted) = wanted else {
             return Action::Done;
         };
         let config = api::nad::default_config();
         let existing = self.caches.attachments.get(&key).map(|e| e.value);
-        let annotated = existing.as_ref().and_then(|e| e.annotations.get(RA_KEY));
-        let wanted = (!names.is_empty() || annotated.is_some()).then(|| json!(names).to_string());
-        let is_right = existing.as_ref().is_some_and(|e| {
-            let annotation = match (annotated, &wanted) {
-                (Some(is), Some(wanted)) => same_json(is, wanted),
-                (is, wanted) => is.is_none() && wanted.is_none(),
-            };
-            annotation && same_json(&e.config, &config)
-        });
+        let is_right =
+            existing.is_some_and(|e| wanted.describes(&e) && same_json(&e.config, &config));
         let mut jobs = Vec::new();
         if !is_right {
-            let annotations: BTreeMap<&str, String> =
-                wanted.into_iter().map(|names| (RA_KEY, names)).collect();
             let body = json!({
-                "metadata": {"labels": {MANAGED_BY.0: MANAGED_BY.1}, "annotations": annotations},
+                "metadata": {"labels": {MANAGED_BY.0: MANAGED_BY.1}, "annotations": wanted.0},
                 "spec": {"config": config},
             });
             let what = What::Apply {
@@ -57,7 +49,20 @@ impl ClusterReconciler {
             .write_all::<NetworkAttachmentDefinition>(&Key::Attachment, jobs)
             .await;
         self.report_transport(world, &key);
+        self.report_configuration(&key);
         done.action()
+    }
+
+    /// An event when another part of the configuration file is refused than before.
+    fn report_configuration(&mut self, key: &ObjectKey) {
+        let Some(event) = self.in_force.event() else {
+            return;
+        };
+        let existing = self.caches.attachments.get(key);
+        let uid = existing.map(|e| e.uid).unwrap_or_default();
+        self.clients
+            .events
+            .publish::<NetworkAttachmentDefinition>(key, &uid, &event);
     }
 
     fn report_transport(&mut self, world: &Arc<World>, key: &ObjectKey) {

@@ -23,13 +23,9 @@ impl ClusterReconciler {
         let left_out = problems.filter(|p| p.reason == fabric::NODE_LEFT_OUT);
         let left_out = i64::try_from(left_out.count()).unwrap_or(i64::MAX);
         self.clients.metrics.nodes_left_out.set(left_out);
-        let key = ObjectKey::new(&self.settings.managed.frr_namespace, fabric::base_name());
-        let base = match &plan.base {
-            Some(base) => self.frr_job(base),
-            None => self.owned_frr(&key).map(|uid| delete(key, uid)),
-        };
+        let mut jobs: Vec<Job> = plan.base.iter().filter_map(|b| self.frr_job(b)).collect();
+        jobs.extend(self.former_bases(plan.base.as_ref().map(|base| &base.key)));
         let subject = Key::Fabric;
-        let jobs = base.into_iter().collect();
         let done = self.write_all::<FRRConfiguration>(&subject, jobs).await;
 
         let jobs = self.managed_advertisements(&plan.advertisements);
@@ -79,13 +75,18 @@ impl ClusterReconciler {
         jobs
     }
 
-    fn owned_frr(&self, key: &ObjectKey) -> Option<String> {
-        let entry = self.caches.frr.get(key)?;
-        let ours =
-            entry.value.object.as_ref().is_ok_and(|o| {
-                o.labels.get(MANAGED_BY.0).map(String::as_str) == Some(MANAGED_BY.1)
-            });
-        ours.then_some(entry.uid)
+    /// Base objects of ours that are not wanted: there is no fabric any more, or it is in another namespace.
+    fn former_bases(&self, wanted: Option<&ObjectKey>) -> Vec<Job> {
+        let is_ours = |labels: &BTreeMap<String, String>| {
+            labels.get(MANAGED_BY.0).map(String::as_str) == Some(MANAGED_BY.1)
+        };
+        self.caches.frr.with(|map| {
+            map.iter()
+                .filter(|(key, _)| key.name == fabric::base_name() && Some(*key) != wanted)
+                .filter(|(_, e)| e.value.object.as_ref().is_ok_and(|o| is_ours(&o.labels)))
+                .map(|(key, e)| delete(key.clone(), e.uid.clone()))
+                .collect()
+        })
     }
 }
 

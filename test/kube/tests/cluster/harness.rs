@@ -9,8 +9,10 @@
 )]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
+use daemon::Configuration;
 use kube_tests::ApiServer;
 use offline::Objects;
 use serde_json::Value;
@@ -18,6 +20,16 @@ use testkit::labels::selects;
 use tokio::sync::oneshot;
 
 const CONFIG: &str = "[default]\ntransport = \"no-overlay\"\ncluster-subnets = \"10.128.0.0/16/24\"\n[no-overlay]\noutbound-snat = \"enabled\"\nrouting = \"managed\"\n[bgp-managed]\ntopology = \"full-mesh\"\nas-number = 64777\n[ovn]\ntopology = \"build\"\n[metrics]\nbind-address = \"127.0.0.1:0\"\n[kubernetes]\nkubeconfig = \"KUBECONFIG\"\n";
+
+/// The text of the configuration, for this API server.
+pub(crate) fn configuration(api: &ApiServer) -> String {
+    let kubeconfig = api.kubeconfig("cluster-manager");
+    CONFIG.replace("KUBECONFIG", kubeconfig.to_str().unwrap())
+}
+
+fn read(text: &str) -> settings::Settings {
+    settings::parse("noverlay.toml", text, "127.0.0.1:0".parse().unwrap()).unwrap()
+}
 
 /// A manager on a runtime of its own; dropping it is a kill -9: it gives nothing back.
 pub(crate) struct Manager {
@@ -27,13 +39,26 @@ pub(crate) struct Manager {
 }
 
 impl Manager {
+    /// With [`CONFIG`], which stays.
     pub(crate) fn start(api: &ApiServer, identity: &'static str) -> Self {
-        let text = CONFIG.replace(
-            "KUBECONFIG",
-            api.kubeconfig("cluster-manager").to_str().unwrap(),
-        );
-        let settings =
-            settings::parse("noverlay.toml", &text, "127.0.0.1:0".parse().unwrap()).unwrap();
+        let settings = read(&configuration(api));
+        Self::serve(identity, || settings.into())
+    }
+
+    /// With the file, as it is now and as it changes.
+    pub(crate) fn follow(identity: &'static str, path: &Path) -> Self {
+        let daemon = settings::Daemon::ClusterManager;
+        let path = path.to_owned();
+        let settings = settings::load(&path, daemon).unwrap();
+        Self::serve(identity, move || {
+            Configuration::follow(&path, daemon, settings)
+        })
+    }
+
+    fn serve(
+        identity: &'static str,
+        configuration: impl FnOnce() -> Configuration + Send + 'static,
+    ) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
@@ -45,7 +70,7 @@ impl Manager {
                 drop(ended.await);
                 Ok(())
             };
-            cluster_manager::serve(identity, settings, ended)
+            cluster_manager::serve(identity, configuration(), ended)
                 .await
                 .unwrap();
         });
@@ -79,9 +104,7 @@ impl Drop for Manager {
 
 /// What the planners would still write over the objects that the API server has, by kind and name.
 pub(crate) fn planned_writes(api: &ApiServer) -> Vec<String> {
-    let text = CONFIG.replace("KUBECONFIG", "none");
-    let metrics = "127.0.0.1:0".parse().unwrap();
-    let settings = settings::parse("noverlay.toml", &text, metrics).unwrap();
+    let settings = read(&CONFIG.replace("KUBECONFIG", "none"));
     let mut before = Objects::default();
     for kind in [
         "nodes",

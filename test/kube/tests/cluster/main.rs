@@ -1,4 +1,5 @@
 //! The cluster-manager and the CRDs on a real API server. One program: each more costs its linking.
+mod configuration;
 mod conflicts;
 mod crds;
 mod documents;
