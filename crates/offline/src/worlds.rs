@@ -43,6 +43,7 @@ pub fn empty_world(settings: &Settings) -> World {
             route_advertisements: settings.features.route_advertisements,
             egress_ip: settings.features.egress_ip,
             shared_gateway: settings.gateway.mode == GatewayMode::Shared,
+            loose_isolation: settings.features.loose_isolation,
         },
         ..World::default()
     }

@@ -19,6 +19,7 @@ use crate::world::World;
 
 mod draft;
 mod egress;
+mod isolation;
 mod maker;
 mod members;
 mod neighbors;

@@ -7,12 +7,15 @@ use model::frr::FrrConfiguration;
 use model::network::{Network, Routing, Topology};
 use model::node::{Fact, Node, Salvaged};
 use model::selector::Labels;
-use model::user_network::{ClusterUserDefinedNetwork, Layer2Extras, UserNetwork, UserTransport};
-use model::{Asn, LabelSelector, NetworkName, NodeName};
+use model::user_network::{
+    Attachment, ClusterUserDefinedNetwork, Layer2Extras, UserNetwork, UserTransport,
+};
+use model::{Asn, LabelSelector, NetworkName, NodeName, ObjectKey};
 use testkit::mk_network;
 
 use crate::advertise;
 use crate::fabric::{self, roles::ROLE_LABEL};
+use crate::user_networks::{self, NETWORK_ID, NETWORK_NAME};
 use crate::world::{FabricSettings, FabricTopology, World};
 
 pub(crate) fn mk_node(name: &str, ip: &str, id: Option<u32>, subnet: Option<&str>) -> Node {
@@ -100,6 +103,34 @@ pub(crate) fn mk_cudn(name: &str, n: u8) -> ClusterUserDefinedNetwork {
             layer2: Layer2Extras::default(),
         }),
     }
+}
+
+/// Puts a network in, with an object of it and a subnet on each node.
+pub(crate) fn add_network(world: &mut World, cudn: ClusterUserDefinedNetwork, id: u8) {
+    let cluster = cudn.network.as_ref().unwrap().subnets[0];
+    let attachment = Attachment {
+        annotations: [
+            (NETWORK_NAME, cudn.network_name().to_string()),
+            (NETWORK_ID, id.to_string()),
+        ]
+        .map(|(k, v)| (k.to_owned(), v))
+        .into(),
+        owner: Some(cudn.uid.clone()),
+        network: Some((cudn.network_name(), true)),
+        ..Attachment::default()
+    };
+    let key = ObjectKey::new(format!("of-{}", cudn.name), &cudn.name);
+    world.attachments.insert(key, attachment);
+    for (at, node) in (1..).zip(world.nodes.values_mut()) {
+        let Fact::Known(subnets) = &mut node.subnets else {
+            panic!("every node has subnets");
+        };
+        let subnet = cluster.cidr.subnet(at, cluster.host_len).unwrap();
+        subnets.insert(cudn.network_name(), vec![subnet]);
+    }
+    world.cudns.insert(cudn.name.clone(), Ok(cudn));
+    let networks = user_networks::networks(world);
+    world.networks.extend(networks);
 }
 
 pub(crate) fn add(world: &mut World, object: FrrConfiguration) {

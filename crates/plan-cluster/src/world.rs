@@ -59,6 +59,8 @@ pub struct Features {
     pub egress_ip: bool,
     /// Gateway mode shared, not local.
     pub shared_gateway: bool,
+    /// `advertised-udn-isolation-mode = loose`.
+    pub loose_isolation: bool,
 }
 
 impl Default for Features {
@@ -67,6 +69,7 @@ impl Default for Features {
             route_advertisements: true,
             egress_ip: true,
             shared_gateway: true,
+            loose_isolation: false,
         }
     }
 }

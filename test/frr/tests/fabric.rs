@@ -25,10 +25,15 @@ use plan_cluster::World;
 
 const NODES: u8 = 12;
 
-const TOPOLOGIES: [&str; 2] = ["full-mesh", "route-reflector"];
+/// Topology of the fabric, and how networks are isolated.
+const CLUSTERS: [(&str, &str); 3] = [
+    ("full-mesh", "strict"),
+    ("full-mesh", "loose"),
+    ("route-reflector", "loose"),
+];
 
 /// The cluster after everything is written.
-fn cluster(topology: &str) -> World {
+fn cluster((topology, isolation): (&str, &str)) -> World {
     let mut text = String::new();
     for n in 1..=NODES {
         write!(
@@ -69,7 +74,8 @@ fn cluster(topology: &str) -> World {
     objects.read(&text).unwrap();
     let settings = format!(
         "[default]\ntransport = no-overlay\ncluster-subnets = 10.128.0.0/16/24,fd00:128::/48/64\n[no-overlay]\noutbound-snat = enabled\nrouting = managed\n\
-         [bgp-managed]\ntopology = {topology}\n[ovn]\ntopology = build\nnetworks = own\n"
+         [bgp-managed]\ntopology = {topology}\n[ovn]\ntopology = build\nnetworks = own\n\
+         [ovnkubernetesfeature]\nadvertised-udn-isolation-mode = {isolation}\n"
     );
     let metrics = SocketAddr::from((Ipv4Addr::LOCALHOST, 9160));
     let settings = settings::parse("noverlay.conf", &settings, metrics).unwrap();
@@ -103,7 +109,7 @@ fn generated(object: &FrrConfiguration) -> bool {
 
 #[test]
 fn what_is_generated_for_a_cluster_loads_on_every_node_and_each_object_stands_for_itself() {
-    for topology in TOPOLOGIES {
+    for topology in CLUSTERS {
         let world = cluster(topology);
         let all = objects(&world);
         let count = all.iter().filter(|object| generated(object)).count();
@@ -112,7 +118,7 @@ fn what_is_generated_for_a_cluster_loads_on_every_node_and_each_object_stands_fo
         for node in world.nodes.values() {
             let config = merged(node, &all);
             let problems = lint(&config, &node.own_addresses());
-            assert_eq!(problems, [], "{topology} {}", node.name);
+            assert_eq!(problems, [], "{topology:?} {}", node.name);
             for object in all.iter().filter(|o| o.node_selector.matches(&node.labels)) {
                 let alone = merged(node, std::slice::from_ref(object));
                 assert_eq!(lint(&alone, &node.own_addresses()), [], "{}", object.key);
@@ -165,7 +171,7 @@ fn keeps_the_rules(object: &FrrConfiguration, neighbor: &Neighbor) {
 
 #[test]
 fn all_objects_of_a_neighbor_have_the_same_session() {
-    for topology in TOPOLOGIES {
+    for topology in CLUSTERS {
         let world = cluster(topology);
         let mut sessions = BTreeMap::new();
         for object in objects(&world) {
@@ -189,7 +195,7 @@ fn real_frr_takes_every_line_and_a_second_load_changes_nothing() {
         eprintln!("skipped: {missing:?} are not installed");
         return;
     }
-    for topology in TOPOLOGIES {
+    for topology in CLUSTERS {
         let world = cluster(topology);
         let all = objects(&world);
         let reflects = |node: &Node| {
@@ -211,9 +217,24 @@ fn real_frr_takes_every_line_and_a_second_load_changes_nothing() {
             // FRR 8.4 is told twice by its reload tool, and complains the second time of graceful restart that is set already:
             // what counts is what it runs.
             let running = frr.running().unwrap();
+            let filtered = running
+                .iter()
+                .filter(|l| l.contains("import vrf route-map"));
+            // Three networks, two families each.
+            let expected = if topology.1 == "loose" { 6 } else { 0 };
+            assert_eq!(filtered.count(), expected, "{running:?}");
             let second = frr.load(&text).unwrap();
-            assert!(second.clean, "{topology} {}: {}", node.name, second.output);
-            assert_eq!(frr.running().unwrap(), running, "{topology} {}", node.name);
+            assert!(
+                second.clean,
+                "{topology:?} {}: {}",
+                node.name, second.output
+            );
+            assert_eq!(
+                frr.running().unwrap(),
+                running,
+                "{topology:?} {}",
+                node.name
+            );
             let whole = running.join("\n");
             assert_eq!(
                 whole.matches(" route-reflector-client").count(),
@@ -224,7 +245,7 @@ fn real_frr_takes_every_line_and_a_second_load_changes_nothing() {
             assert_eq!(
                 frr::compare::unified(&differences),
                 "",
-                "{topology} {}",
+                "{topology:?} {}",
                 node.name
             );
             // The reload tool itself finds nothing left to do.

@@ -9,6 +9,7 @@ use model::node::Node;
 use model::{NetworkName, NodeName, ObjectKey, Prefix};
 
 use super::egress::EgressIps;
+use super::isolation::Isolation;
 use super::maker::Announced;
 use super::members::Shared;
 use super::{LeftOut, Refusal};
@@ -27,6 +28,8 @@ pub(crate) struct Facts<'a> {
     pub(super) ranges: BTreeMap<&'a NetworkName, Ranges>,
     /// Addresses of EgressIPs.
     pub(super) egress: EgressIps<'a>,
+    /// What VRFs must not take over from one another.
+    pub(super) isolation: Isolation,
     owned: BTreeMap<&'a str, Vec<Generated<'a>>>,
     /// What those originate, by their label.
     originated: BTreeMap<&'a str, Originated<'a>>,
@@ -53,6 +56,7 @@ impl<'a> Facts<'a> {
             ranges,
             originated,
             egress: EgressIps::of(world),
+            isolation: Isolation::of(world),
             owned,
         }
     }

@@ -13,6 +13,7 @@ use model::{NodeName, ObjectKey};
 
 use super::Draft;
 use super::draft::Facts;
+use super::isolation::Isolation;
 use super::maker::{Announced, leaking, sorted};
 use super::select::Served;
 use crate::fabric::roles::{self, Role, Roles};
@@ -85,6 +86,7 @@ pub(super) fn draft<'a>(
         world,
         settings,
         base,
+        isolation: &facts.isolation,
         received: fabric::received(world),
         holders: holders(world),
         roles: &roles,
@@ -193,6 +195,7 @@ struct Objects<'a, 'r> {
     world: &'a World,
     settings: &'r FabricSettings,
     base: &'a FrrConfiguration,
+    isolation: &'r Isolation,
     received: members::Received,
     holders: BTreeMap<IpAddr, Vec<&'a Node>>,
     roles: &'r Roles,
@@ -214,7 +217,8 @@ impl<'a> Objects<'a, '_> {
         let target = (DEFAULT_VRF, router);
         let routers = leaking(self.base, false, target, &networks, prefixes, Vec::new());
         let passed_on = reflects.then_some(&self.received);
-        let own = members::own(self.settings, node, routers, passed_on);
+        let filters = self.isolation.text(DEFAULT_VRF, &routers);
+        let own = members::own(self.settings, node, routers, passed_on, &filters);
         draft
             .of_node
             .insert(node.name.clone(), vec![own.key.clone()]);

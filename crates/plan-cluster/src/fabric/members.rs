@@ -56,15 +56,16 @@ fn key(settings: &FabricSettings, what: &str) -> ObjectKey {
 /// What takes the routes of the managed networks in, by family.
 pub(crate) type Received = BTreeMap<Family, Vec<PrefixRange>>;
 
-/// A node's own object: its routers, and what it may announce.
+/// A node's own object: its routers, what it may announce, and filters of what VRFs take over from one another.
 pub(crate) fn own(
     settings: &FabricSettings,
     node: &Node,
     routers: Vec<Router>,
     passed_on: Option<&Received>,
+    filters: &str,
 ) -> FrrConfiguration {
     let prefixes = routers.iter().flat_map(|router| router.prefixes.iter());
-    let config = list(prefixes.copied(), passed_on);
+    let config = list(prefixes.copied(), passed_on) + filters;
     FrrConfiguration {
         node_selector: LabelSelector::label(HOSTNAME_LABEL, node.hostname()),
         routers,

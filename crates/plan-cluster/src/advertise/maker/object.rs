@@ -37,6 +37,7 @@ impl<'a> Maker<'a, '_> {
             });
         }
         let (mut routers, mut raws, mut without) = (Vec::new(), Vec::new(), None);
+        let mut filters = String::new();
         for (vrf, router) in targets {
             let networks = self.selection.of_target(self.ra, &vrf);
             let networks: Vec<Served<'a>> = networks
@@ -62,20 +63,32 @@ impl<'a> Maker<'a, '_> {
                 self.ra.target_vrf == TargetVrf::Auto,
                 (vrf.as_str(), &router),
             );
-            routers.extend(leaking(
-                source, auto, target, &networks, prefixes, neighbors,
-            ));
+            let leaking = leaking(source, auto, target, &networks, prefixes, neighbors);
+            filters.push_str(&self.facts.isolation.text(&vrf, &leaking));
+            routers.extend(leaking);
         }
         if let Some(why) = without.filter(|_| routers.is_empty()) {
             return Err(why);
         }
+        let config = raws.concat() + &filters;
+        Ok(self.assembled(source, node, routers, config))
+    }
+
+    /// The object with these routers and this text for FRR.
+    fn assembled(
+        &self,
+        source: &FrrConfiguration,
+        node: &Node,
+        routers: Vec<Router>,
+        config: String,
+    ) -> FrrConfiguration {
         let name = &self.ra.name;
         let identity = format!("{name}/{}/{}", source.key.name, node.name);
-        let raw = (!raws.is_empty()).then(|| Raw {
+        let raw = (!config.is_empty()).then_some(Raw {
             priority: 10,
-            config: raws.concat(),
+            config,
         });
-        Ok(FrrConfiguration {
+        FrrConfiguration {
             key: ObjectKey::new(
                 &source.key.namespace,
                 generated::name(name, &source.key, node.name.as_str()),
@@ -86,7 +99,7 @@ impl<'a> Maker<'a, '_> {
             routers,
             bfd_profiles: source.bfd_profiles.clone(),
             raw,
-        })
+        }
     }
 
     /// The routers of a source that the RA uses, each with its VRF's name, the default VRF's first; those that nothing is

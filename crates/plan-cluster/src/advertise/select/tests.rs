@@ -1,15 +1,14 @@
 //! Networks that want one VRF, and which of them gets it.
 
 use model::frr::{Advertise, FrrConfiguration, Neighbor, Peer, Receive, RemoteAs, Router, Session};
-use model::node::Fact;
 use model::selector::LabelSelector;
-use model::user_network::{Attachment, EgressIp, UserTransport};
+use model::user_network::{EgressIp, UserTransport};
 use model::{Asn, ObjectKey};
 
 use super::*;
 use crate::advertise::{Plan, plan, plan_all};
-use crate::samples::{add, mk_cudn, mk_world, settle};
-use crate::user_networks::{self, NETWORK_ID, NETWORK_NAME};
+use crate::samples::{add, add_network, mk_cudn, mk_world, settle};
+use crate::user_networks::{self};
 use model::intent::NetworkSelector;
 
 /// Nodes n1 to n3; the source `src` of everybody; no network of users and no RA yet.
@@ -57,30 +56,7 @@ fn network(world: &mut World, name: &str, id: u8, range: &str, label: &str) {
     cudn.labels = LabelSelector::label("use", label).match_labels;
     let spec = cudn.network.as_mut().unwrap();
     spec.subnets = vec![range.parse().unwrap()];
-    let cluster = spec.subnets[0];
-    let attachment = Attachment {
-        annotations: [
-            (NETWORK_NAME, cudn.network_name().to_string()),
-            (NETWORK_ID, id.to_string()),
-        ]
-        .map(|(k, v)| (k.to_owned(), v))
-        .into(),
-        owner: Some(cudn.uid.clone()),
-        network: Some((cudn.network_name(), true)),
-        ..Attachment::default()
-    };
-    let key = ObjectKey::new(format!("of-{name}"), name);
-    world.attachments.insert(key, attachment);
-    for (at, node) in (1..).zip(world.nodes.values_mut()) {
-        let Fact::Known(subnets) = &mut node.subnets else {
-            panic!("every node has subnets");
-        };
-        let subnet = cluster.cidr.subnet(at, cluster.host_len).unwrap();
-        subnets.insert(cudn.network_name(), vec![subnet]);
-    }
-    world.cudns.insert(name.to_owned(), Ok(cudn));
-    let networks = user_networks::networks(world);
-    world.networks.extend(networks);
+    add_network(world, cudn, id);
 }
 
 /// An RA over networks with this label, created as the `n`-th.
