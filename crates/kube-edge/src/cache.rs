@@ -126,10 +126,14 @@ struct Pauses {
     worked: Option<Instant>,
     /// When the last pause was over.
     resumed: Instant,
+    /// Of a kind that the server does not have: it may never come, and a quiet daemon is to ask for little.
+    refusals: Backoff,
 }
 
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// The longest between attempts to list a kind that the server does not have, or does not show.
+const LONGEST_REFUSED: Duration = Duration::from_secs(30);
 /// A watch that has reported something works when so much time has passed without a failure.
 const SOUND: Duration = Duration::from_secs(10);
 /// One without changes works when so much has passed: longer than any call of it.
@@ -141,6 +145,7 @@ impl Pauses {
             backoff: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE).with_jitter(),
             worked: None,
             resumed: Instant::now(),
+            refusals: Backoff::new(LONGEST_PAUSE, LONGEST_REFUSED).with_jitter(),
         }
     }
 
@@ -148,7 +153,13 @@ impl Pauses {
         self.worked.get_or_insert_with(Instant::now);
     }
 
+    async fn after_a_refusal(&mut self) {
+        tokio::time::sleep(self.refusals.pause()).await;
+        self.resumed = Instant::now();
+    }
+
     async fn after_a_failure(&mut self) {
+        self.refusals.reset();
         if self.worked.take().is_some_and(|at| at.elapsed() >= SOUND)
             || self.resumed.elapsed() >= SOUND_IN_SILENCE
         {
@@ -227,10 +238,15 @@ where
                         tracing::warn!(what, error, "watch is broken, trying again");
                     }
                     broken = true;
-                    if is_refused(&inner, &error) {
-                        changed(None);
+                    match refusal(&error) {
+                        Some(code) => {
+                            if is_news(&inner, code) {
+                                changed(None);
+                            }
+                            pauses.after_a_refusal().await;
+                        }
+                        None => pauses.after_a_failure().await,
                     }
-                    pauses.after_a_failure().await;
                     continue;
                 }
             };
@@ -266,17 +282,18 @@ pub(crate) fn telling(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Remembers that a listing was refused; true where that is news.
-fn is_refused<T>(inner: &RwLock<Inner<T>>, error: &watcher::Error) -> bool {
+/// The status with which a listing was refused; any other answer says nothing about the kind.
+fn refusal(error: &watcher::Error) -> Option<u16> {
     let watcher::Error::InitialListFailed(kube::Error::Api(status)) = error else {
-        return false;
+        return None;
     };
-    // Any other answer says nothing about the kind.
-    if !matches!(status.code, 403 | 404) {
-        return false;
-    }
+    matches!(status.code, 403 | 404).then_some(status.code)
+}
+
+/// Remembers that a listing was refused; true where that is news.
+fn is_news<T>(inner: &RwLock<Inner<T>>, code: u16) -> bool {
     let mut inner = inner.write().unwrap_or_else(PoisonError::into_inner);
-    inner.refused.replace(status.code) != Some(status.code)
+    inner.refused.replace(code) != Some(code)
 }
 
 /// Applies one event; returns what to tell.

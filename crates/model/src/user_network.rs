@@ -111,6 +111,21 @@ pub struct Namespace {
     pub labels: Labels,
     /// `metadata.deletionTimestamp` is set.
     pub deleting: bool,
+    /// Annotation `k8s.ovn.org/multicast-enabled: "true"`.
+    pub multicast: bool,
+}
+
+/// What an object of another feature of OVN-Kubernetes is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reach {
+    /// One namespace.
+    Namespace(String),
+    /// The namespaces with these labels.
+    Namespaces(LabelSelector),
+    /// The ClusterUserDefinedNetworks that one of these selects by its labels.
+    Networks(Vec<LabelSelector>),
+    /// What cannot be read, and why.
+    Unreadable(String),
 }
 
 /// A NetworkAttachmentDefinition as it stands.

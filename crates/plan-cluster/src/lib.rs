@@ -17,6 +17,7 @@ mod samples;
 pub mod sessions;
 mod suitable;
 pub mod transport;
+pub mod unsupported;
 pub mod user_networks;
 pub mod world;
 

@@ -9,11 +9,12 @@ use std::net::IpAddr;
 use model::frr::{FrrConfiguration, Remains};
 use model::intent::RouteAdvertisements;
 use model::node::{Fact, HOSTNAME_LABEL, Node};
-use model::user_network::{Attachment, ClusterUserDefinedNetwork, EgressIp, Namespace};
+use model::user_network::{Attachment, ClusterUserDefinedNetwork, EgressIp, Namespace, Reach};
 use model::{Asn, Network, NetworkName, NodeName, ObjectKey, Prefix, Problem};
 
 use crate::prefixes::PrefixMap;
 use crate::ranges::Ranges;
+use crate::unsupported::Feature;
 
 /// Who peers with whom in the managed fabric. Source: `[bgp-managed] topology`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,6 +99,8 @@ pub struct World {
     pub attachments: BTreeMap<ObjectKey, Attachment>,
     /// EgressIPs by name.
     pub egress_ips: BTreeMap<String, EgressIp>,
+    /// Objects of features that work by the overlay, and what each is about; EgressIPs are in `egress_ips`.
+    pub features_used: BTreeMap<(Feature, ObjectKey), Reach>,
     /// Ranges that no network of users may overlap, each with what it is: join, masquerade and service subnets.
     pub reserved: Vec<(String, Prefix)>,
     /// What is switched on.

@@ -187,6 +187,15 @@ fn all_objects_of_a_neighbor_have_the_same_session() {
     }
 }
 
+/// Three networks of users, two families each, where isolation is loose.
+fn filters((_, isolation): (&str, &str), running: &[String]) {
+    let filtered = running
+        .iter()
+        .filter(|l| l.contains("import vrf route-map"));
+    let expected = if isolation == "loose" { 6 } else { 0 };
+    assert_eq!(filtered.count(), expected, "{running:?}");
+}
+
 #[test]
 fn real_frr_takes_every_line_and_a_second_load_changes_nothing() {
     let missing = missing();
@@ -217,12 +226,7 @@ fn real_frr_takes_every_line_and_a_second_load_changes_nothing() {
             // FRR 8.4 is told twice by its reload tool, and complains the second time of graceful restart that is set already:
             // what counts is what it runs.
             let running = frr.running().unwrap();
-            let filtered = running
-                .iter()
-                .filter(|l| l.contains("import vrf route-map"));
-            // Three networks, two families each.
-            let expected = if topology.1 == "loose" { 6 } else { 0 };
-            assert_eq!(filtered.count(), expected, "{running:?}");
+            filters(topology, &running);
             let second = frr.load(&text).unwrap();
             assert!(
                 second.clean,
