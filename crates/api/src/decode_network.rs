@@ -272,17 +272,25 @@ fn network_of(config: &str) -> Option<(NetworkName, bool)> {
     Some((config.get("name")?.as_str()?.into(), primary))
 }
 
-/// An EgressIP.
+/// An EgressIP of any writer, a `DynamicObject` or JSON. Who has which address is known also where the selector is of another
+/// shape.
 #[must_use]
-pub fn decode_egress_ip(object: &EgressIP) -> m::EgressIp {
-    let items = object.status.iter().flat_map(|status| &status.items);
+pub fn read_egress_ip(object: &impl Serialize) -> m::EgressIp {
+    let object = serde_json::to_value(object).unwrap_or_default();
+    let items = object.pointer("/status/items").and_then(Value::as_array);
+    let items = items.into_iter().flatten().filter_map(|item| {
+        let text = |key: &str| item.get(key).and_then(Value::as_str);
+        let node = text("node").filter(|node| !node.is_empty())?;
+        Some((node.into(), text("egressIP")?.parse().ok()?))
+    });
+    let typed = serde_json::from_value::<EgressIP>(object.clone());
     m::EgressIp {
-        namespaces: selector::decode(&object.spec.namespace_selector)
-            .map_err(|err| format!("spec.namespaceSelector: {err}")),
-        assigned: items
-            .filter(|item| !item.node.is_empty())
-            .filter_map(|item| Some((item.node.as_str().into(), item.egress_ip.parse().ok()?)))
-            .collect(),
+        assigned: items.collect(),
+        namespaces: match typed {
+            Ok(typed) => selector::decode(&typed.spec.namespace_selector)
+                .map_err(|err| format!("spec.namespaceSelector: {err}")),
+            Err(err) => Err(format!("the object cannot be read: {err}")),
+        },
     }
 }
 

@@ -2,13 +2,10 @@
 //! In: objects. Out: a world. Invariant: an object that cannot be decoded is in the world as a problem, never absent.
 //! Not here: what is planned.
 
-use std::collections::BTreeSet;
-
-use api::egress_ip::EgressIP;
 use api::nad::NetworkAttachmentDefinition;
 use api::route_advertisements::RouteAdvertisements;
 use model::gateway::GatewayMode;
-use model::{ObjectKey, Prefix, intent, user_network};
+use model::{ObjectKey, Prefix, intent};
 use plan_cluster::world::{FabricSettings, FabricTopology, Features};
 use plan_cluster::{World, user_networks};
 use serde_json::Value;
@@ -100,8 +97,7 @@ pub fn world(settings: &Settings, objects: &Objects) -> World {
         }
     }
     for object in objects.all(EGRESS_IP) {
-        let typed = typed::<EgressIP>(object);
-        let egress_ip = typed.map_or_else(unreadable, |typed| api::decode_egress_ip(&typed));
+        let egress_ip = api::read_egress_ip(object);
         world.egress_ips.insert(name_of(object), egress_ip);
     }
     for object in objects.all(NAD) {
@@ -125,14 +121,6 @@ fn frr(world: &mut World, object: &Value) {
         world.unreadable.insert(key.clone(), api::remains(&object));
     }
     world.frr.insert(key, source.object);
-}
-
-/// An EgressIP that nothing but the name is known of.
-fn unreadable(why: String) -> user_network::EgressIp {
-    user_network::EgressIp {
-        namespaces: Err(why),
-        assigned: BTreeSet::new(),
-    }
 }
 
 fn typed<K: serde::de::DeserializeOwned>(object: &Value) -> Result<K, String> {

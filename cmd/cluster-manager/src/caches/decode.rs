@@ -2,9 +2,6 @@
 //! In: objects without their Rust type. Out: what passes look at. Invariant: one that cannot be read is there, with the reason.
 //! Not here: the fields (`api`).
 
-use std::collections::BTreeSet;
-
-use api::egress_ip::EgressIP;
 use api::frr_state::BGPSessionState;
 use api::nad::NetworkAttachmentDefinition;
 use api::route_advertisements::RouteAdvertisements;
@@ -12,7 +9,7 @@ use api::user_defined_network::NetworkStatus;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::core::DynamicObject;
 use model::frr::Source;
-use model::user_network::{Attachment, EgressIp};
+use model::user_network::Attachment;
 use model::{ObjectKey, intent};
 use plan_cluster::sessions::End;
 
@@ -93,16 +90,6 @@ pub(super) fn cudn(object: &DynamicObject) -> UserNetwork {
             .into_iter()
             .map(existing)
             .collect(),
-    }
-}
-
-pub(super) fn egress_ip(object: &DynamicObject) -> EgressIp {
-    match object.clone().try_parse::<EgressIP>() {
-        Ok(typed) => api::decode_egress_ip(&typed),
-        Err(err) => EgressIp {
-            namespaces: Err(format!("the object cannot be read: {err}")),
-            assigned: BTreeSet::new(),
-        },
     }
 }
 

@@ -542,4 +542,11 @@ pub(crate) const OF_ADVERTISEMENTS: &[Fault] = &[
         says: &[("RouteAdvertisements egress Complete", "cannot be read")],
         ..NO_FAULT
     },
+    Fault {
+        what: "an EgressIP that was in order is of another shape",
+        make: |o| spec(o, "EgressIP", "shop-out")["namespaceSelector"] = "all".into(),
+        culprit: "EgressIP shop-out",
+        says: &[("RouteAdvertisements egress Complete", "cannot be read")],
+        ..NO_FAULT
+    },
 ];
