@@ -28,8 +28,7 @@ use settings::Settings;
 
 use crate::key::Key;
 use decode::{
-    advertisement as decode_advertisement, cudn as decode_cudn, egress_ip as decode_egress_ip,
-    session as decode_session,
+    advertisement as decode_advertisement, cudn as decode_cudn, session as decode_session,
 };
 pub(crate) use decode::{attachment as decode_attachment, frr as decode_frr};
 
@@ -150,7 +149,7 @@ impl Caches {
                 watch(
                     untyped::<EgressIP>(client.clone(), None),
                     None,
-                    decode_egress_ip,
+                    api::read_egress_ip,
                     everything(queue),
                 )
             }),

@@ -64,8 +64,7 @@ fn decode(object: &DynamicObject) -> Source {
         object.metadata.namespace.clone().unwrap_or_default(),
         object.metadata.name.clone().unwrap_or_default(),
     );
-    let typed = object.clone().try_parse::<FRRConfiguration>();
-    api::decode_source(key, typed.map_err(|error| error.to_string()))
+    api::decode_source(key, api::read_source(object))
 }
 
 /// FRRNodeState as it stands.

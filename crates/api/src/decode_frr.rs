@@ -11,7 +11,8 @@ use kube::core::DynamicObject;
 use model::frr as m;
 use model::selector::LabelSelector;
 use model::{ObjectKey, Problem};
-use serde_json::Value;
+use serde::Serialize;
+use serde_json::{Map, Value};
 
 use crate::frr_configuration as k;
 use crate::frr_configuration::FRRConfiguration;
@@ -66,6 +67,22 @@ impl TryFrom<&FRRConfiguration> for m::FrrConfiguration {
             raw,
         })
     }
+}
+
+/// An FRRConfiguration of any writer, a `DynamicObject` or JSON. One without `spec` asks for nothing: frr-k8s' CRD allows it.
+///
+/// # Errors
+/// A sentence that names the field whose shape is not the type's.
+pub fn read_source(object: &impl Serialize) -> Result<FRRConfiguration, String> {
+    let object = serde_json::to_value(object).and_then(|mut object| {
+        if let Value::Object(fields) = &mut object
+            && fields.get("spec").is_none_or(Value::is_null)
+        {
+            fields.insert("spec".to_owned(), Value::Object(Map::new()));
+        }
+        serde_json::from_value(object)
+    });
+    object.map_err(|error| error.to_string())
 }
 
 /// An object as it was read, or why it is not even of the type's shape. `remains` is empty; see [`remains`].

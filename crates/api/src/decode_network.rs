@@ -9,12 +9,13 @@ use model::address::{ClusterSubnet, Family};
 use model::network::{Routing, Topology};
 use model::user_network as m;
 use model::{NetworkName, Prefix};
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::cluster_user_defined_network as cudn;
 use crate::cluster_user_defined_network::ClusterUserDefinedNetwork;
 use crate::egress_ip::EgressIP;
-use crate::nad::NetworkAttachmentDefinition;
+use crate::nad::{self, NetworkAttachmentDefinition};
 use crate::selector;
 use crate::user_defined_network::{Cidr, DualStackCidrs, IpamLifecycle, Layer2, Layer3, Role};
 
@@ -30,21 +31,51 @@ impl TryFrom<&ClusterUserDefinedNetwork> for m::ClusterUserDefinedNetwork {
     type Error = String;
 
     fn try_from(object: &ClusterUserDefinedNetwork) -> Result<Self, Self::Error> {
-        let metadata = &object.metadata;
         let namespaces = selector::decode(&object.spec.namespace_selector)
             .map_err(|err| format!("spec.namespaceSelector: {err}"));
         Ok(Self {
-            name: metadata.name.clone().unwrap_or_default(),
-            uid: metadata.uid.clone().unwrap_or_default(),
-            generation: metadata.generation.unwrap_or(0),
-            created: seconds(metadata.creation_timestamp.as_ref()),
-            labels: metadata.labels.clone().unwrap_or_default(),
-            annotations: metadata.annotations.clone().unwrap_or_default(),
-            deleting: metadata.deletion_timestamp.is_some(),
-            finalizers: finalizers(metadata),
             namespaces,
             network: network(&object.spec),
+            ..of_metadata(&object.metadata)
         })
+    }
+}
+
+/// A ClusterUserDefinedNetwork of any writer, a `DynamicObject` or JSON. Where it does not have the type's shape, `network`
+/// says so, and whose it is, how old it is and what it selects stays known.
+#[must_use]
+pub fn read_cudn(object: &impl Serialize) -> m::ClusterUserDefinedNetwork {
+    let object = serde_json::to_value(object).unwrap_or_default();
+    let typed = serde_json::from_value::<ClusterUserDefinedNetwork>(object.clone());
+    let decoded = typed.map_err(|err| format!("the object cannot be read: {err}"));
+    let decoded = decoded.and_then(|typed| m::ClusterUserDefinedNetwork::try_from(&typed));
+    decoded.unwrap_or_else(|why| {
+        let field = |path: &str| object.pointer(path).cloned().unwrap_or_default();
+        let selector = serde_json::from_value(field("/spec/namespaceSelector"));
+        let selector = selector.map_err(|err| err.to_string());
+        m::ClusterUserDefinedNetwork {
+            namespaces: selector
+                .and_then(|selector| selector::decode(&selector))
+                .map_err(|err| format!("spec.namespaceSelector: {err}")),
+            network: Err(why),
+            ..of_metadata(&serde_json::from_value(field("/metadata")).unwrap_or_default())
+        }
+    })
+}
+
+/// What the object is, whatever it asks for.
+fn of_metadata(metadata: &ObjectMeta) -> m::ClusterUserDefinedNetwork {
+    m::ClusterUserDefinedNetwork {
+        name: metadata.name.clone().unwrap_or_default(),
+        uid: metadata.uid.clone().unwrap_or_default(),
+        generation: metadata.generation.unwrap_or(0),
+        created: seconds(metadata.creation_timestamp.as_ref()),
+        labels: metadata.labels.clone().unwrap_or_default(),
+        annotations: metadata.annotations.clone().unwrap_or_default(),
+        deleting: metadata.deletion_timestamp.is_some(),
+        finalizers: finalizers(metadata),
+        namespaces: Err("spec.namespaceSelector is missing".to_owned()),
+        network: Err("spec.network is missing".to_owned()),
     }
 }
 
@@ -226,6 +257,7 @@ pub fn decode_attachment(object: &NetworkAttachmentDefinition) -> m::Attachment 
         owner: owners.next().map(|o| o.uid.clone()),
         deleting: metadata.deletion_timestamp.is_some(),
         network: network_of(&config),
+        described: nad::described(&config),
         config,
     }
 }
@@ -240,17 +272,25 @@ fn network_of(config: &str) -> Option<(NetworkName, bool)> {
     Some((config.get("name")?.as_str()?.into(), primary))
 }
 
-/// An EgressIP.
+/// An EgressIP of any writer, a `DynamicObject` or JSON. Who has which address is known also where the selector is of another
+/// shape.
 #[must_use]
-pub fn decode_egress_ip(object: &EgressIP) -> m::EgressIp {
-    let items = object.status.iter().flat_map(|status| &status.items);
+pub fn read_egress_ip(object: &impl Serialize) -> m::EgressIp {
+    let object = serde_json::to_value(object).unwrap_or_default();
+    let items = object.pointer("/status/items").and_then(Value::as_array);
+    let items = items.into_iter().flatten().filter_map(|item| {
+        let text = |key: &str| item.get(key).and_then(Value::as_str);
+        let node = text("node").filter(|node| !node.is_empty())?;
+        Some((node.into(), text("egressIP")?.parse().ok()?))
+    });
+    let typed = serde_json::from_value::<EgressIP>(object.clone());
     m::EgressIp {
-        namespaces: selector::decode(&object.spec.namespace_selector)
-            .map_err(|err| format!("spec.namespaceSelector: {err}")),
-        assigned: items
-            .filter(|item| !item.node.is_empty())
-            .filter_map(|item| Some((item.node.as_str().into(), item.egress_ip.parse().ok()?)))
-            .collect(),
+        assigned: items.collect(),
+        namespaces: match typed {
+            Ok(typed) => selector::decode(&typed.spec.namespace_selector)
+                .map_err(|err| format!("spec.namespaceSelector: {err}")),
+            Err(err) => Err(format!("the object cannot be read: {err}")),
+        },
     }
 }
 

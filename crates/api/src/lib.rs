@@ -28,8 +28,8 @@ pub mod selector;
 pub mod user_defined_network;
 mod warnings;
 
-pub use decode_frr::{decode_source, remains};
-pub use decode_network::{decode_attachment, decode_egress_ip, decode_namespace};
+pub use decode_frr::{decode_source, read_source, remains};
+pub use decode_network::{decode_attachment, decode_namespace, read_cudn, read_egress_ip};
 pub use decode_node::decode_node;
 pub use decode_secret::decode_secret;
 pub use warnings::warnings;

@@ -6,10 +6,10 @@
 use std::collections::BTreeSet;
 
 use kube::{CustomResource, KubeSchema};
-use model::address::Family;
-use model::network::Topology;
-use model::user_network::{UserNetwork, UserTransport};
-use model::{NetworkName, ObjectKey};
+use model::address::{ClusterSubnet, Family};
+use model::network::{Routing, Topology};
+use model::user_network::{Layer2Extras, UserNetwork, UserTransport};
+use model::{NetworkName, ObjectKey, Prefix};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -17,6 +17,25 @@ use serde_json::{Map, Value, json};
 pub const CNI: &str = "ovn-k8s-cni-overlay";
 /// `cniVersion`, OVN-Kubernetes' own.
 const CNI_VERSION: &str = "1.1.0";
+/// Every key that [`config`] writes.
+const KEYS: [&str; 16] = [
+    "cniVersion",
+    "type",
+    "name",
+    "netAttachDefName",
+    "role",
+    "topology",
+    "mtu",
+    "subnets",
+    "joinSubnet",
+    "transitSubnet",
+    "transport",
+    "outboundSNAT",
+    "allowPersistentIPs",
+    "reservedSubnets",
+    "infrastructureSubnets",
+    "defaultGatewayIPs",
+];
 /// Join subnets of networks of users that say none (OVN-Kubernetes' defaults).
 const JOIN_SUBNETS: &str = "100.65.0.0/16,fd99::/64";
 /// Subnet of the transit router of a layer-2 network, for each family that it has (OVN-Kubernetes' defaults).
@@ -125,6 +144,64 @@ fn options(network: &UserNetwork) -> impl Iterator<Item = (&'static str, Value)>
     ];
     all.into_iter()
         .filter_map(|(key, value)| Some((key, value?)))
+}
+
+/// The network that [`config`] was made of; `None` where another program has said more of it than that. Who routes is not in
+/// it.
+#[must_use]
+pub(crate) fn described(config: &str) -> Option<UserNetwork> {
+    let config: Map<String, Value> = serde_json::from_str(config).ok()?;
+    let text = |key: &str| config.get(key).and_then(Value::as_str);
+    if text("type") != Some(CNI) || !config.keys().all(|key| KEYS.contains(&key.as_str())) {
+        return None;
+    }
+    let topology = match text("topology")? {
+        "layer3" => Topology::Layer3,
+        "layer2" => Topology::Layer2,
+        _ => return None,
+    };
+    let items = |key: &str| text(key).into_iter().flat_map(|list| list.split(','));
+    let list = |key: &str| items(key).map(str::to_owned).collect::<Vec<_>>();
+    let subnets = items("subnets").map(|subnet| subnet_of(subnet, topology));
+    let join = items("joinSubnet").map(|join| join.parse().ok());
+    Some(UserNetwork {
+        topology,
+        primary: text("role") == Some("primary"),
+        subnets: subnets.collect::<Option<_>>()?,
+        refused: Vec::new(),
+        join_subnets: join.collect::<Option<_>>()?,
+        mtu: match config.get("mtu") {
+            None => None,
+            Some(mtu) => Some(u32::try_from(mtu.as_u64()?).ok()?),
+        },
+        transport: match text("transport") {
+            None => UserTransport::Unset,
+            Some("noOverlay" | "no-overlay") => UserTransport::NoOverlay {
+                outbound_snat: text("outboundSNAT") == Some("enabled"),
+                routing: Routing::Unmanaged,
+            },
+            Some(_) => return None,
+        },
+        layer2: Layer2Extras {
+            persistent_ips: config.get("allowPersistentIPs") == Some(&Value::Bool(true)),
+            reserved: list("reservedSubnets"),
+            infrastructure: list("infrastructureSubnets"),
+            gateways: list("defaultGatewayIPs"),
+        },
+    })
+}
+
+/// A subnet as [`config`] writes it: that of a layer-3 network with its host length.
+fn subnet_of(text: &str, topology: Topology) -> Option<ClusterSubnet> {
+    let (cidr, host_len) = match topology {
+        Topology::Layer3 => text.rsplit_once('/').map(|(cidr, len)| (cidr, Some(len)))?,
+        Topology::Layer2 => (text, None),
+    };
+    let cidr: Prefix = cidr.parse().ok()?;
+    let host_len = host_len.map_or(Some(cidr.bits()), |len| len.parse().ok());
+    let longest = Prefix::host(cidr.network()).bits();
+    let host_len = host_len.filter(|len| (cidr.bits()..=longest).contains(len))?;
+    Some(ClusterSubnet { cidr, host_len })
 }
 
 /// The reference to the ClusterUserDefinedNetwork that is an object's controller.

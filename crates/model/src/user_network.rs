@@ -147,6 +147,8 @@ pub struct Attachment {
     pub config: String,
     /// `name` of the configuration, and whether its role is primary; `None` where it is no network of OVN-Kubernetes.
     pub network: Option<(NetworkName, bool)>,
+    /// The network that the configuration describes, where it is whole. Who routes is not in it: `routing` is Unmanaged.
+    pub described: Option<UserNetwork>,
 }
 
 /// One `k8s.ovn.org/v1` EgressIP.

@@ -2,15 +2,10 @@
 //! In: objects. Out: a world. Invariant: an object that cannot be decoded is in the world as a problem, never absent.
 //! Not here: what is planned.
 
-use std::collections::BTreeMap;
-
-use api::cluster_user_defined_network::ClusterUserDefinedNetwork;
-use api::egress_ip::EgressIP;
-use api::frr_configuration::FRRConfiguration;
 use api::nad::NetworkAttachmentDefinition;
 use api::route_advertisements::RouteAdvertisements;
 use model::gateway::GatewayMode;
-use model::{ObjectKey, Prefix, intent, user_network};
+use model::{ObjectKey, Prefix, intent};
 use plan_cluster::world::{FabricSettings, FabricTopology, Features};
 use plan_cluster::{World, user_networks};
 use serde_json::Value;
@@ -90,24 +85,28 @@ pub fn world(settings: &Settings, objects: &Objects) -> World {
         frr(&mut world, object);
     }
     for object in objects.all(CUDN) {
-        let cudn = typed::<ClusterUserDefinedNetwork>(object)
-            .and_then(|typed| user_network::ClusterUserDefinedNetwork::try_from(&typed));
-        let cudn = cudn.map(|mut cudn| {
-            // Only a server gives one, and owners are told apart by it.
-            if cudn.uid.is_empty() {
-                cudn.uid = format!("uid-of-{}", cudn.name);
-            }
-            cudn
-        });
-        world.cudns.insert(name_of(object), cudn);
-    }
-    world.namespaces = decoded(objects, NAMESPACE, api::decode_namespace);
-    world.egress_ips = decoded::<EgressIP, _>(objects, EGRESS_IP, api::decode_egress_ip);
-    for object in objects.all(NAD) {
-        if let Ok(typed) = typed::<NetworkAttachmentDefinition>(object) {
-            let attachment = api::decode_attachment(&typed);
-            world.attachments.insert(object_key(object), attachment);
+        let mut cudn = api::read_cudn(object);
+        // Only a server gives one, and owners are told apart by it.
+        if cudn.uid.is_empty() {
+            cudn.uid = format!("uid-of-{}", cudn.name);
         }
+        world.cudns.insert(name_of(object), Ok(cudn));
+    }
+    for object in objects.all(NAMESPACE) {
+        if let Ok(namespace) = typed(object).map(|typed| api::decode_namespace(&typed)) {
+            world.namespaces.insert(name_of(object), namespace);
+        }
+    }
+    for object in objects.all(EGRESS_IP) {
+        let egress_ip = api::read_egress_ip(object);
+        world.egress_ips.insert(name_of(object), egress_ip);
+    }
+    for object in objects.all(NAD) {
+        let typed = typed::<NetworkAttachmentDefinition>(object);
+        // Its name is taken all the same.
+        let attachment = typed.map(|typed| api::decode_attachment(&typed));
+        let attachment = attachment.unwrap_or_default();
+        world.attachments.insert(object_key(object), attachment);
     }
     let networks = user_networks::networks(&world);
     world.networks.extend(networks);
@@ -116,25 +115,13 @@ pub fn world(settings: &Settings, objects: &Objects) -> World {
 
 fn frr(world: &mut World, object: &Value) {
     let key = object_key(object);
-    let source = api::decode_source(key.clone(), typed::<FRRConfiguration>(object));
+    let source = api::decode_source(key.clone(), api::read_source(object));
     if source.object.is_err()
         && let Ok(object) = serde_json::from_value(object.clone())
     {
         world.unreadable.insert(key.clone(), api::remains(&object));
     }
     world.frr.insert(key, source.object);
-}
-
-fn decoded<K, T>(objects: &Objects, kind: &str, decode: fn(&K) -> T) -> BTreeMap<String, T>
-where
-    K: serde::de::DeserializeOwned,
-{
-    let objects = objects.all(kind);
-    let decoded = objects.filter_map(|object| {
-        let typed = typed::<K>(object).ok()?;
-        Some((name_of(object), decode(&typed)))
-    });
-    decoded.collect()
 }
 
 fn typed<K: serde::de::DeserializeOwned>(object: &Value) -> Result<K, String> {

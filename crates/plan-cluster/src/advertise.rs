@@ -10,7 +10,7 @@ use std::sync::Arc;
 use model::frr::FrrConfiguration;
 use model::intent::{Condition, RouteAdvertisements};
 use model::node::Node;
-use model::{NetworkName, NodeName, ObjectKey, Problem};
+use model::{Network, NetworkName, NodeName, ObjectKey, Problem};
 
 use crate::check;
 use crate::fabric::{self, roles::Role};
@@ -142,6 +142,7 @@ fn drafts<'a>(
     unusable: &BTreeSet<NodeName>,
 ) -> BTreeMap<String, Draft<'a>> {
     let mut selections = select::all(world, facts);
+    let taken_in = select::taken_in(world, facts, &selections);
     let mut drafts: BTreeMap<String, Draft<'_>> = names(world)
         .into_iter()
         .map(|name| {
@@ -151,10 +152,16 @@ fn drafts<'a>(
         })
         .collect();
     if let Some(settings) = &world.fabric {
-        let draft = members::draft(world, settings, facts, &drafts, unusable);
+        let draft = members::draft(world, settings, facts, &drafts, unusable, taken_in);
         drafts.insert(fabric::base_name(), draft);
     }
     drafts
+}
+
+/// The managed networks whose routes members of the fabric receive.
+pub(crate) fn taken_in(world: &World) -> Vec<&Network> {
+    let facts = Facts::of(world);
+    select::taken_in(world, &facts, &select::all(world, &facts))
 }
 
 /// The plan of one RA, beside those of all others. An RA that is not in the world plans nothing, so that its objects go.

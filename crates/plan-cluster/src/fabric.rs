@@ -22,6 +22,7 @@ use model::selector::{LabelSelector, Labels, Operator, Requirement};
 use model::user_network::{ClusterUserDefinedNetwork, UserTransport};
 use model::{Network, NetworkName, NodeName, ObjectKey, Problem};
 
+use crate::advertise;
 use crate::attachments::NAME_LABEL;
 use crate::ranges::Ranges;
 use crate::world::{Exclusions, FabricSettings, World};
@@ -107,26 +108,31 @@ pub fn is_template(source: &FrrConfiguration) -> bool {
 fn managed_cudns(world: &World) -> impl Iterator<Item = &ClusterUserDefinedNetwork> {
     let readable = world.cudns.values().filter_map(|cudn| cudn.as_ref().ok());
     readable.filter(|cudn| {
-        let transport = cudn.network.as_ref().map(|network| network.transport);
-        let managed = matches!(
-            transport,
-            Ok(UserTransport::NoOverlay {
-                routing: Routing::Managed,
-                ..
-            })
-        );
-        managed && (!cudn.deleting || world.networks.contains_key(&cudn.network_name()))
+        let running = world.networks.get(&cudn.network_name());
+        let managed = match &cudn.network {
+            Ok(network) => matches!(
+                network.transport,
+                UserTransport::NoOverlay {
+                    routing: Routing::Managed,
+                    ..
+                }
+            ),
+            // What runs goes on.
+            Err(_) => running.is_some_and(is_managed),
+        };
+        managed && (!cudn.deleting || running.is_some())
     })
 }
 
 /// Managed networks that exist.
 pub(crate) fn managed_networks(world: &World) -> Vec<&Network> {
     let networks = world.networks.values();
-    let is_managed = |network: &&Network| {
-        let options = network.transport.no_overlay();
-        options.is_some_and(|options| options.routing == Routing::Managed)
-    };
-    networks.filter(is_managed).collect()
+    networks.filter(|network| is_managed(network)).collect()
+}
+
+fn is_managed(network: &Network) -> bool {
+    let options = network.transport.no_overlay();
+    options.is_some_and(|options| options.routing == Routing::Managed)
 }
 
 /// The plan.
@@ -227,9 +233,11 @@ pub fn complete(mut world: World) -> World {
     world
 }
 
-/// What a node takes of the managed networks, by the families that they have.
-pub(crate) fn received(world: &World) -> members::Received {
-    let networks = managed_networks(world);
+/// What a node takes of these networks, by the families that they have.
+pub(crate) fn received<'a>(
+    world: &World,
+    networks: impl IntoIterator<Item = &'a Network>,
+) -> members::Received {
     let mut out = members::Received::new();
     let mut all = Ranges::all(world);
     for network in networks {
@@ -245,7 +253,9 @@ pub(crate) fn received(world: &World) -> members::Received {
 /// Whether FRR's running configuration is that of a node that reflects.
 #[must_use]
 pub fn passes_on(world: &World, running: &str) -> bool {
-    members::passes_on(running, &received(world))
+    let world = complete(world.clone());
+    let taken_in = advertise::taken_in(&world);
+    members::passes_on(running, &received(&world, taken_in))
 }
 
 fn base(
@@ -254,7 +264,7 @@ fn base(
     members: &BTreeSet<NodeName>,
     roles: &Roles,
 ) -> FrrConfiguration {
-    let received = received(world);
+    let received = received(world, managed_networks(world));
     let listed = world
         .nodes
         .values()

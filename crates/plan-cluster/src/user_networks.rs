@@ -11,6 +11,7 @@ use model::user_network::{Attachment, ClusterUserDefinedNetwork, UserNetwork, Us
 use model::{Network, NetworkName, Prefix};
 
 use crate::attachments::{FINALIZER, LABEL};
+use crate::fabric;
 use crate::world::World;
 
 /// Annotation of the network's name.
@@ -118,16 +119,37 @@ fn by_age(world: &World) -> Vec<&ClusterUserDefinedNetwork> {
 pub fn networks(world: &World) -> BTreeMap<NetworkName, Network> {
     let stored = Stored::of(world).ids;
     let mut out = BTreeMap::new();
-    for cudn in by_age(world) {
-        let Ok(network) = cudn.network.as_ref() else {
+    for cudn in world.cudns.values().filter_map(|cudn| cudn.as_ref().ok()) {
+        let Some(id) = stored.get(&cudn.name) else {
             continue;
         };
-        let name = cudn.network_name();
-        if let Some(id) = stored.get(&cudn.name).filter(|_| network.primary) {
-            out.insert(name.clone(), of(name, *id, network));
+        let network = cudn.network.as_ref().ok().cloned();
+        let network = network.or_else(|| as_attached(world, cudn));
+        if let Some(network) = network.filter(|network| network.primary) {
+            let name = cudn.network_name();
+            out.insert(name.clone(), of(name, *id, &network));
         }
     }
     out
+}
+
+/// The network that its NetworkAttachmentDefinitions describe, where the object itself cannot be read any more: its pods run
+/// on. It is routed by the fabric where the fabric advertises it.
+fn as_attached(world: &World, cudn: &ClusterUserDefinedNetwork) -> Option<UserNetwork> {
+    let name = cudn.network_name();
+    let own = |a: &&Attachment| {
+        let named = a.network.as_ref().is_some_and(|(of, _)| *of == name);
+        a.owner.as_deref() == Some(cudn.uid.as_str()) && named
+    };
+    let attached = world.attachments.values().filter(own);
+    let mut network = attached.filter_map(|a| a.described.clone()).next()?;
+    let is_managed = world.ras.contains_key(&fabric::advertisement_name(&name));
+    if let UserTransport::NoOverlay { routing, .. } = &mut network.transport
+        && is_managed
+    {
+        *routing = Routing::Managed;
+    }
+    Some(network)
 }
 
 /// The join subnets of the families that the network has.

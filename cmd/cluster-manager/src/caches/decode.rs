@@ -2,18 +2,14 @@
 //! In: objects without their Rust type. Out: what passes look at. Invariant: one that cannot be read is there, with the reason.
 //! Not here: the fields (`api`).
 
-use std::collections::BTreeSet;
-
-use api::cluster_user_defined_network::ClusterUserDefinedNetwork;
-use api::egress_ip::EgressIP;
-use api::frr_configuration::FRRConfiguration;
 use api::frr_state::BGPSessionState;
 use api::nad::NetworkAttachmentDefinition;
 use api::route_advertisements::RouteAdvertisements;
+use api::user_defined_network::NetworkStatus;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::core::DynamicObject;
 use model::frr::Source;
-use model::user_network::{self, Attachment, EgressIp};
+use model::user_network::Attachment;
 use model::{ObjectKey, intent};
 use plan_cluster::sessions::End;
 
@@ -38,8 +34,7 @@ pub(super) fn session(object: &DynamicObject) -> Option<End> {
 }
 
 pub(crate) fn frr(object: &DynamicObject) -> Source {
-    let typed = object.clone().try_parse::<FRRConfiguration>();
-    let mut source = api::decode_source(key_of(object), typed.map_err(|err| err.to_string()));
+    let mut source = api::decode_source(key_of(object), api::read_source(object));
     if source.object.is_err() {
         source.remains = api::remains(object);
     }
@@ -84,30 +79,17 @@ fn existing(condition: Condition) -> ExistingCondition {
 }
 
 pub(super) fn cudn(object: &DynamicObject) -> UserNetwork {
-    let typed = object.clone().try_parse::<ClusterUserDefinedNetwork>();
-    let status = typed.as_ref().ok().and_then(|t| t.status.clone());
+    let status = object.data.get("status").cloned().unwrap_or_default();
+    let status = serde_json::from_value::<NetworkStatus>(status);
     UserNetwork {
         generation: object.metadata.generation.unwrap_or(0),
-        spec: match &typed {
-            Ok(typed) => user_network::ClusterUserDefinedNetwork::try_from(typed),
-            Err(err) => Err(format!("the object cannot be read: {err}")),
-        },
+        spec: Ok(api::read_cudn(object)),
         conditions: status
             .unwrap_or_default()
             .conditions
             .into_iter()
             .map(existing)
             .collect(),
-    }
-}
-
-pub(super) fn egress_ip(object: &DynamicObject) -> EgressIp {
-    match object.clone().try_parse::<EgressIP>() {
-        Ok(typed) => api::decode_egress_ip(&typed),
-        Err(err) => EgressIp {
-            namespaces: Err(format!("the object cannot be read: {err}")),
-            assigned: BTreeSet::new(),
-        },
     }
 }
 

@@ -52,8 +52,7 @@ pub(super) fn documents(kubeconfig: Option<&Path>, asked: &Objects) -> anyhow::R
         let list = answer("frrconfigurations", objects.list(&ListParams::default())).await?;
         for object in list.items {
             let key = ObjectKey::new(namespace, object.name_any());
-            let typed = object.try_parse::<FRRConfiguration>();
-            out.add(key, typed.map_err(|error| error.to_string()));
+            out.add(key, api::read_source(&object));
         }
         let nodes: Api<KubeNode> = Api::all(client.clone());
         if let Some(node) = get(&nodes, "node", &asked.node).await? {

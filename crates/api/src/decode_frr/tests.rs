@@ -176,3 +176,28 @@ fn what_can_be_read_of_an_object_of_a_wrong_shape_is_read() {
         (None, Vec::new())
     );
 }
+
+#[test]
+fn an_object_without_spec_asks_for_nothing_and_selects_everybody() {
+    for spec in [
+        None,
+        Some(serde_json::Value::Null),
+        Some(serde_json::json!({})),
+    ] {
+        let mut object = serde_json::json!({
+            "apiVersion": "frrk8s.metallb.io/v1beta1", "kind": "FRRConfiguration",
+            "metadata": {"name": "empty", "namespace": "frr-k8s-system"},
+        });
+        if let Some(spec) = spec {
+            object["spec"] = spec;
+        }
+        let key = ObjectKey::new("frr-k8s-system", "empty");
+        let source = decode_source(key.clone(), read_source(&object));
+        let read = source.object.unwrap();
+        assert_eq!(read.key, key);
+        assert!(read.routers.is_empty() && read.raw.is_none());
+        assert_eq!(read.node_selector, LabelSelector::default());
+    }
+    let wrong = serde_json::json!({"metadata": {"name": "x"}, "spec": {"bgp": 5}});
+    assert!(read_source(&wrong).is_err());
+}

@@ -56,3 +56,91 @@ fn a_selector_that_cannot_be_read_costs_the_selector_only() {
     };
     assert!(!cudn.selects(&namespace));
 }
+
+#[test]
+fn an_object_of_another_shape_keeps_what_it_is_and_what_it_selects() {
+    let mut object = json!({
+        "apiVersion": "k8s.ovn.org/v1", "kind": "ClusterUserDefinedNetwork",
+        "metadata": {
+            "name": "blue", "uid": "u1", "generation": 3, "labels": {"team": "a"},
+            "creationTimestamp": "1970-01-01T00:01:40Z", "deletionTimestamp": "1970-01-01T00:02:00Z",
+            "finalizers": ["f"],
+        },
+        "spec": {
+            "namespaceSelector": {"matchLabels": {"tenant": "blue"}},
+            "network": {"topology": "Layer9"},
+        },
+    });
+    let cudn = read_cudn(&object);
+    assert_eq!((cudn.name.as_str(), cudn.uid.as_str()), ("blue", "u1"));
+    assert_eq!((cudn.generation, cudn.created), (3, 100));
+    assert_eq!(cudn.labels["team"], "a");
+    assert!(cudn.deleting && cudn.finalizers.contains("f"));
+    assert_eq!(
+        cudn.namespaces.unwrap().match_labels,
+        [("tenant".to_owned(), "blue".to_owned())].into()
+    );
+    assert!(cudn.network.unwrap_err().contains("Layer9"));
+
+    object["spec"] = Value::Null;
+    let cudn = read_cudn(&object);
+    assert_eq!(cudn.name, "blue");
+    let why = cudn.namespaces.unwrap_err();
+    assert!(why.starts_with("spec.namespaceSelector: "), "{why}");
+
+    object["spec"] = json!({
+        "namespaceSelector": {},
+        "network": {"topology": "Layer3", "layer3": {"role": "Primary", "subnets": [{"cidr": "10.70.0.0/16"}]}},
+    });
+    assert!(read_cudn(&object).network.is_ok());
+}
+
+#[test]
+fn an_attachment_describes_its_network_and_one_that_says_more_describes_none() {
+    let described = |config: &str| {
+        let object = json!({
+            "apiVersion": "k8s.cni.cncf.io/v1", "kind": "NetworkAttachmentDefinition",
+            "metadata": {"name": "blue", "namespace": "ns"}, "spec": {"config": config},
+        });
+        decode_attachment(&serde_json::from_value(object).unwrap()).described
+    };
+    let routed = r#"{"cniVersion":"1.1.0","type":"ovn-k8s-cni-overlay","name":"cluster_udn_blue","netAttachDefName":"ns/blue","role":"primary","topology":"layer3","mtu":1400,"subnets":"10.61.0.0/16/24,fd01::/48/64","joinSubnet":"100.65.0.0/16,fd99::/64","transport":"noOverlay","outboundSNAT":"enabled"}"#;
+    let network = described(routed).unwrap();
+    assert_eq!(network.topology, Topology::Layer3);
+    assert!(network.primary && network.refused.is_empty());
+    let texts: Vec<String> = network.subnets.iter().map(ToString::to_string).collect();
+    assert_eq!(texts, ["10.61.0.0/16/24", "fd01::/48/64"]);
+    assert_eq!(network.join_subnets.len(), 2);
+    assert_eq!(network.mtu, Some(1400));
+    let transport = m::UserTransport::NoOverlay {
+        outbound_snat: true,
+        routing: Routing::Unmanaged,
+    };
+    assert_eq!(network.transport, transport);
+    // As OVN-Kubernetes spells it.
+    let spelled = routed.replace("noOverlay", "no-overlay");
+    assert_eq!(described(&spelled), Some(network));
+
+    let flat = r#"{"type":"ovn-k8s-cni-overlay","name":"n","role":"secondary","topology":"layer2","subnets":"10.62.0.0/16","allowPersistentIPs":true,"reservedSubnets":"10.62.0.0/24"}"#;
+    let network = described(flat).unwrap();
+    assert_eq!(network.topology, Topology::Layer2);
+    assert!(!network.primary && network.layer2.persistent_ips);
+    assert_eq!(network.subnets[0].cidr.to_string(), "10.62.0.0/16");
+    assert_eq!(network.layer2.reserved, ["10.62.0.0/24"]);
+    assert_eq!(network.transport, m::UserTransport::Unset);
+
+    for (text, by) in [
+        (r#""transport":"noOverlay""#, r#""transport":"evpn""#),
+        (r#""mtu":1400"#, r#""evpn":{"vtep":"v"}"#),
+        (r#""mtu":1400"#, r#""mtu":"large""#),
+        (r#""topology":"layer3""#, r#""topology":"localnet""#),
+        ("10.61.0.0/16/24", "10.61.0.0/16/12"),
+        ("10.61.0.0/16/24", "10.61.0.0"),
+        ("ovn-k8s-cni-overlay", "bridge"),
+        (r#"{"cniVersion""#, r#"["cniVersion""#),
+    ] {
+        let config = routed.replace(text, by);
+        assert_ne!(config, routed, "{text}");
+        assert_eq!(described(&config), None, "{config}");
+    }
+}

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 
 use model::frr::FrrConfiguration;
 use model::node::Node;
-use model::{NodeName, ObjectKey};
+use model::{Network, NodeName, ObjectKey};
 
 use super::Draft;
 use super::draft::Facts;
@@ -61,13 +61,14 @@ struct Shares<'a> {
     kept: BTreeSet<&'a NodeName>,
 }
 
-/// The draft of the fabric; `unusable` nodes are to be no reflectors.
+/// The draft of the fabric; `unusable` nodes are to be no reflectors, and members receive the networks of `taken_in`.
 pub(super) fn draft<'a>(
     world: &'a World,
     settings: &FabricSettings,
     facts: &Facts<'a>,
     ras: &BTreeMap<String, Draft<'a>>,
     unusable: &BTreeSet<NodeName>,
+    taken_in: Vec<&'a Network>,
 ) -> Draft<'a> {
     let owned = facts.owned(&label_value(&fabric::base_name()));
     let base = world.frr.get(&fabric::base_key(settings));
@@ -87,7 +88,7 @@ pub(super) fn draft<'a>(
         settings,
         base,
         isolation: &facts.isolation,
-        received: fabric::received(world),
+        received: fabric::received(world, taken_in),
         holders: holders(world),
         roles: &roles,
         shared: Shared::default(),

@@ -49,6 +49,39 @@ impl<'a> Selection<'a> {
             TargetVrf::Default | TargetVrf::Named(_) => all.collect(),
         }
     }
+
+    /// Takes the network of a ClusterUserDefinedNetwork, or says why it cannot be had.
+    fn take(&mut self, world: &'a World, cudn: &ClusterUserDefinedNetwork) {
+        let name = cudn.network_name();
+        let who = format!("network {name}");
+        match (&cudn.network, world.networks.get_key_value(&name)) {
+            (Err(why), None) => self.left_out.field(&who, why),
+            (Err(why), Some((name, network))) => {
+                let text = format!("{why}; it stays what its NetworkAttachmentDefinitions say");
+                self.left_out.field(&who, &text);
+                self.networks.insert(name, Served { network });
+            }
+            (Ok(network), _) if !network.primary => {
+                let text = format!(
+                    "selected network {:?} is not the default nor a primary network",
+                    name.as_str()
+                );
+                self.left_out.field(&who, &text);
+            }
+            (Ok(_), None) if attachments::selects_any(world, cudn) => {
+                self.coming = true;
+                let text = "waiting for its first NetworkAttachmentDefinition";
+                self.left_out.field(&who, text);
+            }
+            (Ok(_), None) => {
+                let text = "it has no NetworkAttachmentDefinition: its spec.namespaceSelector selects no namespace";
+                self.left_out.field(&who, text);
+            }
+            (Ok(_), Some((name, network))) => {
+                self.networks.insert(name, Served { network });
+            }
+        }
+    }
 }
 
 /// Name of the VRF that an RA advertises a network in.
@@ -60,11 +93,11 @@ fn target<'r>(ra: &'r RouteAdvertisements, network: &Network) -> std::borrow::Co
     }
 }
 
-/// The selections of all RAs that can be read, by name.
-pub(crate) fn all<'a>(
-    world: &'a World,
-    facts: &Facts<'a>,
-) -> BTreeMap<&'a str, Result<Selection<'a>, Refusal>> {
+/// What each RA that can be read serves, by its name.
+pub(crate) type Selections<'a> = BTreeMap<&'a str, Result<Selection<'a>, Refusal>>;
+
+/// The selections of all RAs that can be read.
+pub(crate) fn all<'a>(world: &'a World, facts: &Facts<'a>) -> Selections<'a> {
     let readable = world.ras.values().filter_map(|ra| ra.as_ref().ok());
     let mut by_age: Vec<&RouteAdvertisements> = readable.collect();
     by_age.sort_by_key(|ra| (ra.created, &ra.name));
@@ -90,6 +123,24 @@ pub(crate) fn all<'a>(
     let out = selected.into_iter();
     out.map(|(ra, selection)| (ra.name.as_str(), selection.and_then(not_empty)))
         .collect()
+}
+
+/// Of the managed networks those that the fabric serves, and those that it announces still. What another network keeps out of
+/// the VRF is nobody's to receive, and costs the members no new configuration.
+pub(super) fn taken_in<'a>(
+    world: &'a World,
+    facts: &Facts<'a>,
+    selections: &Selections<'a>,
+) -> Vec<&'a Network> {
+    let label = label_value(&fabric::base_name());
+    let mut networks = fabric::managed_networks(world);
+    networks.retain(|network| {
+        let selection = selections.get(fabric::advertisement_name(&network.name).as_str());
+        let served = selection.and_then(|selection| selection.as_ref().ok());
+        served.is_some_and(|selection| selection.networks.contains_key(&network.name))
+            || facts.originated(&label, &network.name).is_some()
+    });
+    networks
 }
 
 /// Whether an RA can put subnets into a VRF: it advertises pods, and has a source and a node to do it with.
@@ -155,32 +206,7 @@ fn one<'a>(world: &'a World, ra: &RouteAdvertisements) -> Result<Selection<'a>, 
             Ok(cudn) if !ra.selects(Some(&cudn.labels)) => {}
             // A label that somebody copied makes no other network part of the fabric.
             Ok(cudn) if of_fabric && !is_its_network(ra, cudn) => {}
-            Ok(cudn) => {
-                let name = cudn.network_name();
-                let who = format!("network {name}");
-                match (&cudn.network, world.networks.get_key_value(&name)) {
-                    (Err(why), _) => selection.left_out.field(&who, why),
-                    (Ok(network), _) if !network.primary => {
-                        let text = format!(
-                            "selected network {:?} is not the default nor a primary network",
-                            name.as_str()
-                        );
-                        selection.left_out.field(&who, &text);
-                    }
-                    (Ok(_), None) if attachments::selects_any(world, cudn) => {
-                        selection.coming = true;
-                        let text = "waiting for its first NetworkAttachmentDefinition";
-                        selection.left_out.field(&who, text);
-                    }
-                    (Ok(_), None) => {
-                        let text = "it has no NetworkAttachmentDefinition: its spec.namespaceSelector selects no namespace";
-                        selection.left_out.field(&who, text);
-                    }
-                    (Ok(_), Some((name, network))) => {
-                        selection.networks.insert(name, Served { network });
-                    }
-                }
-            }
+            Ok(cudn) => selection.take(world, cudn),
         }
     }
     consistent(world, ra, selection)

@@ -40,6 +40,7 @@ fn stored(mut world: World) -> World {
             owner: Some(wanted.owner.1),
             deleting: false,
             config: String::new(),
+            described: Some(wanted.network.1.clone()),
             network: Some((wanted.network.0, wanted.network.1.primary)),
         };
         world.attachments.insert(key, attachment);

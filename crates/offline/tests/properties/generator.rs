@@ -1,0 +1,297 @@
+//! Clusters by chance: nodes in any state, networks that overlap or not, sources and advertisements that fit or not.
+//! In: small numbers. Out: settings and objects. Invariant: the same numbers give the same cluster.
+//! Not here: what the API server would refuse by schema.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use offline::Objects;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use settings::Settings;
+
+/// A cluster; each number chooses one of a few forms.
+#[derive(Debug, Clone)]
+pub(crate) struct Spec {
+    topology: u8,
+    local: bool,
+    dual: bool,
+    nodes: Vec<(u8, u8)>,
+    networks: Vec<(u8, u8, u8)>,
+    advertisements: Vec<(u8, u8, u8)>,
+    sources: Vec<u8>,
+    egress: Vec<(u8, u8)>,
+}
+
+/// Anything.
+pub(crate) fn any_spec() -> impl Strategy<Value = Spec> {
+    let few = |most: u8| 0..most;
+    (
+        (few(3), any::<bool>(), any::<bool>()),
+        prop::collection::vec((few(11), few(6)), 1..6),
+        prop::collection::vec((few(5), few(5), few(4)), 0..4),
+        prop::collection::vec((few(5), few(6), few(3)), 0..4),
+        prop::collection::vec(few(6), 0..3),
+        prop::collection::vec((few(6), few(3)), 0..3),
+    )
+        .prop_map(
+            |(flags, nodes, networks, advertisements, sources, egress)| Spec {
+                topology: flags.0,
+                local: flags.1,
+                dual: flags.2,
+                nodes,
+                networks,
+                advertisements,
+                sources,
+                egress,
+            },
+        )
+}
+
+/// A cluster in which nothing is wrong and nobody waits for what another has.
+pub(crate) fn sound_spec() -> impl Strategy<Value = Spec> {
+    let networks = prop::collection::vec(0..4_u8, 0..4);
+    let advertisements = prop::collection::vec(0..2_u8, 0..3);
+    (
+        any::<bool>(),
+        any::<bool>(),
+        1..6_usize,
+        networks,
+        advertisements,
+    )
+        .prop_map(|(local, dual, nodes, networks, advertisements)| Spec {
+            topology: 0,
+            local,
+            dual,
+            nodes: vec![(0, 0); nodes],
+            // One range each, and a namespace.
+            networks: (0..)
+                .zip(networks)
+                .map(|(at, form)| (form, at, 0))
+                .collect(),
+            advertisements: advertisements
+                .into_iter()
+                .map(|what| (what, 0, 0))
+                .collect(),
+            sources: vec![0],
+            egress: vec![(0, 0)],
+        })
+}
+
+impl Spec {
+    pub(crate) fn settings(&self) -> Settings {
+        let topology = ["full-mesh", "route-reflector", "auto"][usize::from(self.topology)];
+        let mode = if self.local { "local" } else { "shared" };
+        let second = if self.dual { ",fd00:10::/48/64" } else { "" };
+        let text = format!(
+            r#"
+[default]
+transport = "no-overlay"
+cluster-subnets = "10.128.0.0/20/24{second}"
+[no-overlay]
+outbound-snat = "enabled"
+routing = "managed"
+[bgp-managed]
+topology = "{topology}"
+[ovn]
+topology = "build"
+[gateway]
+mode = "{mode}"
+[ovnkubernetesfeature]
+enable-egress-ip = true
+"#
+        );
+        let metrics = SocketAddr::from((Ipv4Addr::LOCALHOST, 9160));
+        settings::parse("noverlay.toml", &text, metrics).unwrap()
+    }
+
+    pub(crate) fn objects(&self) -> Objects {
+        let mut all = Vec::new();
+        for (at, (form, label)) in (1..).zip(&self.nodes) {
+            all.push(node(at, *form, *label, self.dual));
+        }
+        for (at, form) in (1..).zip(&self.networks) {
+            all.extend(network(at, *form));
+        }
+        for (at, form) in (1..).zip(&self.sources) {
+            all.push(source(at, *form));
+        }
+        for (at, form) in (1..).zip(&self.advertisements) {
+            all.push(advertisement(at, *form));
+        }
+        for (at, form) in (1..).zip(&self.egress) {
+            all.push(egress_ip(at, *form));
+        }
+        let mut objects = Objects::default();
+        for object in all {
+            objects.put(object).unwrap();
+        }
+        objects
+    }
+}
+
+fn node(at: u8, form: u8, label: u8, dual: bool) -> Value {
+    let name = format!("n{at}");
+    let mut labels = json!({"kubernetes.io/hostname": name, "zone": format!("z{}", label % 2)});
+    match label {
+        4 => labels = json!({}),
+        5 => labels["kubernetes.io/hostname"] = "n1".into(),
+        _ => {}
+    }
+    let address = if form == 1 { 1 } else { at };
+    let mut addresses =
+        vec![json!({"type": "InternalIP", "address": format!("172.30.0.{address}")})];
+    if dual {
+        let second = format!("fd00:172::{address}");
+        addresses.push(json!({"type": "InternalIP", "address": second}));
+    }
+    let mut node = json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels},
+        "status": {"addresses": addresses},
+    });
+    let annotations = match form {
+        2 => json!({"k8s.ovn.org/node-subnets": "{\"default\":[\"10.128.3.0/24\""}),
+        3 => {
+            json!({"k8s.ovn.org/node-subnets": "{\"cluster_udn_c1\":[\"10.61.7.0/24\"],\"default\":[\"10.128.7.0/24\"]}"})
+        }
+        4 => json!({"k8s.ovn.org/node-subnets": "{\"default\":[\"10.128.0.0/20\"]}"}),
+        5 => {
+            json!({"k8s.ovn.org/node-subnets": "{\"default\":[\"10.99.0.0/24\"],\"gone\":\"10.1.0.0/24\"}"})
+        }
+        6 => json!({"k8s.ovn.org/node-id": "3"}),
+        7 => json!({"k8s.ovn.org/node-id": "three"}),
+        8 => json!({"noverlay.io/host-mtu": "1400"}),
+        9 => json!({"k8s.ovn.org/host-cidrs": "[\"10.61.0.9/24\"]"}),
+        _ => json!({}),
+    };
+    node["metadata"]["annotations"] = annotations;
+    if form == 10 {
+        node["status"] = json!({});
+    }
+    node
+}
+
+/// A ClusterUserDefinedNetwork and its namespace.
+fn network(at: u8, (form, range, space): (u8, u8, u8)) -> Vec<Value> {
+    let name = format!("c{at}");
+    // The fifth lies in the first, and so may overlap another network's.
+    let cidr = match range {
+        4 => "10.61.128.0/17".to_owned(),
+        n => format!("10.{}.0.0/16", 61 + n),
+    };
+    let layer3 = json!({"role": "Primary", "subnets": [{"cidr": cidr, "hostSubnet": 24}]});
+    let routed = |routing: &str| {
+        json!({
+            "topology": "Layer3", "layer3": layer3, "transport": "NoOverlay",
+            "noOverlay": {"outboundSNAT": "Enabled", "routing": routing},
+        })
+    };
+    let network = match form {
+        0 => routed("Managed"),
+        1 => routed("Unmanaged"),
+        2 => json!({"topology": "Layer3", "layer3": layer3}),
+        3 => json!({"topology": "Layer2", "layer2": {"role": "Primary", "subnets": [cidr]}}),
+        _ => json!({"topology": "Layer9"}),
+    };
+    let tenant = json!({"matchLabels": {"tenant": name}});
+    let selector = match space {
+        2 => json!({"matchLabels": {"tenant": "c1"}}),
+        3 => json!({"matchExpressions": [{"key": "tenant", "operator": "Near"}]}),
+        _ => tenant,
+    };
+    let labels = json!({"use": format!("u{}", at % 2)});
+    let created = format!("2026-01-01T00:00:0{at}Z");
+    let mut out = vec![json!({
+        "apiVersion": "k8s.ovn.org/v1", "kind": "ClusterUserDefinedNetwork",
+        "metadata": {"name": name, "uid": format!("uid-{at}"), "creationTimestamp": created, "labels": labels},
+        "spec": {"namespaceSelector": selector, "network": network},
+    })];
+    if space != 1 {
+        let labels = json!({"tenant": name, "k8s.ovn.org/primary-user-defined-network": ""});
+        out.push(json!({
+            "apiVersion": "v1", "kind": "Namespace",
+            "metadata": {"name": format!("of-{name}"), "labels": labels},
+        }));
+    }
+    out
+}
+
+fn source(at: u8, form: u8) -> Value {
+    let mut neighbor = json!({"address": "172.31.0.1", "asn": 65100, "disableMP": true});
+    match form {
+        1 => neighbor["holdTime"] = "30s".into(),
+        2 => neighbor["address"] = "nowhere".into(),
+        3 => neighbor["address"] = "172.30.0.1".into(),
+        _ => {}
+    }
+    let mut router = json!({"asn": 64512, "neighbors": [neighbor]});
+    if form == 4 {
+        router["vrf"] = "c1".into();
+    }
+    let mut spec = json!({"bgp": {"routers": [router]}});
+    if form == 5 {
+        spec["nodeSelector"] = json!({"matchLabels": {"zone": "z1"}});
+    }
+    json!({
+        "apiVersion": "frrk8s.metallb.io/v1beta1", "kind": "FRRConfiguration",
+        "metadata": {"name": format!("s{at}"), "namespace": "frr-k8s-system", "labels": {"use": "bgp"}},
+        "spec": spec,
+    })
+}
+
+fn advertisement(at: u8, (what, target, nodes): (u8, u8, u8)) -> Value {
+    let default = json!({"networkSelectionType": "DefaultNetwork"});
+    let labelled = |labels: Value| {
+        json!({
+            "networkSelectionType": "ClusterUserDefinedNetworks",
+            "clusterUserDefinedNetworkSelector": {"networkSelector": labels},
+        })
+    };
+    let of_first = labelled(json!({"matchLabels": {"use": "u1"}}));
+    let selectors = match what {
+        0 => json!([default]),
+        1 => json!([default, of_first]),
+        2 => json!([of_first]),
+        3 => json!([labelled(json!({})), default]),
+        _ => json!([labelled(
+            json!({"matchExpressions": [{"key": "a", "operator": "Near"}]})
+        )]),
+    };
+    let mut spec = json!({
+        "networkSelectors": selectors, "nodeSelector": {}, "advertisements": ["PodNetwork"],
+        "frrConfigurationSelector": {"matchLabels": {"use": "bgp"}},
+    });
+    match target {
+        1 => spec["targetVRF"] = "auto".into(),
+        2 => spec["targetVRF"] = "c1".into(),
+        3 => spec["frrConfigurationSelector"] = json!({"matchLabels": {"use": "nothing"}}),
+        4 => spec["advertisements"] = json!(["EgressIP", "PodNetwork"]),
+        5 => spec["advertisements"] = json!(["EgressIP"]),
+        _ => {}
+    }
+    if nodes == 2 && target == 5 {
+        spec["nodeSelector"] = json!({"matchLabels": {"zone": "z1"}});
+    }
+    let created = format!("2026-01-01T00:01:0{}Z", at % 2);
+    json!({
+        "apiVersion": "k8s.ovn.org/v1", "kind": "RouteAdvertisements",
+        "metadata": {"name": format!("r{at}"), "creationTimestamp": created}, "spec": spec,
+    })
+}
+
+fn egress_ip(at: u8, (node, form): (u8, u8)) -> Value {
+    let (first, second) = (format!("172.30.9.{at}"), format!("172.30.8.{at}"));
+    let selector = match form {
+        0 => json!({}),
+        1 => json!({"matchLabels": {"tenant": "c1"}}),
+        _ => json!({"matchExpressions": [{"key": "a", "operator": "Near"}]}),
+    };
+    let items = json!([
+        {"node": format!("n{node}"), "egressIP": first},
+        {"node": format!("n{}", node + 1), "egressIP": second},
+    ]);
+    json!({
+        "apiVersion": "k8s.ovn.org/v1", "kind": "EgressIP", "metadata": {"name": format!("e{at}")},
+        "spec": {"egressIPs": [first, second], "namespaceSelector": selector},
+        "status": {"items": items},
+    })
+}
