@@ -13,6 +13,7 @@ use plan_cluster::transport::DefaultNetwork;
 use reconcile::{Action, Reconciler, WorkQueue};
 use settings::Settings;
 use telemetry::Readiness;
+use tokio::time::Instant;
 
 use crate::caches::{Caches, Snapshots, Worlds};
 use crate::key::Key;
@@ -24,6 +25,7 @@ mod fabric_objects;
 mod frr;
 mod leftovers;
 mod networks;
+mod problems;
 mod sessions;
 mod user_networks;
 mod writes;
@@ -61,6 +63,8 @@ pub(crate) struct ClusterReconciler {
     networks_told: BTreeSet<String>,
     /// Kinds that are counted as empty.
     missing: BTreeSet<&'static str>,
+    /// What is wrong with objects.
+    problems: problems::Problems,
 }
 
 impl ClusterReconciler {
@@ -81,6 +85,7 @@ impl ClusterReconciler {
             holding: user_networks::Holding::default(),
             networks_told: BTreeSet::new(),
             missing: BTreeSet::new(),
+            problems: problems::Problems::default(),
         }
     }
 
@@ -91,6 +96,7 @@ impl ClusterReconciler {
         self.refused_before.clear();
         self.holding.clear();
         self.networks_told.clear();
+        self.problems = problems::Problems::default();
         self.clients.metrics.follows();
         self.clients.readiness.set("first pass", true);
         self.clients.readiness.set("route advertisements", true);
@@ -194,7 +200,7 @@ impl Reconciler for ClusterReconciler {
             self.follows();
             return Action::Done;
         }
-        let before = self.clients.writer.count();
+        let (before, began) = (self.clients.writer.count(), Instant::now());
         let (worlds, caches) = (&mut self.worlds, &self.caches);
         let Snapshots {
             world,
@@ -222,10 +228,7 @@ impl Reconciler for ClusterReconciler {
             Action::Requeue => "requeue",
             Action::AwaitChange => "await_change",
         };
-        metrics
-            .reconciles
-            .with_label_values(&[key.reconciler(), word])
-            .inc();
+        metrics.reconciled(key.reconciler(), word, began.elapsed());
         if !self.clients.leadership.leads() {
             // What this pass reported of itself belongs to another replica by now.
             self.follows();
