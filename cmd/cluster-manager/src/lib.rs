@@ -158,9 +158,11 @@ pub async fn serve(
     let publisher = Publisher::new(gated.clone(), "noverlay-cluster-manager", identity);
     let (events, published) = publisher.queued(leadership.clone());
 
+    let writer = Writer::new(gated, FIELD_MANAGER).gated(leadership.clone());
+    let counted = metrics.clone();
     let clients = Clients {
         client,
-        writer: Writer::new(gated, FIELD_MANAGER).gated(leadership.clone()),
+        writer: writer.observed(move |kind, outcome| counted.wrote(kind, outcome)),
         events,
         leadership: leadership.clone(),
         queue: queue.clone(),

@@ -4,15 +4,29 @@
 //! series go with them.
 //! Not here: process metrics (the registry's own).
 
+use std::time::Duration;
+
+use kube_edge::Outcome;
 use model::intent::Condition;
-use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
+use prometheus::core::Collector;
+use prometheus::process_collector::ProcessCollector;
+use prometheus::{
+    HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+};
+
+/// Upper ends of the buckets of reconcile durations, in seconds: a pass that writes nothing takes milliseconds, one that writes
+/// the objects of a thousand nodes many seconds.
+const DURATIONS: [f64; 10] = [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0];
 
 /// All of them; cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Metrics {
     pub(crate) leader: IntGauge,
     pub(crate) reconciles: IntCounterVec,
+    pub(crate) durations: HistogramVec,
     pub(crate) writes: IntCounter,
+    pub(crate) object_writes: IntCounterVec,
+    pub(crate) problems: IntGaugeVec,
     pub(crate) condition: IntGaugeVec,
     pub(crate) network_condition: IntGaugeVec,
     pub(crate) nodes_left_out: IntGauge,
@@ -22,64 +36,78 @@ pub(crate) struct Metrics {
 
 impl Metrics {
     pub(crate) fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
-        let metrics = Self {
-            leader: IntGauge::new(
+        let to = Registrar(registry);
+        registry.register(Box::new(ProcessCollector::for_self()))?;
+        let durations = HistogramOpts::new(
+            "noverlay_cluster_manager_reconcile_duration_seconds",
+            "How long reconciles took, planning and writes included",
+        );
+        let durations = durations.buckets(DURATIONS.into());
+        Ok(Self {
+            leader: to.gauge(
                 "noverlay_cluster_manager_leader",
                 "1 while this replica leads",
             )?,
-            reconciles: IntCounterVec::new(
-                Opts::new(
-                    "noverlay_cluster_manager_reconciles_total",
-                    "Reconciles by reconciler and result (done, requeue, await_change)",
-                ),
+            reconciles: to.counters(
+                "noverlay_cluster_manager_reconciles_total",
+                "Reconciles by reconciler and result (done, requeue, await_change)",
                 &["reconciler", "result"],
             )?,
-            writes: IntCounter::new(
+            durations: to.add(HistogramVec::new(durations, &["reconciler"])?)?,
+            writes: to.add(IntCounter::new(
                 "noverlay_cluster_manager_api_writes_total",
                 "Writes to the API server",
+            )?)?,
+            object_writes: to.counters(
+                "noverlay_cluster_manager_object_writes_total",
+                "Writes by kind of the object and what came of them",
+                &["kind", "result"],
             )?,
-            condition: IntGaugeVec::new(
-                Opts::new(
-                    "noverlay_route_advertisements_condition",
-                    "1 where the condition of a RouteAdvertisements is True, else 0",
-                ),
+            problems: to.gauges(
+                "noverlay_cluster_manager_problems",
+                "What is wrong with objects, by their kind and the reason",
+                &["kind", "reason"],
+            )?,
+            condition: to.gauges(
+                "noverlay_route_advertisements_condition",
+                "1 where the condition of a RouteAdvertisements is True, else 0",
                 &["name", "condition"],
             )?,
-            network_condition: IntGaugeVec::new(
-                Opts::new(
-                    "noverlay_cluster_user_defined_network_condition",
-                    "1 where the condition of a ClusterUserDefinedNetwork is True, else 0",
-                ),
+            network_condition: to.gauges(
+                "noverlay_cluster_user_defined_network_condition",
+                "1 where the condition of a ClusterUserDefinedNetwork is True, else 0",
                 &["name", "condition"],
             )?,
-            nodes_left_out: IntGauge::new(
+            nodes_left_out: to.gauge(
                 "noverlay_excluded_nodes",
                 "Nodes that cannot take part in the managed fabric",
             )?,
-            objects_refused: IntGauge::new(
+            objects_refused: to.gauge(
                 "noverlay_cluster_manager_refused_objects",
                 "Objects whose last write the API server refused or did not answer",
             )?,
-            kinds_missing: IntGaugeVec::new(
-                Opts::new(
-                    "noverlay_cluster_manager_kind_missing",
-                    "1 where a kind cannot be listed and counts as empty",
-                ),
+            kinds_missing: to.gauges(
+                "noverlay_cluster_manager_kind_missing",
+                "1 where a kind cannot be listed and counts as empty",
                 &["kind"],
             )?,
-        };
-        registry.register(Box::new(metrics.leader.clone()))?;
-        registry.register(Box::new(metrics.reconciles.clone()))?;
-        registry.register(Box::new(metrics.writes.clone()))?;
-        registry.register(Box::new(metrics.condition.clone()))?;
-        registry.register(Box::new(metrics.network_condition.clone()))?;
-        registry.register(Box::new(metrics.nodes_left_out.clone()))?;
-        registry.register(Box::new(metrics.objects_refused.clone()))?;
-        registry.register(Box::new(metrics.kinds_missing.clone()))?;
-        registry.register(Box::new(
-            prometheus::process_collector::ProcessCollector::for_self(),
-        ))?;
-        Ok(metrics)
+        })
+    }
+
+    /// A pass of a reconciler came to its end.
+    pub(crate) fn reconciled(&self, reconciler: &str, result: &str, took: Duration) {
+        let counter = self.reconciles.with_label_values(&[reconciler, result]);
+        counter.inc();
+        let histogram = self.durations.with_label_values(&[reconciler]);
+        histogram.observe(took.as_secs_f64());
+    }
+
+    /// A write of an object of this kind was sent, and this came of it.
+    pub(crate) fn wrote(&self, kind: &str, outcome: Outcome) {
+        let counter = self
+            .object_writes
+            .with_label_values(&[kind, outcome.word()]);
+        counter.inc();
     }
 
     /// Nothing is reported any more of a RouteAdvertisements that is gone.
@@ -107,5 +135,41 @@ impl Metrics {
         self.network_condition.reset();
         self.nodes_left_out.set(0);
         self.objects_refused.set(0);
+        self.problems.reset();
     }
 }
+
+/// Makes metrics and registers them.
+struct Registrar<'a>(&'a Registry);
+
+impl Registrar<'_> {
+    fn add<C: Collector + Clone + 'static>(&self, metric: C) -> Result<C, prometheus::Error> {
+        self.0.register(Box::new(metric.clone()))?;
+        Ok(metric)
+    }
+
+    fn gauge(&self, name: &str, help: &str) -> Result<IntGauge, prometheus::Error> {
+        self.add(IntGauge::new(name, help)?)
+    }
+
+    fn gauges(
+        &self,
+        name: &str,
+        help: &str,
+        labels: &[&str],
+    ) -> Result<IntGaugeVec, prometheus::Error> {
+        self.add(IntGaugeVec::new(Opts::new(name, help), labels)?)
+    }
+
+    fn counters(
+        &self,
+        name: &str,
+        help: &str,
+        labels: &[&str],
+    ) -> Result<IntCounterVec, prometheus::Error> {
+        self.add(IntCounterVec::new(Opts::new(name, help), labels)?)
+    }
+}
+
+#[cfg(test)]
+mod tests;

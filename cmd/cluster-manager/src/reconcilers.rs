@@ -14,6 +14,7 @@ use plan_cluster::transport::DefaultNetwork;
 use reconcile::{Action, Reconciler, WorkQueue};
 use settings::Settings;
 use telemetry::Readiness;
+use tokio::time::Instant;
 
 use crate::caches::{Caches, Snapshots, Worlds};
 use crate::key::Key;
@@ -26,6 +27,7 @@ mod fabric_objects;
 mod frr;
 mod leftovers;
 mod networks;
+mod problems;
 mod sessions;
 mod user_networks;
 mod writes;
@@ -64,6 +66,8 @@ pub(crate) struct ClusterReconciler {
     networks_told: BTreeSet<String>,
     /// Kinds that are counted as empty.
     missing: BTreeSet<&'static str>,
+    /// What is wrong with objects.
+    problems: problems::Problems,
 }
 
 impl ClusterReconciler {
@@ -85,6 +89,7 @@ impl ClusterReconciler {
             holding: user_networks::Holding::default(),
             networks_told: BTreeSet::new(),
             missing: BTreeSet::new(),
+            problems: problems::Problems::default(),
         }
     }
 
@@ -95,6 +100,7 @@ impl ClusterReconciler {
         self.refused_before.clear();
         self.holding.clear();
         self.networks_told.clear();
+        self.problems = problems::Problems::default();
         self.clients.metrics.follows();
         self.clients.readiness.set("first pass", true);
         self.clients.readiness.set("route advertisements", true);
@@ -200,7 +206,7 @@ impl Reconciler for ClusterReconciler {
             return Action::Done;
         }
         self.configure();
-        let before = self.clients.writer.count();
+        let (before, began) = (self.clients.writer.count(), Instant::now());
         let (worlds, caches) = (&mut self.worlds, &self.caches);
         let Snapshots {
             world,
@@ -228,10 +234,7 @@ impl Reconciler for ClusterReconciler {
             Action::Requeue => "requeue",
             Action::AwaitChange => "await_change",
         };
-        metrics
-            .reconciles
-            .with_label_values(&[key.reconciler(), word])
-            .inc();
+        metrics.reconciled(key.reconciler(), word, began.elapsed());
         if !self.clients.leadership.leads() {
             // What this pass reported of itself belongs to another replica by now.
             self.follows();

@@ -13,11 +13,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
+use model::network::Transport;
 
 pub use conf::{DiffArguments, FrrCommand, Objects, RenderArguments};
 pub use convert::ConvertArguments;
 pub use plan::{PlanArguments, PlanFormat};
-pub use status::{NetworkLine, NodeLine, Report};
+pub use status::{AdvertisementLine, FabricLine, NetworkLine, NodeLine, Report};
 
 /// Command line.
 #[derive(Debug, clap::Parser)]
@@ -38,7 +39,7 @@ pub struct Arguments {
 /// Commands.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Nodes, sessions and routes of the default network, and the RouteAdvertisements.
+    /// Networks, RouteAdvertisements, the managed fabric, and of each node sessions and routes of the default network.
     Status {
         /// How to print it.
         #[arg(short, long, value_enum, default_value_t = Format::Table)]
@@ -46,6 +47,10 @@ pub enum Command {
         /// Namespace of the FRRConfigurations.
         #[arg(long, default_value = "frr-k8s-system")]
         frr_namespace: String,
+        /// The cluster-manager's configuration file; TOML where its name ends in .toml, ovnkube.conf (gcfg) syntax otherwise.
+        /// No object says what it declares of the default network's transport where that one is not managed.
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
     },
     /// What FRR on a node gets from FRRConfigurations.
     #[command(subcommand)]
@@ -88,7 +93,13 @@ fn run(arguments: Arguments) -> anyhow::Result<bool> {
         Command::Status {
             output,
             frr_namespace,
-        } => status(arguments.kubeconfig.as_deref(), output, &frr_namespace),
+            config,
+        } => {
+            let settings = config.as_deref().map(plan::settings_of).transpose()?;
+            let declared = settings.map(|settings| settings.network.transport);
+            let kubeconfig = arguments.kubeconfig.as_deref();
+            status(kubeconfig, output, &frr_namespace, declared.as_ref())
+        }
         Command::Frr(command) => {
             let outcome = match command {
                 FrrCommand::Render(render) => conf::render(&render)?,
@@ -111,14 +122,19 @@ fn shown(outcome: &conf::Outcome) -> bool {
     outcome.well
 }
 
-fn status(kubeconfig: Option<&Path>, output: Format, frr_namespace: &str) -> anyhow::Result<bool> {
+fn status(
+    kubeconfig: Option<&Path>,
+    output: Format,
+    frr_namespace: &str,
+    declared: Option<&Transport>,
+) -> anyhow::Result<bool> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
     let report = runtime.block_on(async {
         let client = kube_edge::connect(kubeconfig).await?;
-        status::gather(client, frr_namespace).await
+        status::gather(client, frr_namespace, declared).await
     })?;
     let text = match output {
         Format::Table => report.table(),

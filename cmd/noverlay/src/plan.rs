@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use model::intent::Condition;
@@ -59,7 +59,7 @@ pub(crate) fn plan(
     arguments: &PlanArguments,
     kubeconfig: Option<&std::path::Path>,
 ) -> anyhow::Result<Outcome> {
-    let settings = settings_of(arguments)?;
+    let settings = settings_of(&arguments.config)?;
     let world = if arguments.world.is_empty() {
         cluster::world(kubeconfig)?
     } else {
@@ -96,9 +96,9 @@ pub(crate) fn plan(
     })
 }
 
-fn settings_of(arguments: &PlanArguments) -> anyhow::Result<Settings> {
+/// The cluster-manager's settings.
+pub(crate) fn settings_of(path: &Path) -> anyhow::Result<Settings> {
     let metrics = SocketAddr::from(([127, 0, 0, 1], 9160));
-    let path = &arguments.config;
     let text = std::fs::read_to_string(path)
         .with_context(|| format!("cannot read configuration file {}", path.display()))?;
     Ok(settings::parse(

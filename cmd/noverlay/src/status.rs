@@ -1,5 +1,6 @@
-//! `noverlay status`: one line a node, one line a network of users, one line a RouteAdvertisements.
-//! In: Node, NodeRoutes, FRRNodeState, BGPSessionState, ClusterUserDefinedNetwork, RouteAdvertisements objects. Out: a report.
+//! `noverlay status`: one line a node, one line a network, one line a RouteAdvertisements, one about the managed fabric.
+//! In: Node, NodeRoutes, FRRNodeState, BGPSessionState, ClusterUserDefinedNetwork, RouteAdvertisements objects, and the
+//! configuration file where it is given. Out: a report.
 //! Invariant: what is not known is shown as such, never as good.
 //! Not here: anything that asks a node itself.
 
@@ -11,16 +12,21 @@ use api::frr_state::{BGPSessionState, FRRNodeState};
 use api::nad::NetworkAttachmentDefinition;
 use api::node_routes::{NetworkRoutes, NodeRoutes, NodeRoutesStatus};
 use api::route_advertisements::RouteAdvertisements;
-use comfy_table::{Table, presets};
 use k8s_openapi::api::core::v1::{Node as KubeNode, Pod};
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 use model::NetworkName;
-use model::node::Fact;
+use model::network::Transport;
+use model::node::{Fact, Node};
 use serde::Serialize;
 
+mod advertisements;
+mod fabric;
 mod networks;
+mod table;
 
+pub use advertisements::AdvertisementLine;
+pub use fabric::FabricLine;
 pub use networks::NetworkLine;
 
 /// One node.
@@ -55,27 +61,15 @@ pub struct NodeLine {
     pub notes: Vec<String>,
 }
 
-/// One RouteAdvertisements.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct AdvertisementLine {
-    /// Its name.
-    pub name: String,
-    /// `Accepted` is True.
-    pub accepted: bool,
-    /// `Complete` is True.
-    pub complete: bool,
-    /// Why not.
-    pub message: String,
-}
-
 /// The whole report.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
     /// By name.
     pub nodes: Vec<NodeLine>,
-    /// By name.
+    /// The managed fabric; absent where no node takes part in one.
+    pub fabric: Option<FabricLine>,
+    /// The default network, then the others by name.
     pub networks: Vec<NetworkLine>,
     /// By name.
     pub route_advertisements: Vec<AdvertisementLine>,
@@ -100,14 +94,6 @@ impl NodeLine {
     fn knows_sessions(&self) -> bool {
         self.sessions > 0 || self.expected == Some(0)
     }
-
-    fn sessions_text(&self) -> String {
-        if self.knows_sessions() {
-            format!("{}/{}", self.sessions_up, self.sessions)
-        } else {
-            "?".to_owned()
-        }
-    }
 }
 
 impl Report {
@@ -120,90 +106,7 @@ impl Report {
             && self
                 .route_advertisements
                 .iter()
-                .all(|ra| ra.accepted && ra.complete)
-    }
-
-    /// The report for people.
-    #[must_use]
-    pub fn table(&self) -> String {
-        let mut nodes = Table::new();
-        nodes.load_style(presets::NOTHING);
-        nodes.set_header([
-            "NODE", "ID", "SUBNETS", "SESSIONS", "FRR", "EXPECTED", "KERNEL", "OVN", "STATE",
-        ]);
-        let number = |n: Option<i32>| n.map_or_else(|| "?".to_owned(), |n| n.to_string());
-        for n in &self.nodes {
-            let frr: String = n.frr.chars().take(40).collect();
-            nodes.add_row([
-                n.name.clone(),
-                n.node_id
-                    .map_or_else(|| "?".to_owned(), |id| id.to_string()),
-                n.subnets.join(","),
-                n.sessions_text(),
-                frr,
-                number(n.expected),
-                number(n.in_kernel),
-                number(n.in_ovn),
-                if n.is_well() { "ok" } else { "NOT OK" }.to_owned(),
-            ]);
-        }
-        let mut text = format!("{nodes}\n");
-        for n in &self.nodes {
-            for line in n.missing.iter().chain(&n.problems).chain(&n.notes) {
-                text.push_str(&format!("{}: {line}\n", n.name));
-            }
-        }
-        text.push_str(&self.networks_table());
-        let mut ras = Table::new();
-        ras.load_style(presets::NOTHING);
-        ras.set_header(["ROUTEADVERTISEMENTS", "ACCEPTED", "COMPLETE", "MESSAGE"]);
-        for ra in &self.route_advertisements {
-            ras.add_row([
-                ra.name.clone(),
-                ra.accepted.to_string(),
-                ra.complete.to_string(),
-                ra.message.clone(),
-            ]);
-        }
-        text.push_str(&format!("\n{ras}\n"));
-        if self.route_advertisements.is_empty() {
-            text.push_str("no RouteAdvertisements: nothing is advertised\n");
-        }
-        text.lines()
-            .map(|l| l.trim_end().to_owned() + "\n")
-            .collect()
-    }
-}
-
-impl Report {
-    /// Networks of users, where there are any.
-    fn networks_table(&self) -> String {
-        if self.networks.is_empty() {
-            return String::new();
-        }
-        let mut table = Table::new();
-        table.load_style(presets::NOTHING);
-        table.set_header([
-            "NETWORK",
-            "ID",
-            "TRANSPORT",
-            "NAMESPACES",
-            "CREATED",
-            "ACCEPTED",
-            "MESSAGE",
-        ]);
-        for n in &self.networks {
-            table.add_row([
-                n.name.clone(),
-                n.id.map_or_else(|| "?".to_owned(), |id| id.to_string()),
-                format!("{:?}", n.transport),
-                n.namespaces.join(","),
-                n.created.to_string(),
-                n.accepted.to_string(),
-                n.message.clone(),
-            ]);
-        }
-        format!("\n{table}\n")
+                .all(AdvertisementLine::is_well)
     }
 }
 
@@ -223,8 +126,12 @@ const NAMESPACE: &str = "noverlay-system";
 const APP: &str = "app.kubernetes.io/name";
 const AGENTS: [&str; 2] = ["node-agent", "frr-agent"];
 
-/// Reads everything the report needs.
-pub(crate) async fn gather(client: kube::Client, frr_namespace: &str) -> anyhow::Result<Report> {
+/// Reads everything the report needs; `declared` is the default network's transport where the configuration file is given.
+pub(crate) async fn gather(
+    client: kube::Client,
+    frr_namespace: &str,
+    declared: Option<&Transport>,
+) -> anyhow::Result<Report> {
     let nodes: Vec<KubeNode> = list(Api::all(client.clone()), "nodes").await?;
     let routes: Vec<NodeRoutes> = list(Api::all(client.clone()), "noderoutes").await?;
     let states: Vec<FRRNodeState> = list(Api::all(client.clone()), "frrnodestates").await?;
@@ -240,10 +147,15 @@ pub(crate) async fn gather(client: kube::Client, frr_namespace: &str) -> anyhow:
     let attachments: Vec<NetworkAttachmentDefinition> =
         list(Api::all(client.clone()), "network-attachment-definitions").await?;
     let pods: Vec<Pod> = list(Api::namespaced(client, NAMESPACE), "pods").await?;
+    let lines = node_lines(&nodes, &routes, &states, &sessions, &pods);
+    let nodes: Vec<Node> = nodes.iter().map(api::decode_node).collect();
+    let mut all = vec![networks::default_line(&ras, &nodes, declared)];
+    all.extend(networks::lines(&networks, &attachments, &nodes));
     Ok(Report {
-        networks: networks::lines(&networks, &attachments),
-        nodes: node_lines(&nodes, &routes, &states, &sessions, &pods),
-        route_advertisements: ras.iter().map(advertisement_line).collect(),
+        nodes: lines,
+        fabric: fabric::line(&nodes),
+        networks: all,
+        route_advertisements: advertisements::lines(&ras),
     })
 }
 
@@ -408,35 +320,6 @@ fn frr_word(state: &FRRNodeState) -> String {
         .map(|r| r.unwrap_or_else(|| "unknown".to_owned()))
         .find(|r| r != "success")
         .unwrap_or_else(|| "success".to_owned())
-}
-
-fn advertisement_line(ra: &RouteAdvertisements) -> AdvertisementLine {
-    let status = ra.status.clone().unwrap_or_default();
-    let current = ra.metadata.generation;
-    let find = |kind: &str| {
-        status
-            .conditions
-            .iter()
-            .find(|c| c.type_ == kind && (c.observed_generation == current || current.is_none()))
-    };
-    let is = |kind: &str| find(kind).is_some_and(|c| c.status == "True");
-    let is_down = find("SessionsUp").is_some_and(|c| c.status == "False");
-    let message = ["Accepted", "Complete"]
-        .into_iter()
-        .filter(|kind| !is(kind))
-        // Which pairs of nodes have no session; absent where nothing is managed.
-        .chain(is_down.then_some("SessionsUp"))
-        .map(|kind| {
-            find(kind).map_or_else(|| format!("{kind} is not known yet"), |c| c.message.clone())
-        })
-        .next()
-        .unwrap_or_default();
-    AdvertisementLine {
-        name: ra.name_any(),
-        accepted: is("Accepted"),
-        complete: is("Complete"),
-        message,
-    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `noverlay frr diff` on a real API server, with the rights of the account that only looks.
+//! `noverlay status`, `frr diff` and `plan` on a real API server, with the rights of the account that only looks.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod ran;
@@ -168,4 +168,124 @@ fn what_convert_makes_of_older_examples_is_taken_and_plan_reads_the_cluster_with
         api.items("routeadvertisements").is_empty(),
         "nothing is written"
     );
+}
+
+/// Runs the cluster-manager for as long as the runtime is there.
+fn manager(api: &ApiServer) -> tokio::runtime::Runtime {
+    let kubeconfig = api.kubeconfig("cluster-manager");
+    let text = format!(
+        "[default]\ntransport = no-overlay\ncluster-subnets = 10.128.0.0/16/24\n[no-overlay]\noutbound-snat = enabled\nrouting = managed\n\
+         [bgp-managed]\ntopology = route-reflector\n[ovn]\ntopology = build\n[metrics]\nbind-address = 127.0.0.1:0\n[kubernetes]\nkubeconfig = {}\n",
+        kubeconfig.display()
+    );
+    let metrics = "127.0.0.1:0".parse().unwrap();
+    let settings = settings::parse("noverlay.conf", &text, metrics).unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.spawn(cluster_manager::serve(
+        "a",
+        settings,
+        std::future::pending(),
+    ));
+    runtime
+}
+
+/// What `noverlay status` says to the account that only looks.
+fn status(api: &ApiServer, words: &[&str]) -> Ran {
+    let kubeconfig = api.kubeconfig("noverlay-view");
+    let fixed = ["status", "--kubeconfig", kubeconfig.to_str().unwrap()];
+    noverlay(&[&fixed, words].concat(), "")
+}
+
+/// Waits until the table has a row that begins with `row`, one blank between its words.
+fn shows(api: &ApiServer, row: &str) {
+    until(row, 20, || {
+        let ran = status(api, &[]);
+        let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+        if ran.out.lines().map(words).any(|line| line.starts_with(row)) {
+            Ok(())
+        } else {
+            Err(format!("{:?}\n{}{}", ran.status, ran.out, ran.err))
+        }
+    });
+}
+
+#[test]
+#[expect(clippy::too_many_lines, reason = "one sequence of events")]
+fn status_shows_networks_the_fabric_and_advertisements_as_the_manager_made_them() {
+    let Some(tools) = tools() else { return };
+    let api = ApiServer::start(tools);
+    for number in 1..=3 {
+        api.node(&format!("n{number}"), &format!("172.30.0.{number}"));
+    }
+    let role = "k8s.ovn.org/internal-bgp-role=route-reflector";
+    api.kubectl(&["label", "node", "n1", "n2", role]);
+    api.apply("{apiVersion: v1, kind: Namespace, metadata: {name: shop, labels: {tenant: blue, k8s.ovn.org/primary-user-defined-network: \"\"}}}");
+    api.apply(
+        "{apiVersion: k8s.ovn.org/v1, kind: ClusterUserDefinedNetwork, metadata: {name: blue}, spec: {namespaceSelector: {matchLabels: {tenant: blue}}, \
+         network: {topology: Layer3, layer3: {role: Primary, subnets: [{cidr: 10.61.0.0/16, hostSubnet: 24}]}, \
+         transport: NoOverlay, noOverlay: {outboundSNAT: Enabled, routing: Managed}}}}",
+    );
+    let manager = manager(&api);
+    shows(&api, "blue 1 NoOverlay Managed 3/3 shop true true");
+    shows(&api, "default 0 NoOverlay Managed 3/3 - true");
+    shows(
+        &api,
+        "managed fabric: route-reflector, 3 nodes, route reflectors n1, n2",
+    );
+    let ras = api.items("routeadvertisements");
+    let names = ras
+        .iter()
+        .map(|ra| ra["metadata"]["name"].as_str().unwrap());
+    let names: Vec<&str> = names.collect();
+    assert_eq!(names.len(), 2);
+    for name in &names {
+        shows(&api, &format!("{name} true true"));
+    }
+    let ran = status(&api, &[]);
+    assert_eq!(ran.status, Some(1), "nodes report nothing: {}", ran.out);
+
+    // A node that cannot take part: who looks sees which one, and why.
+    api.node("n4", "");
+    let why = "node n4: it has no InternalIP in status.addresses";
+    for name in &names {
+        until("its condition says it", 20, || {
+            let out = status(&api, &[]).out;
+            let row = out.lines().find(|line| line.trim_start().starts_with(name));
+            let row = row.unwrap_or_default();
+            if row.contains("false") && row.contains(why) {
+                Ok(())
+            } else {
+                Err(out)
+            }
+        });
+    }
+    shows(
+        &api,
+        "managed fabric: route-reflector, 3 nodes, route reflectors n1, n2, without n4",
+    );
+    let ran = status(&api, &["-o", "json"]);
+    let report: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(
+        report["fabric"],
+        serde_json::json!({"topology": "route-reflector", "members": 3,
+            "routeReflectors": ["n1", "n2"], "outside": ["n4"]})
+    );
+    let network = &report["networks"][1];
+    let seen = ["name", "transport", "routing"].map(|key| network[key].as_str().unwrap());
+    assert_eq!(seen, ["blue", "NoOverlay", "Managed"]);
+    assert_eq!(report["routeAdvertisements"][0]["complete"], false);
+    drop(manager);
+
+    // What the file declares holds where no object says it.
+    let config = tempfile::NamedTempFile::with_suffix(".conf").unwrap();
+    let text = "[default]\ntransport = no-overlay\ncluster-subnets = 10.128.0.0/16/24\n[no-overlay]\noutbound-snat = enabled\nrouting = unmanaged\n";
+    std::fs::write(config.path(), text).unwrap();
+    let words = ["--config", config.path().to_str().unwrap(), "-o", "json"];
+    let ran = status(&api, &words);
+    let report: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(report["networks"][0]["routing"], "Unmanaged", "{}", ran.err);
 }

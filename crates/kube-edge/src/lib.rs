@@ -9,9 +9,11 @@ pub mod events;
 mod gate;
 pub mod leadership;
 pub mod lease;
+pub mod outcome;
 pub mod write;
 
 pub use cache::{Cache, Entry, watch};
 pub use client::{ClientError, connect, connect_gated, untyped};
 pub use leadership::Leadership;
+pub use outcome::Outcome;
 pub use write::{Only, WriteError, Writer};

@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use crate::client::CALL_DEADLINE;
 use crate::leadership::Leadership;
+use crate::outcome::{Observer, Outcome};
 
 /// Why a write failed. All of them are the world's faults: try again later.
 #[derive(Debug, thiserror::Error)]
@@ -117,6 +118,7 @@ pub struct Writer {
     manager: &'static str,
     writes: Arc<AtomicU64>,
     leadership: Option<Leadership>,
+    observer: Option<Observer>,
 }
 
 impl Debug for Writer {
@@ -136,7 +138,15 @@ impl Writer {
             manager,
             writes: Arc::default(),
             leadership: None,
+            observer: None,
         }
+    }
+
+    /// Has `observe` told the kind of each object that a write was sent for, and what came of it.
+    #[must_use]
+    pub fn observed(mut self, observe: impl Fn(&str, Outcome) + Send + Sync + 'static) -> Self {
+        self.observer = Some(Observer::new(observe));
+        self
     }
 
     /// The same for one of several replicas: each write asks right before it is sent whether it may be.
@@ -203,14 +213,9 @@ impl Writer {
         let body = self.body(&resource, key, only, body);
         let params = PatchParams::apply(self.manager).force();
         let patch = Patch::Apply(&body);
-        self.call(
-            "apply",
-            &resource.kind,
-            key,
-            api.patch(&key.name, &params, &patch),
-        )
-        .await
-        .map(drop)
+        let call = api.patch(&key.name, &params, &patch);
+        let done = self.call("apply", &resource.kind, key, call).await;
+        self.ended(&resource, Outcome::Applied, done.map(drop))
     }
 
     /// Leaves an object these finalizers, whoever put the others there; one that is gone is no error. `only` names the version
@@ -236,10 +241,11 @@ impl Writer {
         };
         let patch = Patch::Merge(&body);
         let call = api.patch(&key.name, &params, &patch);
-        match self.call("release", &resource.kind, key, call).await {
+        let done = match self.call("release", &resource.kind, key, call).await {
             Err(error) if error.code() == Some(404) => Ok(()),
             other => other.map(drop),
-        }
+        };
+        self.ended(&resource, Outcome::Released, done)
     }
 
     /// Applies `status` of an object.
@@ -259,14 +265,10 @@ impl Writer {
         );
         let params = PatchParams::apply(self.manager).force();
         let patch = Patch::Apply(&body);
-        self.call(
-            "apply status of",
-            &resource.kind,
-            key,
-            api.patch_status(&key.name, &params, &patch),
-        )
-        .await
-        .map(drop)
+        let call = api.patch_status(&key.name, &params, &patch);
+        let done = self.call("apply status of", &resource.kind, key, call);
+        let done = done.await.map(drop);
+        self.ended(&resource, Outcome::Status, done)
     }
 
     /// Deletes the object with this uid; one that is gone or is another by now is no error.
@@ -282,18 +284,26 @@ impl Writer {
             uid: Some(uid.to_owned()),
             resource_version: None,
         });
-        let done = self
-            .call(
-                "delete",
-                &resource.kind,
-                key,
-                api.delete(&key.name, &params),
-            )
-            .await;
-        match done {
+        let call = api.delete(&key.name, &params);
+        let done = match self.call("delete", &resource.kind, key, call).await {
             Err(WriteError::Api { source, .. }) if is_gone(&source) => Ok(()),
             other => other.map(drop),
+        };
+        self.ended(&resource, Outcome::Deleted, done)
+    }
+
+    /// Tells who watches what came of a write that ends as `good` where all is well.
+    fn ended(
+        &self,
+        resource: &ApiResource,
+        good: Outcome,
+        done: Result<(), WriteError>,
+    ) -> Result<(), WriteError> {
+        let outcome = Outcome::of(good, done.as_ref().copied());
+        if let (Some(observer), Some(outcome)) = (&self.observer, outcome) {
+            observer.tell(&resource.kind, outcome);
         }
+        done
     }
 
     fn body(

@@ -14,6 +14,7 @@ mod agent;
 mod cases;
 mod floor;
 mod kernel;
+mod manager;
 mod observe;
 mod plan;
 mod process;
@@ -39,6 +40,8 @@ enum What {
     Import(ImportArguments),
     /// Planning alone, of the node-agent and of the cluster-manager, over many nodes and networks.
     Plan(plan::PlanArguments),
+    /// The cluster-manager on a real API server: first start, nodes and networks that come and go, restart.
+    Manager(manager::ManagerArguments),
     /// `import` into the whole node-agent of a running lab; `hack/bench import --whole` calls it.
     #[command(hide = true)]
     Whole(WholeArguments),
@@ -91,6 +94,7 @@ fn main() -> anyhow::Result<()> {
             plan::plan(&arguments);
             Ok(())
         }
+        What::Manager(arguments) => manager::manager(&arguments),
         What::Whole(arguments) => {
             let namespace = arguments.namespace.clone();
             netns_tests::in_namespace_of(&namespace, || cases::whole(arguments));

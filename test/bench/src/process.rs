@@ -25,10 +25,21 @@ impl Watched {
 
     /// The most memory it had at once since its start or the last [`Self::forget_peak`], MiB.
     pub(crate) fn peak(self) -> f64 {
+        self.memory("VmHWM:")
+    }
+
+    /// The memory it has now, MiB.
+    pub(crate) fn resident(self) -> f64 {
+        self.memory("VmRSS:")
+    }
+
+    fn memory(self, field: &str) -> f64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.0)).expect("it runs");
-        let line = status.lines().find(|line| line.starts_with("VmHWM:"));
+        let line = status.lines().find(|line| line.starts_with(field));
         let kib = line.and_then(|line| line.split_whitespace().nth(1));
-        let kib: u32 = kib.and_then(|text| text.parse().ok()).expect("VmHWM");
+        let kib: u32 = kib
+            .and_then(|text| text.parse().ok())
+            .expect("memory in KiB");
         f64::from(kib) / 1024.0
     }
 

@@ -9,6 +9,13 @@ use std::time::Duration;
 
 use serde_json::json;
 
+/// What a number is compared with.
+#[derive(Default)]
+struct Beside<'a> {
+    floor: Option<f64>,
+    goal: Option<&'a str>,
+}
+
 /// Where numbers go.
 pub(crate) struct Report {
     bench: &'static str,
@@ -27,7 +34,19 @@ impl Report {
     }
 
     pub(crate) fn put(&mut self, case: &str, metric: &str, unit: &str, value: f64) {
-        self.write(case, metric, unit, value, None);
+        self.write(case, metric, (unit, value), Beside::default());
+    }
+
+    /// With what is hoped for, in words.
+    pub(crate) fn put_with_goal(
+        &mut self,
+        case: &str,
+        metric: &str,
+        (unit, value): (&str, f64),
+        goal: Option<&str>,
+    ) {
+        let beside = Beside { floor: None, goal };
+        self.write(case, metric, (unit, value), beside);
     }
 
     pub(crate) fn put_with_floor(
@@ -38,21 +57,31 @@ impl Report {
         value: f64,
         floor: f64,
     ) {
-        self.write(case, metric, unit, value, Some(floor));
+        let beside = Beside {
+            floor: Some(floor),
+            goal: None,
+        };
+        self.write(case, metric, (unit, value), beside);
     }
 
-    fn write(&mut self, case: &str, metric: &str, unit: &str, value: f64, floor: Option<f64>) {
+    fn write(&mut self, case: &str, metric: &str, (unit, value): (&str, f64), beside: Beside<'_>) {
         if self.case != case {
             println!("{case}   (load {})", load());
             case.clone_into(&mut self.case);
         }
-        let floor = floor.filter(|floor| floor.is_finite());
-        let shown = floor.map_or_else(String::new, |floor| format!("   floor {floor:.3}"));
+        let floor = beside.floor.filter(|floor| floor.is_finite());
+        let mut shown = floor.map_or_else(String::new, |floor| format!("   floor {floor:.3}"));
+        if let Some(goal) = beside.goal {
+            shown.push_str(&format!("   goal: {goal}"));
+        }
         println!("    {metric:<34} {value:>12.3} {unit}{shown}");
         if let Some(file) = &mut self.file {
             let mut line = json!({"bench": self.bench, "case": case, "metric": metric, "unit": unit, "value": value});
-            if let (Some(floor), Some(line)) = (floor, line.as_object_mut()) {
-                line.insert("floor".to_owned(), json!(floor));
+            if let Some(floor) = floor {
+                line["floor"] = json!(floor);
+            }
+            if let Some(goal) = beside.goal {
+                line["goal"] = json!(goal);
             }
             writeln!(file, "{line}").expect("the file for JSON can be written");
         }

@@ -11,7 +11,7 @@
 )]
 
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,11 @@ use serde_json::Value;
 /// The checkout's top folder.
 #[must_use]
 pub fn top() -> PathBuf {
-    Path::new("../..").canonicalize().unwrap()
+    // Tests run in their package's folder, benchmarks anywhere in the checkout.
+    let here = std::env::current_dir().unwrap();
+    let mut folders = here.ancestors();
+    let top = folders.find(|folder| folder.join("hack/tools").exists());
+    top.unwrap().to_owned()
 }
 
 /// The folder with kube-apiserver, etcd and kubectl, or `None` (said, or a failure where REQUIRE_TOOLS=1).
@@ -57,7 +61,15 @@ pub struct ApiServer {
     port: u16,
     children: Vec<Child>,
     server_arguments: Vec<String>,
+    /// Writes of which resources are audited with what was sent.
+    bodies: &'static str,
 }
+
+/// Bodies of patches of Nodes, which tests look at.
+const OF_NODES: &str =
+    "- level: Request\n  verbs: [patch]\n  resources: [{group: '', resources: [nodes]}]\n";
+/// Bodies of all writes.
+const OF_ALL: &str = "- level: Request\n  verbs: [create, update, patch, delete]\n";
 
 const USERS: &[(&str, &str)] = &[
     ("admin", "system:masters"),
@@ -83,6 +95,16 @@ impl ApiServer {
     /// Starts both processes, waits until the server is ready, and installs `manifests/overlays/standalone`.
     #[must_use]
     pub fn start(tools: PathBuf) -> Self {
+        Self::start_auditing(tools, OF_NODES)
+    }
+
+    /// The same with what was sent of every write in the audit log.
+    #[must_use]
+    pub fn start_recording(tools: PathBuf) -> Self {
+        Self::start_auditing(tools, OF_ALL)
+    }
+
+    fn start_auditing(tools: PathBuf, bodies: &'static str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let port = free_port();
         let mut server = Self {
@@ -91,6 +113,7 @@ impl ApiServer {
             port,
             children: Vec::new(),
             server_arguments: Vec::new(),
+            bodies,
         };
         server.write_files();
         server.spawn_all();
@@ -134,7 +157,8 @@ impl ApiServer {
             std::fs::write(self.kubeconfig(user), config).unwrap();
         }
         std::fs::write(self.path("tokens"), tokens).unwrap();
-        let audit = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules:\n- level: Request\n  verbs: [patch]\n  resources: [{group: '', resources: [nodes]}]\n- level: Metadata\n  verbs: [create, update, patch, delete]\n- level: None\n";
+        let audit = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules:\nBODIES- level: Metadata\n  verbs: [create, update, patch, delete]\n- level: None\n";
+        let audit = audit.replace("BODIES", self.bodies);
         std::fs::write(self.path("audit.yaml"), audit).unwrap();
         let key = self.path("sa.key");
         let made = Command::new("openssl")

@@ -61,6 +61,7 @@ impl ClusterReconciler {
             return Action::Requeue;
         };
         let (accepted, objects) = (plan.accepted(), plan.desired.len());
+        self.tell_problems(subject.clone(), &plan.problems);
         let refusals = self.refusals_of(name, &subject);
         let report = self.report(world, name, plan, &refusals, &entry.value);
         let status = self
@@ -117,6 +118,7 @@ impl ClusterReconciler {
     /// The RouteAdvertisements is gone: nothing is to be reported of it any more.
     fn forget(&mut self, name: &str) {
         self.clients.metrics.forget(name);
+        self.tell_problems(Key::Advertisement(name.to_owned()), &[]);
         self.failing.remove(name);
         self.refused_before.remove(name);
     }

@@ -30,6 +30,7 @@ impl ClusterReconciler {
 
         let jobs = self.managed_advertisements(&plan.advertisements);
         let done = done.and(self.write_all::<RouteAdvertisements>(&subject, jobs).await);
+        self.tell_problems(Key::Fabric, &plan.problems);
         self.report_on_nodes("fabric", plan.problems);
         done.action()
     }

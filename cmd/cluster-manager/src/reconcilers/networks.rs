@@ -80,6 +80,7 @@ impl ClusterReconciler {
                     ))
                 }),
         );
+        self.tell_problems(Key::Networks, &problems);
         self.report_on_nodes("networks", problems);
         done.action()
     }

@@ -58,9 +58,11 @@ impl ClusterReconciler {
         let (written, in_use) = self.write_attachments(&plan.0, &plan.1).await;
         let mut action = done.and(written).action();
         self.forget_networks(world.cudns.keys().cloned().collect());
+        let mut problems = Vec::new();
         for (name, condition) in plan.0.created {
             let mut wanted = vec![self.with_refusals(&name, condition, &in_use)];
             wanted.extend(accepted.get(&name).cloned());
+            problems.extend(status::problems(&name, &wanted));
             let of = generations.networks.get(&name);
             if let Err(error) = self.network_status(&name, of, &wanted).await {
                 if !error.is_not_leading() {
@@ -69,6 +71,7 @@ impl ClusterReconciler {
                 action = Action::Requeue;
             }
         }
+        self.tell_problems(subject, &problems);
         action
     }
 

@@ -1,49 +1,133 @@
-//! `noverlay status`: one line a network of users.
-//! In: ClusterUserDefinedNetworks, NetworkAttachmentDefinitions. Out: lines.
+//! `noverlay status`: one line a network.
+//! In: ClusterUserDefinedNetworks, NetworkAttachmentDefinitions, RouteAdvertisements, Nodes. Out: lines.
 //! Invariant: a condition of an older generation is not known, not good.
-//! Not here: the default network, whose state is that of the nodes.
+//! Not here: routes, which are those of nodes.
 
-use api::cluster_user_defined_network::{ClusterUserDefinedNetwork, Topology, Transport};
+use api::cluster_user_defined_network::{
+    ClusterUserDefinedNetwork, Routing, Topology, Transport as UserTransport,
+};
 use api::nad::NetworkAttachmentDefinition;
+use api::route_advertisements::{Advertisement, NetworkSelectionType, RouteAdvertisements};
 use kube::ResourceExt;
+use model::NetworkName;
+use model::network::{self, Transport};
+use model::node::Node;
 use model::user_network::CUDN_PREFIX;
+use plan_cluster::fabric;
 use plan_cluster::user_networks::{NETWORK_ID, NETWORK_NAME};
 use serde::Serialize;
 
-/// One ClusterUserDefinedNetwork.
+use super::advertisements::is_accepted;
+
+/// The default network, or one of a ClusterUserDefinedNetwork.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NetworkLine {
-    /// Its name.
+    /// `default`, or the ClusterUserDefinedNetwork's name.
     pub name: String,
     /// The network's id; absent where no namespace has it yet.
     pub id: Option<u16>,
     /// `spec.network.topology`.
     pub topology: Topology,
-    /// `spec.network.transport`, Geneve where it says none.
-    pub transport: Transport,
+    /// `spec.network.transport`, Geneve where it says none. The default network's is in the configuration file; where that is
+    /// not given, a managed one is known to be `NoOverlay`, and of any other it is absent.
+    pub transport: Option<UserTransport>,
+    /// Who routes it where there is no overlay; absent otherwise.
+    pub routing: Option<Routing>,
+    /// Nodes that have a subnet of it; absent where nodes get none.
+    pub nodes_with_subnets: Option<usize>,
     /// Namespaces that have its NetworkAttachmentDefinition.
     pub namespaces: Vec<String>,
-    /// `NetworkCreated` is True.
-    pub created: bool,
-    /// `TransportAccepted` is True.
-    pub accepted: bool,
+    /// `NetworkCreated` is True; absent of the default network.
+    pub created: Option<bool>,
+    /// `TransportAccepted` is True. Of the default network without an overlay: an accepted RouteAdvertisements advertises it;
+    /// absent where none does and its transport is not known.
+    pub accepted: Option<bool>,
     /// Why not.
     pub message: String,
 }
 
 impl NetworkLine {
     pub(super) fn is_well(&self) -> bool {
-        self.created && self.accepted
+        self.created != Some(false) && self.accepted != Some(false)
     }
 }
 
-/// A line for each.
+/// The line of the default network; `declared`: its transport, where the configuration file is given.
+pub(super) fn default_line(
+    ras: &[RouteAdvertisements],
+    nodes: &[Node],
+    declared: Option<&Transport>,
+) -> NetworkLine {
+    let name = NetworkName::default_network();
+    let advertising: Vec<&RouteAdvertisements> = ras.iter().filter(|ra| advertises(ra)).collect();
+    let is_managed = |ra: &&RouteAdvertisements| {
+        let mut wanted = fabric::labels().into_iter();
+        wanted.all(|(key, value)| ra.labels().get(&key) == Some(&value))
+    };
+    let (transport, routing) = match declared {
+        Some(Transport::Geneve) => (Some(UserTransport::Geneve), None),
+        Some(Transport::NoOverlay(options)) => {
+            let routing = match options.routing {
+                network::Routing::Managed => Routing::Managed,
+                network::Routing::Unmanaged => Routing::Unmanaged,
+            };
+            (Some(UserTransport::NoOverlay), Some(routing))
+        }
+        None if advertising.iter().any(is_managed) => {
+            (Some(UserTransport::NoOverlay), Some(Routing::Managed))
+        }
+        None => (None, None),
+    };
+    let by_accepted = advertising.iter().any(|ra| is_accepted(ra));
+    let accepted = match transport {
+        Some(UserTransport::NoOverlay) => Some(by_accepted),
+        Some(_) => Some(true),
+        None if advertising.is_empty() => None,
+        None => Some(by_accepted),
+    };
+    let names: Vec<String> = advertising.iter().map(|ra| ra.name_any()).collect();
+    let message = match (accepted, names.as_slice()) {
+        (Some(false), []) => "no RouteAdvertisements advertises it".to_owned(),
+        (Some(false), names) => format!("not accepted: {}", names.join(", ")),
+        (None, _) => "what transport it has is in the configuration file (--config)".to_owned(),
+        (Some(true), _) => String::new(),
+    };
+    NetworkLine {
+        id: Some(0),
+        topology: Topology::Layer3,
+        transport,
+        routing,
+        nodes_with_subnets: Some(with_subnets(nodes, &name)),
+        namespaces: Vec::new(),
+        created: None,
+        accepted,
+        message,
+        name: name.to_string(),
+    }
+}
+
+/// Whether it advertises pod subnets of the default network.
+fn advertises(ra: &RouteAdvertisements) -> bool {
+    let mut selectors = ra.spec.network_selectors.iter();
+    selectors.any(|s| s.network_selection_type == NetworkSelectionType::DefaultNetwork)
+        && ra.spec.advertisements.contains(&Advertisement::PodNetwork)
+}
+
+fn with_subnets(nodes: &[Node], network: &NetworkName) -> usize {
+    let subnets = nodes.iter().filter_map(|node| node.subnets.known());
+    let of_network = subnets.filter_map(|map| map.get(network));
+    of_network.filter(|subnets| !subnets.is_empty()).count()
+}
+
+/// A line for each ClusterUserDefinedNetwork, by name.
 pub(super) fn lines(
     networks: &[ClusterUserDefinedNetwork],
     attachments: &[NetworkAttachmentDefinition],
+    nodes: &[Node],
 ) -> Vec<NetworkLine> {
-    let mut lines: Vec<NetworkLine> = networks.iter().map(|n| line(n, attachments)).collect();
+    let all = networks.iter().map(|n| line(n, attachments, nodes));
+    let mut lines: Vec<NetworkLine> = all.collect();
     lines.sort_by(|a, b| a.name.cmp(&b.name));
     lines
 }
@@ -51,6 +135,7 @@ pub(super) fn lines(
 fn line(
     object: &ClusterUserDefinedNetwork,
     attachments: &[NetworkAttachmentDefinition],
+    nodes: &[Node],
 ) -> NetworkLine {
     let name = object.name_any();
     let network = format!("{CUDN_PREFIX}{name}");
@@ -77,13 +162,20 @@ fn line(
     let spec = &object.spec.network;
     let mut namespaces: Vec<String> = own.iter().filter_map(|a| a.namespace()).collect();
     namespaces.sort();
+    let transport = spec.transport.unwrap_or(UserTransport::Geneve);
+    let no_overlay = transport == UserTransport::NoOverlay;
+    let options = spec.no_overlay.or(spec.no_overlay_options);
+    let options = options.filter(|_| no_overlay);
+    let is_layer3 = spec.topology == Topology::Layer3;
     NetworkLine {
         id: ids.min(),
         topology: spec.topology,
-        transport: spec.transport.unwrap_or(Transport::Geneve),
+        transport: Some(transport),
+        routing: options.map(|options| options.routing),
+        nodes_with_subnets: is_layer3.then(|| with_subnets(nodes, &network.as_str().into())),
         namespaces,
-        created: is("NetworkCreated"),
-        accepted: is("TransportAccepted"),
+        created: Some(is("NetworkCreated")),
+        accepted: Some(is("TransportAccepted")),
         message: message.unwrap_or_default(),
         name,
     }

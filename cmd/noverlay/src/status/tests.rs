@@ -1,6 +1,7 @@
 //! What counts as well, and what the table says.
 
 use super::*;
+use model::network::{MissingRoute, NoOverlay, Routing};
 use serde_json::json;
 
 struct Objects {
@@ -12,6 +13,26 @@ struct Objects {
     pods: Vec<Pod>,
     cudns: Vec<ClusterUserDefinedNetwork>,
     nads: Vec<NetworkAttachmentDefinition>,
+}
+
+impl Objects {
+    fn report(&self, declared: Option<&Transport>) -> Report {
+        let nodes: Vec<Node> = self.nodes.iter().map(api::decode_node).collect();
+        let mut networks = vec![networks::default_line(&self.ras, &nodes, declared)];
+        networks.extend(networks::lines(&self.cudns, &self.nads, &nodes));
+        Report {
+            nodes: node_lines(
+                &self.nodes,
+                &self.routes,
+                &self.states,
+                &self.sessions,
+                &self.pods,
+            ),
+            fabric: fabric::line(&nodes),
+            networks,
+            route_advertisements: advertisements::lines(&self.ras),
+        }
+    }
 }
 
 fn pod(node: &str, ready: &str) -> Pod {
@@ -55,7 +76,8 @@ fn set_ready(o: &mut Objects, status: &str) {
 fn objects() -> Objects {
     let from = |v| serde_json::from_value(v).unwrap();
     let node: KubeNode = from(json!({"metadata": {"name": "n1", "annotations": {
-        "k8s.ovn.org/node-id": "2", "k8s.ovn.org/node-subnets": "{\"default\":[\"10.128.0.0/24\"]}"}}}));
+        "k8s.ovn.org/node-id": "2",
+        "k8s.ovn.org/node-subnets": "{\"default\":[\"10.128.0.0/24\"],\"cluster_udn_blue\":[\"10.61.0.0/24\"]}"}}}));
     let routes: NodeRoutes = serde_json::from_value(json!({"apiVersion": "noverlay.io/v1alpha1", "kind": "NodeRoutes",
         "metadata": {"name": "n1"}, "spec": {}, "status": {"networks": [{"name": "default", "expected": 2,
         "inKernel": 2, "inOvn": 2, "imported": 2, "digest": "x"}]}}))
@@ -76,7 +98,7 @@ fn objects() -> Objects {
     });
     let ra: RouteAdvertisements = serde_json::from_value(json!({"apiVersion": "k8s.ovn.org/v1",
         "kind": "RouteAdvertisements", "metadata": {"name": "ra", "generation": 1},
-        "spec": {"networkSelectors": [], "nodeSelector": {}, "frrConfigurationSelector": {}, "advertisements": ["PodNetwork"]},
+        "spec": {"networkSelectors": [{"networkSelectionType": "DefaultNetwork"}], "nodeSelector": {}, "frrConfigurationSelector": {}, "advertisements": ["PodNetwork"]},
         "status": {"conditions": conditions}}))
     .unwrap();
     let mut objects = Objects {
@@ -96,11 +118,22 @@ fn objects() -> Objects {
 fn report(change: impl Fn(&mut Objects)) -> Report {
     let mut o = objects();
     change(&mut o);
-    Report {
-        nodes: node_lines(&o.nodes, &o.routes, &o.states, &o.sessions, &o.pods),
-        networks: networks::lines(&o.cudns, &o.nads),
-        route_advertisements: o.ras.iter().map(advertisement_line).collect(),
-    }
+    o.report(None)
+}
+
+/// The table's rows, with one blank between words.
+fn rows(table: &str) -> Vec<String> {
+    let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    table.lines().map(words).collect()
+}
+
+/// Gives a RouteAdvertisements a condition about its generation.
+fn add_condition(ra: &mut RouteAdvertisements, kind: &str, status: &str, message: &str) {
+    let condition = json!({"type": kind, "status": status, "reason": kind, "message": message,
+        "observedGeneration": 1, "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    let conditions = &mut ra.status.as_mut().unwrap().conditions;
+    conditions.retain(|c| c.type_ != kind);
+    conditions.push(serde_json::from_value(condition).unwrap());
 }
 
 #[test]
@@ -108,9 +141,13 @@ fn a_whole_cluster_is_well_and_the_table_has_a_line_each() {
     let report = report(|_| {});
     assert!(report.is_well(), "{report:?}");
     let table = report.table();
-    let of_network = "blue     3   NoOverlay  shop        true     true";
-    for needle in ["n1", "10.128.0.0/24", "2/2", "ok", "ra", of_network] {
-        assert!(table.contains(needle), "{table}");
+    for row in [
+        "n1 2 10.128.0.0/24 2/2 success 2 2 2 ok",
+        "default 0 ? - 1/1 - true",
+        "blue 3 NoOverlay Managed 1/1 shop true true",
+        "ra true true -",
+    ] {
+        assert!(rows(&table).contains(&row.to_owned()), "{row}\n{table}");
     }
     assert!(!table.contains("NOT OK"), "{table}");
 }
@@ -231,15 +268,173 @@ fn json_and_yaml_say_what_the_table_says() {
 }
 
 #[test]
-fn a_pair_of_nodes_without_a_session_is_named() {
-    let report = report(|o| {
-        let down = json!({"type": "SessionsUp", "status": "False", "reason": "SessionsDown",
-            "message": "n1 and n2", "observedGeneration": 1, "lastTransitionTime": "2026-01-01T00:00:00Z"});
-        let status = o.ras[0].status.as_mut().unwrap();
-        status
-            .conditions
-            .push(serde_json::from_value(down).unwrap());
+fn every_condition_that_is_not_true_is_shown_with_its_words() {
+    let report = report(|o| add_condition(&mut o.ras[0], "SessionsUp", "False", "n1 and n2"));
+    let line = &report.route_advertisements[0];
+    assert_eq!(
+        (line.sessions_up.as_deref(), line.message.as_str()),
+        (Some("False"), "n1 and n2")
+    );
+    assert!(!report.is_well());
+    let shown = rows(&report.table());
+    assert!(shown.contains(&"ra true true false n1 and n2".to_owned()));
+
+    let report = self::report(|o| {
+        add_condition(&mut o.ras[0], "Complete", "False", "node n2: no subnet");
+        add_condition(&mut o.ras[0], "SessionsUp", "Unknown", "n3 does not report");
     });
-    assert_eq!(report.route_advertisements[0].message, "n1 and n2");
-    assert!(report.table().contains("n1 and n2"));
+    let shown = rows(&report.table());
+    let row = "ra true false unknown node n2: no subnet; n3 does not report";
+    assert!(shown.contains(&row.to_owned()), "{shown:?}");
+
+    let report = self::report(|o| add_condition(&mut o.ras[0], "SessionsUp", "True", "all"));
+    assert!(report.is_well(), "{report:?}");
+    let shown = rows(&report.table());
+    assert!(shown.contains(&"ra true true true".to_owned()), "{shown:?}");
+}
+
+#[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
+fn the_default_networks_transport_is_what_the_file_declares_or_that_it_is_managed() {
+    let no_overlay = |routing| {
+        Transport::NoOverlay(NoOverlay {
+            outbound_snat: true,
+            routing,
+            missing_route: MissingRoute::Discard,
+        })
+    };
+    let managed = |o: &mut Objects| {
+        let labels = json!({"app.kubernetes.io/managed-by": "noverlay",
+            "k8s.ovn.org/managed-internal-fabric": "bgp"});
+        o.ras[0].metadata.labels = serde_json::from_value(labels).unwrap();
+    };
+    let refused = |o: &mut Objects| add_condition(&mut o.ras[0], "Accepted", "False", "why");
+    let other = |o: &mut Objects| {
+        let of_users = json!([{"networkSelectionType": "ClusterUserDefinedNetworks",
+            "clusterUserDefinedNetworkSelector": {"networkSelector": {}}}]);
+        o.ras[0].spec.network_selectors = serde_json::from_value(of_users).unwrap();
+    };
+    let hint = "what transport it has is in the configuration file (--config)";
+    let (of_fabric, of_admin) = (no_overlay(Routing::Managed), no_overlay(Routing::Unmanaged));
+    type Change<'a> = &'a dyn Fn(&mut Objects);
+    let cases: [(Change, Option<&Transport>, String, bool); 9] = [
+        (&|_| {}, None, "default 0 ? - 1/1 - true".into(), true),
+        (
+            &managed,
+            None,
+            "default 0 NoOverlay Managed 1/1 - true".into(),
+            true,
+        ),
+        (
+            &|_| {},
+            Some(&of_fabric),
+            "default 0 NoOverlay Managed 1/1 - true".into(),
+            true,
+        ),
+        (
+            &|_| {},
+            Some(&of_admin),
+            "default 0 NoOverlay Unmanaged 1/1 - true".into(),
+            true,
+        ),
+        (
+            &|_| {},
+            Some(&Transport::Geneve),
+            "default 0 Geneve - 1/1 - true".into(),
+            true,
+        ),
+        (
+            &refused,
+            None,
+            "default 0 ? - 1/1 - false not accepted: ra".into(),
+            false,
+        ),
+        (&other, None, format!("default 0 ? - 1/1 - ? {hint}"), true),
+        (
+            &other,
+            Some(&of_admin),
+            "default 0 NoOverlay Unmanaged 1/1 - false no RouteAdvertisements advertises it".into(),
+            false,
+        ),
+        (
+            &other,
+            Some(&Transport::Geneve),
+            "default 0 Geneve - 1/1 - true".into(),
+            true,
+        ),
+    ];
+    for (change, declared, row, well) in cases {
+        let mut o = objects();
+        change(&mut o);
+        let report = o.report(declared);
+        let shown = rows(&report.table());
+        assert!(shown.contains(&row), "{row}\n{shown:#?}");
+        assert_eq!(report.is_well(), well, "{row}");
+    }
+}
+
+#[test]
+fn a_network_is_shown_with_who_routes_it_and_how_many_nodes_have_a_subnet() {
+    let report = report(|o| {
+        o.nodes.push(
+            serde_json::from_value(json!({"metadata": {"name": "n2", "annotations": {
+            "k8s.ovn.org/node-subnets": "{\"default\":[\"10.128.1.0/24\"]}"}}}))
+            .unwrap(),
+        );
+        let mut overlay = cudn();
+        overlay.metadata.name = Some("green".to_owned());
+        (
+            overlay.spec.network.transport,
+            overlay.spec.network.no_overlay,
+        ) = (None, None);
+        let mut older = cudn();
+        older.metadata.name = Some("red".to_owned());
+        let network = &mut older.spec.network;
+        (network.no_overlay_options, network.no_overlay) = (network.no_overlay, None);
+        let mut flat = cudn();
+        flat.metadata.name = Some("yellow".to_owned());
+        let layer2 = json!({"topology": "Layer2", "layer2": {"role": "Primary", "subnets": ["10.9.0.0/16"]}});
+        flat.spec.network = serde_json::from_value(layer2).unwrap();
+        o.cudns.extend([flat, overlay, older]);
+    });
+    let shown = rows(&report.table());
+    for row in [
+        "default 0 ? - 2/2 - true",
+        "blue 3 NoOverlay Managed 1/2 shop true true",
+        "green ? Geneve - 0/2 true true",
+        "red ? NoOverlay Managed 0/2 true true",
+        "yellow ? Geneve - - true true",
+    ] {
+        assert!(shown.contains(&row.to_owned()), "{row}\n{shown:#?}");
+    }
+}
+
+#[test]
+fn the_fabric_is_what_the_nodes_labels_say() {
+    let with = |roles: &[(&str, &str)]| {
+        report(|o| {
+            o.nodes.clear();
+            for (name, role) in roles {
+                let node =
+                    json!({"metadata": {"name": name, "labels": {"noverlay.io/bgp-fabric": role}}});
+                o.nodes.push(serde_json::from_value(node).unwrap());
+            }
+        })
+    };
+    assert_eq!(report(|_| {}).fabric, None);
+    let mesh = with(&[("n1", "member"), ("n2", "member")]);
+    let line = "managed fabric: full-mesh, 2 nodes\n";
+    assert!(mesh.table().contains(line), "{}", mesh.table());
+    let reflected = with(&[
+        ("n3", "route-reflector"),
+        ("n1", "member"),
+        ("n2", "route-reflector"),
+        ("n4", "somewhere"),
+    ]);
+    let line = "managed fabric: route-reflector, 3 nodes, route reflectors n2, n3, without n4\n";
+    assert!(reflected.table().contains(line), "{}", reflected.table());
+    let value = serde_json::to_value(&reflected).unwrap();
+    let wanted = json!({"topology": "route-reflector", "members": 3,
+        "routeReflectors": ["n2", "n3"], "outside": ["n4"]});
+    assert_eq!(value["fabric"], wanted);
 }

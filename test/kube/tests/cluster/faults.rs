@@ -14,3 +14,4 @@ mod missing;
 mod process;
 mod proxy;
 mod refused;
+mod scraped;

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use api::cluster_user_defined_network::ClusterUserDefinedNetwork;
 use kube_edge::WriteError;
-use model::ObjectKey;
 use model::intent::{Condition, Event};
+use model::{ObjectKey, Problem};
 use plan_cluster::attachments::SYNC_ERROR;
 use serde_json::json;
 
@@ -108,6 +108,22 @@ impl ClusterReconciler {
         }
         Ok(())
     }
+}
+
+/// What is wrong with a network: its conditions that are not True.
+pub(super) fn problems<'a>(
+    name: &'a str,
+    conditions: &'a [Condition],
+) -> impl Iterator<Item = Problem> + 'a {
+    let bad = conditions.iter().filter(|condition| !condition.status);
+    bad.map(move |condition| {
+        let subject = format!("ClusterUserDefinedNetwork/{name}");
+        Problem::new(
+            subject,
+            event_reason(&condition.reason),
+            condition.message.as_str(),
+        )
+    })
 }
 
 /// Reasons of events are from a closed set.
