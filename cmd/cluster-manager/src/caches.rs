@@ -15,12 +15,14 @@ use api::frr_state::BGPSessionState;
 use api::nad::NetworkAttachmentDefinition;
 use api::route_advertisements::RouteAdvertisements;
 use k8s_openapi::api::core::v1::{Namespace as KubeNamespace, Node as KubeNode};
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind};
 use kube_edge::{Cache, Entry, untyped, watch};
 use model::frr::Source;
 use model::node::Node;
-use model::user_network::{self, Attachment, EgressIp, Namespace};
+use model::user_network::{self, Attachment, EgressIp, Namespace, Reach};
 use model::{ObjectKey, intent};
 use plan_cluster::sessions::End;
+use plan_cluster::unsupported::Feature;
 use plan_cluster::world::Evidence;
 use plan_cluster::{World, fabric, user_networks};
 use reconcile::WorkQueue;
@@ -88,6 +90,8 @@ pub(crate) struct Caches {
     pub(crate) namespaces: Cache<Namespace>,
     /// Only where they may be advertised.
     pub(crate) egress_ips: Option<Cache<EgressIp>>,
+    /// Objects of features that work by the overlay; nothing waits for them, and no kind of them need be installed.
+    pub(crate) features: BTreeMap<Feature, Cache<Reach>>,
     /// Only while the fabric is managed; nothing waits for it, since the kind may not be installed.
     pub(crate) sessions: Option<Cache<Option<End>>>,
 }
@@ -105,6 +109,7 @@ impl Caches {
         let nodes: kube::Api<KubeNode> = kube::Api::all(client.clone());
         Self {
             sessions: sessions(client, settings, queue),
+            features: features(client, queue),
             nodes: watch(nodes, None, api::decode_node, everything(queue)),
             frr: watch(
                 untyped::<FRRConfiguration>(client.clone(), None),
@@ -200,7 +205,10 @@ impl Caches {
 
     /// Numbers that are others after any change of what worlds are made from.
     fn revisions(&self) -> Revisions {
+        let features = self.features.values().map(Cache::revision);
         [
+            // Each of them only grows.
+            features.sum(),
             self.nodes.revision(),
             self.advertisements.revision(),
             self.frr.revision(),
@@ -248,6 +256,13 @@ impl Caches {
                     .collect()
             });
         }
+        for (feature, cache) in &self.features {
+            cache.with(|map| {
+                let used = map.iter();
+                let used = used.map(|(k, e)| ((*feature, k.clone()), e.value.clone()));
+                world.features_used.extend(used);
+            });
+        }
         world.attachments = self.attachments.with(|map| {
             map.iter()
                 .map(|(k, e)| (k.clone(), e.value.clone()))
@@ -267,13 +282,25 @@ impl Caches {
             .egress_ips
             .values()
             .filter_map(|egress| egress.namespaces.as_ref().ok());
+        let mut used_by_name = BTreeSet::new();
+        let mut by_feature = Vec::new();
+        for reach in world.features_used.values() {
+            match reach {
+                Reach::Namespace(name) => drop(used_by_name.insert(name.as_str())),
+                Reach::Namespaces(selector) => by_feature.push(selector),
+                Reach::Networks(_) | Reach::Unreadable(_) => {}
+            }
+        }
         let selectors: Vec<_> = networks
             .filter_map(|cudn| cudn.namespaces.as_ref().ok())
             .chain(egress)
+            .chain(by_feature)
             .collect();
         let owned = world.attachments.iter().filter(|(_, a)| a.owner.is_some());
-        let used: BTreeSet<&str> = owned.map(|(key, _)| key.namespace.as_str()).collect();
-        let selected = |ns: &Namespace| selectors.iter().any(|s| s.matches(&ns.labels));
+        let mut used: BTreeSet<&str> = owned.map(|(key, _)| key.namespace.as_str()).collect();
+        used.extend(used_by_name);
+        let selected =
+            |ns: &Namespace| ns.multicast || selectors.iter().any(|s| s.matches(&ns.labels));
         self.namespaces.with(|map| {
             map.iter()
                 .filter(|(key, e)| used.contains(key.name.as_str()) || selected(&e.value))
@@ -297,6 +324,45 @@ fn planned<T>(
     map.iter().map(planned).collect()
 }
 
+/// Watches the kinds of features that work by the overlay.
+fn features(client: &kube::Client, queue: &WorkQueue<Key>) -> BTreeMap<Feature, Cache<Reach>> {
+    type Decode = fn(&serde_json::Value) -> Reach;
+    let kinds: [(Feature, &str, Decode); 3] = [
+        (
+            Feature::EgressService,
+            "egressservices",
+            api::features::egress_service,
+        ),
+        (
+            Feature::ExternalGateway,
+            "adminpolicybasedexternalroutes",
+            api::features::external_route,
+        ),
+        (
+            Feature::NetworkConnect,
+            "clusternetworkconnects",
+            api::features::network_connect,
+        ),
+    ];
+    let watched = kinds.map(|(feature, plural, decode)| {
+        let (api_version, kind) = feature.kind();
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let kind = GroupVersionKind::gvk(group, version, kind);
+        let resource = ApiResource::from_gvk_with_plural(&kind, plural);
+        let api: kube::Api<DynamicObject> = kube::Api::all_with(client.clone(), &resource);
+        let queue = queue.clone();
+        let decoded = move |object: &DynamicObject| {
+            let value = serde_json::to_value(object).unwrap_or_default();
+            decode(&value)
+        };
+        let cache = watch(api, None, decoded, move |_| {
+            queue.enqueue(Key::Features);
+        });
+        (feature, cache)
+    });
+    watched.into()
+}
+
 /// What nodes report of their sessions, where there is a fabric.
 pub(crate) fn sessions(
     client: &kube::Client,
@@ -315,7 +381,7 @@ pub(crate) fn sessions(
 }
 
 /// Numbers of the caches that worlds are made from.
-type Revisions = [u64; 7];
+type Revisions = [u64; 8];
 
 /// The world of the caches, made once for each change of them.
 #[derive(Debug, Default)]

@@ -17,6 +17,8 @@ pub(crate) enum Key {
     Advertisement(String),
     /// The default network's NetworkAttachmentDefinition and its events.
     Attachment,
+    /// Features that have no effect on networks without overlay.
+    Features,
     /// Reports of nodes that are gone.
     Leftovers,
 }
@@ -31,6 +33,7 @@ impl Key {
             Self::UserNetworks => "user_networks",
             Self::Advertisement(_) => "advertisement",
             Self::Attachment => "attachment",
+            Self::Features => "features",
             Self::Leftovers => "leftovers",
         }
     }

@@ -11,6 +11,7 @@ use model::intent::Event;
 use model::{NodeName, ObjectKey, Problem};
 use plan_cluster::advertise::{self, Planner};
 use plan_cluster::transport::DefaultNetwork;
+use plan_cluster::unsupported::Feature;
 use reconcile::{Action, Reconciler, WorkQueue};
 use settings::Settings;
 use telemetry::Readiness;
@@ -24,6 +25,7 @@ mod advertisement;
 mod attachment;
 mod configuration;
 mod fabric_objects;
+mod features;
 mod frr;
 mod leftovers;
 mod networks;
@@ -64,6 +66,8 @@ pub(crate) struct ClusterReconciler {
     holding: user_networks::Holding,
     /// ClusterUserDefinedNetworks that series are told of.
     networks_told: BTreeSet<String>,
+    /// What objects were told of features that have no effect.
+    unsupported: BTreeMap<(Feature, ObjectKey), String>,
     /// Kinds that are counted as empty.
     missing: BTreeSet<&'static str>,
     /// What is wrong with objects.
@@ -88,6 +92,7 @@ impl ClusterReconciler {
             refused_before: BTreeMap::new(),
             holding: user_networks::Holding::default(),
             networks_told: BTreeSet::new(),
+            unsupported: BTreeMap::new(),
             missing: BTreeSet::new(),
             problems: problems::Problems::default(),
         }
@@ -100,6 +105,7 @@ impl ClusterReconciler {
         self.refused_before.clear();
         self.holding.clear();
         self.networks_told.clear();
+        self.unsupported.clear();
         self.problems = problems::Problems::default();
         self.clients.metrics.follows();
         self.clients.readiness.set("first pass", true);
@@ -191,7 +197,7 @@ impl Reconciler for ClusterReconciler {
         let world = planned(|| worlds.now(caches, &self.settings)).world;
         let mut keys = vec![Key::Networks, Key::Fabric, Key::Sessions, Key::UserNetworks];
         keys.extend(advertise::names(&world).into_iter().map(Key::Advertisement));
-        keys.extend([Key::Attachment, Key::Leftovers]);
+        keys.extend([Key::Attachment, Key::Features, Key::Leftovers]);
         Some(keys)
     }
 
@@ -223,6 +229,7 @@ impl Reconciler for ClusterReconciler {
                 self.advertisement(&complete, name, generation).await
             }
             Key::Attachment => self.attachment(&complete).await,
+            Key::Features => self.features(&complete),
             Key::Leftovers => self.leftovers(&world).await,
         };
         let metrics = &self.clients.metrics;

@@ -239,6 +239,12 @@ pub fn decode_namespace(object: &KubeNamespace) -> m::Namespace {
     m::Namespace {
         labels: object.metadata.labels.clone().unwrap_or_default(),
         deleting: object.metadata.deletion_timestamp.is_some(),
+        multicast: object
+            .metadata
+            .annotations
+            .as_ref()
+            .and_then(|all| all.get("k8s.ovn.org/multicast-enabled"))
+            .is_some_and(|value| value == "true"),
     }
 }
 

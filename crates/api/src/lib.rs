@@ -18,6 +18,7 @@ mod decode_secret;
 pub mod duration;
 pub mod egress_ip;
 mod encode_frr;
+pub mod features;
 pub mod frr_configuration;
 pub mod frr_state;
 pub mod nad;

@@ -233,20 +233,20 @@ where
             let event = match event {
                 Ok(event) => event,
                 Err(error) => {
+                    if let Some(code) = refusal(&error) {
+                        if is_news(&inner, code) {
+                            tracing::info!(what, code, "not served or not shown, asking again");
+                            changed(None);
+                        }
+                        pauses.after_a_refusal().await;
+                        continue;
+                    }
                     if !broken {
                         let error = telling(&error);
                         tracing::warn!(what, error, "watch is broken, trying again");
                     }
                     broken = true;
-                    match refusal(&error) {
-                        Some(code) => {
-                            if is_news(&inner, code) {
-                                changed(None);
-                            }
-                            pauses.after_a_refusal().await;
-                        }
-                        None => pauses.after_a_failure().await,
-                    }
+                    pauses.after_a_failure().await;
                     continue;
                 }
             };

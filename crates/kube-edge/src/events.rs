@@ -26,14 +26,20 @@ const QUEUE: usize = 512;
 pub struct Queue(mpsc::Sender<(ObjectReference, KubeEvent)>);
 
 impl Queue {
+    /// Has one event published on the object of a kind that has no Rust type, some time; `kind` is its `apiVersion` and `kind`.
+    pub fn publish_on(&self, kind: (&str, &str), key: &ObjectKey, uid: &str, event: &Event) {
+        if self.0.try_send(encoded(kind, key, uid, event)).is_err() {
+            tracing::warn!(%key, reason = event.reason, "too many events wait to be published: one is lost");
+        }
+    }
+
     /// Has one event published on the object of kind `K`, some time.
     pub fn publish<K>(&self, key: &ObjectKey, uid: &str, event: &Event)
     where
         K: kube::Resource<DynamicType = ()>,
     {
-        if self.0.try_send(encoded::<K>(key, uid, event)).is_err() {
-            tracing::warn!(%key, reason = event.reason, "too many events wait to be published: one is lost");
-        }
+        let kind = (&*K::api_version(&()), &*K::kind(&()));
+        self.publish_on(kind, key, uid, event);
     }
 }
 
@@ -93,7 +99,8 @@ impl Publisher {
     where
         K: kube::Resource<DynamicType = ()>,
     {
-        let (about, event) = encoded::<K>(key, uid, event);
+        let kind = (&*K::api_version(&()), &*K::kind(&()));
+        let (about, event) = encoded(kind, key, uid, event);
         self.send(&about, &event).await;
     }
 
@@ -125,13 +132,15 @@ impl Publisher {
     }
 }
 
-fn encoded<K>(key: &ObjectKey, uid: &str, event: &Event) -> (ObjectReference, KubeEvent)
-where
-    K: kube::Resource<DynamicType = ()>,
-{
+fn encoded(
+    (api_version, kind): (&str, &str),
+    key: &ObjectKey,
+    uid: &str,
+    event: &Event,
+) -> (ObjectReference, KubeEvent) {
     let about = ObjectReference {
-        api_version: Some(K::api_version(&()).into_owned()),
-        kind: Some(K::kind(&()).into_owned()),
+        api_version: Some(api_version.to_owned()),
+        kind: Some(kind.to_owned()),
         name: Some(key.name.clone()),
         namespace: (!key.namespace.is_empty()).then(|| key.namespace.clone()),
         uid: (!uid.is_empty()).then(|| uid.to_owned()),

@@ -3,6 +3,7 @@
 //! Invariant: the base object is a template that no node loads; what a node loads never names itself as neighbor.
 //! Not here: what each member loads (`advertise` puts it together from `members`).
 
+pub(crate) mod layer2;
 pub mod members;
 pub mod roles;
 

@@ -25,6 +25,8 @@ pub enum DefaultNetwork {
     NoRouteAdvertisements,
     /// Some do, none is accepted: their names, sorted.
     NotAccepted(Vec<String>),
+    /// No RA that can be read advertises it, and these cannot be read: name and why.
+    Unreadable(Vec<(String, String)>),
 }
 
 /// That state, by the RAs in the world and their acceptance in this very pass.
@@ -35,7 +37,12 @@ pub fn default_network(world: &World, plans: &BTreeMap<String, Plan>) -> Default
         return DefaultNetwork::Overlay;
     }
     let names = world.covering_default_network();
-    if names.is_empty() {
+    let unreadable = world.ras.iter();
+    let unreadable = unreadable.filter_map(|(name, ra)| Some((name.clone(), ra.clone().err()?)));
+    let unreadable: Vec<(String, String)> = unreadable.collect();
+    if names.is_empty() && !unreadable.is_empty() {
+        DefaultNetwork::Unreadable(unreadable)
+    } else if names.is_empty() {
         DefaultNetwork::NoRouteAdvertisements
     } else if names
         .iter()
@@ -65,6 +72,18 @@ pub fn event(before: Option<&DefaultNetwork>, now: &DefaultNetwork) -> Option<Ev
             reason: "NoRouteAdvertisements",
             message: "No RouteAdvertisements CR is advertising the default network. RouteAdvertisements configuration is required when transport=no-overlay.".to_owned(),
         }),
+        DefaultNetwork::Unreadable(list) => {
+            let each = list.iter().map(|(name, why)| format!("RouteAdvertisements {name}: {why}"));
+            let each: Vec<String> = each.collect();
+            Some(Event {
+                warning: true,
+                reason: "NoOverlayConfigurationError",
+                message: format!(
+                    "No-overlay transport configuration error: {}",
+                    each.join("; ")
+                ),
+            })
+        }
         DefaultNetwork::NotAccepted(names) => Some(Event {
             warning: true,
             reason: "RouteAdvertisementsNotAccepted",

@@ -72,23 +72,37 @@ pub fn plan(world: &World) -> BTreeMap<(Feature, ObjectKey), String> {
     for (name, egress) in &world.egress_ips {
         if let Ok(selector) = &egress.namespaces {
             let reached = networks.of(|_, namespace| selector.matches(&namespace.labels));
-            tell(&mut out, Feature::EgressIp, ObjectKey::new("", name), &reached);
+            tell(
+                &mut out,
+                Feature::EgressIp,
+                ObjectKey::new("", name),
+                &reached,
+            );
         }
     }
     for ((feature, key), reach) in &world.features_used {
         let reached = match reach {
             Reach::Namespace(name) => networks.of(|of, _| of == name),
             Reach::Namespaces(selector) => networks.of(|_, ns| selector.matches(&ns.labels)),
-            Reach::Networks(selectors) => networks.selected(|labels| {
-                selectors.iter().any(|selector| selector.matches(labels))
-            }),
+            Reach::Networks(selectors) => networks
+                .selected(|labels| selectors.iter().any(|selector| selector.matches(labels))),
             Reach::Unreadable(_) => continue,
         };
         tell(&mut out, *feature, key.clone(), &reached);
     }
-    for name in world.namespaces.iter().filter(|(_, ns)| ns.multicast).map(|(name, _)| name) {
+    for name in world
+        .namespaces
+        .iter()
+        .filter(|(_, ns)| ns.multicast)
+        .map(|(name, _)| name)
+    {
         let reached = networks.of(|of, _| of == name);
-        tell(&mut out, Feature::Multicast, ObjectKey::new("", name), &reached);
+        tell(
+            &mut out,
+            Feature::Multicast,
+            ObjectKey::new("", name),
+            &reached,
+        );
     }
     out
 }
@@ -119,7 +133,11 @@ impl<'a> Networks<'a> {
 
     /// Those of the ClusterUserDefinedNetworks with these labels.
     fn selected(&self, chosen: impl Fn(&model::selector::Labels) -> bool) -> Reached<'a> {
-        let cudns = self.world.cudns.values().filter_map(|cudn| cudn.as_ref().ok());
+        let cudns = self
+            .world
+            .cudns
+            .values()
+            .filter_map(|cudn| cudn.as_ref().ok());
         let chosen = cudns.filter(|cudn| chosen(&cudn.labels));
         let names = chosen.map(|cudn| cudn.network_name());
         let known = names.filter_map(|name| self.routed.get(&name).copied());

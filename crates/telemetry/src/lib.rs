@@ -33,7 +33,7 @@ static LEVEL: OnceLock<Level> = OnceLock::new();
 /// Sets up logging: one JSON object a line on standard error, level from `RUST_LOG` or `level`.
 /// `text` gives lines for people instead. A second call changes nothing.
 pub fn init_logging(level: &str, text: bool) {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| filter(level));
     let (filter, handle) = reload::Layer::new(filter);
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     let registry = tracing_subscriber::registry().with(filter);
@@ -48,12 +48,17 @@ pub fn init_logging(level: &str, text: bool) {
     }
 }
 
+/// Of failed listings the watches' owners tell, once; the library does at each attempt.
+fn filter(level: &str) -> EnvFilter {
+    EnvFilter::new(format!("{level},kube_runtime::watcher=error"))
+}
+
 /// Another level from now on: `error`, `warn`, `info`, `debug` or `trace`. Where `RUST_LOG` says one, that stays.
 pub fn set_level(level: &str) {
     let said = EnvFilter::try_from_default_env().is_ok();
     if let Some(handle) = LEVEL.get().filter(|_| !said) {
         // The subscriber lives as long as the process.
-        drop(handle.reload(EnvFilter::new(level)));
+        drop(handle.reload(filter(level)));
     }
 }
 

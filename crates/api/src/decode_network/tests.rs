@@ -53,6 +53,7 @@ fn a_selector_that_cannot_be_read_costs_the_selector_only() {
     let namespace = m::Namespace {
         labels: [("team".to_owned(), "a".to_owned())].into(),
         deleting: false,
+        multicast: false,
     };
     assert!(!cudn.selects(&namespace));
 }

@@ -29,7 +29,7 @@ fn config(cases: u32) -> ProptestConfig {
 
 /// All that is planned, and all that has been written beside what people said themselves, as text.
 fn whole(settings: &Settings, plans: &Plans, objects: &Objects) -> String {
-    let now = Plans::of(&world(settings, objects), &settings.network.nad);
+    let now = Plans::of(&world(settings, objects), settings);
     let mut written = serde_json::to_string_pretty(&state(plans, objects)).unwrap();
     for ((kind, name), object) in objects.iter() {
         let metadata = &object["metadata"];
@@ -59,7 +59,7 @@ proptest! {
         let settings = spec.settings();
         let settled = |turn: usize| {
             let mut objects = turned(&spec, turn);
-            let first = Plans::of(&world(&settings, &objects), &settings.network.nad);
+            let first = Plans::of(&world(&settings, &objects), &settings);
             let plans = settle(&settings, &mut objects).unwrap();
             format!("{first:#?}\n{}", whole(&settings, &plans, &objects))
         };

@@ -17,7 +17,7 @@ use super::isolation::Isolation;
 use super::maker::{Announced, leaking, sorted};
 use super::select::Served;
 use crate::fabric::roles::{self, Role, Roles};
-use crate::fabric::{self, members};
+use crate::fabric::{self, layer2, members};
 use crate::generated::{DEFAULT_VRF, Generated, label_value};
 use crate::world::{FabricSettings, World};
 
@@ -102,6 +102,13 @@ pub(super) fn draft<'a>(
         let role = world.nodes.get(*name).and_then(Role::of);
         let roles = &mut objects.shared.roles;
         roles.extend(role.map(|role| ((*name).clone(), role)));
+    }
+    let members: Vec<&Node> = names.iter().filter_map(|n| world.nodes.get(n)).collect();
+    let families = objects.received.keys().copied().collect();
+    for (name, why) in layer2::apart(&members, &families) {
+        if let Some(node) = world.nodes.get(name) {
+            draft.left_out.node(node, &why);
+        }
     }
     draft.fabric = Some(objects.shared);
     draft

@@ -714,3 +714,37 @@ fn only_objects_with_our_managed_by_label_are_ours_whatever_they_are_called() {
         assert!(!second.keep.contains(&foreign.key) && !second.desired.contains_key(&foreign.key));
     }
 }
+
+#[test]
+fn members_in_two_layer_2_subnets_are_named_pair_by_pair_and_served_all_the_same() {
+    let mut world = mk_managed();
+    settle(&mut world);
+    let before = plan_all(&world);
+    for (name, cidr) in [
+        ("n1", "172.30.0.1/31"),
+        ("n2", "172.30.0.2/31"),
+        ("n3", "172.30.0.3/31"),
+    ] {
+        let node = world.nodes.get_mut(&NodeName::from(name)).unwrap();
+        node.host_cidrs = Fact::Known(vec![cidr.parse().unwrap()]);
+    }
+    let after = plan_all(&world);
+    for (name, plan) in &after {
+        assert_eq!(plan.desired, before[name].desired);
+    }
+    let told: Vec<&Condition> = after.values().flat_map(|plan| &plan.conditions).collect();
+    let complete = told.iter().find(|c| c.kind == "Complete").unwrap();
+    assert!(!complete.status);
+    assert!(
+        complete.message.contains(
+            "node n1: it is in 172.30.0.0/31 and shares no layer-2 subnet with n2, n3: pods"
+        ),
+        "{}",
+        complete.message
+    );
+    assert!(
+        !complete.message.contains("node n2"),
+        "{}",
+        complete.message
+    );
+}

@@ -11,6 +11,7 @@ fn namespace(tenant: &str) -> Namespace {
     Namespace {
         labels: labels.map(|(k, v)| (k.to_owned(), v.to_owned())).into(),
         deleting: false,
+        multicast: false,
     }
 }
 

@@ -21,6 +21,23 @@ fn the_state_follows_the_advertisements() {
         default_network(&world, &crate::advertise::plan_all(&world)),
         DefaultNetwork::Ready
     );
+    let mut broken = mk_world();
+    let why = "spec.nodeSelector: operator Like is none".to_owned();
+    broken.ras.insert("pods".to_owned(), Err(why.clone()));
+    let state = default_network(&broken, &none);
+    assert_eq!(
+        state,
+        DefaultNetwork::Unreadable(vec![("pods".to_owned(), why.clone())])
+    );
+    let event = event(Some(&DefaultNetwork::Ready), &state).unwrap();
+    assert_eq!(
+        (event.warning, event.reason),
+        (true, "NoOverlayConfigurationError")
+    );
+    assert_eq!(
+        event.message,
+        format!("No-overlay transport configuration error: RouteAdvertisements pods: {why}")
+    );
     let mut overlay = mk_world();
     default_of(&mut overlay).transport = Transport::Geneve;
     assert_eq!(default_network(&overlay, &none), DefaultNetwork::Overlay);

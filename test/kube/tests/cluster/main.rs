@@ -4,6 +4,7 @@ mod conflicts;
 mod crds;
 mod documents;
 mod faults;
+mod features;
 mod harness;
 mod manager;
 mod networks;

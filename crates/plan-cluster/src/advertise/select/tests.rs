@@ -171,6 +171,7 @@ fn an_egress_ip_that_can_no_longer_be_read_stays_announced_where_it_is() {
     let namespace = model::user_network::Namespace {
         labels: LabelSelector::label("team", "red").match_labels,
         deleting: false,
+        multicast: false,
     };
     world.namespaces.insert("of-red".to_owned(), namespace);
     let egress = EgressIp {
