@@ -46,6 +46,9 @@ pub fn files() -> Result<Vec<(String, String)>, serde_json::Error> {
             if crd.spec.names.kind == "EgressIP" {
                 status_is_no_subresource(&mut value);
             }
+            if crd.spec.group == "frrk8s.metallb.io" {
+                spec_is_optional(&mut value);
+            }
             whole_selectors(&mut value);
             // Ours stand apart, because they are installed where the others are not.
             let folder = if crd.spec.group == "noverlay.io" {
@@ -69,6 +72,17 @@ fn status_is_no_subresource(value: &mut Value) {
     for version in versions.and_then(Value::as_array_mut).into_iter().flatten() {
         if let Some(version) = version.as_object_mut() {
             version.remove("subresources");
+        }
+    }
+}
+
+/// frr-k8s takes an object without `spec` as one that asks for nothing.
+fn spec_is_optional(value: &mut Value) {
+    let versions = value.pointer_mut("/spec/versions");
+    for version in versions.and_then(Value::as_array_mut).into_iter().flatten() {
+        let schema = version.pointer_mut("/schema/openAPIV3Schema");
+        if let Some(schema) = schema.and_then(Value::as_object_mut) {
+            schema.remove("required");
         }
     }
 }
