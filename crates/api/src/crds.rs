@@ -4,7 +4,7 @@
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::cluster_user_defined_network::ClusterUserDefinedNetwork;
 use crate::egress_ip::EgressIP;
@@ -46,6 +46,12 @@ pub fn files() -> Result<Vec<(String, String)>, serde_json::Error> {
             if crd.spec.names.kind == "EgressIP" {
                 status_is_no_subresource(&mut value);
             }
+            if crd.spec.group == "k8s.ovn.org" {
+                whole_conditions(&mut value);
+            }
+            if crd.spec.group == "frrk8s.metallb.io" {
+                spec_is_optional(&mut value);
+            }
             whole_selectors(&mut value);
             // Ours stand apart, because they are installed where the others are not.
             let folder = if crd.spec.group == "noverlay.io" {
@@ -63,13 +69,69 @@ pub fn files() -> Result<Vec<(String, String)>, serde_json::Error> {
         .collect()
 }
 
-/// OVN-Kubernetes writes the status of an EgressIP with the object.
+/// OVN-Kubernetes writes the status of an EgressIP with the object, and always with its items.
 fn status_is_no_subresource(value: &mut Value) {
     let versions = value.pointer_mut("/spec/versions");
     for version in versions.and_then(Value::as_array_mut).into_iter().flatten() {
         if let Some(version) = version.as_object_mut() {
             version.remove("subresources");
         }
+        let status = version.pointer_mut("/schema/openAPIV3Schema/properties/status");
+        if let Some(Value::Object(status)) = status {
+            status.insert("required".to_owned(), json!(["items"]));
+        }
+        let items = "/schema/openAPIV3Schema/properties/status/properties/items";
+        if let Some(Value::Object(items)) = version.pointer_mut(items) {
+            items.remove("default");
+        }
+    }
+}
+
+/// frr-k8s takes an object without `spec` as one that asks for nothing.
+fn spec_is_optional(value: &mut Value) {
+    let versions = value.pointer_mut("/spec/versions");
+    for version in versions.and_then(Value::as_array_mut).into_iter().flatten() {
+        let schema = version.pointer_mut("/schema/openAPIV3Schema");
+        if let Some(schema) = schema.and_then(Value::as_object_mut) {
+            schema.remove("required");
+        }
+    }
+}
+
+/// What Kubernetes asks of every condition (`metav1.Condition`), and OVN-Kubernetes' CRDs have: its Rust type leaves it out.
+fn whole_conditions(value: &mut Value) {
+    if value.pointer("/properties/lastTransitionTime").is_some() {
+        for (field, key, wanted) in [
+            ("message", "maxLength", json!(32_768)),
+            ("observedGeneration", "minimum", json!(0)),
+            ("reason", "minLength", json!(1)),
+            ("reason", "maxLength", json!(1024)),
+            (
+                "reason",
+                "pattern",
+                json!("^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"),
+            ),
+            ("status", "enum", json!(["True", "False", "Unknown"])),
+            ("type", "maxLength", json!(316)),
+            (
+                "type",
+                "pattern",
+                json!(
+                    r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$"
+                ),
+            ),
+        ] {
+            let schema = value.pointer_mut(&format!("/properties/{field}"));
+            if let Some(schema) = schema.and_then(Value::as_object_mut) {
+                schema.insert(key.to_owned(), wanted);
+            }
+        }
+        return;
+    }
+    match value {
+        Value::Object(map) => map.values_mut().for_each(whole_conditions),
+        Value::Array(items) => items.iter_mut().for_each(whole_conditions),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 

@@ -86,7 +86,21 @@ pub struct Condition {
 /// Reason of a condition that is neither True nor False, because those who could tell do not.
 pub const REPORTS_MISSING: &str = "ReportsMissing";
 
+/// Most characters of a condition's message (`metav1.Condition`): the API server refuses the whole status with a longer one.
+pub const LONGEST_MESSAGE: usize = 32_768;
+
 impl Condition {
+    /// With as much of its message as the API server takes.
+    #[must_use]
+    pub fn fitted(mut self) -> Self {
+        const CUT: &str = " ...";
+        if self.message.chars().count() > LONGEST_MESSAGE {
+            let kept = self.message.chars().take(LONGEST_MESSAGE - CUT.len());
+            self.message = kept.chain(CUT.chars()).collect();
+        }
+        self
+    }
+
     /// `status` as the API has it; one with [`REPORTS_MISSING`] is Unknown.
     #[must_use]
     pub fn word(&self) -> &'static str {

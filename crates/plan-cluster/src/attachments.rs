@@ -263,6 +263,7 @@ fn created(status: bool, reason: &str, message: String) -> Condition {
         reason: reason.to_owned(),
         message,
     }
+    .fitted()
 }
 
 impl Plan {

@@ -182,6 +182,7 @@ fn of(status: bool, reason: &str, message: &str) -> Condition {
         reason: reason.to_owned(),
         message: message.to_owned(),
     }
+    .fitted()
 }
 
 #[cfg(test)]

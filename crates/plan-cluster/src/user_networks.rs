@@ -12,6 +12,7 @@ use model::{Network, NetworkName, Prefix};
 
 use crate::attachments::{FINALIZER, LABEL};
 use crate::fabric;
+use crate::generated::{self, Generated};
 use crate::world::World;
 
 /// Annotation of the network's name.
@@ -123,14 +124,30 @@ pub fn networks(world: &World) -> BTreeMap<NetworkName, Network> {
         let Some(id) = stored.get(&cudn.name) else {
             continue;
         };
-        let network = cudn.network.as_ref().ok().cloned();
-        let network = network.or_else(|| as_attached(world, cudn));
-        if let Some(network) = network.filter(|network| network.primary) {
-            let name = cudn.network_name();
-            out.insert(name.clone(), of(name, *id, &network));
+        let network = match &cudn.network {
+            Ok(network) => Some(network.clone()),
+            Err(_) => as_attached(world, cudn),
+        };
+        let Some(network) = network.filter(|network| network.primary) else {
+            continue;
+        };
+        let network = of(cudn.network_name(), *id, &network);
+        // One that never was served is left to others.
+        if cudn.network.is_ok() || is_routed(world, &network) {
+            out.insert(network.name.clone(), network);
         }
     }
     out
+}
+
+/// Whether objects of ours have routers for the network's VRF.
+fn is_routed(world: &World, network: &Network) -> bool {
+    let vrf = generated::own_vrf(network);
+    let ours = generated::all(world).filter(Generated::is_ours);
+    let mut routers = ours
+        .filter_map(|object| object.object())
+        .flat_map(|object| &object.routers);
+    routers.any(|router| router.vrf == vrf || router.imports.contains(&vrf))
 }
 
 /// The network that its NetworkAttachmentDefinitions describe, where the object itself cannot be read any more: its pods run

@@ -100,3 +100,6 @@ pub(crate) fn attachment(object: &DynamicObject) -> Attachment {
         .map(|typed| api::decode_attachment(&typed))
         .unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests;

@@ -37,8 +37,13 @@ mode = "local"
 enable-egress-ip = true
 "#
     );
+    settings_of(&text)
+}
+
+/// Those of a configuration file.
+pub(crate) fn settings_of(text: &str) -> Settings {
     let metrics = SocketAddr::from((Ipv4Addr::LOCALHOST, 9160));
-    settings::parse("noverlay.toml", &text, metrics).unwrap()
+    settings::parse("noverlay.toml", text, metrics).unwrap()
 }
 
 /// Nodes `n01` on, addresses from 172.30.0.1; every third may hold EgressIPs.

@@ -11,6 +11,7 @@
 mod generator;
 
 use generator::{Spec, any_spec, sound_spec};
+use model::intent::Condition;
 use model::node::annotation::NODE_ID;
 use offline::kind::{CUDN, NAD, NODE};
 use offline::{Objects, Plans, settle, state, world};
@@ -77,6 +78,10 @@ proptest! {
         let plans = settle(&settings, &mut objects).unwrap();
         prop_assert!(objects == before);
         prop_assert!(plans.networks.allocations.is_empty(), "{:?}", plans.networks.allocations);
+        let of_ras = plans.advertisements.values().flat_map(|plan| &plan.conditions);
+        for condition in of_ras.chain(plans.conditions.values().flatten()) {
+            prop_assert!(is_acceptable(condition), "{condition:?}");
+        }
         for (name, plan) in &plans.advertisements {
             prop_assert!(plan.surplus.is_empty(), "{name}: {:?}", plan.surplus);
         }
@@ -104,6 +109,17 @@ proptest! {
         let after = format!("{}\n{}", dump(&objects), whole(&settings, &plans, &objects));
         prop_assert_eq!(difference(&before, &after), None, "{} {}", kind, name);
     }
+}
+
+/// Whether the API server takes a condition (`metav1.Condition`): else it refuses the whole status.
+fn is_acceptable(condition: &Condition) -> bool {
+    let inner = |c: char| c.is_ascii_alphanumeric() || "_,:".contains(c);
+    let reason = condition.reason.as_str();
+    (1..=1024).contains(&reason.len())
+        && reason.starts_with(|c: char| c.is_ascii_alphabetic())
+        && reason.chars().all(inner)
+        && !reason.ends_with([',', ':'])
+        && condition.message.chars().count() <= 32_768
 }
 
 /// As the API server deletes: a network waits for its finalizer, and a namespace goes with what is in it.

@@ -523,3 +523,20 @@ fn an_object_that_somebody_deletes_is_let_go_and_made_again_and_nobody_else_come
     cudn(&mut world, "amber").network = Err("no".to_owned());
     assert_eq!(planned(&world).surplus.len(), 1);
 }
+
+#[test]
+fn the_condition_of_a_network_of_very_many_namespaces_is_one_that_the_api_server_takes() {
+    let mut world = mk();
+    for n in 0..1000 {
+        let name = format!("{n:04}-{}", "x".repeat(58));
+        world.namespaces.insert(name, namespace("amber"));
+    }
+    let plan = planned(&world);
+    assert_eq!(plan.desired.len(), 1003);
+    let created = &plan.created["amber"];
+    assert!(created.status);
+    assert_eq!(created.message.chars().count(), 32_768);
+    assert!(created.message.ends_with(" ..."));
+    assert!(created.message.contains("0000-"));
+    assert!(plan.created["cobalt"].message.ends_with("[mine]"));
+}

@@ -41,7 +41,7 @@ impl ClusterReconciler {
             SYNC_ERROR.clone_into(&mut condition.reason);
             condition.message = wrong.join("; ");
         }
-        condition
+        condition.fitted()
     }
 
     /// Nothing is told any more of networks that are gone.
