@@ -4,6 +4,7 @@
 //! Not here: writes.
 
 mod decode;
+pub(crate) mod operator;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -33,6 +34,7 @@ use decode::{
     advertisement as decode_advertisement, cudn as decode_cudn, session as decode_session,
 };
 pub(crate) use decode::{attachment as decode_attachment, frr as decode_frr};
+use operator::Operator;
 
 /// A condition as it stands on an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,6 +94,8 @@ pub(crate) struct Caches {
     pub(crate) egress_ips: Option<Cache<EgressIp>>,
     /// Objects of features that work by the overlay; nothing waits for them, and no kind of them need be installed.
     pub(crate) features: BTreeMap<Feature, Cache<Reach>>,
+    /// Only on OpenShift.
+    pub(crate) operator: Option<Operator>,
     /// Only while the fabric is managed; nothing waits for it, since the kind may not be installed.
     pub(crate) sessions: Option<Cache<Option<End>>>,
 }
@@ -108,6 +112,7 @@ impl Caches {
         };
         let nodes: kube::Api<KubeNode> = kube::Api::all(client.clone());
         Self {
+            operator: (settings.openshift.as_ref()).map(|_| Operator::start(client, queue)),
             sessions: sessions(client, settings, queue),
             features: features(client, queue),
             nodes: watch(nodes, None, api::decode_node, everything(queue)),
@@ -163,7 +168,7 @@ impl Caches {
 
     /// Each kind: whether it is listed, and the status with which its listing is refused. A kind that is not installed has no
     /// objects; without EgressIPs nothing but their advertisement is wrong. Nothing can be done without the others.
-    fn kinds(&self) -> [(&'static str, bool, Option<u16>); 7] {
+    fn kinds(&self) -> [(&'static str, bool, Option<u16>); 8] {
         fn optional<T: Clone>(cache: &Cache<T>) -> (bool, Option<u16>) {
             (cache.ready(), cache.refused())
         }
@@ -171,6 +176,8 @@ impl Caches {
         let attachments = uninstalled(optional(&self.attachments));
         let cudns = uninstalled(optional(&self.cudns));
         let egress_ips = self.egress_ips.as_ref().map_or((true, None), optional);
+        let operator = self.operator.as_ref().map_or((true, None), Operator::state);
+        let operator = uninstalled(operator);
         [
             ("nodes", self.nodes.ready(), None),
             ("routeadvertisements", self.advertisements.ready(), None),
@@ -183,6 +190,7 @@ impl Caches {
             ("clusteruserdefinednetworks", cudns.0, cudns.1),
             ("namespaces", self.namespaces.ready(), None),
             ("egressips", egress_ips.0, egress_ips.1),
+            ("networks.operator.openshift.io", operator.0, operator.1),
         ]
     }
 

@@ -5,6 +5,8 @@
 /// What can be looked at; in this order, so that what others are made from comes first.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Key {
+    /// What OpenShift's operator object asks for, for the other daemons.
+    Operator,
     /// Node ids and node subnets.
     Networks,
     /// The managed fabric's base object and RouteAdvertisements.
@@ -27,6 +29,7 @@ impl Key {
     /// The word for logs and metrics.
     pub(crate) fn reconciler(&self) -> &'static str {
         match self {
+            Self::Operator => "operator",
             Self::Networks => "networks",
             Self::Fabric => "fabric",
             Self::Sessions => "sessions",

@@ -29,6 +29,7 @@ mod features;
 mod frr;
 mod leftovers;
 mod networks;
+mod operator;
 mod problems;
 mod sessions;
 mod user_networks;
@@ -195,7 +196,13 @@ impl Reconciler for ClusterReconciler {
         self.configure();
         let (worlds, caches) = (&mut self.worlds, &self.caches);
         let world = planned(|| worlds.now(caches, &self.settings)).world;
-        let mut keys = vec![Key::Networks, Key::Fabric, Key::Sessions, Key::UserNetworks];
+        let mut keys = vec![
+            Key::Operator,
+            Key::Networks,
+            Key::Fabric,
+            Key::Sessions,
+            Key::UserNetworks,
+        ];
         keys.extend(advertise::names(&world).into_iter().map(Key::Advertisement));
         keys.extend([Key::Attachment, Key::Features, Key::Leftovers]);
         Some(keys)
@@ -220,6 +227,7 @@ impl Reconciler for ClusterReconciler {
             generations,
         } = planned(|| worlds.now(caches, &self.settings));
         let action = match key {
+            Key::Operator => self.operator().await,
             Key::Networks => self.networks(&world, &complete).await,
             Key::Fabric => self.fabric(&world).await,
             Key::Sessions => self.sessions(&world).await,

@@ -36,6 +36,69 @@ pub struct NetworkSpec {
     pub default_network: Option<DefaultNetwork>,
 }
 
+/// Annotation: a topology that `bgpTopology` does not know, `route-reflector` or `auto`.
+pub const TOPOLOGY: &str = "noverlay.io/bgp-topology";
+
+/// The object as keys of the daemons' configuration, in TOML; they replace those of the file. What the object does not say is
+/// not in it.
+///
+/// # Errors
+/// A sentence that names field and value: of the annotation.
+pub fn settings_of(object: &Network) -> Result<String, String> {
+    let spec = object.spec.default_network.as_ref();
+    let Some(config) = spec.and_then(|network| network.ovn_kubernetes_config.as_ref()) else {
+        return Ok(String::new());
+    };
+    let mut out = String::new();
+    if let Some(transport) = config.transport {
+        let word = match transport {
+            Transport::NoOverlay => "no-overlay",
+            Transport::Geneve => "geneve",
+        };
+        out.push_str(&format!("[default]\ntransport = \"{word}\"\n"));
+    }
+    if let Some(options) = &config.no_overlay_config {
+        let snat = match options.outbound_snat {
+            Switch::Enabled => "enabled",
+            Switch::Disabled => "disabled",
+        };
+        let routing = match options.routing {
+            Routing::Managed => "managed",
+            Routing::Unmanaged => "unmanaged",
+        };
+        out.push_str(&format!(
+            "[no-overlay]\noutbound-snat = \"{snat}\"\nrouting = \"{routing}\"\n"
+        ));
+    }
+    if let Some(managed) = &config.bgp_managed_config {
+        let BgpTopology::FullMesh = managed.bgp_topology;
+        let annotations = object.metadata.annotations.as_ref();
+        let topology = match annotations
+            .and_then(|all| all.get(TOPOLOGY))
+            .map(String::as_str)
+        {
+            None => "full-mesh",
+            Some(word @ ("full-mesh" | "route-reflector" | "auto")) => word,
+            Some(other) => {
+                return Err(format!(
+                    "metadata.annotations {TOPOLOGY} = {other:?}: allowed: full-mesh, route-reflector, auto"
+                ));
+            }
+        };
+        let number = managed.as_number.unwrap_or(64_512);
+        out.push_str(&format!(
+            "[bgp-managed]\ntopology = \"{topology}\"\nas-number = {number}\n"
+        ));
+    }
+    if let Some(enabled) = config.route_advertisements {
+        let enabled = enabled == RouteAdvertisementsEnablement::Enabled;
+        out.push_str(&format!(
+            "[ovnkubernetesfeature]\nenable-route-advertisements = {enabled}\n"
+        ));
+    }
+    Ok(out)
+}
+
 /// `additionalRoutingCapabilities`.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct RoutingCapabilities {
@@ -147,4 +210,48 @@ pub struct BgpManagedConfig {
 pub enum BgpTopology {
     /// Every node with every other one.
     FullMesh,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn network(config: serde_json::Value, topology: Option<&str>) -> Network {
+        let annotations = topology.map(|word| json!({TOPOLOGY: word}));
+        serde_json::from_value(json!({
+            "apiVersion": "operator.openshift.io/v1", "kind": "Network",
+            "metadata": {"name": "cluster", "annotations": annotations},
+            "spec": {"defaultNetwork": {"ovnKubernetesConfig": config}},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn what_the_object_says_replaces_keys_and_what_it_does_not_say_is_absent() {
+        let whole = json!({
+            "routeAdvertisements": "Enabled", "transport": "NoOverlay",
+            "noOverlayConfig": {"outboundSNAT": "Disabled", "routing": "Managed"},
+            "bgpManagedConfig": {"bgpTopology": "FullMesh", "asNumber": 64999},
+        });
+        let text = "[default]\ntransport = \"no-overlay\"\n[no-overlay]\noutbound-snat = \"disabled\"\nrouting = \"managed\"\n[bgp-managed]\ntopology = \"full-mesh\"\nas-number = 64999\n[ovnkubernetesfeature]\nenable-route-advertisements = true\n";
+        assert_eq!(settings_of(&network(whole.clone(), None)).unwrap(), text);
+        let reflectors = text.replace("full-mesh", "route-reflector");
+        let chosen = network(whole.clone(), Some("route-reflector"));
+        assert_eq!(settings_of(&chosen).unwrap(), reflectors);
+        let error = settings_of(&network(whole, Some("star"))).unwrap_err();
+        assert!(
+            error.contains("\"star\"")
+                && error.contains("allowed: full-mesh, route-reflector, auto"),
+            "{error}"
+        );
+
+        let little = json!({"bgpManagedConfig": {"bgpTopology": "FullMesh"}, "transport": "Geneve", "routeAdvertisements": ""});
+        assert_eq!(
+            settings_of(&network(little, None)).unwrap(),
+            "[default]\ntransport = \"geneve\"\n[bgp-managed]\ntopology = \"full-mesh\"\nas-number = 64512\n[ovnkubernetesfeature]\nenable-route-advertisements = false\n"
+        );
+        assert_eq!(settings_of(&network(json!({}), None)).unwrap(), "");
+    }
 }

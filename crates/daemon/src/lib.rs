@@ -14,7 +14,7 @@ use prometheus::Registry;
 use telemetry::Readiness;
 use tokio::sync::watch;
 
-pub use crate::configuration::Configuration;
+pub use crate::configuration::{Configuration, Followed};
 use crate::tasks::Tasks;
 pub use crate::tasks::{TaskError, end_on_panic};
 

@@ -103,6 +103,14 @@ impl Settings {
         text
     }
 
+    /// `[bgp-managed]` of these settings, in TOML.
+    #[must_use]
+    pub fn fabric_in_force(&self) -> String {
+        let mut text = String::new();
+        fabric(&self.managed, &mut text);
+        text
+    }
+
     /// Reads what [`Self::network_in_force`] wrote.
     ///
     /// # Errors
@@ -134,6 +142,7 @@ impl Settings {
             "[no-overlay] missing-route", &[NodeAgent], missing_route;
             "[ovnkubernetesfeature]", PLANNERS, |s: &Self| s.features;
             "[bgp-managed] frr-namespace", &[FrrAgent], namespace;
+            "[openshift]", &Daemon::ALL, |s: &Self| s.openshift.clone();
             "[gateway]", PLANNERS, |s: &Self| s.gateway.clone();
             "[ovn]", PLANNERS, |s: &Self| s.ovn;
             "[ovnnorth]", &[NodeAgent], |s: &Self| s.ovn_north.clone();

@@ -10,7 +10,7 @@ mod read;
 mod reader;
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use model::address::ClusterSubnet;
@@ -19,7 +19,7 @@ use model::network::{self, Transport};
 use model::{Asn, Network, NetworkName, ObjectKey, Prefix};
 
 pub use in_force::Kept;
-pub use read::{load, parse, parse_for};
+pub use read::{load, parse, parse_for, parse_over};
 
 /// A daemon that reads the file. All three run in a host's network, so each has its own address for metrics and probes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -264,6 +264,9 @@ pub struct Settings {
     pub network: DefaultNetwork,
     /// `[ovnkubernetesfeature]`.
     pub features: Features,
+    /// `[openshift] operator-file`, default /etc/noverlay-operator/operator.toml, where `[openshift] enable` is true: what the
+    /// cluster-manager makes of OpenShift's operator object, read by the other daemons over this file.
+    pub openshift: Option<PathBuf>,
     /// `[bgp-managed]`.
     pub managed: Managed,
     /// `[gateway]`.
@@ -291,6 +294,23 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// The file whose keys replace this one's for a daemon: the cluster-manager writes it and reads the object itself.
+    #[must_use]
+    pub fn operator_file(&self, daemon: Daemon) -> Option<&Path> {
+        let reads = daemon != Daemon::ClusterManager;
+        self.openshift.as_deref().filter(|_| reads)
+    }
+
+    /// These settings with what OpenShift's operator object speaks of as `other` has it: transport, options of networks
+    /// without overlay, RouteAdvertisements, the managed fabric.
+    #[must_use]
+    pub fn with_operator_of(mut self, other: &Self) -> Self {
+        self.network.transport = other.network.transport;
+        self.features.route_advertisements = other.features.route_advertisements;
+        self.managed = other.managed.clone();
+        self
+    }
+
     /// The cluster default network, as the file declares it.
     #[must_use]
     pub fn default_network(&self) -> Network {

@@ -6,7 +6,7 @@ mod gateway;
 mod ovn;
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use model::address::ClusterSubnet;
 use model::network::{MissingRoute, NoOverlay, Routing, Transport};
@@ -33,11 +33,52 @@ const TOPOLOGIES: &[(&str, Topology)] = &[
 /// When the file cannot be read, its form is wrong, or a value is wrong.
 pub fn load(path: &Path, daemon: Daemon) -> Result<Settings, SettingsError> {
     let file = path.display().to_string();
-    let text = std::fs::read_to_string(path).map_err(|source| SettingsError::Read {
-        file: file.clone(),
+    let text = read(path)?;
+    let settings = parse_for(&file, &text, daemon)?;
+    match settings.operator_file(daemon) {
+        Some(other) => {
+            let (name, over) = (other.display().to_string(), read(other)?);
+            parse_over(&file, &text, (&name, &over), daemon)
+        }
+        None => Ok(settings),
+    }
+}
+
+fn read(path: &Path) -> Result<String, SettingsError> {
+    std::fs::read_to_string(path).map_err(|source| SettingsError::Read {
+        file: path.display().to_string(),
         source,
-    })?;
-    parse_for(&file, &text, daemon)
+    })
+}
+
+/// Reads text of which another one, in TOML, replaces keys: that which OpenShift's operator object says. `over` is its name and
+/// text. An error names both where it cannot be told which of them it comes from.
+///
+/// # Errors
+/// When the form of one is wrong or a value is wrong.
+pub fn parse_over(
+    file: &str,
+    text: &str,
+    (name, over): (&str, &str),
+    daemon: Daemon,
+) -> Result<Settings, SettingsError> {
+    let mut table = table(file, text)?;
+    let over: toml::Table = over
+        .parse()
+        .map_err(|err: toml::de::Error| syntax(name, &err.to_string()))?;
+    for (section, keys) in over {
+        let toml::Value::Table(keys) = keys else {
+            return Err(syntax(name, &format!("{section} is no section")));
+        };
+        let section = table
+            .entry(section)
+            .or_insert_with(|| toml::Table::new().into());
+        if let Some(section) = section.as_table_mut() {
+            section.extend(keys);
+        }
+    }
+    let both = format!("{file} and {name}");
+    Keys(Reader::new(&both, &table)).settings(Some(daemon), daemon.metrics_default())
 }
 
 /// Reads text for one of the daemons; the grammar is chosen by the file's name (`.toml`: TOML, otherwise ovnkube.conf (gcfg) syntax).
@@ -62,19 +103,27 @@ fn settings(
     daemon: Option<Daemon>,
     metrics: SocketAddr,
 ) -> Result<Settings, SettingsError> {
+    let table = table(file, text)?;
+    Keys(Reader::new(file, &table)).settings(daemon, metrics)
+}
+
+fn table(file: &str, text: &str) -> Result<toml::Table, SettingsError> {
     let strict = Path::new(file)
         .extension()
         .is_some_and(|e| e.eq_ignore_ascii_case("toml"));
-    let table = if strict {
+    if strict {
         text.parse::<toml::Table>().map_err(|err| err.to_string())
     } else {
         gcfg::parse(text)
     }
-    .map_err(|message| SettingsError::Syntax {
+    .map_err(|message| syntax(file, &message))
+}
+
+fn syntax(file: &str, message: &str) -> SettingsError {
+    SettingsError::Syntax {
         file: file.to_owned(),
         message: one_line(&message.trim_end().replace('\n', " ")),
-    })?;
-    Keys(Reader::new(file, &table)).settings(daemon, metrics)
+    }
 }
 
 struct Keys<'a>(Reader<'a>);
@@ -108,8 +157,9 @@ impl Keys<'_> {
         self.no_overlaps(&cluster_subnets, &gateway)?;
         let ovn = self.ovn()?;
         let (ovn_north, idle) = self.ovn_north()?;
+        let openshift = self.openshift()?;
         let r = &mut self.0;
-        let path = |text: Option<String>, or: &str| text.unwrap_or_else(|| or.to_owned()).into();
+        let rundir = r.text("ovs", "rundir")?;
         let mut settings = Settings {
             network: DefaultNetwork {
                 transport,
@@ -118,17 +168,13 @@ impl Keys<'_> {
                 nad,
             },
             features,
+            openshift,
             managed,
             gateway,
             ovn,
             ovn_north,
-            ovs_rundir: path(r.text("ovs", "rundir")?, "/var/run/openvswitch"),
-            frr: Frr {
-                vty_socket: path(r.text("frr", "vty-socket")?, "/var/run/frr"),
-                config_file: path(r.text("frr", "config-file")?, "/etc/frr/frr.conf"),
-                reload_tool: path(r.text("frr", "reload-tool")?, "/usr/lib/frr/frr-reload.py"),
-                reload_timeout: seconds(r, ("frr", "reload-timeout"), 60, 5..=600)?,
-            },
+            ovs_rundir: rundir.map_or_else(|| "/var/run/openvswitch".into(), Into::into),
+            frr: frr(r)?,
             kubeconfig: r.text("kubernetes", "kubeconfig")?.map(Into::into),
             service_cidrs: r
                 .list(
@@ -145,6 +191,13 @@ impl Keys<'_> {
         settings.warnings = r.unknown();
         settings.warnings.extend(ignored.into_iter().chain(idle));
         Ok(settings)
+    }
+
+    fn openshift(&mut self) -> Result<Option<PathBuf>, SettingsError> {
+        let enabled = self.0.word("openshift", "enable", BOOL)? == Some(true);
+        let path = self.0.text("openshift", "operator-file")?;
+        let path = path.unwrap_or_else(|| "/etc/noverlay-operator/operator.toml".to_owned());
+        Ok(enabled.then(|| path.into()))
     }
 
     fn fixed(&self, subnet: &str) -> Result<Vec<ClusterSubnet>, SettingsError> {
@@ -379,6 +432,16 @@ impl Keys<'_> {
         }
         Ok(())
     }
+}
+
+fn frr(r: &mut Reader<'_>) -> Result<Frr, SettingsError> {
+    let path = |text: Option<String>, or: &str| text.unwrap_or_else(|| or.to_owned()).into();
+    Ok(Frr {
+        vty_socket: path(r.text("frr", "vty-socket")?, "/var/run/frr"),
+        config_file: path(r.text("frr", "config-file")?, "/etc/frr/frr.conf"),
+        reload_tool: path(r.text("frr", "reload-tool")?, "/usr/lib/frr/frr-reload.py"),
+        reload_timeout: seconds(r, ("frr", "reload-timeout"), 60, 5..=600)?,
+    })
 }
 
 fn logging(r: &mut Reader<'_>) -> Result<Logging, SettingsError> {

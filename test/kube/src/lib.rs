@@ -308,6 +308,12 @@ impl ApiServer {
         }
     }
 
+    /// Installs one of `manifests/crds` that is not part of every installation.
+    pub fn install(&self, crd: &str) {
+        let file = top().join("manifests/crds").join(crd);
+        self.kubectl(&["apply", "--server-side", "-f", file.to_str().unwrap()]);
+    }
+
     /// Items of a list as JSON.
     #[must_use]
     pub fn items(&self, kind: &str) -> Vec<Value> {

@@ -1,25 +1,26 @@
 //! The settings that plans are made with, when the file changes and after a start.
-//! In: the file as it is followed, the default network's object. Out: settings; an event when something else is refused.
+//! In: the file as it is followed, OpenShift's operator object, the default network's object. Out: settings; an event when something else is refused.
 //! Invariant: transport and routing of the default network stay what its object says, or what they were before it had one.
 //! Not here: what may change (`settings`), the object itself (`attachment`).
 
 use std::sync::Arc;
 
-use daemon::Configuration;
+use daemon::{Configuration, Followed};
 use model::ObjectKey;
 use model::intent::Event;
 use plan_cluster::attachments::{Configured, IN_FORCE};
-use settings::{Kept, Settings};
+use settings::Settings;
 
 use super::ClusterReconciler;
 use crate::caches;
+use crate::caches::operator::{Asked, Operator};
 
 /// What is in force, and what was told of it.
 #[derive(Debug)]
 pub(super) struct InForce {
     configuration: Configuration,
-    /// The file as it was looked at the last time.
-    seen: Option<Arc<Kept>>,
+    /// The file as it was looked at the last time, and the operator object over it.
+    seen: Option<(Arc<Followed>, Option<Asked>)>,
     /// What goes into the default network's object.
     pub(super) configured: Configured,
     told: Vec<String>,
@@ -33,6 +34,16 @@ impl InForce {
             configured: Configured::default(),
             told: Vec::new(),
         }
+    }
+
+    /// The keys that other daemons put over their file.
+    pub(super) fn operator_file(&self, settings: &Settings) -> String {
+        let enabled = settings.features.route_advertisements;
+        let mut text = settings.network_in_force();
+        if settings.managed.topology.is_some() && !text.contains("[bgp-managed]") {
+            text.push_str(&settings.fabric_in_force());
+        }
+        text + &format!("[ovnkubernetesfeature]\nenable-route-advertisements = {enabled}\n")
     }
 
     /// What to tell, where it is something new.
@@ -58,27 +69,59 @@ impl InForce {
     }
 }
 
+/// The file's settings with what the object says over them; without a file, as in tests of other things, the object says nothing.
+fn with_operator(file: &Followed, object: Option<Asked>) -> Result<Settings, String> {
+    let (Some(asked), Some((name, text))) = (object, &file.file) else {
+        return Ok(file.settings.clone());
+    };
+    let over = asked.map_err(|why| format!("Network cluster: {why}"))?;
+    let daemon = settings::Daemon::ClusterManager;
+    let parsed = settings::parse_over(name, text, ("Network cluster", &over), daemon);
+    match parsed {
+        Ok(other) => Ok(file.settings.clone().with_operator_of(&other)),
+        Err(error) => Err(telemetry::Chain(&error).to_string()),
+    }
+}
+
 impl ClusterReconciler {
-    /// Takes over what the file says since the last pass. The caches have to be filled.
+    /// Takes over what the file and OpenShift's operator object say since the last pass. The caches have to be filled.
     pub(super) fn configure(&mut self) {
         let file = self.in_force.configuration.now();
-        let seen = self.in_force.seen.replace(Arc::clone(&file));
-        if seen.as_ref().is_some_and(|seen| Arc::ptr_eq(seen, &file)) {
+        let object = self.caches.operator.as_ref().and_then(Operator::asked);
+        let seen = self
+            .in_force
+            .seen
+            .replace((Arc::clone(&file), object.clone()));
+        if let Some((last, last_object)) = &seen
+            && Arc::ptr_eq(last, &file)
+            && *last_object == object
+        {
             return;
         }
+        let mut refused = file.refused.clone();
+        let asked = with_operator(&file, object).unwrap_or_else(|error| {
+            refused.push(error);
+            // What the object said the last time holds.
+            let running = seen.is_some().then(|| self.settings.clone());
+            let running = running.unwrap_or_else(|| file.settings.clone());
+            file.settings.clone().with_operator_of(&running)
+        });
         let running = match seen {
             Some(_) => self.settings.clone(),
-            None => self
-                .stored(&file.settings.network.nad)
-                .unwrap_or_else(|| file.settings.clone()),
+            None => {
+                let stored = self.stored(&file.settings.network.nad);
+                stored.unwrap_or_else(|| asked.clone())
+            }
         };
-        let Kept { settings, refused } = file.settings.clone().keeping_network(&running);
-        for refused in &refused {
+        let kept = asked.keeping_network(&running);
+        let settings = kept.settings;
+        refused.extend(kept.refused);
+        for refused in refused.iter().skip(file.refused.len()) {
             tracing::warn!("{refused}");
         }
         self.in_force.configured = Configured {
             in_force: settings.network_in_force(),
-            refused: file.refused.iter().chain(&refused).cloned().collect(),
+            refused,
         };
         if settings != self.settings {
             self.take(settings);

@@ -176,3 +176,130 @@ fn restarted(api: &ApiServer, path: &Path, text: &str) {
     refused(api, None);
     manager.stop();
 }
+
+fn operator_object(config: &str) -> String {
+    format!(
+        "apiVersion: operator.openshift.io/v1\nkind: Network\nmetadata: {{name: cluster}}\n\
+         spec: {{additionalRoutingCapabilities: {{providers: [FRR]}}, defaultNetwork: {{type: OVNKubernetes, ovnKubernetesConfig: {config}}}}}\n"
+    )
+}
+
+/// The text that other daemons read over their file.
+fn rendered(api: &ApiServer) -> String {
+    let maps = api.items("configmaps");
+    let own = maps
+        .iter()
+        .find(|map| map["metadata"]["name"] == "noverlay-operator");
+    let text = own.and_then(|map| map["data"]["operator.toml"].as_str());
+    text.unwrap_or_default().to_owned()
+}
+
+fn renders(api: &ApiServer, parts: &[&str]) {
+    until("the ConfigMap says what is in force", 30, || {
+        let text = rendered(api);
+        if parts.iter().all(|part| text.contains(part)) {
+            Ok(())
+        } else {
+            Err(text)
+        }
+    });
+}
+
+#[test]
+fn what_openshifts_operator_object_asks_for_is_served_and_given_to_the_other_daemons() {
+    const MANAGED: &str = "{routeAdvertisements: Enabled, transport: NoOverlay, noOverlayConfig: {outboundSNAT: Enabled, routing: Managed}, bgpManagedConfig: {bgpTopology: FullMesh, asNumber: 64900}}";
+    let Some(tools) = tools() else { return };
+    let api = ApiServer::start(tools);
+    api.install("operator.openshift.io_networks.yaml");
+    until("the kind is served", 20, || {
+        api.try_kubectl(&["get", "networks.operator.openshift.io"])
+            .map(drop)
+    });
+    api.kubectl(&["create", "namespace", "openshift-frr-k8s"]);
+    for n in 1..=3 {
+        api.node(&format!("n{n}"), &format!("172.30.0.{n}"));
+    }
+    // What is there at installation, when transport can be set at all.
+    api.apply(&operator_object(MANAGED));
+    let path = api.path("noverlay.toml");
+    let text = geneve_of(&configuration(&api));
+    publish(&path, &format!("{text}[openshift]\nenable = true\n"));
+    let manager = Manager::follow("a", &path);
+    whole(&api, 64900, "openshift-frr-k8s");
+    renders(
+        &api,
+        &[
+            "transport = \"no-overlay\"",
+            "outbound-snat = \"enabled\"",
+            "as-number = 64900",
+            "enable-route-advertisements = true",
+        ],
+    );
+    refused(&api, None);
+
+    api.apply(&operator_object(
+        &MANAGED
+            .replace("Enabled, routing", "Disabled, routing")
+            .replace("64900", "64901"),
+    ));
+    whole(&api, 64901, "openshift-frr-k8s");
+    renders(&api, &["outbound-snat = \"disabled\"", "as-number = 64901"]);
+
+    // The schema takes an AS number that nobody may have.
+    api.apply(&operator_object(&MANAGED.replace("64900", "23456")));
+    refused(&api, Some("23456"));
+    told(&api, "ConfigurationRefused", 1);
+    whole(&api, 64901, "openshift-frr-k8s");
+    renders(&api, &["outbound-snat = \"disabled\"", "as-number = 64901"]);
+    api.kubectl(&[
+        "annotate",
+        "networks.operator.openshift.io",
+        "cluster",
+        "noverlay.io/bgp-topology=star",
+    ]);
+    refused(&api, Some("star"));
+    api.kubectl(&[
+        "annotate",
+        "--overwrite",
+        "networks.operator.openshift.io",
+        "cluster",
+        "noverlay.io/bgp-topology=auto",
+    ]);
+    api.apply(&operator_object(MANAGED));
+    whole(&api, 64900, "openshift-frr-k8s");
+    renders(
+        &api,
+        &[
+            "topology = \"auto\"",
+            "outbound-snat = \"enabled\"",
+            "as-number = 64900",
+        ],
+    );
+    refused(&api, None);
+
+    // Without the object all stays; what the network needs is kept.
+    api.kubectl(&["delete", "networks.operator.openshift.io", "cluster"]);
+    refused(&api, Some("that stays in force"));
+    whole(&api, 64900, "openshift-frr-k8s");
+    manager.stop();
+    // The daemons of the nodes read their file with this one over it.
+    let over = rendered(&api);
+    let file = std::fs::read_to_string(&path).unwrap();
+    let settings = settings::parse_over(
+        "noverlay.toml",
+        &file,
+        ("operator.toml", &over),
+        settings::Daemon::NodeAgent,
+    );
+    let settings = settings.unwrap();
+    assert_eq!(settings.warnings, Vec::<String>::new());
+    assert!(
+        settings
+            .network
+            .transport
+            .no_overlay()
+            .unwrap()
+            .outbound_snat
+    );
+    assert_eq!(settings.managed.asn.to_string(), "64900");
+}

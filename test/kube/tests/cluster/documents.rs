@@ -10,9 +10,7 @@ use serde_json::Value;
 fn examples_of_the_design_documents_are_taken_or_refused_with_the_current_form() {
     let Some(tools) = tools() else { return };
     let server = ApiServer::start(tools);
-    let operator = top().join("manifests/crds/operator.openshift.io_networks.yaml");
-    let operator = operator.to_str().unwrap().to_owned();
-    server.kubectl(&["apply", "--server-side", "-f", &operator]);
+    server.install("operator.openshift.io_networks.yaml");
     for namespace in ["metallb-system", "openshift-frr-k8s"] {
         server.kubectl(&["create", "namespace", namespace]);
     }

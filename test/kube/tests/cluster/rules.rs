@@ -237,9 +237,7 @@ async fn differences(client: &kube::Client, entry: &Value) -> Vec<String> {
 async fn the_schemas_take_and_refuse_what_the_tables_say() {
     let Some(tools) = tools() else { return };
     let server = ApiServer::start(tools);
-    let operator = top().join("manifests/crds/operator.openshift.io_networks.yaml");
-    let operator = operator.to_str().unwrap().to_owned();
-    server.kubectl(&["apply", "--server-side", "-f", &operator]);
+    server.install("operator.openshift.io_networks.yaml");
     let client = kube_edge::connect(Some(&server.kubeconfig("admin")))
         .await
         .unwrap();

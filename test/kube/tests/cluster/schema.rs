@@ -7,7 +7,7 @@ use kube_tests::{ApiServer, tools, top};
 fn the_manifests_apply_twice_and_frr_configurations_keep_frr_k8s_rules() {
     let Some(tools) = tools() else { return };
     let api = ApiServer::start(tools);
-    for folder in ["base", "overlays/standalone"] {
+    for folder in ["base", "overlays/standalone", "overlays/openshift"] {
         let folder = top().join("manifests").join(folder);
         api.kubectl(&["apply", "--server-side", "-k", folder.to_str().unwrap()]);
     }
@@ -36,7 +36,7 @@ fn the_status_of_route_advertisements_is_a_column(api: &ApiServer) {
 
 /// Every ConfigMap that is shipped says what it needs: no daemon is left to a default that it refuses.
 fn the_shipped_configuration_is_taken(api: &ApiServer) {
-    for folder in ["base", "overlays/standalone"] {
+    for folder in ["base", "overlays/standalone", "overlays/openshift"] {
         let folder = top().join("manifests").join(folder);
         let list = api.output(&["kustomize", folder.to_str().unwrap()]);
         let config = list
