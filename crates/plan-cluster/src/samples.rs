@@ -3,12 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::frr::FrrConfiguration;
+use model::frr::{FrrConfiguration, Neighbor, Peer, RemoteAs, Router, Session};
 use model::network::{Network, Routing, Topology};
 use model::node::{Fact, Node, Salvaged};
 use model::selector::Labels;
 use model::user_network::{ClusterUserDefinedNetwork, Layer2Extras, UserNetwork, UserTransport};
-use model::{Asn, LabelSelector, NetworkName, NodeName};
+use model::{Asn, LabelSelector, NetworkName, NodeName, ObjectKey};
 use testkit::mk_network;
 
 use crate::advertise;
@@ -99,6 +99,27 @@ pub(crate) fn mk_cudn(name: &str, n: u8) -> ClusterUserDefinedNetwork {
             },
             layer2: Layer2Extras::default(),
         }),
+    }
+}
+
+/// An FRRConfiguration of every node, labelled `use: me`, whose router of AS 64512 has these neighbors of the same AS.
+pub(crate) fn mk_source(name: &str, peers: &[&str]) -> FrrConfiguration {
+    let asn = Asn::try_from(64_512).unwrap();
+    let neighbors = peers.iter().map(|peer| {
+        let session = Session::new(RemoteAs::Number(asn));
+        Neighbor::new(Peer::Address((*peer).to_owned()), session)
+    });
+    FrrConfiguration {
+        key: ObjectKey::new("frr-k8s-system", name),
+        labels: LabelSelector::label("use", "me").match_labels,
+        annotations: BTreeMap::new(),
+        node_selector: LabelSelector::default(),
+        routers: vec![Router {
+            neighbors: neighbors.collect(),
+            ..Router::new(asn)
+        }],
+        bfd_profiles: Vec::new(),
+        raw: None,
     }
 }
 

@@ -1,14 +1,13 @@
 //! Networks that want one VRF, and which of them gets it.
 
-use model::frr::{Advertise, FrrConfiguration, Neighbor, Peer, Receive, RemoteAs, Router, Session};
+use model::ObjectKey;
 use model::node::Fact;
 use model::selector::LabelSelector;
 use model::user_network::{Attachment, EgressIp, UserTransport};
-use model::{Asn, ObjectKey};
 
 use super::*;
 use crate::advertise::{Plan, plan, plan_all};
-use crate::samples::{add, mk_cudn, mk_world, settle};
+use crate::samples::{add, mk_cudn, mk_source, mk_world, settle};
 use crate::user_networks::{self, NETWORK_ID, NETWORK_NAME};
 use model::intent::NetworkSelector;
 
@@ -16,39 +15,8 @@ use model::intent::NetworkSelector;
 fn mk() -> World {
     let mut world = mk_world();
     world.fabric = None;
-    let asn = Asn::try_from(64_512).unwrap();
-    add(
-        &mut world,
-        FrrConfiguration {
-            key: ObjectKey::new("frr-k8s-system", "src"),
-            labels: LabelSelector::label("use", "me").match_labels,
-            annotations: BTreeMap::new(),
-            node_selector: LabelSelector::default(),
-            routers: vec![mk_router(asn, "172.31.0.1")],
-            bfd_profiles: Vec::new(),
-            raw: None,
-        },
-    );
+    add(&mut world, mk_source("src", &["172.31.0.1"]));
     world
-}
-
-fn mk_router(asn: Asn, peer: &str) -> Router {
-    Router {
-        asn,
-        id: None,
-        vrf: String::new(),
-        neighbors: vec![Neighbor {
-            peer: Peer::Address(peer.to_owned()),
-            session: Session::new(RemoteAs::Number(asn)),
-            advertise: Advertise::default(),
-            receive: Receive::default(),
-            disable_mp: false,
-            address_families: Vec::new(),
-        }],
-        prefixes: Vec::new(),
-        imports: Vec::new(),
-        evpn: None,
-    }
 }
 
 /// A network of users of this range, with a label and a subnet on each node.
@@ -229,7 +197,7 @@ fn two_routers_of_one_vrf_in_a_source_are_one() {
     advertise(&mut world, "user", 1, "a");
     let key = ObjectKey::new("frr-k8s-system", "src");
     let source = world.frr.get_mut(&key).unwrap().as_mut().unwrap();
-    let second = mk_router(source.routers[0].asn, "172.31.0.2");
+    let second = mk_source("src", &["172.31.0.2"]).routers.remove(0);
     source.routers.push(second);
     let plan = plan(&world, "user");
     let object = plan.desired.values().next().unwrap();
