@@ -4,15 +4,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::frr::{FrrConfiguration, Neighbor, Peer, RemoteAs, Router, Session};
+use model::intent::{NetworkSelector, RouteAdvertisements, TargetVrf};
 use model::network::{Network, Routing, Topology};
 use model::node::{Fact, Node, Salvaged};
 use model::selector::Labels;
-use model::user_network::{ClusterUserDefinedNetwork, Layer2Extras, UserNetwork, UserTransport};
+use model::user_network::{
+    Attachment, ClusterUserDefinedNetwork, Layer2Extras, UserNetwork, UserTransport,
+};
 use model::{Asn, LabelSelector, NetworkName, NodeName, ObjectKey};
 use testkit::mk_network;
 
 use crate::advertise;
 use crate::fabric::{self, roles::ROLE_LABEL};
+use crate::user_networks::{self, NETWORK_ID, NETWORK_NAME};
 use crate::world::{FabricSettings, FabricTopology, World};
 
 pub(crate) fn mk_node(name: &str, ip: &str, id: Option<u32>, subnet: Option<&str>) -> Node {
@@ -125,6 +129,56 @@ pub(crate) fn mk_source(name: &str, peers: &[&str]) -> FrrConfiguration {
 
 pub(crate) fn add(world: &mut World, object: FrrConfiguration) {
     world.frr.insert(object.key.clone(), Ok(object));
+}
+
+/// A network of users of this range, with a label and a subnet on each node.
+pub(crate) fn add_network(world: &mut World, name: &str, id: u8, range: &str, label: &str) {
+    let mut cudn = mk_cudn(name, id);
+    cudn.labels = LabelSelector::label("use", label).match_labels;
+    let spec = cudn.network.as_mut().unwrap();
+    spec.subnets = vec![range.parse().unwrap()];
+    let cluster = spec.subnets[0];
+    let attachment = Attachment {
+        annotations: [
+            (NETWORK_NAME, cudn.network_name().to_string()),
+            (NETWORK_ID, id.to_string()),
+        ]
+        .map(|(k, v)| (k.to_owned(), v))
+        .into(),
+        owner: Some(cudn.uid.clone()),
+        network: Some((cudn.network_name(), true)),
+        ..Attachment::default()
+    };
+    let key = ObjectKey::new(format!("of-{name}"), name);
+    world.attachments.insert(key, attachment);
+    for (at, node) in (1..).zip(world.nodes.values_mut()) {
+        let Fact::Known(subnets) = &mut node.subnets else {
+            panic!("every node has subnets");
+        };
+        let subnet = cluster.cidr.subnet(at, cluster.host_len).unwrap();
+        subnets.insert(cudn.network_name(), vec![subnet]);
+    }
+    world.cudns.insert(name.to_owned(), Ok(cudn));
+    let networks = user_networks::networks(world);
+    world.networks.extend(networks);
+}
+
+/// An RA over networks with this label, created as the `n`-th.
+pub(crate) fn add_advertisement(world: &mut World, name: &str, n: i64, label: &str) {
+    let ra = RouteAdvertisements {
+        name: name.to_owned(),
+        generation: 1,
+        created: n,
+        target_vrf: TargetVrf::Default,
+        networks: vec![NetworkSelector::ClusterUserDefinedNetworks(
+            LabelSelector::label("use", label),
+        )],
+        node_selector: LabelSelector::default(),
+        frr_selector: LabelSelector::label("use", "me"),
+        pod_network: true,
+        egress_ip: false,
+    };
+    world.ras.insert(name.to_owned(), Ok(ra));
 }
 
 /// The default network, to be changed.

@@ -1,15 +1,15 @@
 //! Networks that want one VRF, and which of them gets it.
 
 use model::ObjectKey;
-use model::node::Fact;
 use model::selector::LabelSelector;
-use model::user_network::{Attachment, EgressIp, UserTransport};
+use model::user_network::{EgressIp, UserTransport};
 
 use super::*;
 use crate::advertise::{Plan, plan, plan_all};
-use crate::samples::{add, mk_cudn, mk_source, mk_world, settle};
-use crate::user_networks::{self, NETWORK_ID, NETWORK_NAME};
-use model::intent::NetworkSelector;
+use crate::samples::{
+    add, add_advertisement as advertise, add_network as network, mk_source, mk_world, settle,
+};
+use crate::user_networks;
 
 /// Nodes n1 to n3; the source `src` of everybody; no network of users and no RA yet.
 fn mk() -> World {
@@ -17,56 +17,6 @@ fn mk() -> World {
     world.fabric = None;
     add(&mut world, mk_source("src", &["172.31.0.1"]));
     world
-}
-
-/// A network of users of this range, with a label and a subnet on each node.
-fn network(world: &mut World, name: &str, id: u8, range: &str, label: &str) {
-    let mut cudn = mk_cudn(name, id);
-    cudn.labels = LabelSelector::label("use", label).match_labels;
-    let spec = cudn.network.as_mut().unwrap();
-    spec.subnets = vec![range.parse().unwrap()];
-    let cluster = spec.subnets[0];
-    let attachment = Attachment {
-        annotations: [
-            (NETWORK_NAME, cudn.network_name().to_string()),
-            (NETWORK_ID, id.to_string()),
-        ]
-        .map(|(k, v)| (k.to_owned(), v))
-        .into(),
-        owner: Some(cudn.uid.clone()),
-        network: Some((cudn.network_name(), true)),
-        ..Attachment::default()
-    };
-    let key = ObjectKey::new(format!("of-{name}"), name);
-    world.attachments.insert(key, attachment);
-    for (at, node) in (1..).zip(world.nodes.values_mut()) {
-        let Fact::Known(subnets) = &mut node.subnets else {
-            panic!("every node has subnets");
-        };
-        let subnet = cluster.cidr.subnet(at, cluster.host_len).unwrap();
-        subnets.insert(cudn.network_name(), vec![subnet]);
-    }
-    world.cudns.insert(name.to_owned(), Ok(cudn));
-    let networks = user_networks::networks(world);
-    world.networks.extend(networks);
-}
-
-/// An RA over networks with this label, created as the `n`-th.
-fn advertise(world: &mut World, name: &str, n: i64, label: &str) {
-    let ra = RouteAdvertisements {
-        name: name.to_owned(),
-        generation: 1,
-        created: n,
-        target_vrf: TargetVrf::Default,
-        networks: vec![NetworkSelector::ClusterUserDefinedNetworks(
-            LabelSelector::label("use", label),
-        )],
-        node_selector: LabelSelector::default(),
-        frr_selector: LabelSelector::label("use", "me"),
-        pod_network: true,
-        egress_ip: false,
-    };
-    world.ras.insert(name.to_owned(), Ok(ra));
 }
 
 fn ra<'w>(world: &'w mut World, name: &str) -> &'w mut RouteAdvertisements {
