@@ -13,7 +13,6 @@ use std::io::Write;
 use std::ops::RangeInclusive;
 use std::process::{Command, Stdio};
 
-use api::frr_configuration::FRRConfiguration;
 use frr::{NodeInput, merge, render};
 use model::Prefix;
 use model::frr::{BfdProfile, FrrConfiguration};
@@ -65,8 +64,7 @@ pub fn check(bytes: &[u8]) {
     let mut read = Vec::new();
     for (at, value) in objects.iter().take(8).enumerate() {
         let key = ObjectKey::new("frr-k8s-system", format!("c{at}"));
-        let object = serde_json::from_value::<FRRConfiguration>(value.clone());
-        let source = api::decode_source(key, object.map_err(|error| error.to_string()));
+        let source = api::decode_source(key, api::read_source(value));
         match source.object {
             Ok(mut object) => {
                 object.raw = None;

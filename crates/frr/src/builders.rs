@@ -6,9 +6,7 @@ use std::collections::BTreeMap;
 
 use model::address::Prefix;
 use model::asn::Asn;
-use model::frr::{
-    Advertise, FrrConfiguration, Neighbor, Peer, Raw, Receive, RemoteAs, Router, Session,
-};
+use model::frr::{FrrConfiguration, Neighbor, Peer, Raw, RemoteAs, Router, Session};
 use model::names::{NodeName, ObjectKey};
 use model::problem::Problem;
 use model::selector::{LabelSelector, Labels};
@@ -30,25 +28,16 @@ pub(crate) fn mk_prefixes(texts: &[&str]) -> Vec<Prefix> {
 }
 
 pub(crate) fn mk_neighbor(address: &str) -> Neighbor {
-    Neighbor {
-        peer: Peer::Address(address.to_owned()),
-        session: Session::new(RemoteAs::Number(mk_asn(64512))),
-        advertise: Advertise::default(),
-        receive: Receive::default(),
-        disable_mp: false,
-        address_families: Vec::new(),
-    }
+    let session = Session::new(RemoteAs::Number(mk_asn(64512)));
+    Neighbor::new(Peer::Address(address.to_owned()), session)
 }
 
 pub(crate) fn mk_router(vrf: &str, prefixes: &[&str], neighbors: Vec<Neighbor>) -> Router {
     Router {
-        asn: mk_asn(64512),
-        id: None,
         vrf: vrf.to_owned(),
         neighbors,
         prefixes: mk_prefixes(prefixes),
-        imports: Vec::new(),
-        evpn: None,
+        ..Router::new(mk_asn(64512))
     }
 }
 

@@ -82,6 +82,22 @@ pub struct Router {
     pub evpn: Option<String>,
 }
 
+impl Router {
+    /// One of the default VRF that has no neighbor and originates nothing.
+    #[must_use]
+    pub fn new(asn: Asn) -> Self {
+        Self {
+            asn,
+            id: None,
+            vrf: String::new(),
+            neighbors: Vec::new(),
+            prefixes: Vec::new(),
+            imports: Vec::new(),
+            evpn: None,
+        }
+    }
+}
+
 /// How a neighbor is reached: exactly one of address and interface.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Peer {
@@ -199,6 +215,21 @@ pub struct Neighbor {
     pub disable_mp: bool,
     /// `addressFamilies` beside `unicast`, which is always there: not ours to honour, and carried over.
     pub address_families: Vec<String>,
+}
+
+impl Neighbor {
+    /// One that gets nothing and of which nothing is taken.
+    #[must_use]
+    pub fn new(peer: Peer, session: Session) -> Self {
+        Self {
+            peer,
+            session,
+            advertise: Advertise::default(),
+            receive: Receive::default(),
+            disable_mp: false,
+            address_families: Vec::new(),
+        }
+    }
 }
 
 /// `toAdvertise`: which of the router's prefixes the neighbor gets.

@@ -369,30 +369,17 @@ fn orphans(world: &World, plan: &mut Plan) {
     if world.cudns.values().any(Result::is_err) {
         return;
     }
-    let known: BTreeSet<&str> = world
-        .cudns
-        .values()
-        .filter_map(|c| c.as_ref().ok())
-        .map(|c| c.uid.as_str())
-        .collect();
+    let known = user_networks::owners(world);
     for (key, attachment) in &world.attachments {
         if user_networks::is_left_behind(attachment)
             && attachment
                 .owner
                 .as_deref()
-                .is_some_and(|uid| !known.contains(uid))
+                .is_some_and(|uid| !known.contains_key(uid))
         {
             plan.surplus.insert(key.clone(), None);
         }
     }
-}
-
-/// Names of networks by the uid that owns their objects.
-fn owners(world: &World) -> BTreeMap<&str, NetworkName> {
-    let readable = world.cudns.values().filter_map(|c| c.as_ref().ok());
-    readable
-        .map(|cudn| (cudn.uid.as_str(), cudn.network_name()))
-        .collect()
 }
 
 /// The names of the RouteAdvertisements that serve each network: those that serve it now, and those that nothing new is
@@ -408,7 +395,7 @@ pub fn advertised(
             out.entry(network.clone()).or_default().insert(name.clone());
         }
     }
-    let owners = owners(world);
+    let owners = user_networks::owners(world);
     let as_before = |name: &&str| plans.get(*name).is_some_and(|plan| plan.serves.is_none());
     for attachment in world.attachments.values() {
         let Some(listed) = attachment.annotations.get(RA_KEY) else {
@@ -416,7 +403,7 @@ pub fn advertised(
         };
         let owned = attachment.owner.as_deref().map(|uid| owners.get(uid));
         let network = match owned {
-            Some(Some(network)) => network.clone(),
+            Some(Some(cudn)) => cudn.network_name(),
             None if !attachment.annotations.contains_key(NETWORK_NAME) => {
                 NetworkName::default_network()
             }

@@ -12,8 +12,7 @@ use std::net::IpAddr;
 
 use model::address::Family;
 use model::frr::{
-    Advertise, BfdProfile, FrrConfiguration, Neighbor, Peer, PrefixRange, Receive, RemoteAs,
-    Router, Session,
+    BfdProfile, FrrConfiguration, Neighbor, Peer, PrefixRange, Receive, RemoteAs, Router, Session,
 };
 use model::hash;
 use model::intent::{NetworkSelector, RouteAdvertisements, TargetVrf};
@@ -291,13 +290,8 @@ fn base(
         annotations: BTreeMap::new(),
         node_selector: nobody(),
         routers: vec![Router {
-            asn: settings.asn,
-            id: None,
-            vrf: String::new(),
             neighbors: neighbors.collect(),
-            prefixes: Vec::new(),
-            imports: Vec::new(),
-            evpn: None,
+            ..Router::new(settings.asn)
         }],
         bfd_profiles: bfd_profiles(settings),
         raw: None,
@@ -371,15 +365,11 @@ fn neighbor(ip: IpAddr, received: Vec<PrefixRange>, settings: &FabricSettings) -
         session.graceful_restart = true;
     }
     Neighbor {
-        peer: Peer::Address(ip.to_string()),
-        session,
-        advertise: Advertise::default(),
         receive: Receive {
             all: false,
             prefixes: received,
         },
-        disable_mp: false,
-        address_families: Vec::new(),
+        ..Neighbor::new(Peer::Address(ip.to_string()), session)
     }
 }
 

@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::frr::FrrConfiguration;
+use model::frr::{FrrConfiguration, Neighbor, Peer, RemoteAs, Router, Session};
+use model::intent::{NetworkSelector, RouteAdvertisements, TargetVrf};
 use model::network::{Network, Routing, Topology};
 use model::node::{Fact, Node, Salvaged};
 use model::selector::Labels;
@@ -106,7 +107,7 @@ pub(crate) fn mk_cudn(name: &str, n: u8) -> ClusterUserDefinedNetwork {
 }
 
 /// Puts a network in, with an object of it and a subnet on each node.
-pub(crate) fn add_network(world: &mut World, cudn: ClusterUserDefinedNetwork, id: u8) {
+pub(crate) fn put_network(world: &mut World, cudn: ClusterUserDefinedNetwork, id: u8) {
     let cluster = cudn.network.as_ref().unwrap().subnets[0];
     let attachment = Attachment {
         annotations: [
@@ -133,8 +134,56 @@ pub(crate) fn add_network(world: &mut World, cudn: ClusterUserDefinedNetwork, id
     world.networks.extend(networks);
 }
 
+/// An FRRConfiguration of every node, labelled `use: me`, whose router of AS 64512 has these neighbors of the same AS.
+pub(crate) fn mk_source(name: &str, peers: &[&str]) -> FrrConfiguration {
+    let asn = Asn::try_from(64_512).unwrap();
+    let neighbors = peers.iter().map(|peer| {
+        let session = Session::new(RemoteAs::Number(asn));
+        Neighbor::new(Peer::Address((*peer).to_owned()), session)
+    });
+    FrrConfiguration {
+        key: ObjectKey::new("frr-k8s-system", name),
+        labels: LabelSelector::label("use", "me").match_labels,
+        annotations: BTreeMap::new(),
+        node_selector: LabelSelector::default(),
+        routers: vec![Router {
+            neighbors: neighbors.collect(),
+            ..Router::new(asn)
+        }],
+        bfd_profiles: Vec::new(),
+        raw: None,
+    }
+}
+
 pub(crate) fn add(world: &mut World, object: FrrConfiguration) {
     world.frr.insert(object.key.clone(), Ok(object));
+}
+
+/// A network of users of this range, with a label and a subnet on each node.
+pub(crate) fn add_network(world: &mut World, name: &str, id: u8, range: &str, label: &str) {
+    let mut cudn = mk_cudn(name, id);
+    cudn.labels = LabelSelector::label("use", label).match_labels;
+    let spec = cudn.network.as_mut().unwrap();
+    spec.subnets = vec![range.parse().unwrap()];
+    put_network(world, cudn, id);
+}
+
+/// An RA over networks with this label, created as the `n`-th.
+pub(crate) fn add_advertisement(world: &mut World, name: &str, n: i64, label: &str) {
+    let ra = RouteAdvertisements {
+        name: name.to_owned(),
+        generation: 1,
+        created: n,
+        target_vrf: TargetVrf::Default,
+        networks: vec![NetworkSelector::ClusterUserDefinedNetworks(
+            LabelSelector::label("use", label),
+        )],
+        node_selector: LabelSelector::default(),
+        frr_selector: LabelSelector::label("use", "me"),
+        pod_network: true,
+        egress_ip: false,
+    };
+    world.ras.insert(name.to_owned(), Ok(ra));
 }
 
 /// The default network, to be changed.

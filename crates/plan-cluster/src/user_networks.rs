@@ -36,29 +36,55 @@ struct Stored {
 
 impl Stored {
     fn of(world: &World) -> Self {
-        let names: BTreeMap<&str, &String> = world
-            .cudns
-            .iter()
-            .filter_map(|(name, cudn)| Some((cudn.as_ref().ok()?.uid.as_str(), name)))
-            .collect();
         let mut out = Self {
             ids: BTreeMap::new(),
             left_behind: BTreeSet::new(),
         };
-        for attachment in world.attachments.values() {
-            let Some(id) = stored_id(attachment) else {
-                continue;
-            };
-            let owner = attachment.owner.as_deref();
-            if let Some(name) = owner.and_then(|uid| names.get(uid)) {
-                let known = out.ids.entry((*name).clone()).or_insert(id);
-                *known = (*known).min(id);
-            } else if is_left_behind(attachment) {
-                out.left_behind.insert(id);
+        for (claimant, id) in claims(world, stored_id) {
+            match claimant {
+                Claimant::Network(cudn) => {
+                    let known = out.ids.entry(cudn.name.clone()).or_insert(id);
+                    *known = (*known).min(id);
+                }
+                Claimant::LeftBehind => {
+                    out.left_behind.insert(id);
+                }
             }
         }
         out
     }
+}
+
+/// For whom an object of a network stores something.
+pub(crate) enum Claimant<'a> {
+    /// The ClusterUserDefinedNetwork that owns it.
+    Network(&'a ClusterUserDefinedNetwork),
+    /// One that is gone, or cannot be read.
+    LeftBehind,
+}
+
+/// What objects store, by `read`, and for whom; what objects of anybody else say is not believed.
+pub(crate) fn claims<'a, T>(
+    world: &'a World,
+    read: impl Fn(&Attachment) -> Option<T>,
+) -> impl Iterator<Item = (Claimant<'a>, T)> {
+    let owners = owners(world);
+    world.attachments.values().filter_map(move |attachment| {
+        let stored = read(attachment)?;
+        let owner = attachment.owner.as_deref();
+        let claimant = match owner.and_then(|uid| owners.get(uid)) {
+            Some(cudn) => Claimant::Network(cudn),
+            None if is_left_behind(attachment) => Claimant::LeftBehind,
+            None => return None,
+        };
+        Some((claimant, stored))
+    })
+}
+
+/// ClusterUserDefinedNetworks that can be read, by the uid that owns their objects.
+pub(crate) fn owners(world: &World) -> BTreeMap<&str, &ClusterUserDefinedNetwork> {
+    let readable = world.cudns.values().filter_map(|cudn| cudn.as_ref().ok());
+    readable.map(|cudn| (cudn.uid.as_str(), cudn)).collect()
 }
 
 /// The id that a NetworkAttachmentDefinition stores, where it can be one.

@@ -130,7 +130,8 @@ impl Documents {
         namespace: &str,
     ) -> anyhow::Result<()> {
         let key = self.key(place, "FRRConfiguration", document, namespace)?;
-        let mut object: FRRConfiguration = typed(place, "FRRConfiguration", document)?;
+        let object = api::read_source(document).map_err(anyhow::Error::msg);
+        let mut object = object.with_context(|| format!("{place} is no FRRConfiguration"))?;
         object.metadata.namespace = Some(key.namespace.clone());
         let subject = format!("FRRConfiguration/{key}");
         let warnings = api::warnings(&subject, document, &object);

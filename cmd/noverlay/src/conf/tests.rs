@@ -163,6 +163,14 @@ fn a_field_that_cannot_be_honoured_stops_the_text_as_with_frr_k8s() {
 }
 
 #[test]
+fn an_object_without_spec_is_read_as_one_that_asks_for_nothing() {
+    let text = "apiVersion: frrk8s.metallb.io/v1beta1\nkind: FRRConfiguration\nmetadata: {name: a, namespace: ns}\n";
+    let documents = read(text).unwrap();
+    let source = &documents.sources[&model::ObjectKey::new("ns", "a")];
+    assert!(source.object.as_ref().unwrap().routers.is_empty());
+}
+
+#[test]
 fn what_cannot_be_read_names_file_and_document() {
     let rows = [
         ("a: [", "in.yaml is not YAML"),

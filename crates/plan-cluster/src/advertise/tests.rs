@@ -4,9 +4,11 @@ use model::intent::{NetworkSelector, TargetVrf};
 use model::user_network::{EgressIp, Namespace};
 
 use super::*;
-use crate::samples::{add, default_of, mk_cudn, mk_managed, mk_node, mk_world, neighbors, settle};
+use crate::samples::{
+    add, default_of, mk_cudn, mk_managed, mk_node, mk_source, mk_world, neighbors, settle,
+};
 use crate::{MANAGED_BY, RA_KEY};
-use model::frr::{Advertise, Neighbor, Peer, Receive, Remains, RemoteAs, Router, Session};
+use model::frr::Remains;
 use model::node::Fact;
 use model::selector::LabelSelector;
 use model::{Asn, NodeName};
@@ -49,37 +51,6 @@ fn peers(plan: &Plan, node: &str) -> Vec<String> {
         .iter()
         .map(|n| n.peer.as_str().to_owned())
         .collect()
-}
-
-fn mk_source(name: &str, peers: &[&str]) -> FrrConfiguration {
-    let asn = Asn::try_from(64_512).unwrap();
-    FrrConfiguration {
-        key: ObjectKey::new("frr-k8s-system", name),
-        labels: [("use".to_owned(), "me".to_owned())].into(),
-        annotations: BTreeMap::new(),
-        node_selector: LabelSelector::default(),
-        routers: vec![Router {
-            asn,
-            id: None,
-            vrf: String::new(),
-            neighbors: peers
-                .iter()
-                .map(|p| Neighbor {
-                    peer: Peer::Address((*p).to_owned()),
-                    session: Session::new(RemoteAs::Number(asn)),
-                    advertise: Advertise::default(),
-                    receive: Receive::default(),
-                    disable_mp: false,
-                    address_families: Vec::new(),
-                })
-                .collect(),
-            prefixes: Vec::new(),
-            imports: Vec::new(),
-            evpn: None,
-        }],
-        bfd_profiles: Vec::new(),
-        raw: None,
-    }
 }
 
 fn with_user_ra(mut world: World) -> World {

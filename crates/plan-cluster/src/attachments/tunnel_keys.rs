@@ -8,8 +8,8 @@ use model::NetworkName;
 use model::network::Topology;
 use model::user_network::{Attachment, ClusterUserDefinedNetwork, UserNetwork};
 
-use super::{TUNNEL_KEYS, owners};
-use crate::user_networks;
+use super::TUNNEL_KEYS;
+use crate::user_networks::{self, Claimant};
 use crate::world::World;
 
 /// The tunnel key of network id 0 (OVN-Kubernetes); a layer-2 network's first key is this and its id.
@@ -28,21 +28,14 @@ pub(super) struct TunnelKeys {
 impl TunnelKeys {
     /// As with ids, only objects that a ClusterUserDefinedNetwork owns, or has left behind, are believed.
     pub(super) fn of(world: &World) -> Self {
-        let owners = owners(world);
         let mut out = Self {
             used: BTreeSet::new(),
             by_network: BTreeMap::new(),
         };
-        for attachment in world.attachments.values() {
-            let Some(keys) = stored_keys(attachment) else {
-                continue;
-            };
-            let owner = attachment.owner.as_deref();
-            if let Some(name) = owner.and_then(|uid| owners.get(uid)) {
-                out.used.extend(&keys);
-                out.by_network.entry(name.clone()).or_insert(keys);
-            } else if user_networks::is_left_behind(attachment) {
-                out.used.extend(&keys);
+        for (claimant, keys) in user_networks::claims(world, stored_keys) {
+            out.used.extend(&keys);
+            if let Claimant::Network(cudn) = claimant {
+                out.by_network.entry(cudn.network_name()).or_insert(keys);
             }
         }
         out

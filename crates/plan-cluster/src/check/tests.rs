@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use frr::NodeInput;
 use model::frr::{
-    Advertise, BfdProfile, FrrConfiguration, Neighbor, Peer, Raw, Receive, Remains, RemoteAs,
-    Router, Session,
+    BfdProfile, FrrConfiguration, Neighbor, Peer, Raw, Remains, RemoteAs, Router, Session,
 };
 use model::intent::{NetworkSelector, RouteAdvertisements, TargetVrf};
 use model::node::Fact;
@@ -15,7 +14,7 @@ use model::{Asn, ObjectKey, Prefix, Problem};
 use crate::World;
 use crate::advertise::{self, Plan};
 use crate::fabric;
-use crate::samples::{add, default_of, mk_managed, mk_world, settle};
+use crate::samples::{add, default_of, mk_managed, mk_source, mk_world, settle};
 
 const PEER: &str = "172.30.9.9";
 const RA: &str = "user";
@@ -38,28 +37,10 @@ fn profile(name: &str, receive_interval: u32) -> BfdProfile {
 
 fn object(name: &str, node_selector: LabelSelector) -> FrrConfiguration {
     FrrConfiguration {
-        key: ObjectKey::new("frr-k8s-system", name),
         labels: BTreeMap::new(),
-        annotations: BTreeMap::new(),
         node_selector,
-        routers: vec![Router {
-            asn: asn(64_512),
-            id: None,
-            vrf: String::new(),
-            neighbors: vec![Neighbor {
-                peer: Peer::Address(PEER.to_owned()),
-                session: Session::new(RemoteAs::Number(asn(64_512))),
-                advertise: Advertise::default(),
-                receive: Receive::default(),
-                disable_mp: false,
-                address_families: Vec::new(),
-            }],
-            prefixes: Vec::new(),
-            imports: Vec::new(),
-            evpn: None,
-        }],
         bfd_profiles: vec![profile("fast", 100), profile("slow", 300)],
-        raw: None,
+        ..mk_source(name, &[PEER])
     }
 }
 

@@ -99,13 +99,8 @@ pub(crate) fn peer(
     Some(FrrConfiguration {
         node_selector: selector(node, of_all, others),
         routers: vec![Router {
-            asn: settings.asn,
-            id: None,
-            vrf: String::new(),
             neighbors: neighbors.collect(),
-            prefixes: Vec::new(),
-            imports: Vec::new(),
-            evpn: None,
+            ..Router::new(settings.asn)
         }],
         bfd_profiles: bfd_profiles(settings),
         raw: Some(Raw {

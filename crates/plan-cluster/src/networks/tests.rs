@@ -132,13 +132,8 @@ fn generated_for(node: &str, prefix: &str) -> FrrConfiguration {
         annotations: [(RA_KEY.to_owned(), format!("ra/src/{node}"))].into(),
         node_selector: LabelSelector::label("kubernetes.io/hostname", node),
         routers: vec![Router {
-            asn: Asn::try_from(64_512).unwrap(),
-            id: None,
-            vrf: String::new(),
-            neighbors: Vec::new(),
             prefixes: vec![prefix.parse().unwrap()],
-            imports: Vec::new(),
-            evpn: None,
+            ..Router::new(Asn::try_from(64_512).unwrap())
         }],
         bfd_profiles: Vec::new(),
         raw: None,

@@ -1,7 +1,12 @@
 //! Which event follows which change.
 
 use super::*;
-use crate::samples::{default_of, mk_managed, mk_world};
+use crate::advertise::plan_all;
+use crate::samples::{
+    add, add_advertisement, add_network, default_of, mk_managed, mk_source, mk_world,
+};
+use crate::user_networks;
+use model::intent::{NetworkSelector, RouteAdvertisements, TargetVrf};
 use model::network::Transport;
 
 #[test]
@@ -18,7 +23,7 @@ fn the_state_follows_the_advertisements() {
         DefaultNetwork::NotAccepted(vec![name])
     );
     assert_eq!(
-        default_network(&world, &crate::advertise::plan_all(&world)),
+        default_network(&world, &plan_all(&world)),
         DefaultNetwork::Ready
     );
     let mut broken = mk_world();
@@ -61,4 +66,126 @@ fn an_event_is_given_on_change_only_and_not_for_the_first_success() {
             .message
             .starts_with("RouteAdvertisements CR(s) a, b exist")
     );
+}
+
+/// The source of everybody, a network `blue` of this transport, and no RA yet.
+fn with_blue(transport: UserTransport) -> World {
+    let mut world = mk_world();
+    world.fabric = None;
+    add(&mut world, mk_source("src", &["172.31.0.1"]));
+    add_network(&mut world, "blue", 1, "10.61.0.0/16/24", "blue");
+    let blue = world.cudns.get_mut("blue").unwrap().as_mut().unwrap();
+    blue.network.as_mut().unwrap().transport = transport;
+    let networks = user_networks::networks(&world);
+    world.networks.extend(networks);
+    world
+}
+
+const UNMANAGED: UserTransport = UserTransport::NoOverlay {
+    outbound_snat: false,
+    routing: Routing::Unmanaged,
+};
+
+/// Adds an RA over `blue`, which is changed.
+fn advertised(world: &mut World, name: &str, change: fn(&mut RouteAdvertisements)) {
+    add_advertisement(world, name, 5, "blue");
+    change(world.ras.get_mut(name).unwrap().as_mut().unwrap());
+}
+
+fn elsewhere(ra: &mut RouteAdvertisements) {
+    ra.target_vrf = TargetVrf::Named("elsewhere".to_owned());
+}
+
+/// Reason and status of `TransportAccepted` of `blue`.
+fn accepted(world: &World) -> (String, bool) {
+    let blue = world.cudns["blue"].as_ref().unwrap();
+    let condition = condition(world, blue, &plan_all(world)).unwrap();
+    (condition.reason, condition.status)
+}
+
+type Change = fn(&mut World);
+
+#[test]
+fn a_transport_is_accepted_where_an_accepted_advertisement_serves_the_network() {
+    let cases: [(&str, bool, Change); 8] = [
+        ("NoOverlayRouteAdvertisementsIsMissing", false, |_| {}),
+        ("NoOverlayTransportAccepted", true, |w| {
+            advertised(w, "a", |_| {});
+        }),
+        ("NoOverlayRouteAdvertisementsIsMissing", false, |w| {
+            advertised(w, "a", |ra| (ra.pod_network, ra.egress_ip) = (false, true));
+        }),
+        ("NoOverlayRouteAdvertisementsIsMissing", false, |w| {
+            advertised(w, "a", |ra| {
+                ra.networks = vec![NetworkSelector::DefaultNetwork]
+            });
+        }),
+        ("NoOverlayRouteAdvertisementsNotAccepted", false, |w| {
+            advertised(w, "a", elsewhere);
+        }),
+        ("NoOverlayTransportAccepted", true, |w| {
+            advertised(w, "a", elsewhere);
+            advertised(w, "b", |_| {});
+        }),
+        // An elder RA has a network of the same range in the VRF.
+        ("NoOverlayRouteAdvertisementsLeavesOut", false, |w| {
+            add_network(w, "red", 2, "10.61.0.0/16/24", "red");
+            add_advertisement(w, "elder", 1, "red");
+            advertised(w, "a", |ra| {
+                ra.networks.push(NetworkSelector::DefaultNetwork)
+            });
+        }),
+        ("RouteAdvertisementsNotEnabled", false, |w| {
+            advertised(w, "a", |_| {});
+            w.features.route_advertisements = false;
+        }),
+    ];
+    for (reason, status, change) in cases {
+        let mut world = with_blue(UNMANAGED);
+        change(&mut world);
+        assert_eq!(accepted(&world), (reason.to_owned(), status));
+    }
+}
+
+#[test]
+fn a_transport_that_needs_nothing_is_accepted_and_a_managed_one_needs_the_fabric() {
+    for transport in [UserTransport::Unset, UserTransport::Geneve] {
+        let wanted = ("GeneveTransportAccepted".to_owned(), true);
+        assert_eq!(accepted(&with_blue(transport)), wanted);
+    }
+    let managed = UserTransport::NoOverlay {
+        outbound_snat: true,
+        routing: Routing::Managed,
+    };
+    let mut world = with_blue(managed);
+    advertised(&mut world, "a", |_| {});
+    let wanted = ("ManagedTopologyMissing".to_owned(), false);
+    assert_eq!(accepted(&world), wanted);
+}
+
+#[test]
+fn the_default_networks_transport_needs_an_accepted_advertisement_of_its_pods() {
+    let default =
+        |ra: &mut RouteAdvertisements| ra.networks = vec![NetworkSelector::DefaultNetwork];
+    let state = |world: &World| default_network(world, &plan_all(world));
+    let mut world = with_blue(UserTransport::Geneve);
+    advertised(&mut world, "of-blue", |_| {});
+    assert_eq!(state(&world), DefaultNetwork::NoRouteAdvertisements);
+    advertised(&mut world, "podless", |ra| {
+        ra.networks = vec![NetworkSelector::DefaultNetwork];
+        (ra.pod_network, ra.egress_ip) = (false, true);
+    });
+    world
+        .ras
+        .insert("broken".to_owned(), Err("no spec".to_owned()));
+    assert_eq!(state(&world), DefaultNetwork::NoRouteAdvertisements);
+    for name in ["b", "a"] {
+        advertised(&mut world, name, elsewhere);
+        default(world.ras.get_mut(name).unwrap().as_mut().unwrap());
+    }
+    let both = ["a", "b"].map(str::to_owned).to_vec();
+    assert_eq!(state(&world), DefaultNetwork::NotAccepted(both));
+    advertised(&mut world, "good", |_| {});
+    default(world.ras.get_mut("good").unwrap().as_mut().unwrap());
+    assert_eq!(state(&world), DefaultNetwork::Ready);
 }

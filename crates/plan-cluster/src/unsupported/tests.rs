@@ -5,13 +5,13 @@ use model::network::Transport;
 use model::user_network::EgressIp;
 
 use super::*;
-use crate::samples::{add_network, default_of, mk_cudn, mk_managed};
+use crate::samples::{default_of, mk_cudn, mk_managed, put_network};
 
 /// The default network and `red` have no overlay, `green` has one; each of the two has a namespace of its own.
 fn mk() -> World {
     let mut world = mk_managed();
     for (n, name) in (1..).zip(["red", "green"]) {
-        add_network(&mut world, mk_cudn(name, n), n);
+        put_network(&mut world, mk_cudn(name, n), n);
     }
     let green = world
         .networks

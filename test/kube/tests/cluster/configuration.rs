@@ -205,9 +205,11 @@ fn renders(api: &ApiServer, parts: &[&str]) {
     });
 }
 
+/// `ovnKubernetesConfig`, as the design document has it.
+const MANAGED: &str = "{routeAdvertisements: Enabled, transport: NoOverlay, noOverlayConfig: {outboundSNAT: Enabled, routing: Managed}, bgpManagedConfig: {bgpTopology: FullMesh, asNumber: 64900}}";
+
 #[test]
 fn what_openshifts_operator_object_asks_for_is_served_and_given_to_the_other_daemons() {
-    const MANAGED: &str = "{routeAdvertisements: Enabled, transport: NoOverlay, noOverlayConfig: {outboundSNAT: Enabled, routing: Managed}, bgpManagedConfig: {bgpTopology: FullMesh, asNumber: 64900}}";
     let Some(tools) = tools() else { return };
     let api = ApiServer::start(tools);
     api.install("operator.openshift.io_networks.yaml");
@@ -245,19 +247,29 @@ fn what_openshifts_operator_object_asks_for_is_served_and_given_to_the_other_dae
     whole(&api, 64901, "openshift-frr-k8s");
     renders(&api, &["outbound-snat = \"disabled\"", "as-number = 64901"]);
 
-    // The schema takes an AS number that nobody may have.
+    wrong_objects(&api);
+    // Without the object all stays; what the network needs is kept.
+    api.kubectl(&["delete", "networks.operator.openshift.io", "cluster"]);
+    refused(&api, Some("that stays in force"));
+    whole(&api, 64900, "openshift-frr-k8s");
+    manager.stop();
+    node_reads(&api, &path);
+}
+
+/// The schema takes an AS number that nobody may have, and any annotation.
+fn wrong_objects(api: &ApiServer) {
     api.apply(&operator_object(&MANAGED.replace("64900", "23456")));
-    refused(&api, Some("23456"));
-    told(&api, "ConfigurationRefused", 1);
-    whole(&api, 64901, "openshift-frr-k8s");
-    renders(&api, &["outbound-snat = \"disabled\"", "as-number = 64901"]);
+    refused(api, Some("23456"));
+    told(api, "ConfigurationRefused", 1);
+    whole(api, 64901, "openshift-frr-k8s");
+    renders(api, &["outbound-snat = \"disabled\"", "as-number = 64901"]);
     api.kubectl(&[
         "annotate",
         "networks.operator.openshift.io",
         "cluster",
         "noverlay.io/bgp-topology=star",
     ]);
-    refused(&api, Some("star"));
+    refused(api, Some("star"));
     api.kubectl(&[
         "annotate",
         "--overwrite",
@@ -266,25 +278,22 @@ fn what_openshifts_operator_object_asks_for_is_served_and_given_to_the_other_dae
         "noverlay.io/bgp-topology=auto",
     ]);
     api.apply(&operator_object(MANAGED));
-    whole(&api, 64900, "openshift-frr-k8s");
+    whole(api, 64900, "openshift-frr-k8s");
     renders(
-        &api,
+        api,
         &[
             "topology = \"auto\"",
             "outbound-snat = \"enabled\"",
             "as-number = 64900",
         ],
     );
-    refused(&api, None);
+    refused(api, None);
+}
 
-    // Without the object all stays; what the network needs is kept.
-    api.kubectl(&["delete", "networks.operator.openshift.io", "cluster"]);
-    refused(&api, Some("that stays in force"));
-    whole(&api, 64900, "openshift-frr-k8s");
-    manager.stop();
-    // The daemons of the nodes read their file with this one over it.
-    let over = rendered(&api);
-    let file = std::fs::read_to_string(&path).unwrap();
+/// The daemons of the nodes read their file with the ConfigMap's over it.
+fn node_reads(api: &ApiServer, path: &Path) {
+    let over = rendered(api);
+    let file = std::fs::read_to_string(path).unwrap();
     let settings = settings::parse_over(
         "noverlay.toml",
         &file,

@@ -6,7 +6,7 @@ use model::{LabelSelector, NetworkName};
 
 use super::*;
 use crate::advertise::plan_all;
-use crate::samples::{add_network, mk_cudn, mk_managed, settle};
+use crate::samples::{mk_cudn, mk_managed, put_network, settle};
 
 /// Managed networks of these names and ranges beside the default network, whose ids are 1, 2 and so on.
 fn mk(loose: bool, networks: &[(&str, &str)]) -> World {
@@ -15,7 +15,7 @@ fn mk(loose: bool, networks: &[(&str, &str)]) -> World {
     for (n, (name, range)) in (1..).zip(networks) {
         let mut cudn = mk_cudn(name, n);
         cudn.network.as_mut().unwrap().subnets = vec![range.parse().unwrap()];
-        add_network(&mut world, cudn, n);
+        put_network(&mut world, cudn, n);
     }
     settle(&mut world);
     world

@@ -239,17 +239,14 @@ pub(in crate::advertise) fn leaking(
             .find(|r| vrf_of(r) == vrf)
             .unwrap_or(router);
         Router {
-            asn: own.asn,
             id: own.id.clone(),
             vrf: if vrf == DEFAULT_VRF {
                 String::new()
             } else {
                 vrf.to_owned()
             },
-            neighbors: Vec::new(),
-            prefixes: Vec::new(),
             imports,
-            evpn: None,
+            ..Router::new(own.asn)
         }
     };
     let target = Router {

@@ -1,80 +1,22 @@
 //! Networks that want one VRF, and which of them gets it.
 
-use model::frr::{Advertise, FrrConfiguration, Neighbor, Peer, Receive, RemoteAs, Router, Session};
+use model::ObjectKey;
 use model::selector::LabelSelector;
 use model::user_network::{EgressIp, UserTransport};
-use model::{Asn, ObjectKey};
 
 use super::*;
 use crate::advertise::{Plan, plan, plan_all};
-use crate::samples::{add, add_network, mk_cudn, mk_world, settle};
-use crate::user_networks::{self};
-use model::intent::NetworkSelector;
+use crate::samples::{
+    add, add_advertisement as advertise, add_network as network, mk_source, mk_world, settle,
+};
+use crate::user_networks;
 
 /// Nodes n1 to n3; the source `src` of everybody; no network of users and no RA yet.
 fn mk() -> World {
     let mut world = mk_world();
     world.fabric = None;
-    let asn = Asn::try_from(64_512).unwrap();
-    add(
-        &mut world,
-        FrrConfiguration {
-            key: ObjectKey::new("frr-k8s-system", "src"),
-            labels: LabelSelector::label("use", "me").match_labels,
-            annotations: BTreeMap::new(),
-            node_selector: LabelSelector::default(),
-            routers: vec![mk_router(asn, "172.31.0.1")],
-            bfd_profiles: Vec::new(),
-            raw: None,
-        },
-    );
+    add(&mut world, mk_source("src", &["172.31.0.1"]));
     world
-}
-
-fn mk_router(asn: Asn, peer: &str) -> Router {
-    Router {
-        asn,
-        id: None,
-        vrf: String::new(),
-        neighbors: vec![Neighbor {
-            peer: Peer::Address(peer.to_owned()),
-            session: Session::new(RemoteAs::Number(asn)),
-            advertise: Advertise::default(),
-            receive: Receive::default(),
-            disable_mp: false,
-            address_families: Vec::new(),
-        }],
-        prefixes: Vec::new(),
-        imports: Vec::new(),
-        evpn: None,
-    }
-}
-
-/// A network of users of this range, with a label and a subnet on each node.
-fn network(world: &mut World, name: &str, id: u8, range: &str, label: &str) {
-    let mut cudn = mk_cudn(name, id);
-    cudn.labels = LabelSelector::label("use", label).match_labels;
-    let spec = cudn.network.as_mut().unwrap();
-    spec.subnets = vec![range.parse().unwrap()];
-    add_network(world, cudn, id);
-}
-
-/// An RA over networks with this label, created as the `n`-th.
-fn advertise(world: &mut World, name: &str, n: i64, label: &str) {
-    let ra = RouteAdvertisements {
-        name: name.to_owned(),
-        generation: 1,
-        created: n,
-        target_vrf: TargetVrf::Default,
-        networks: vec![NetworkSelector::ClusterUserDefinedNetworks(
-            LabelSelector::label("use", label),
-        )],
-        node_selector: LabelSelector::default(),
-        frr_selector: LabelSelector::label("use", "me"),
-        pod_network: true,
-        egress_ip: false,
-    };
-    world.ras.insert(name.to_owned(), Ok(ra));
 }
 
 fn ra<'w>(world: &'w mut World, name: &str) -> &'w mut RouteAdvertisements {
@@ -206,7 +148,7 @@ fn two_routers_of_one_vrf_in_a_source_are_one() {
     advertise(&mut world, "user", 1, "a");
     let key = ObjectKey::new("frr-k8s-system", "src");
     let source = world.frr.get_mut(&key).unwrap().as_mut().unwrap();
-    let second = mk_router(source.routers[0].asn, "172.31.0.2");
+    let second = mk_source("src", &["172.31.0.2"]).routers.remove(0);
     source.routers.push(second);
     let plan = plan(&world, "user");
     let object = plan.desired.values().next().unwrap();
