@@ -205,13 +205,17 @@ impl Reconciler for ClusterReconciler {
         let Snapshots {
             world,
             complete,
+            fabric,
             generations,
         } = planned(|| worlds.now(caches, &self.settings));
         let action = match key {
             Key::Networks => self.networks(&world, &complete).await,
-            Key::Fabric => self.fabric(&world).await,
-            Key::Sessions => self.sessions(&world).await,
-            Key::UserNetworks => self.user_networks(&complete, &generations).await,
+            Key::Fabric => self.fabric(&fabric).await,
+            Key::Sessions => self.sessions(&world, &fabric).await,
+            Key::UserNetworks => {
+                self.user_networks(&complete, &fabric.labelled, &generations)
+                    .await
+            }
             Key::Advertisement(name) => {
                 let generation = generations.advertisements.get(name);
                 self.advertisement(&complete, name, generation).await

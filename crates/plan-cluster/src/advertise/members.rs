@@ -85,7 +85,7 @@ pub(super) fn draft<'a>(
         world,
         settings,
         base,
-        received: fabric::received(world),
+        received: fabric::received_in(world, &facts.ranges),
         holders: holders(world),
         roles: &roles,
         shared: Shared::default(),
