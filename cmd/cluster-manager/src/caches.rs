@@ -405,6 +405,8 @@ pub(crate) struct Snapshots {
     pub(crate) world: Arc<World>,
     /// With the fabric's own objects as they should be (`fabric::complete`).
     pub(crate) complete: Arc<World>,
+    /// Those objects, and what else is planned of the fabric.
+    pub(crate) fabric: Arc<fabric::Plan>,
     pub(crate) generations: Arc<Generations>,
 }
 
@@ -427,8 +429,10 @@ impl Worlds {
             snapshots.generations = generations;
             return snapshots.clone();
         }
+        let fabric = fabric::plan(&world);
         let snapshots = Snapshots {
-            complete: Arc::new(fabric::complete(world.clone())),
+            complete: Arc::new(fabric::completed(world.clone(), &fabric)),
+            fabric: Arc::new(fabric),
             world: Arc::new(world),
             generations,
         };

@@ -3,6 +3,7 @@
 //! Not here: decisions; every `if` here is about what stands there already.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use daemon::Configuration;
 use k8s_openapi::api::core::v1::Node as KubeNode;
@@ -168,6 +169,20 @@ impl ClusterReconciler {
         self.missing.retain(|kind| missing.contains_key(kind));
     }
 
+    /// Counts a pass; `before` is the number of writes before it.
+    fn count(&self, key: &Key, action: Action, before: u64, took: Duration) {
+        let metrics = &self.clients.metrics;
+        metrics.writes.inc_by(self.clients.writer.count() - before);
+        let refused = i64::try_from(self.refusals.count()).unwrap_or(i64::MAX);
+        metrics.objects_refused.set(refused);
+        let word = match action {
+            Action::Done | Action::NoChange => "done",
+            Action::Requeue => "requeue",
+            Action::AwaitChange => "await_change",
+        };
+        metrics.reconciled(key.reconciler(), word, took);
+    }
+
     fn is_reported(&self, node: &str) -> bool {
         let words = format!("node {node}: ");
         self.caches.advertisements.with(|map| {
@@ -224,14 +239,18 @@ impl Reconciler for ClusterReconciler {
         let Snapshots {
             world,
             complete,
+            fabric,
             generations,
         } = planned(|| worlds.now(caches, &self.settings));
         let action = match key {
             Key::Operator => self.operator().await,
             Key::Networks => self.networks(&world, &complete).await,
-            Key::Fabric => self.fabric(&world).await,
-            Key::Sessions => self.sessions(&world).await,
-            Key::UserNetworks => self.user_networks(&complete, &generations).await,
+            Key::Fabric => self.fabric(&fabric).await,
+            Key::Sessions => self.sessions(&world, &fabric).await,
+            Key::UserNetworks => {
+                self.user_networks(&complete, &fabric.labelled, &generations)
+                    .await
+            }
             Key::Advertisement(name) => {
                 let generation = generations.advertisements.get(name);
                 self.advertisement(&complete, name, generation).await
@@ -240,16 +259,7 @@ impl Reconciler for ClusterReconciler {
             Key::Features => self.features(&complete),
             Key::Leftovers => self.leftovers(&world).await,
         };
-        let metrics = &self.clients.metrics;
-        metrics.writes.inc_by(self.clients.writer.count() - before);
-        let refused = i64::try_from(self.refusals.count()).unwrap_or(i64::MAX);
-        metrics.objects_refused.set(refused);
-        let word = match action {
-            Action::Done | Action::NoChange => "done",
-            Action::Requeue => "requeue",
-            Action::AwaitChange => "await_change",
-        };
-        metrics.reconciled(key.reconciler(), word, began.elapsed());
+        self.count(key, action, before, began.elapsed());
         if !self.clients.leadership.leads() {
             // What this pass reported of itself belongs to another replica by now.
             self.follows();

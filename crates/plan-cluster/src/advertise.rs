@@ -94,9 +94,12 @@ fn pending(message: &str) -> Refusal {
     }
 }
 
-/// The plans of all RAs, and of those that are gone and left objects behind, by name.
+/// Plans by the RA's name.
+pub type Plans = BTreeMap<String, Plan>;
+
+/// The plans of all RAs, and of those that are gone and left objects behind.
 #[must_use]
-pub fn plan_all(world: &World) -> BTreeMap<String, Plan> {
+pub fn plan_all(world: &World) -> Plans {
     let facts = Facts::of(world);
     let mut unusable = BTreeSet::new();
     // Another round only where a reflector could not load what makes it one.
@@ -169,31 +172,30 @@ pub(crate) fn taken_in(world: &World) -> Vec<&Network> {
 pub fn plan(world: &World, ra: &str) -> Plan {
     plan_all(world)
         .remove(ra)
-        .unwrap_or_else(|| finish(ra, Draft::refused(Vec::new(), gone())))
+        .unwrap_or_else(|| plan_of_gone(ra))
 }
 
 /// The last plans, for as long as the world is the same one: passes of several RAs and of the state share them.
 #[derive(Debug, Default)]
 pub struct Planner {
-    last: Option<(Arc<World>, BTreeMap<String, Plan>)>,
+    last: Option<(Arc<World>, Arc<Plans>)>,
 }
 
 impl Planner {
     /// [`plan_all`] of this world.
-    pub fn plan_all(&mut self, world: &Arc<World>) -> &BTreeMap<String, Plan> {
+    pub fn plan_all(&mut self, world: &Arc<World>) -> Arc<Plans> {
         let known = self.last.take().filter(|(of, _)| Arc::ptr_eq(of, world));
         let (_, plans) = self
             .last
-            .insert(known.unwrap_or_else(|| (Arc::clone(world), plan_all(world))));
-        plans
+            .insert(known.unwrap_or_else(|| (Arc::clone(world), Arc::new(plan_all(world)))));
+        Arc::clone(plans)
     }
+}
 
-    /// [`plan`] of one RA of this world.
-    pub fn plan(&mut self, world: &Arc<World>, ra: &str) -> Plan {
-        let plans = self.plan_all(world);
-        let known = plans.get(ra).cloned();
-        known.unwrap_or_else(|| finish(ra, Draft::refused(Vec::new(), gone())))
-    }
+/// The plan of an RA that is not in the world: its objects go.
+#[must_use]
+pub fn plan_of_gone(ra: &str) -> Plan {
+    finish(ra, Draft::refused(Vec::new(), gone()))
 }
 
 pub(super) fn gone() -> Refusal {

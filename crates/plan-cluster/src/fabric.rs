@@ -155,14 +155,16 @@ pub fn plan(world: &World) -> Plan {
     if advertisements.is_empty() {
         return Plan::default();
     }
-    let excluded = excluded_of_all(world, &networks);
+    let ranges = Ranges::all(world);
+    let excluded = excluded_of_all(world, &networks, &ranges);
     let names = world.nodes.keys();
     let members: BTreeSet<NodeName> = names
         .filter(|name| !excluded.contains_key(*name))
         .cloned()
         .collect();
     let roles = roles::plan(world, settings, &members, &BTreeSet::new());
-    let base = base(world, settings, &members, &roles);
+    let received = received(managed_networks(world), &ranges);
+    let base = base(world, settings, &members, (&roles, &received));
     let mut problems: Vec<Problem> = excluded
         .into_iter()
         .map(|(node, why)| {
@@ -197,8 +199,12 @@ fn single_reflector(roles: &Roles, members: &BTreeSet<NodeName>) -> Option<Probl
 }
 
 /// Nodes that take part in none of the networks, with the reason of the first of them.
-fn excluded_of_all(world: &World, networks: &[&Network]) -> BTreeMap<NodeName, String> {
-    let Exclusions { unfit, by_network } = world.exclusions(&Ranges::all(world));
+fn excluded_of_all(
+    world: &World,
+    networks: &[&Network],
+    ranges: &BTreeMap<&NetworkName, Ranges>,
+) -> BTreeMap<NodeName, String> {
+    let Exclusions { unfit, by_network } = world.exclusions(ranges);
     let mut all = networks
         .iter()
         .filter_map(|network| by_network.get(&network.name));
@@ -214,20 +220,27 @@ fn excluded_of_all(world: &World, networks: &[&Network]) -> BTreeMap<NodeName, S
 /// The world with the fabric's own objects as they should be, whatever stands there now: who plans from it neither
 /// waits for the echo of our own write, nor withdraws routes because somebody deleted an object that is about to be back.
 #[must_use]
-pub fn complete(mut world: World) -> World {
+pub fn complete(world: World) -> World {
     let plan = plan(&world);
-    if let Some(base) = plan.base {
-        world.frr.insert(base.key.clone(), Ok(base));
+    completed(world, &plan)
+}
+
+/// The same by the plan of this very world, for who has it already.
+#[must_use]
+pub fn completed(mut world: World, plan: &Plan) -> World {
+    if let Some(base) = &plan.base {
+        world.frr.insert(base.key.clone(), Ok(base.clone()));
     }
-    for (name, mut wanted) in plan.advertisements {
-        if let Some(Ok(existing)) = world.ras.get(&name) {
+    for (name, wanted) in &plan.advertisements {
+        let mut wanted = wanted.clone();
+        if let Some(Ok(existing)) = world.ras.get(name) {
             wanted.generation = existing.generation;
         }
-        world.ras.insert(name, Ok(wanted));
+        world.ras.insert(name.clone(), Ok(wanted));
     }
-    for name in plan.labelled {
-        if let Some(Ok(cudn)) = world.cudns.get_mut(&name) {
-            cudn.labels.insert(NAME_LABEL.to_owned(), name);
+    for name in &plan.labelled {
+        if let Some(Ok(cudn)) = world.cudns.get_mut(name) {
+            cudn.labels.insert(NAME_LABEL.to_owned(), name.clone());
         }
     }
     world
@@ -235,13 +248,14 @@ pub fn complete(mut world: World) -> World {
 
 /// What a node takes of these networks, by the families that they have.
 pub(crate) fn received<'a>(
-    world: &World,
     networks: impl IntoIterator<Item = &'a Network>,
+    ranges: &BTreeMap<&NetworkName, Ranges>,
 ) -> members::Received {
     let mut out = members::Received::new();
-    let mut all = Ranges::all(world);
-    for network in networks {
-        let ranges = all.remove(&network.name).unwrap_or_default();
+    for ranges in networks
+        .into_iter()
+        .filter_map(|network| ranges.get(&network.name))
+    {
         for family in ranges.families() {
             let of_family = out.entry(family).or_default();
             of_family.extend(ranges.received(Some(family)));
@@ -255,16 +269,16 @@ pub(crate) fn received<'a>(
 pub fn passes_on(world: &World, running: &str) -> bool {
     let world = complete(world.clone());
     let taken_in = advertise::taken_in(&world);
-    members::passes_on(running, &received(&world, taken_in))
+    let received = received(taken_in, &Ranges::all(&world));
+    members::passes_on(running, &received)
 }
 
 fn base(
     world: &World,
     settings: &FabricSettings,
     members: &BTreeSet<NodeName>,
-    roles: &Roles,
+    (roles, received): (&Roles, &members::Received),
 ) -> FrrConfiguration {
-    let received = received(world, managed_networks(world));
     let listed = world
         .nodes
         .values()

@@ -153,6 +153,11 @@ impl World {
     }
 
     fn unfit(&self, ranges: &BTreeMap<&NetworkName, Ranges>) -> BTreeMap<NodeName, String> {
+        self.unfit_beside(&self.misplaced(ranges))
+    }
+
+    /// The same by what is misplaced in each network.
+    fn unfit_beside(&self, misplaced: &Misplaced) -> BTreeMap<NodeName, String> {
         let mut out = BTreeMap::new();
         let mut seen = Seen::default();
         // A label that is a node's own name is that node's, however old others are.
@@ -161,7 +166,7 @@ impl World {
                 seen.hostnames.insert(node.name.as_str(), &node.name);
             }
         }
-        let nowhere = self.nowhere(ranges);
+        let nowhere = self.nowhere(misplaced);
         for node in self.by_age() {
             if let Some(reason) = unfit(node, &seen) {
                 out.insert(node.name.clone(), reason);
@@ -180,13 +185,17 @@ impl World {
         out
     }
 
-    /// Nodes whose subnets are misplaced in every network that they have any of.
-    fn nowhere(&self, ranges: &BTreeMap<&NetworkName, Ranges>) -> BTreeSet<NodeName> {
-        let misplaced = self.networks.keys().map(|network| {
+    /// For each network the nodes that cannot take part in it whatever else is true of them.
+    fn misplaced(&self, ranges: &BTreeMap<&NetworkName, Ranges>) -> Misplaced {
+        let networks = self.networks.keys().map(|network| {
             let out = self.excluded_from(network, ranges, BTreeMap::new());
-            (network, out)
+            (network.clone(), out)
         });
-        let misplaced: Vec<_> = misplaced.collect();
+        networks.collect()
+    }
+
+    /// Nodes whose subnets are misplaced in every network that they have any of.
+    fn nowhere(&self, misplaced: &Misplaced) -> BTreeSet<NodeName> {
         let is_nowhere = |node: &&Node| {
             let has = |network: &NetworkName| self.subnets(node, network).is_some();
             let mut own = misplaced.iter().filter(|(name, _)| has(name)).peekable();
@@ -241,7 +250,15 @@ impl World {
 
     /// Who cannot take part in what, by ranges that are known.
     pub(crate) fn exclusions(&self, ranges: &BTreeMap<&NetworkName, Ranges>) -> Exclusions {
-        let unfit = self.unfit(ranges);
+        let misplaced = self.misplaced(ranges);
+        let unfit = self.unfit_beside(&misplaced);
+        // Who is unfit may free a place for who is not.
+        if unfit.is_empty() {
+            return Exclusions {
+                by_network: misplaced,
+                unfit,
+            };
+        }
         let of = |name: &NetworkName| {
             let excluded = self.excluded_from(name, ranges, unfit.clone());
             (name.clone(), excluded)
@@ -252,6 +269,9 @@ impl World {
         }
     }
 }
+
+/// By network the nodes that cannot take part in it, each with the reason.
+type Misplaced = BTreeMap<NetworkName, BTreeMap<NodeName, String>>;
 
 /// Who cannot take part in what, each with the reason.
 #[derive(Debug, Default)]

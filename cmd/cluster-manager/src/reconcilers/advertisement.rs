@@ -2,6 +2,7 @@
 //! In: the world. Out: FRRConfigurations, conditions, events. Invariant: whatever the API server refuses, all else is written and the status says it.
 //! Not here: the plan (`plan_cluster::advertise`).
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube_edge::WriteError;
 use model::ObjectKey;
 use model::intent::{Condition, Event};
-use plan_cluster::advertise::Plan;
+use plan_cluster::advertise::{self, Plan};
 use plan_cluster::refused::{self, Refusal};
 use plan_cluster::{World, fabric};
 use reconcile::Action;
@@ -47,7 +48,10 @@ impl ClusterReconciler {
         of: Option<&Planned>,
     ) -> Action {
         let planner = &mut self.planner;
-        let plan = planned(|| planner.plan(world, name));
+        let plans = planned(|| planner.plan_all(world));
+        let plan = plans
+            .get(name)
+            .map_or_else(|| Cow::Owned(advertise::plan_of_gone(name)), Cow::Borrowed);
         let subject = Key::Advertisement(name.to_owned());
         let jobs = self.frr_jobs(&plan);
         let done = self.write_all::<FRRConfiguration>(&subject, jobs).await;
@@ -63,7 +67,7 @@ impl ClusterReconciler {
         let (accepted, objects) = (plan.accepted(), plan.desired.len());
         self.tell_problems(subject.clone(), &plan.problems);
         let refusals = self.refusals_of(name, &subject);
-        let report = self.report(world, name, plan, &refusals, &entry.value);
+        let report = self.report(world, name, &plan, &refusals, &entry.value);
         let status = self
             .status(&key, (of.generation, &entry.value), &report)
             .await;
@@ -128,13 +132,13 @@ impl ClusterReconciler {
         &self,
         world: &World,
         name: &str,
-        plan: Plan,
+        plan: &Plan,
         refusals: &BTreeSet<Refusal>,
         existing: &Advertisement,
     ) -> Report {
         let (mut conditions, problems) = refused::reported(
-            plan.conditions,
-            plan.problems,
+            plan.conditions.clone(),
+            plan.problems.clone(),
             &format!("RouteAdvertisements/{name}"),
             refusals,
             self.refused_before.get(name).unwrap_or(&NONE),

@@ -18,7 +18,7 @@ impl ClusterReconciler {
     pub(super) async fn attachment(&mut self, world: &Arc<World>) -> Action {
         let key = self.settings.network.nad.clone();
         let planner = &mut self.planner;
-        let advertised = planned(|| attachments::advertised(world, planner.plan_all(world)));
+        let advertised = planned(|| attachments::advertised(world, &planner.plan_all(world)));
         let wanted =
             attachments::of_default_network(world, &key, &advertised, &self.in_force.configured);
         let Some(wanted) = wanted else {
@@ -67,7 +67,7 @@ impl ClusterReconciler {
 
     fn report_transport(&mut self, world: &Arc<World>, key: &ObjectKey) {
         let planner = &mut self.planner;
-        let now = planned(|| transport::default_network(world, planner.plan_all(world)));
+        let now = planned(|| transport::default_network(world, &planner.plan_all(world)));
         if let Some(event) = transport::event(self.state.as_ref(), &now) {
             if event.warning {
                 tracing::warn!("No-overlay validation failed: {}", event.message);

@@ -1,5 +1,5 @@
 //! The managed fabric's base object and RouteAdvertisements.
-//! In: the world. Out: the objects, or their absence. Invariant: none waits for another.
+//! In: their plan. Out: the objects, or their absence. Invariant: none waits for another.
 //! Not here: the nodes' objects (`advertisement`).
 
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use api::frr_configuration::FRRConfiguration;
 use api::route_advertisements::RouteAdvertisements;
 use model::{ObjectKey, intent};
-use plan_cluster::{MANAGED_BY, World, fabric};
+use plan_cluster::{MANAGED_BY, fabric};
 use reconcile::Action;
 use serde_json::json;
 
@@ -17,8 +17,7 @@ use crate::caches::Advertisement;
 use crate::key::Key;
 
 impl ClusterReconciler {
-    pub(super) async fn fabric(&mut self, world: &World) -> Action {
-        let plan = fabric::plan(world);
+    pub(super) async fn fabric(&mut self, plan: &fabric::Plan) -> Action {
         let problems = plan.problems.iter();
         let left_out = problems.filter(|p| p.reason == fabric::NODE_LEFT_OUT);
         let left_out = i64::try_from(left_out.count()).unwrap_or(i64::MAX);
@@ -31,7 +30,7 @@ impl ClusterReconciler {
         let jobs = self.managed_advertisements(&plan.advertisements);
         let done = done.and(self.write_all::<RouteAdvertisements>(&subject, jobs).await);
         self.tell_problems(Key::Fabric, &plan.problems);
-        self.report_on_nodes("fabric", plan.problems);
+        self.report_on_nodes("fabric", plan.problems.clone());
         done.action()
     }
 

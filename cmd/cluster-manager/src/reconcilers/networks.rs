@@ -31,7 +31,9 @@ impl ClusterReconciler {
     pub(super) async fn networks(&mut self, world: &World, complete: &Arc<World>) -> Action {
         let mut plan = planned(|| networks::plan(world));
         let planner = &mut self.planner;
-        let roles = planned(|| planner.plan(complete, &fabric::base_name())).roles;
+        let plans = planned(|| planner.plan_all(complete));
+        let of_fabric = plans.get(&fabric::base_name());
+        let roles = of_fabric.map(|plan| plan.roles.clone()).unwrap_or_default();
         let labelled: BTreeSet<&NodeName> = world
             .nodes
             .values()

@@ -5,7 +5,6 @@
 //! Not here: the state (`plan_cluster::sessions`), writing the condition.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use api::frr_state::FRRNodeState;
@@ -32,8 +31,6 @@ pub(crate) struct Watched {
     trying: Trying,
     state: Option<sessions::State>,
     alarm: Option<JoinHandle<()>>,
-    /// The fabric's plan for the world it was made of.
-    plan: Option<(Arc<World>, fabric::Plan)>,
     /// Since when what is waited for is reported: of reflectors by name, of the mesh.
     loaded: BTreeMap<NodeName, Instant>,
     meshed: Option<Instant>,
@@ -53,7 +50,6 @@ impl Watched {
             trying: Trying::new(),
             state: None,
             alarm: None,
-            plan: None,
             loaded: BTreeMap::new(),
             meshed: None,
         }
@@ -61,7 +57,7 @@ impl Watched {
 }
 
 impl ClusterReconciler {
-    pub(super) async fn sessions(&mut self, world: &Arc<World>) -> Action {
+    pub(super) async fn sessions(&mut self, world: &World, plan: &fabric::Plan) -> Action {
         let Some(cache) = self.caches.sessions.as_ref().filter(|c| c.ready()) else {
             return Action::Done;
         };
@@ -69,16 +65,8 @@ impl ClusterReconciler {
             let ends = map.values().filter_map(|entry| entry.value.clone());
             ends.collect()
         });
-        let known = self
-            .watched
-            .plan
-            .take()
-            .filter(|(of, _)| Arc::ptr_eq(of, world));
-        let (_, plan) = known.unwrap_or_else(|| (Arc::clone(world), fabric::plan(world)));
         let evidence = self.evidence(world, plan.awaited.as_ref(), &ends).await;
         let waits = plan.awaited.is_some();
-        let names: Vec<String> = plan.advertisements.keys().cloned().collect();
-        self.watched.plan = Some((Arc::clone(world), plan));
         if self.worlds.report(evidence) {
             self.clients.queue.resync();
         }
@@ -99,8 +87,9 @@ impl ClusterReconciler {
         }
         if self.watched.state.as_ref() != Some(&seen.state) {
             self.watched.state = Some(seen.state);
-            for name in names {
-                self.clients.queue.enqueue(Key::Advertisement(name));
+            for name in plan.advertisements.keys() {
+                let queue = &self.clients.queue;
+                queue.enqueue(Key::Advertisement(name.clone()));
             }
         }
         Action::Done

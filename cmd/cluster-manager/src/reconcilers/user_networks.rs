@@ -16,7 +16,7 @@ use model::ObjectKey;
 use model::intent::Condition;
 use model::user_network::Attachment;
 use plan_cluster::attachments::{self, FINALIZER, NAME_LABEL, Plan, Wanted};
-use plan_cluster::{World, fabric, transport};
+use plan_cluster::{World, transport};
 use reconcile::Action;
 use serde_json::json;
 use telemetry::Chain;
@@ -39,6 +39,7 @@ impl ClusterReconciler {
     pub(super) async fn user_networks(
         &mut self,
         world: &Arc<World>,
+        labelled: &BTreeSet<String>,
         generations: &Generations,
     ) -> Action {
         let plan = match self.plan_of_networks(world).await {
@@ -51,7 +52,7 @@ impl ClusterReconciler {
         let accepted = self.transports(world);
         let subject = Key::UserNetworks;
         // Before the first object, and after the last.
-        let jobs = self.protections(world, &plan.0.finalizers);
+        let jobs = self.protections(labelled, &plan.0.finalizers);
         let done = self
             .write_all::<ClusterUserDefinedNetwork>(&subject, jobs)
             .await;
@@ -110,11 +111,11 @@ impl ClusterReconciler {
         planned(|| {
             let plans = planner.plan_all(world);
             if *attachments == world.attachments {
-                return attachments::plan(world, &attachments::advertised(world, plans));
+                return attachments::plan(world, &attachments::advertised(world, &plans));
             }
             let mut now = World::clone(world);
             now.attachments.clone_from(attachments);
-            attachments::plan(&now, &attachments::advertised(&now, plans))
+            attachments::plan(&now, &attachments::advertised(&now, &plans))
         })
     }
 
@@ -146,7 +147,7 @@ impl ClusterReconciler {
             let readable = world.cudns.values().filter_map(|c| c.as_ref().ok());
             readable
                 .filter_map(|cudn| {
-                    let condition = transport::condition(world, cudn, plans)?;
+                    let condition = transport::condition(world, cudn, &plans)?;
                     Some((cudn.name.clone(), condition))
                 })
                 .collect()
@@ -175,8 +176,11 @@ impl ClusterReconciler {
     }
 
     /// Finalizers, and the label of managed networks; both are one apply, since what is left out of it is taken away.
-    fn protections(&self, world: &World, wanted: &BTreeMap<String, bool>) -> Vec<Job> {
-        let labelled = fabric::plan(world).labelled;
+    fn protections(
+        &self,
+        labelled: &BTreeSet<String>,
+        wanted: &BTreeMap<String, bool>,
+    ) -> Vec<Job> {
         let mut jobs = Vec::new();
         for (name, protected) in wanted {
             let key = ObjectKey::new("", name);

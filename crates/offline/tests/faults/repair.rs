@@ -100,7 +100,7 @@ fn whatever_somebody_does_to_the_fabrics_own_objects_is_undone() {
         let mut changed = objects.clone();
         drift(&mut changed);
         assert!(changed != objects, "{what}");
-        let first = Plans::of(&world(&settings, &changed), &settings.network.nad);
+        let first = Plans::of(&world(&settings, &changed), &settings);
         for (name, plan) in &first.advertisements {
             let surplus = &plan.surplus;
             assert!(surplus.is_empty(), "{what}: {name} withdraws {surplus:?}");

@@ -88,7 +88,7 @@ pub(super) fn draft<'a>(
         settings,
         base,
         isolation: &facts.isolation,
-        received: fabric::received(world, taken_in),
+        received: fabric::received(taken_in, &facts.ranges),
         holders: holders(world),
         roles: &roles,
         shared: Shared::default(),

@@ -637,16 +637,16 @@ fn the_planner_plans_once_for_one_world() {
     let world = Arc::new(mk_managed());
     let ra = fabric::base_name();
     let mut planner = Planner::default();
-    let first = planner.plan(&world, &ra);
-    assert_eq!(first, plan(&world, &ra));
-    assert_eq!(planner.plan(&world, &ra), first);
+    let first = planner.plan_all(&world);
+    assert_eq!(first.get(&ra), Some(&plan(&world, &ra)));
+    assert!(Arc::ptr_eq(&planner.plan_all(&world), &first));
     let mut other = World::clone(&world);
     other.nodes.remove(&NodeName::from("n3"));
     let other = Arc::new(other);
-    let second = planner.plan(&other, &ra);
-    assert_eq!(second, plan(&other, &ra));
+    let second = planner.plan_all(&other);
+    assert_eq!(second.get(&ra), Some(&plan(&other, &ra)));
     assert_ne!(second, first);
-    assert!(!planner.plan(&other, "nobody").accepted());
+    assert!(!plan_of_gone("nobody").accepted());
 }
 
 /// An object as OVN-Kubernetes generates it for an RA: its name and label, and nothing that says who made it.

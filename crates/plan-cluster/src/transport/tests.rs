@@ -178,7 +178,8 @@ fn the_default_networks_transport_needs_an_accepted_advertisement_of_its_pods() 
     world
         .ras
         .insert("broken".to_owned(), Err("no spec".to_owned()));
-    assert_eq!(state(&world), DefaultNetwork::NoRouteAdvertisements);
+    let unreadable = vec![("broken".to_owned(), "no spec".to_owned())];
+    assert_eq!(state(&world), DefaultNetwork::Unreadable(unreadable));
     for name in ["b", "a"] {
         advertised(&mut world, name, elsewhere);
         default(world.ras.get_mut(name).unwrap().as_mut().unwrap());

@@ -3,6 +3,7 @@
 //! Not here: what it does.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
@@ -11,6 +12,7 @@ use std::time::Duration;
 use kube_tests::free_port;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use serde_json::Value;
 
 use super::cluster::Cluster;
 use super::record::now;
@@ -47,6 +49,7 @@ impl Daemon {
             .arg("--config")
             .arg(&config)
             .args(["--identity", "bench"])
+            .envs(environment())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log)
@@ -112,6 +115,20 @@ impl Daemon {
         let status = self.child.wait().expect("it ends");
         assert!(status.success(), "{status}");
     }
+}
+
+/// What the installed pod template sets for it.
+fn environment() -> BTreeMap<String, String> {
+    let template = kube_tests::top().join("manifests/base/cluster-manager.yaml");
+    let text = std::fs::read_to_string(template).expect("the pod template");
+    let template: Value = serde_saphyr::from_str(&text).expect("YAML");
+    let container = template.pointer("/spec/template/spec/containers/0/env");
+    let all = container.and_then(Value::as_array).into_iter().flatten();
+    let plain = all.filter_map(|variable| {
+        let text = |key: &str| variable.get(key)?.as_str().map(str::to_owned);
+        Some((text("name")?, text("value")?))
+    });
+    plain.collect()
 }
 
 impl Drop for Daemon {
