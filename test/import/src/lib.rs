@@ -16,7 +16,6 @@
 mod agent;
 mod fault_proxy;
 mod observer;
-mod rng;
 mod testbed;
 
 use std::time::Duration;
@@ -24,8 +23,8 @@ use std::time::Duration;
 pub use crate::agent::{Agent, AgentConfig};
 pub use crate::fault_proxy::{Cut, FaultProxy};
 pub use crate::observer::{Observer, RouteSeen, Snapshot};
-pub use crate::rng::Rng;
 pub use crate::testbed::{LINK, OTHER_LINK, ROUTER, Testbed, try_ip};
+pub use testkit::rng::Rng;
 
 /// Programs that the tests need.
 pub const TOOLS: &[&str] = &["ip", "ovsdb-server", "ovsdb-tool", "setpriv"];

@@ -233,6 +233,14 @@ impl ApiServer {
         server.wait().unwrap();
     }
 
+    /// Sends the API server a signal, such as `-STOP`.
+    pub fn signal(&self, name: &str) {
+        let server = self.children.last().unwrap();
+        let pid = server.id().to_string();
+        let sent = Command::new("kill").args([name, &pid]).status();
+        assert!(sent.unwrap().success());
+    }
+
     /// Starts it again after `stop`.
     pub fn start_again(&mut self) {
         self.spawn("kube-apiserver", &self.server_arguments.clone());

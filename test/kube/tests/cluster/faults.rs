@@ -13,5 +13,6 @@ mod leading;
 mod missing;
 mod process;
 mod proxy;
+mod random;
 mod refused;
 mod scraped;

@@ -113,6 +113,7 @@ pub(crate) fn planned_writes(api: &ApiServer) -> Vec<String> {
         "frrconfigurations",
         "clusteruserdefinednetworks",
         "network-attachment-definitions",
+        "egressips",
     ] {
         for object in api.items(kind) {
             before.put(object).unwrap();
