@@ -158,7 +158,7 @@ pub(crate) fn add_network(world: &mut World, name: &str, id: u8, range: &str, la
         let subnet = cluster.cidr.subnet(at, cluster.host_len).unwrap();
         subnets.insert(cudn.network_name(), vec![subnet]);
     }
-    world.cudns.insert(name.to_owned(), Ok(cudn));
+    world.cudns.insert(name.to_owned(), cudn);
     let networks = user_networks::networks(world);
     world.networks.extend(networks);
 }
