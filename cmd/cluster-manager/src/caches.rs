@@ -61,7 +61,7 @@ pub(crate) struct Advertisement {
 /// A ClusterUserDefinedNetwork with the status it has now.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct UserNetwork {
-    pub(crate) spec: Result<user_network::ClusterUserDefinedNetwork, String>,
+    pub(crate) spec: user_network::ClusterUserDefinedNetwork,
     pub(crate) conditions: Vec<ExistingCondition>,
     /// `metadata.generation`, also where the object cannot be read.
     pub(crate) generation: i64,
@@ -285,7 +285,7 @@ impl Caches {
     /// The namespaces that something selects, or in which a network has an object: no change of another one is a change of the
     /// world.
     fn namespaces_of(&self, world: &World) -> BTreeMap<String, Namespace> {
-        let networks = world.cudns.values().filter_map(|cudn| cudn.as_ref().ok());
+        let networks = world.cudns.values();
         let egress = world
             .egress_ips
             .values()

@@ -27,17 +27,15 @@ pub(crate) fn seconds(time: Option<&Time>) -> i64 {
     time.map_or(0, |time| time.0.as_second())
 }
 
-impl TryFrom<&ClusterUserDefinedNetwork> for m::ClusterUserDefinedNetwork {
-    type Error = String;
-
-    fn try_from(object: &ClusterUserDefinedNetwork) -> Result<Self, Self::Error> {
+impl From<&ClusterUserDefinedNetwork> for m::ClusterUserDefinedNetwork {
+    fn from(object: &ClusterUserDefinedNetwork) -> Self {
         let namespaces = selector::decode(&object.spec.namespace_selector)
             .map_err(|err| format!("spec.namespaceSelector: {err}"));
-        Ok(Self {
+        Self {
             namespaces,
             network: network(&object.spec),
             ..of_metadata(&object.metadata)
-        })
+        }
     }
 }
 
@@ -47,8 +45,7 @@ impl TryFrom<&ClusterUserDefinedNetwork> for m::ClusterUserDefinedNetwork {
 pub fn read_cudn(object: &impl Serialize) -> m::ClusterUserDefinedNetwork {
     let object = serde_json::to_value(object).unwrap_or_default();
     let typed = serde_json::from_value::<ClusterUserDefinedNetwork>(object.clone());
-    let decoded = typed.map_err(|err| format!("the object cannot be read: {err}"));
-    let decoded = decoded.and_then(|typed| m::ClusterUserDefinedNetwork::try_from(&typed));
+    let decoded = typed.map(|typed| m::ClusterUserDefinedNetwork::from(&typed));
     decoded.unwrap_or_else(|why| {
         let field = |path: &str| object.pointer(path).cloned().unwrap_or_default();
         let selector = serde_json::from_value(field("/spec/namespaceSelector"));
@@ -57,7 +54,7 @@ pub fn read_cudn(object: &impl Serialize) -> m::ClusterUserDefinedNetwork {
             namespaces: selector
                 .and_then(|selector| selector::decode(&selector))
                 .map_err(|err| format!("spec.namespaceSelector: {err}")),
-            network: Err(why),
+            network: Err(format!("the object cannot be read: {why}")),
             ..of_metadata(&serde_json::from_value(field("/metadata")).unwrap_or_default())
         }
     })

@@ -56,11 +56,7 @@ impl Plans {
         let advertisements = advertise::plan_all(&complete);
         let advertised = attachments::advertised(&complete, &advertisements);
         let attachments = attachments::plan(&complete, &advertised);
-        let readable = complete
-            .cudns
-            .iter()
-            .filter_map(|(name, cudn)| Some((name, cudn.as_ref().ok()?)));
-        let conditions = readable.map(|(name, cudn)| {
+        let conditions = complete.cudns.iter().map(|(name, cudn)| {
             let created = attachments.created.get(name).cloned();
             let accepted = transport::condition(&complete, cudn, &advertisements);
             (name.clone(), created.into_iter().chain(accepted).collect())

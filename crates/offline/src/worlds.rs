@@ -90,7 +90,7 @@ pub fn world(settings: &Settings, objects: &Objects) -> World {
         if cudn.uid.is_empty() {
             cudn.uid = format!("uid-of-{}", cudn.name);
         }
-        world.cudns.insert(name_of(object), Ok(cudn));
+        world.cudns.insert(name_of(object), cudn);
     }
     for object in objects.all(NAMESPACE) {
         if let Ok(namespace) = typed(object).map(|typed| api::decode_namespace(&typed)) {

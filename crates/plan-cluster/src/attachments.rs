@@ -94,18 +94,12 @@ pub fn plan(world: &World, advertised: &BTreeMap<NetworkName, BTreeSet<String>>)
         claimed: BTreeMap::new(),
         plan: Plan::default(),
     };
-    let readable = world.cudns.values().filter_map(|c| c.as_ref().ok());
-    let mut cudns: Vec<&ClusterUserDefinedNetwork> = readable.collect();
+    let mut cudns: Vec<&ClusterUserDefinedNetwork> = world.cudns.values().collect();
     cudns.sort_by_key(|cudn| (cudn.created, &cudn.name));
     for cudn in cudns {
         maker.one(cudn);
     }
     let mut plan = maker.plan;
-    for (name, cudn) in &world.cudns {
-        if let Err(why) = cudn {
-            plan.failed(name, SYNC_ERROR, why.clone());
-        }
-    }
     orphans(world, &mut plan);
     plan
 }
@@ -365,10 +359,6 @@ fn list(items: impl Iterator<Item = String>) -> String {
 
 /// Objects of ClusterUserDefinedNetworks that are gone.
 fn orphans(world: &World, plan: &mut Plan) {
-    // One that cannot be read may be anybody's owner.
-    if world.cudns.values().any(Result::is_err) {
-        return;
-    }
     let known = user_networks::owners(world);
     for (key, attachment) in &world.attachments {
         if user_networks::is_left_behind(attachment)

@@ -106,8 +106,7 @@ pub fn is_template(source: &FrrConfiguration) -> bool {
 
 /// Managed ClusterUserDefinedNetworks, as long as they, or their networks, are there.
 fn managed_cudns(world: &World) -> impl Iterator<Item = &ClusterUserDefinedNetwork> {
-    let readable = world.cudns.values().filter_map(|cudn| cudn.as_ref().ok());
-    readable.filter(|cudn| {
+    world.cudns.values().filter(|cudn| {
         let running = world.networks.get(&cudn.network_name());
         let managed = match &cudn.network {
             Ok(network) => matches!(
@@ -239,7 +238,7 @@ pub fn completed(mut world: World, plan: &Plan) -> World {
         world.ras.insert(name.clone(), Ok(wanted));
     }
     for name in &plan.labelled {
-        if let Some(Ok(cudn)) = world.cudns.get_mut(name) {
+        if let Some(cudn) = world.cudns.get_mut(name) {
             cudn.labels.insert(NAME_LABEL.to_owned(), name.clone());
         }
     }

@@ -129,7 +129,7 @@ pub(crate) fn put_network(world: &mut World, cudn: ClusterUserDefinedNetwork, id
         let subnet = cluster.cidr.subnet(at, cluster.host_len).unwrap();
         subnets.insert(cudn.network_name(), vec![subnet]);
     }
-    world.cudns.insert(cudn.name.clone(), Ok(cudn));
+    world.cudns.insert(cudn.name.clone(), cudn);
     let networks = user_networks::networks(world);
     world.networks.extend(networks);
 }

@@ -105,7 +105,7 @@ mod tests {
         let join = "100.64.0.0/16".parse().unwrap();
         world.reserved = vec![("the join subnets of the default network".to_owned(), join)];
         let other = mk_cudn("other", 1);
-        world.cudns.insert("other".to_owned(), Ok(other));
+        world.cudns.insert("other".to_owned(), other);
         let n1 = world.nodes.values_mut().next().unwrap();
         n1.primary = Fact::Known(vec!["172.30.0.1/24".parse().unwrap()]);
         for (subnet, wanted) in [

@@ -102,16 +102,24 @@ pub fn condition(
     cudn: &ClusterUserDefinedNetwork,
     plans: &BTreeMap<String, Plan>,
 ) -> Option<Condition> {
-    let network = cudn.network.as_ref().ok()?;
-    let routing = match network.transport {
-        UserTransport::Unset | UserTransport::Geneve => {
-            return Some(of(
-                true,
-                "GeneveTransportAccepted",
-                "Geneve transport has been configured.",
-            ));
+    let routing = match &cudn.network {
+        Ok(network) => match network.transport {
+            UserTransport::Unset | UserTransport::Geneve => None,
+            UserTransport::NoOverlay { routing, .. } => Some(routing),
+        },
+        // What runs goes on.
+        Err(_) => {
+            let running = world.networks.get(&cudn.network_name())?;
+            let options = running.transport.no_overlay();
+            options.map(|options| options.routing)
         }
-        UserTransport::NoOverlay { routing, .. } => routing,
+    };
+    let Some(routing) = routing else {
+        return Some(of(
+            true,
+            "GeneveTransportAccepted",
+            "Geneve transport has been configured.",
+        ));
     };
     if !world.features.route_advertisements {
         return Some(of(

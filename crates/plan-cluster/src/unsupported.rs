@@ -133,11 +133,7 @@ impl<'a> Networks<'a> {
 
     /// Those of the ClusterUserDefinedNetworks with these labels.
     fn selected(&self, chosen: impl Fn(&model::selector::Labels) -> bool) -> Reached<'a> {
-        let cudns = self
-            .world
-            .cudns
-            .values()
-            .filter_map(|cudn| cudn.as_ref().ok());
+        let cudns = self.world.cudns.values();
         let chosen = cudns.filter(|cudn| chosen(&cudn.labels));
         let names = chosen.map(|cudn| cudn.network_name());
         let known = names.filter_map(|name| self.routed.get(&name).copied());

@@ -30,7 +30,7 @@ const JOIN_SUBNETS: [&str; 2] = ["100.65.0.0/16", "fd99::/64"];
 struct Stored {
     /// By ClusterUserDefinedNetwork. Where its objects differ, the smallest.
     ids: BTreeMap<String, u16>,
-    /// Those of objects that a ClusterUserDefinedNetwork has left behind, or that one owns which cannot be read.
+    /// Those of objects that a ClusterUserDefinedNetwork has left behind.
     left_behind: BTreeSet<u16>,
 }
 
@@ -59,7 +59,7 @@ impl Stored {
 pub(crate) enum Claimant<'a> {
     /// The ClusterUserDefinedNetwork that owns it.
     Network(&'a ClusterUserDefinedNetwork),
-    /// One that is gone, or cannot be read.
+    /// One that is gone.
     LeftBehind,
 }
 
@@ -81,10 +81,10 @@ pub(crate) fn claims<'a, T>(
     })
 }
 
-/// ClusterUserDefinedNetworks that can be read, by the uid that owns their objects.
+/// ClusterUserDefinedNetworks by the uid that owns their objects.
 pub(crate) fn owners(world: &World) -> BTreeMap<&str, &ClusterUserDefinedNetwork> {
-    let readable = world.cudns.values().filter_map(|cudn| cudn.as_ref().ok());
-    readable.map(|cudn| (cudn.uid.as_str(), cudn)).collect()
+    let cudns = world.cudns.values();
+    cudns.map(|cudn| (cudn.uid.as_str(), cudn)).collect()
 }
 
 /// The id that a NetworkAttachmentDefinition stores, where it can be one.
@@ -135,8 +135,8 @@ pub fn ids(world: &World) -> Ids {
 
 /// Those that can be read and are served, the eldest first.
 fn by_age(world: &World) -> Vec<&ClusterUserDefinedNetwork> {
-    let readable = world.cudns.values().filter_map(|cudn| cudn.as_ref().ok());
-    let mut served: Vec<_> = readable.filter(|cudn| cudn.network.is_ok()).collect();
+    let cudns = world.cudns.values();
+    let mut served: Vec<_> = cudns.filter(|cudn| cudn.network.is_ok()).collect();
     served.sort_by_key(|cudn| (cudn.created, &cudn.name));
     served
 }
@@ -146,7 +146,7 @@ fn by_age(world: &World) -> Vec<&ClusterUserDefinedNetwork> {
 pub fn networks(world: &World) -> BTreeMap<NetworkName, Network> {
     let stored = Stored::of(world).ids;
     let mut out = BTreeMap::new();
-    for cudn in world.cudns.values().filter_map(|cudn| cudn.as_ref().ok()) {
+    for cudn in world.cudns.values() {
         let Some(id) = stored.get(&cudn.name) else {
             continue;
         };

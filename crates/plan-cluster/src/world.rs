@@ -91,8 +91,8 @@ pub struct World {
     pub unreadable: BTreeMap<ObjectKey, Remains>,
     /// The networks by name, as they are declared; the default one by the settings. The host lengths in force are [`Ranges`]'.
     pub networks: BTreeMap<NetworkName, Network>,
-    /// ClusterUserDefinedNetworks by name; an error is a sentence that names the field.
-    pub cudns: BTreeMap<String, Result<ClusterUserDefinedNetwork, String>>,
+    /// ClusterUserDefinedNetworks by name, those that cannot be read too.
+    pub cudns: BTreeMap<String, ClusterUserDefinedNetwork>,
     /// Namespaces by name.
     pub namespaces: BTreeMap<String, Namespace>,
     /// NetworkAttachmentDefinitions, whoever made them.

@@ -83,7 +83,7 @@ pub(super) fn cudn(object: &DynamicObject) -> UserNetwork {
     let status = serde_json::from_value::<NetworkStatus>(status);
     UserNetwork {
         generation: object.metadata.generation.unwrap_or(0),
-        spec: Ok(api::read_cudn(object)),
+        spec: api::read_cudn(object),
         conditions: status
             .unwrap_or_default()
             .conditions

@@ -95,7 +95,7 @@ impl ClusterReconciler {
         };
         let jobs = attachment_jobs(&plan.desired, &world.attachments);
         let is_final = |(name, protected): (&String, &bool)| {
-            let cudn = world.cudns.get(name).and_then(|cudn| cudn.as_ref().ok());
+            let cudn = world.cudns.get(name);
             !protected && cudn.is_some_and(|cudn| cudn.finalizers.contains(FINALIZER))
         };
         let decides = jobs.iter().any(|job| is_new(job) && !waits(job));
@@ -144,8 +144,8 @@ impl ClusterReconciler {
         let planner = &mut self.planner;
         planned(|| {
             let plans = planner.plan_all(world);
-            let readable = world.cudns.values().filter_map(|c| c.as_ref().ok());
-            readable
+            let cudns = world.cudns.values();
+            cudns
                 .filter_map(|cudn| {
                     let condition = transport::condition(world, cudn, &plans)?;
                     Some((cudn.name.clone(), condition))
@@ -187,9 +187,7 @@ impl ClusterReconciler {
             let Some(entry) = self.caches.cudns.get(&key) else {
                 continue;
             };
-            let Ok(cudn) = &entry.value.spec else {
-                continue;
-            };
+            let cudn = &entry.value.spec;
             let has_finalizer = cudn.finalizers.contains(FINALIZER);
             let label = labelled.contains(name);
             let has_label = cudn.labels.get(NAME_LABEL).map(String::as_str) == Some(name.as_str());

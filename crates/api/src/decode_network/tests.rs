@@ -14,7 +14,7 @@ fn decoded(selector: Value, subnets: Value) -> m::ClusterUserDefinedNetwork {
         },
     }))
     .unwrap();
-    m::ClusterUserDefinedNetwork::try_from(&object).unwrap()
+    m::ClusterUserDefinedNetwork::from(&object)
 }
 
 #[test]

@@ -189,12 +189,8 @@ fn misreported(
             out.push(format!("{place} is now {text}"));
         }
     }
-    for place in before.keys().filter(|place| !after.contains_key(*place)) {
-        // What a network's transport was accepted for stays in force while the network cannot be read.
-        if !(place.ends_with("TransportAccepted") && listed(place)) {
-            out.push(format!("{place} is gone"));
-        }
-    }
+    let gone = before.keys().filter(|place| !after.contains_key(*place));
+    out.extend(gone.map(|place| format!("{place} is gone")));
     if fault.says.iter().all(|(place, _)| *place != "problem") && !problems.is_empty() {
         out.push(format!("problems: {problems:?}"));
     }

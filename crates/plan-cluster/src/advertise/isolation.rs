@@ -71,7 +71,7 @@ impl Isolation {
 /// The VRFs that a network is advertised into; the default VRF where nobody says anything else, so that an
 /// RouteAdvertisements that comes or cannot be read just now opens nothing.
 fn targets(world: &World, network: &Network) -> BTreeSet<String> {
-    let cudn = world.cudns.values().filter_map(|cudn| cudn.as_ref().ok());
+    let cudn = world.cudns.values();
     let cudn = cudn.filter(|cudn| cudn.network_name() == network.name);
     let labels: Vec<_> = cudn.map(|cudn| &cudn.labels).collect();
     let selected = world.ras.values().filter_map(|ra| ra.as_ref().ok());

@@ -200,13 +200,10 @@ fn one<'a>(world: &'a World, ra: &RouteAdvertisements) -> Result<Selection<'a>, 
     }
     let of_fabric = fabric::is_of_fabric(world, &ra.name);
     for cudn in world.cudns.values() {
-        match cudn {
-            // Its labels are not known: it may be one of them.
-            Err(_) => selection.coming = true,
-            Ok(cudn) if !ra.selects(Some(&cudn.labels)) => {}
-            // A label that somebody copied makes no other network part of the fabric.
-            Ok(cudn) if of_fabric && !is_its_network(ra, cudn) => {}
-            Ok(cudn) => selection.take(world, cudn),
+        // A label that somebody copied makes no other network part of the fabric.
+        let is_meant = !of_fabric || is_its_network(ra, cudn);
+        if is_meant && ra.selects(Some(&cudn.labels)) {
+            selection.take(world, cudn);
         }
     }
     consistent(world, ra, selection)

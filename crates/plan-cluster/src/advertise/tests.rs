@@ -422,7 +422,7 @@ fn what_is_asked_for_and_not_done_is_named_in_complete() {
     let mut localnet = mk_cudn("lan", 1);
     localnet.labels = LabelSelector::label("color", "blue").match_labels;
     localnet.network = Err("spec.network.topology Localnet is not supported".to_owned());
-    with_udn.cudns.insert("lan".to_owned(), Ok(localnet));
+    with_udn.cudns.insert("lan".to_owned(), localnet);
     let namespaces = [("shop".to_owned(), Namespace::default())];
     with_udn.namespaces.extend(namespaces);
     let egress = EgressIp {

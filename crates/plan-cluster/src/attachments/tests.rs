@@ -21,7 +21,7 @@ fn mk() -> World {
         world.namespaces.insert(name.to_owned(), namespace(tenant));
     }
     for (name, n) in [("amber", 2), ("cobalt", 1)] {
-        world.cudns.insert(name.to_owned(), Ok(mk_cudn(name, n)));
+        world.cudns.insert(name.to_owned(), mk_cudn(name, n));
     }
     world
 }
@@ -50,7 +50,7 @@ fn stored(mut world: World) -> World {
 }
 
 fn cudn<'a>(world: &'a mut World, name: &str) -> &'a mut ClusterUserDefinedNetwork {
-    world.cudns.get_mut(name).unwrap().as_mut().unwrap()
+    world.cudns.get_mut(name).unwrap()
 }
 
 fn keys(plan: &Plan) -> Vec<String> {
@@ -93,9 +93,7 @@ fn each_selected_namespace_has_one_object_and_all_of_a_network_one_id_that_stays
     assert_eq!(plan.surplus, BTreeMap::new());
     world.cudns.remove("cobalt");
     world.attachments.retain(|key, _| key.name != "cobalt");
-    world
-        .cudns
-        .insert("jade".to_owned(), Ok(mk_cudn("jade", 9)));
+    world.cudns.insert("jade".to_owned(), mk_cudn("jade", 9));
     world
         .namespaces
         .insert("vault".to_owned(), namespace("jade"));
@@ -202,19 +200,18 @@ fn what_is_no_longer_selected_goes_and_the_network_after_its_last_object() {
     world.attachments.retain(|key, _| key.name != "amber");
     let plan = planned(&world);
     assert!(!plan.finalizers["amber"]);
-    // One that is gone without having waited leaves objects to let go, but not while another cannot be read.
+    // One that is gone without having waited leaves objects to let go, and one that cannot be read none.
     let mut world = stored(mk());
     world.cudns.remove("amber");
     let plan = planned(&world);
     assert_eq!(plan.surplus.values().collect::<Vec<_>>(), [&None, &None]);
-    world
-        .cudns
-        .insert("amber".to_owned(), Err("it cannot be read".to_owned()));
+    let mut world = stored(mk());
+    cudn(&mut world, "amber").network = Err("it cannot be read".to_owned());
     let plan = planned(&world);
     assert!(plan.surplus.is_empty(), "{:?}", plan.surplus);
     assert_eq!(
         message(&plan, "amber"),
-        "False NetworkAttachmentDefinitionSyncError: it cannot be read"
+        "False NetworkNotSupported: it cannot be read"
     );
 }
 
@@ -260,9 +257,7 @@ fn layer_2_networks_have_tunnel_keys_that_stay_and_no_two_have_one() {
     ];
     assert_eq!(tunnel_keys(&world), wanted);
     let mut world = stored(world);
-    world
-        .cudns
-        .insert("jade".to_owned(), Ok(mk_cudn("jade", 0)));
+    world.cudns.insert("jade".to_owned(), mk_cudn("jade", 0));
     world
         .namespaces
         .insert("vault".to_owned(), namespace("jade"));
@@ -490,7 +485,7 @@ fn an_object_that_somebody_deletes_is_let_go_and_made_again_and_nobody_else_come
     // A younger primary network wants the namespace too.
     let mut jade = mk_cudn("jade", 9);
     jade.namespaces = Ok(model::LabelSelector::label("tenant", "amber"));
-    world.cudns.insert("jade".to_owned(), Ok(jade));
+    world.cudns.insert("jade".to_owned(), jade);
     let plan = planned(&world);
     assert_eq!(keys(&plan), ["mine/cobalt", "till/amber"]);
     assert_eq!(

@@ -1,7 +1,7 @@
 //! Who gets which id and subnet.
 
 use super::*;
-use crate::samples::{add, default_of, mk_managed, mk_node, mk_world, settle};
+use crate::samples::{add, default_of, mk_cudn, mk_managed, mk_node, mk_world, settle};
 use crate::{MANAGED_BY, RA_KEY, advertise};
 use model::frr::{FrrConfiguration, Router};
 use model::selector::LabelSelector;
@@ -58,10 +58,10 @@ fn other_networks_entries_are_kept_and_those_of_a_network_that_is_gone_are_not()
         ["default", theirs],
         "its last attachment went with it"
     );
+    let mut unreadable = mk_cudn("blue", 1);
+    unreadable.network = Err("it cannot be read".to_owned());
     // One that cannot be read is there, and one with an attachment left is in use.
-    world
-        .cudns
-        .insert("blue".to_owned(), Err("it cannot be read".to_owned()));
+    world.cudns.insert("blue".to_owned(), unreadable);
     assert_eq!(names(&world), [blue, "default", theirs]);
     world.cudns.clear();
     let left = Attachment {

@@ -74,7 +74,7 @@ fn with_blue(transport: UserTransport) -> World {
     world.fabric = None;
     add(&mut world, mk_source("src", &["172.31.0.1"]));
     add_network(&mut world, "blue", 1, "10.61.0.0/16/24", "blue");
-    let blue = world.cudns.get_mut("blue").unwrap().as_mut().unwrap();
+    let blue = world.cudns.get_mut("blue").unwrap();
     blue.network.as_mut().unwrap().transport = transport;
     let networks = user_networks::networks(&world);
     world.networks.extend(networks);
@@ -98,7 +98,7 @@ fn elsewhere(ra: &mut RouteAdvertisements) {
 
 /// Reason and status of `TransportAccepted` of `blue`.
 fn accepted(world: &World) -> (String, bool) {
-    let blue = world.cudns["blue"].as_ref().unwrap();
+    let blue = &world.cudns["blue"];
     let condition = condition(world, blue, &plan_all(world)).unwrap();
     (condition.reason, condition.status)
 }

@@ -67,7 +67,7 @@ fn each_feature_is_told_of_the_networks_without_overlay_that_it_reaches() {
         Feature::ExternalGateway,
         Reach::Namespaces(LabelSelector::label("kind", "of-red")),
     );
-    let red = world.cudns.get_mut("red").unwrap().as_mut().unwrap();
+    let red = world.cudns.get_mut("red").unwrap();
     red.labels = LabelSelector::label("use", "red").match_labels;
     let selectors = vec![
         LabelSelector::label("use", "red"),

@@ -333,7 +333,7 @@ fn conditions_of_a_network_that_cannot_be_read_are_known() {
     merge(&mut object, &status("NetworkCreated"));
     let decoded = cudn(&dynamic(&object));
     assert_eq!(decoded.conditions.len(), 1);
-    assert!(decoded.spec.unwrap().network.is_err());
+    assert!(decoded.spec.network.is_err());
 }
 
 #[test]

@@ -94,7 +94,7 @@ fn an_overlay_beside_networks_without_one_is_nobodys_threat_and_both_families_ar
             ("green", "10.63.0.0/16/24"),
         ],
     );
-    let green = world.cudns.get_mut("green").unwrap().as_mut().unwrap();
+    let green = world.cudns.get_mut("green").unwrap();
     green.network.as_mut().unwrap().transport = UserTransport::Geneve;
     let green = world
         .networks
@@ -134,7 +134,7 @@ fn what_is_advertised_elsewhere_only_is_not_kept_out_and_what_nobody_advertises_
         true,
         &[("blue", "10.61.0.0/16/24"), ("red", "10.62.0.0/16/24")],
     );
-    let red = world.cudns.get_mut("red").unwrap().as_mut().unwrap();
+    let red = world.cudns.get_mut("red").unwrap();
     red.labels = LabelSelector::label("use", "lite").match_labels;
     let UserTransport::NoOverlay { routing, .. } = &mut red.network.as_mut().unwrap().transport
     else {
@@ -145,7 +145,7 @@ fn what_is_advertised_elsewhere_only_is_not_kept_out_and_what_nobody_advertises_
     let names: Vec<String> = world.ras.keys().cloned().collect();
     let of_red = |world: &World, name: &str| {
         let ra = world.ras[name].as_ref().unwrap();
-        let red = world.cudns["red"].as_ref().unwrap();
+        let red = &world.cudns["red"];
         ra.selects(Some(&red.labels))
     };
     assert!(!names.iter().any(|name| of_red(&world, name)));

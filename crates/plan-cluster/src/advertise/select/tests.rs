@@ -50,7 +50,7 @@ fn a_network_that_is_announced_stays_when_an_elder_advertisement_begins_to_selec
     settle(&mut world);
     let before = plan(&world, "younger");
     assert_eq!(serves(&before), ["cluster_udn_blue", "cluster_udn_green"]);
-    let red = world.cudns.get_mut("red").unwrap().as_mut().unwrap();
+    let red = world.cudns.get_mut("red").unwrap();
     red.labels = LabelSelector::label("use", "a").match_labels;
     let plans = plan_all(&world);
     assert_eq!(plans["younger"].desired, before.desired);
@@ -163,7 +163,7 @@ fn a_copied_label_makes_no_other_network_part_of_the_fabric() {
     network(&mut world, "blue", 5, "10.70.0.0/16/24", "x");
     network(&mut world, "red", 6, "10.70.0.0/16/24", "x");
     settle(&mut world);
-    let red = world.cudns.get_mut("red").unwrap().as_mut().unwrap();
+    let red = world.cudns.get_mut("red").unwrap();
     red.labels = LabelSelector::label(attachments::NAME_LABEL, "blue").match_labels;
     red.network.as_mut().unwrap().transport = UserTransport::Geneve;
     let networks = user_networks::networks(&world);
