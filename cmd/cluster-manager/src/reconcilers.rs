@@ -65,6 +65,8 @@ pub(crate) struct ClusterReconciler {
     missing: BTreeSet<&'static str>,
     /// What is wrong with objects.
     problems: problems::Problems,
+    /// Subnets that were written and are not in the caches yet.
+    allocated: networks::Allocated,
 }
 
 impl ClusterReconciler {
@@ -86,6 +88,7 @@ impl ClusterReconciler {
             networks_told: BTreeSet::new(),
             missing: BTreeSet::new(),
             problems: problems::Problems::default(),
+            allocated: networks::Allocated::default(),
         }
     }
 
@@ -97,6 +100,7 @@ impl ClusterReconciler {
         self.holding.clear();
         self.networks_told.clear();
         self.problems = problems::Problems::default();
+        self.allocated = networks::Allocated::default();
         self.clients.metrics.follows();
         self.clients.readiness.set("first pass", true);
         self.clients.readiness.set("route advertisements", true);
@@ -171,6 +175,15 @@ fn planned<T>(plan: impl FnOnce() -> T) -> T {
     tokio::task::block_in_place(plan)
 }
 
+/// What came of a pass, for metrics.
+fn word(action: Action) -> &'static str {
+    match action {
+        Action::Done | Action::NoChange => "done",
+        Action::Requeue => "requeue",
+        Action::AwaitChange => "await_change",
+    }
+}
+
 impl Reconciler for ClusterReconciler {
     type Key = Key;
 
@@ -208,6 +221,10 @@ impl Reconciler for ClusterReconciler {
             fabric,
             generations,
         } = planned(|| worlds.now(caches, &self.settings));
+        // What is planned now would tell of nodes that wait for what they have; their change brings the next pass.
+        if *key != Key::Networks && self.allocated.awaited(&world, began) {
+            return Action::Requeue;
+        }
         let action = match key {
             Key::Networks => self.networks(&world, &complete).await,
             Key::Fabric => self.fabric(&fabric).await,
@@ -227,12 +244,7 @@ impl Reconciler for ClusterReconciler {
         metrics.writes.inc_by(self.clients.writer.count() - before);
         let refused = i64::try_from(self.refusals.count()).unwrap_or(i64::MAX);
         metrics.objects_refused.set(refused);
-        let word = match action {
-            Action::Done | Action::NoChange => "done",
-            Action::Requeue => "requeue",
-            Action::AwaitChange => "await_change",
-        };
-        metrics.reconciled(key.reconciler(), word, began.elapsed());
+        metrics.reconciled(key.reconciler(), word(action), began.elapsed());
         if !self.clients.leadership.leads() {
             // What this pass reported of itself belongs to another replica by now.
             self.follows();
