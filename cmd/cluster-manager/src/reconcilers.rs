@@ -74,6 +74,8 @@ pub(crate) struct ClusterReconciler {
     missing: BTreeSet<&'static str>,
     /// What is wrong with objects.
     problems: problems::Problems,
+    /// Subnets that were written and are not in the caches yet.
+    allocated: networks::Allocated,
 }
 
 impl ClusterReconciler {
@@ -97,6 +99,7 @@ impl ClusterReconciler {
             unsupported: BTreeMap::new(),
             missing: BTreeSet::new(),
             problems: problems::Problems::default(),
+            allocated: networks::Allocated::default(),
         }
     }
 
@@ -109,6 +112,7 @@ impl ClusterReconciler {
         self.networks_told.clear();
         self.unsupported.clear();
         self.problems = problems::Problems::default();
+        self.allocated = networks::Allocated::default();
         self.clients.metrics.follows();
         self.clients.readiness.set("first pass", true);
         self.clients.readiness.set("route advertisements", true);
@@ -175,12 +179,7 @@ impl ClusterReconciler {
         metrics.writes.inc_by(self.clients.writer.count() - before);
         let refused = i64::try_from(self.refusals.count()).unwrap_or(i64::MAX);
         metrics.objects_refused.set(refused);
-        let word = match action {
-            Action::Done | Action::NoChange => "done",
-            Action::Requeue => "requeue",
-            Action::AwaitChange => "await_change",
-        };
-        metrics.reconciled(key.reconciler(), word, took);
+        metrics.reconciled(key.reconciler(), word(action), took);
     }
 
     fn is_reported(&self, node: &str) -> bool {
@@ -195,6 +194,15 @@ impl ClusterReconciler {
 /// Plans of large clusters take a while: meanwhile other threads go on with what waits here, above all renewals of the lease.
 fn planned<T>(plan: impl FnOnce() -> T) -> T {
     tokio::task::block_in_place(plan)
+}
+
+/// What came of a pass, for metrics.
+fn word(action: Action) -> &'static str {
+    match action {
+        Action::Done | Action::NoChange => "done",
+        Action::Requeue => "requeue",
+        Action::AwaitChange => "await_change",
+    }
 }
 
 impl Reconciler for ClusterReconciler {
@@ -242,6 +250,10 @@ impl Reconciler for ClusterReconciler {
             fabric,
             generations,
         } = planned(|| worlds.now(caches, &self.settings));
+        // What is planned now would tell of nodes that wait for what they have; their change brings the next pass.
+        if *key != Key::Networks && self.allocated.awaited(&world, began) {
+            return Action::Requeue;
+        }
         let action = match key {
             Key::Operator => self.operator().await,
             Key::Networks => self.networks(&world, &complete).await,

@@ -52,8 +52,7 @@ impl Rng {
 
     /// One of these; there is at least one.
     pub fn pick<'a, T>(&mut self, of: &'a [T]) -> &'a T {
-        let count = u64::try_from(of.len()).expect("a length");
-        let at = usize::try_from(self.below(count)).expect("an index");
-        of.get(at).expect("below the length")
+        let at = self.below(of.len() as u64);
+        &of[usize::try_from(at).unwrap()]
     }
 }

@@ -6,23 +6,48 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node as KubeNode;
 use kube::api::ListParams;
 use kube_edge::client::CALL_DEADLINE;
-use model::node::{Node, annotation};
+use model::node::{Fact, Node, annotation};
 use model::{NodeName, ObjectKey, Problem};
 use plan_cluster::fabric::{
     self,
     roles::{ROLE_LABEL, Role},
 };
+use plan_cluster::refused::Refusal;
 use plan_cluster::{World, networks};
 use reconcile::Action;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::writes::{Job, What};
 use super::{ClusterReconciler, planned};
 use crate::key::Key;
+
+/// So long others wait for the caches to have what was written to Nodes; a watch may be behind for longer.
+const ECHO: Duration = Duration::from_secs(1);
+
+/// Nodes to which their first subnets were written, and until when the caches are waited for.
+#[derive(Debug, Default)]
+pub(crate) struct Allocated(BTreeMap<NodeName, Instant>);
+
+impl Allocated {
+    /// Whether a Node in the world still has no subnets although they were written a moment ago.
+    pub(super) fn awaited(&mut self, world: &World, now: Instant) -> bool {
+        self.0.retain(|name, until| {
+            let node = world.nodes.get(name);
+            now < *until && node.is_some_and(|node| node.subnets == Fact::Absent)
+        });
+        !self.0.is_empty()
+    }
+
+    fn written(&mut self, names: impl Iterator<Item = NodeName>, now: Instant) {
+        self.0.extend(names.map(|name| (name, now + ECHO)));
+    }
+}
 
 /// uid and resource version by node.
 type Versions = BTreeMap<NodeName, (String, String)>;
@@ -63,28 +88,31 @@ impl ClusterReconciler {
             };
             jobs.extend(names.iter().filter_map(job));
         }
+        let first = without_subnets(world, &plan);
         let done = self.write_all::<KubeNode>(&Key::Networks, jobs).await;
+        if done.bad == 0 {
+            self.allocated.written(first.into_iter(), Instant::now());
+        }
         let mut problems = plan.problems;
-        problems.extend(
-            self.refusals
-                .of(&Key::Networks)
-                .into_iter()
-                .filter_map(|r| {
-                    let node = r.node?;
-                    let text = format!(
-                        "node {node}: cannot {} its annotations: {}",
-                        r.verb, r.words
-                    );
-                    Some(Problem::new(
-                        format!("Node/{node}"),
-                        "AllocationFailed",
-                        text,
-                    ))
-                }),
-        );
+        problems.extend(self.refused_allocations());
         self.tell_problems(Key::Networks, &problems);
         self.report_on_nodes("networks", problems);
         done.action()
+    }
+
+    /// What the API server said against writes to Nodes.
+    fn refused_allocations(&self) -> Vec<Problem> {
+        let refused = self.refusals.of(&Key::Networks).into_iter();
+        let problem = |r: Refusal| {
+            let node = r.node?;
+            let text = format!(
+                "node {node}: cannot {} its annotations: {}",
+                r.verb, r.words
+            );
+            let subject = format!("Node/{node}");
+            Some(Problem::new(subject, "AllocationFailed", text))
+        };
+        refused.filter_map(problem).collect()
     }
 
     /// The world with the annotations that Nodes have at this moment.
@@ -118,6 +146,15 @@ impl ClusterReconciler {
         }
         Ok((now, versions))
     }
+}
+
+/// Nodes that are given their first subnets.
+fn without_subnets(world: &World, plan: &networks::Plan) -> Vec<NodeName> {
+    let has_none = |name: &&NodeName| {
+        let node = world.nodes.get(*name);
+        node.is_some_and(|node| node.subnets == Fact::Absent)
+    };
+    plan.allocations.keys().filter(has_none).cloned().collect()
 }
 
 /// The write that a node needs: annotations and the label, to this version of it only.
@@ -163,4 +200,34 @@ fn annotations(node: &Node, allocation: &networks::Allocation) -> Value {
         );
     }
     annotations.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn caches_are_waited_for_until_they_have_what_was_written_and_no_longer_than_a_second() {
+        let now = Instant::now();
+        let name = NodeName::from("n1");
+        let mut world = World::default();
+        let mut object = KubeNode::default();
+        object.metadata.name = Some(name.to_string());
+        let node = api::decode_node(&object);
+        world.nodes.insert(name.clone(), node);
+        let written = || {
+            let mut allocated = Allocated::default();
+            allocated.written(std::iter::once(name.clone()), now);
+            allocated
+        };
+        assert!(!Allocated::default().awaited(&world, now));
+        assert!(written().awaited(&world, now + ECHO / 2));
+        assert!(!written().awaited(&world, now + ECHO), "a watch is behind");
+        assert!(!written().awaited(&World::default(), now), "it is gone");
+        let node = world.nodes.get_mut(&name).unwrap();
+        node.subnets = Fact::Known(BTreeMap::new());
+        let mut allocated = written();
+        assert!(!allocated.awaited(&world, now), "it is there");
+        assert!(allocated.0.is_empty());
+    }
 }

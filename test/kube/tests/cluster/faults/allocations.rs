@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kube_tests::{ApiServer, tools, until};
 
-use super::process::{Daemon, MANAGED, text};
+use super::process::{Daemon, MANAGED, settled, text, writes_of};
 use super::proxy::Proxy;
 
 #[test]
@@ -140,5 +140,38 @@ fn a_network_keeps_its_id_and_takes_no_foreign_object_though_the_watch_of_object
     assert!(
         !written.contains(&format!("patch {nad}/jade")),
         "{written:?}"
+    );
+}
+
+#[test]
+fn a_node_that_joins_is_not_told_of_as_one_that_waits_for_the_subnets_that_it_was_given() {
+    let Some(tools) = tools() else { return };
+    let api = ApiServer::start(tools);
+    // Longer than the passes that follow take, shorter than what others wait for.
+    let proxy = Proxy::start(&api, "cluster-manager", Duration::from_millis(600));
+    for n in 1..=2 {
+        api.node(&format!("n{n}"), &format!("172.30.0.{n}"));
+    }
+    let _daemon = Daemon::start(&api, "a", &proxy.kubeconfig, MANAGED);
+    settled(&api, 2, 30);
+    let statuses = || {
+        let of_ra = |(words, _): &&(String, u64)| words.starts_with("patch routeadvertisements/");
+        writes_of(&api, "cluster-manager")
+            .iter()
+            .filter(of_ra)
+            .count()
+    };
+    let before = statuses();
+    assert!(before > 0);
+    // As a kubelet does it: with its address from the start.
+    let node = r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"n3","labels":{"kubernetes.io/hostname":"n3"}},
+        "status":{"addresses":[{"type":"InternalIP","address":"172.30.0.3"}]}}"#;
+    api.try_kubectl_with(&["create", "-f", "-"], node).unwrap();
+    settled(&api, 3, 30);
+    assert_eq!(
+        statuses(),
+        before,
+        "{:?}",
+        writes_of(&api, "cluster-manager")
     );
 }

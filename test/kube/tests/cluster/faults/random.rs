@@ -2,6 +2,7 @@
 //! In: a seed (`NOVERLAY_SEED`; printed). Out: at the end, what the planners still would write, and what a fresh manager writes.
 //! Invariant: nothing; whatever happened on the way.
 //! Not here: which single fault costs what (the other tests).
+#![expect(clippy::print_stdout, reason = "what was done is told")]
 
 use std::time::{Duration, Instant};
 
