@@ -149,7 +149,8 @@ pub(crate) async fn gather(
     let pods: Vec<Pod> = list(Api::namespaced(client, NAMESPACE), "pods").await?;
     let lines = node_lines(&nodes, &routes, &states, &sessions, &pods);
     let nodes: Vec<Node> = nodes.iter().map(api::decode_node).collect();
-    let mut all = vec![networks::default_line(&ras, &nodes, declared)];
+    let in_force = networks::InForce::of(&attachments);
+    let mut all = vec![networks::default_line(&ras, &nodes, in_force, declared)];
     all.extend(networks::lines(&networks, &attachments, &nodes));
     Ok(Report {
         nodes: lines,

@@ -13,9 +13,11 @@ use model::NetworkName;
 use model::network::{self, Transport};
 use model::node::Node;
 use model::user_network::CUDN_PREFIX;
+use plan_cluster::attachments::{IN_FORCE, REFUSED};
 use plan_cluster::fabric;
 use plan_cluster::user_networks::{NETWORK_ID, NETWORK_NAME};
 use serde::Serialize;
+use settings::Settings;
 
 use super::advertisements::is_accepted;
 
@@ -29,8 +31,9 @@ pub struct NetworkLine {
     pub id: Option<u16>,
     /// `spec.network.topology`.
     pub topology: Topology,
-    /// `spec.network.transport`, Geneve where it says none. The default network's is in the configuration file; where that is
-    /// not given, a managed one is known to be `NoOverlay`, and of any other it is absent.
+    /// `spec.network.transport`, Geneve where it says none. The default network's is what its NetworkAttachmentDefinition says
+    /// to be in force, else what the configuration file says; where that is not given, a managed one is known to be `NoOverlay`,
+    /// and of any other it is absent.
     pub transport: Option<UserTransport>,
     /// Who routes it where there is no overlay; absent otherwise.
     pub routing: Option<Routing>,
@@ -45,20 +48,55 @@ pub struct NetworkLine {
     pub accepted: Option<bool>,
     /// Why not.
     pub message: String,
+    /// Of the default network: what the configuration file says and is not in force.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub configuration_refused: Vec<String>,
 }
 
 impl NetworkLine {
     pub(super) fn is_well(&self) -> bool {
-        self.created != Some(false) && self.accepted != Some(false)
+        self.created != Some(false)
+            && self.accepted != Some(false)
+            && self.configuration_refused.is_empty()
     }
 }
 
-/// The line of the default network; `declared`: its transport, where the configuration file is given.
+/// What the default network's NetworkAttachmentDefinition says of the configuration.
+#[derive(Debug, Default)]
+pub(super) struct InForce {
+    transport: Option<Transport>,
+    refused: Vec<String>,
+}
+
+impl InForce {
+    /// Of these objects that of the default network is the one that says anything.
+    pub(super) fn of(attachments: &[NetworkAttachmentDefinition]) -> Self {
+        let mut said = attachments.iter().map(|a| a.annotations());
+        let Some(said) = said.find(|all| all.contains_key(IN_FORCE)) else {
+            return Self::default();
+        };
+        let text = said.get(IN_FORCE).map(String::as_str).unwrap_or_default();
+        let refused = said
+            .get(REFUSED)
+            .map(|text| text.lines().map(str::to_owned));
+        Self {
+            transport: Settings::of_network_in_force(IN_FORCE, text)
+                .ok()
+                .map(|settings| settings.network.transport),
+            refused: refused.into_iter().flatten().collect(),
+        }
+    }
+}
+
+/// The line of the default network; `declared`: its transport, where the configuration file is given. What is in force is the
+/// truth.
 pub(super) fn default_line(
     ras: &[RouteAdvertisements],
     nodes: &[Node],
+    in_force: InForce,
     declared: Option<&Transport>,
 ) -> NetworkLine {
+    let declared = in_force.transport.as_ref().or(declared);
     let name = NetworkName::default_network();
     let advertising: Vec<&RouteAdvertisements> = ras.iter().filter(|ra| advertises(ra)).collect();
     let is_managed = |ra: &&RouteAdvertisements| {
@@ -103,6 +141,7 @@ pub(super) fn default_line(
         created: None,
         accepted,
         message,
+        configuration_refused: in_force.refused,
         name: name.to_string(),
     }
 }
@@ -177,6 +216,7 @@ fn line(
         created: Some(is("NetworkCreated")),
         accepted: Some(is("TransportAccepted")),
         message: message.unwrap_or_default(),
+        configuration_refused: Vec::new(),
         name,
     }
 }

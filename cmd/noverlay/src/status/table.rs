@@ -81,7 +81,13 @@ impl Report {
                 n.message.clone(),
             ]);
         }
-        format!("\n{networks}\n")
+        let mut text = format!("\n{networks}\n");
+        for n in &self.networks {
+            for refused in &n.configuration_refused {
+                text.push_str(&format!("{}: configuration refused: {refused}\n", n.name));
+            }
+        }
+        text
     }
 
     fn advertisements_table(&self) -> String {

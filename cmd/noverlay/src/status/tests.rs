@@ -18,7 +18,10 @@ struct Objects {
 impl Objects {
     fn report(&self, declared: Option<&Transport>) -> Report {
         let nodes: Vec<Node> = self.nodes.iter().map(api::decode_node).collect();
-        let mut networks = vec![networks::default_line(&self.ras, &nodes, declared)];
+        let in_force = networks::InForce::of(&self.nads);
+        let mut networks = vec![networks::default_line(
+            &self.ras, &nodes, in_force, declared,
+        )];
         networks.extend(networks::lines(&self.cudns, &self.nads, &nodes));
         Report {
             nodes: node_lines(
@@ -134,6 +137,46 @@ fn add_condition(ra: &mut RouteAdvertisements, kind: &str, status: &str, message
     let conditions = &mut ra.status.as_mut().unwrap().conditions;
     conditions.retain(|c| c.type_ != kind);
     conditions.push(serde_json::from_value(condition).unwrap());
+}
+
+#[test]
+fn what_is_in_force_of_the_configuration_is_told_and_what_is_refused_is_not_well() {
+    let nad = |refused: serde_json::Value| -> NetworkAttachmentDefinition {
+        serde_json::from_value(json!({"apiVersion": "k8s.cni.cncf.io/v1", "kind": "NetworkAttachmentDefinition",
+            "metadata": {"name": "default", "namespace": "ovn-kubernetes", "annotations": {
+            "noverlay.io/configuration-in-force": "[default]\ntransport = \"no-overlay\"\n[no-overlay]\noutbound-snat = \"enabled\"\nrouting = \"unmanaged\"\n",
+            "noverlay.io/configuration-refused": refused}}, "spec": {}}))
+        .unwrap()
+    };
+    let mut objects = objects();
+    let mut silent = nad(json!(""));
+    let annotations = silent.metadata.annotations.as_mut().unwrap();
+    annotations.remove("noverlay.io/configuration-refused");
+    objects.nads.push(silent);
+    // The file says something else: it is not what runs.
+    let line = |objects: &Objects| objects.report(Some(&Transport::Geneve)).networks.remove(0);
+    let well = line(&objects);
+    assert_eq!(
+        (well.transport, well.routing, well.is_well()),
+        (
+            Some(api::cluster_user_defined_network::Transport::NoOverlay),
+            Some(api::cluster_user_defined_network::Routing::Unmanaged),
+            true
+        )
+    );
+    objects.nads.pop();
+    objects.nads.push(nad(json!("one\nanother")));
+    let refused = line(&objects);
+    assert_eq!(refused.configuration_refused, ["one", "another"]);
+    let report = objects.report(None);
+    assert!(!report.is_well());
+    let table = rows(&report.table());
+    for line in [
+        "default: configuration refused: one",
+        "default: configuration refused: another",
+    ] {
+        assert!(table.iter().any(|row| row == line), "{table:?}");
+    }
 }
 
 #[test]

@@ -175,6 +175,22 @@ fn restarted(api: &ApiServer, path: &Path, text: &str) {
     whole(api, 64778, "elsewhere");
     refused(api, None);
     manager.stop();
+
+    // On purpose: whoever takes the annotation away has the file followed at the next start.
+    let object = "net-attach-def/default";
+    let gone = "noverlay.io/configuration-in-force-";
+    api.kubectl(&["annotate", "-n", "ovn-kubernetes", object, gone]);
+    publish(path, &geneve_of(text));
+    let manager = Manager::follow("c", path);
+    until("there is no fabric any more", 30, || {
+        let (_, _, versions) = fabric(api);
+        if versions.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("{versions:?}"))
+        }
+    });
+    manager.stop();
 }
 
 fn operator_object(config: &str) -> String {
