@@ -4,6 +4,7 @@
 //! Not here: writes.
 
 mod decode;
+mod features;
 pub(crate) mod operator;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,7 +17,6 @@ use api::frr_state::BGPSessionState;
 use api::nad::NetworkAttachmentDefinition;
 use api::route_advertisements::RouteAdvertisements;
 use k8s_openapi::api::core::v1::{Namespace as KubeNamespace, Node as KubeNode};
-use kube::api::{ApiResource, DynamicObject, GroupVersionKind};
 use kube_edge::{Cache, Entry, untyped, watch};
 use model::frr::Source;
 use model::node::Node;
@@ -114,7 +114,7 @@ impl Caches {
         Self {
             operator: (settings.openshift.as_ref()).map(|_| Operator::start(client, queue)),
             sessions: sessions(client, settings, queue),
-            features: features(client, queue),
+            features: features::watched(client, queue),
             nodes: watch(nodes, None, api::decode_node, everything(queue)),
             frr: watch(
                 untyped::<FRRConfiguration>(client.clone(), None),
@@ -330,45 +330,6 @@ fn planned<T>(
         (key.name.clone(), planned)
     };
     map.iter().map(planned).collect()
-}
-
-/// Watches the kinds of features that work by the overlay.
-fn features(client: &kube::Client, queue: &WorkQueue<Key>) -> BTreeMap<Feature, Cache<Reach>> {
-    type Decode = fn(&serde_json::Value) -> Reach;
-    let kinds: [(Feature, &str, Decode); 3] = [
-        (
-            Feature::EgressService,
-            "egressservices",
-            api::features::egress_service,
-        ),
-        (
-            Feature::ExternalGateway,
-            "adminpolicybasedexternalroutes",
-            api::features::external_route,
-        ),
-        (
-            Feature::NetworkConnect,
-            "clusternetworkconnects",
-            api::features::network_connect,
-        ),
-    ];
-    let watched = kinds.map(|(feature, plural, decode)| {
-        let (api_version, kind) = feature.kind();
-        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        let kind = GroupVersionKind::gvk(group, version, kind);
-        let resource = ApiResource::from_gvk_with_plural(&kind, plural);
-        let api: kube::Api<DynamicObject> = kube::Api::all_with(client.clone(), &resource);
-        let queue = queue.clone();
-        let decoded = move |object: &DynamicObject| {
-            let value = serde_json::to_value(object).unwrap_or_default();
-            decode(&value)
-        };
-        let cache = watch(api, None, decoded, move |_| {
-            queue.enqueue(Key::Features);
-        });
-        (feature, cache)
-    });
-    watched.into()
 }
 
 /// What nodes report of their sessions, where there is a fabric.

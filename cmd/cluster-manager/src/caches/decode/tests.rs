@@ -136,7 +136,7 @@ fn of_a_node_labels_addresses_and_whether_it_is_ready() {
         ("cordoned", json!({"spec": {"unschedulable": true}}), true),
         ("a taint", json!({"spec": {"taints": [taint]}}), false),
         (
-            "room",
+            "allocatable resources",
             json!({"status": {"allocatable": {"cpu": "1"}}}),
             false,
         ),
