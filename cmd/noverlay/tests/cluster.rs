@@ -280,12 +280,22 @@ fn status_shows_networks_the_fabric_and_advertisements_as_the_manager_made_them(
     assert_eq!(report["routeAdvertisements"][0]["complete"], false);
     drop(manager);
 
-    // What the file declares holds where no object says it.
+    // Transport and routing are those the cluster came up with, whatever the file says now; what the file declares holds
+    // where nothing is in force yet.
     let config = tempfile::NamedTempFile::with_suffix(".conf").unwrap();
     let text = "[default]\ntransport = no-overlay\ncluster-subnets = 10.128.0.0/16/24\n[no-overlay]\noutbound-snat = enabled\nrouting = unmanaged\n";
     std::fs::write(config.path(), text).unwrap();
     let words = ["--config", config.path().to_str().unwrap(), "-o", "json"];
-    let ran = status(&api, &words);
-    let report: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
-    assert_eq!(report["networks"][0]["routing"], "Unmanaged", "{}", ran.err);
+    let routing = || {
+        let ran = status(&api, &words);
+        let report: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+        (report["networks"][0]["routing"].clone(), ran.err)
+    };
+    let (kept, err) = routing();
+    assert_eq!(kept, "Managed", "{err}");
+    let nad = "network-attachment-definitions.k8s.cni.cncf.io";
+    let unset = format!("{}-", plan_cluster::attachments::IN_FORCE);
+    api.kubectl(&["annotate", nad, "--all", "--all-namespaces", &unset]);
+    let (declared, err) = routing();
+    assert_eq!(declared, "Unmanaged", "{err}");
 }

@@ -274,7 +274,10 @@ impl ApiServer {
     /// When kubectl ends with an error.
     pub fn try_kubectl_with(&self, arguments: &[&str], input: &str) -> Result<String, String> {
         use std::io::Write;
-        let mut child = Command::new(self.tools.join("kubectl"))
+        // It waits for ever where a finalizer keeps what it deletes.
+        let mut child = Command::new("timeout")
+            .arg("120")
+            .arg(self.tools.join("kubectl"))
             .env("KUBECONFIG", self.kubeconfig("admin"))
             .env("HOME", self.folder.path())
             .args(arguments)
@@ -293,7 +296,8 @@ impl ApiServer {
         if out.status.success() {
             Ok(String::from_utf8(out.stdout).unwrap())
         } else {
-            Err(String::from_utf8_lossy(&out.stderr).into_owned())
+            let said = String::from_utf8_lossy(&out.stderr);
+            Err(format!("{said} ({})", out.status))
         }
     }
 
