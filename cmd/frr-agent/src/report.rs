@@ -4,6 +4,7 @@
 //! Invariant: a status fits into the API server's store; without a Node there is no report of it; what frr-k8s writes is left
 //! alone. Not here: what happened.
 
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -156,7 +157,7 @@ impl ReportReconciler {
             conversion: shortened(said.conversion, LONGEST_RESULT),
             reload: (said.reload.map(|text| shortened(text, LONGEST_RESULT)))
                 .or(before.reload.clone()),
-            running: (running.map(|text| shortened(text, LONGEST_RUNNING)))
+            running: (running.map(|text| fitting(text, LONGEST_RUNNING)))
                 .or(before.running.clone()),
         };
         if exists && before == wanted {
@@ -205,10 +206,53 @@ impl Reconciler for ReportReconciler {
     }
 }
 
+/// A running configuration that takes no more than about so many bytes in JSON. What goes first are the prefix lists of single
+/// neighbors: they are most of a large configuration, nearly the same for each, and the cluster-manager looks for another one.
+fn fitting(running: String, longest: usize) -> String {
+    if cut(&running, longest).is_none() {
+        return running;
+    }
+    let of_neighbor = |line: &&str| {
+        let mut words = line.split(' ');
+        let is_list =
+            matches!(words.next(), Some("ip" | "ipv6")) && words.next() == Some("prefix-list");
+        let name = words.next().filter(|_| is_list).unwrap_or_default();
+        let address = name
+            .split_once('-')
+            .map(|(address, _)| address.parse::<IpAddr>());
+        matches!(address, Some(Ok(_)))
+    };
+    let left_out = running.lines().filter(of_neighbor).count();
+    let mut text = String::with_capacity(running.len());
+    for line in running.lines().filter(|line| !of_neighbor(line)) {
+        text.push_str(line);
+        text.push('\n');
+    }
+    if left_out > 0 {
+        text.insert_str(
+            0,
+            &format!("! left out: {left_out} lines of prefix lists of neighbors\n"),
+        );
+    }
+    shortened(text, longest)
+}
+
 /// The text, cut at a character so that it takes no more than about so many bytes in JSON, with a word about it.
 fn shortened(mut text: String, longest: usize) -> String {
+    let Some(end) = cut(&text, longest) else {
+        return text;
+    };
+    let more = text.len() - end;
+    text.truncate(end);
+    text.push_str(&format!("\n... {more} bytes more\n"));
+    text
+}
+
+/// Where a text has to end so that it takes no more than so many bytes in JSON; `None` where all of it does.
+fn cut(text: &str, longest: usize) -> Option<usize> {
     let mut size = 0_usize;
-    let over = text.char_indices().find(|(_, c)| {
+    let mut all = text.char_indices();
+    let over = all.find(|(_, c)| {
         // As serde_json writes them; two-letter escapes count as one of six.
         size += match c {
             '"' | '\\' | '\n' | '\t' | '\r' => 2,
@@ -217,13 +261,7 @@ fn shortened(mut text: String, longest: usize) -> String {
         };
         size > longest
     });
-    let Some((end, _)) = over else {
-        return text;
-    };
-    let more = text.len() - end;
-    text.truncate(end);
-    text.push_str(&format!("\n... {more} bytes more\n"));
-    text
+    over.map(|(end, _)| end)
 }
 
 #[cfg(test)]
@@ -242,6 +280,59 @@ mod tests {
             shortened("a\nb\nc".to_owned(), 4),
             "a\nb\n... 2 bytes more\n"
         );
+    }
+
+    #[test]
+    fn of_a_configuration_that_does_not_fit_lists_of_neighbors_are_left_out_first() {
+        let head = "router bgp 64512\n neighbor 10.0.0.1 remote-as 64512\nexit\n!\n";
+        let of_neighbors = "ip prefix-list 10.0.0.1-pl-ipv4 seq 1 deny any\n\
+             ip prefix-list 10.0.0.1-inpl-ipv4 seq 5 permit 10.128.0.0/14 ge 23 le 23\n\
+             ipv6 prefix-list fd00::1-pl-ipv6 seq 1 deny any\n";
+        let rest = "ip prefix-list noverlay-announced seq 5 permit 10.128.2.0/23\n\
+             ip prefix-list office-pl-ipv4 seq 5 permit 192.0.2.0/24\n";
+        let whole = format!("{head}{of_neighbors}{rest}");
+        assert_eq!(fitting(whole.clone(), 1000), whole);
+        let wanted = format!("! left out: 3 lines of prefix lists of neighbors\n{head}{rest}");
+        assert_eq!(fitting(whole, 300), wanted);
+        // Where that is not enough, the end goes.
+        let long = rest.repeat(100);
+        assert!(fitting(long, 300).ends_with(" bytes more\n"));
+    }
+
+    #[test]
+    fn a_reflector_of_a_thousand_nodes_and_ten_networks_reports_what_makes_it_one() {
+        let mut whole = String::from("router bgp 64512\n");
+        let address = |node: u32| std::net::Ipv4Addr::from(0x0a00_0000 + node);
+        for node in 1..=1000 {
+            let ip = address(node);
+            for line in [
+                "remote-as 64512",
+                "bfd",
+                "bfd profile noverlay",
+                "timers 3 9",
+                "activate",
+                "route-reflector-client",
+                "route-map",
+                "route-map",
+            ] {
+                whole.push_str(&format!(" neighbor {ip} {line}{}\n", " ".repeat(20)));
+            }
+        }
+        for node in 1..=1000 {
+            for network in 0..11 {
+                let seq = 5 + 5 * network;
+                whole.push_str(&format!("ip prefix-list {}-inpl-ipv4 seq {seq} permit 10.{network}.0.0/14 ge 23 le 23\n", address(node)));
+            }
+        }
+        let evidence: String = (0..11)
+            .map(|network| format!("ip prefix-list noverlay-announced seq {} permit 10.{network}.0.0/14 ge 23 le 23\n", 5 + 5 * network))
+            .collect();
+        whole.push_str(&evidence);
+        assert!(
+            !shortened(whole.clone(), LONGEST_RUNNING).contains(&evidence),
+            "it would fit"
+        );
+        assert!(fitting(whole, LONGEST_RUNNING).contains(&evidence));
     }
 
     #[test]

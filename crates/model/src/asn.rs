@@ -33,6 +33,9 @@ pub enum AsnError {
 }
 
 impl Asn {
+    /// What a managed fabric has where nothing is said (design document of the no-overlay mode, `[bgp-managed] as-number`).
+    pub const DEFAULT: Self = Self(64_512);
+
     /// The number itself.
     #[must_use]
     pub fn get(self) -> u32 {

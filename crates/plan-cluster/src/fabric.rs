@@ -3,6 +3,7 @@
 //! Invariant: the base object is a template that no node loads; what a node loads never names itself as neighbor.
 //! Not here: what each member loads (`advertise` puts it together from `members`).
 
+pub mod as_number;
 pub(crate) mod layer2;
 pub mod members;
 pub mod roles;
@@ -49,6 +50,8 @@ pub struct Plan {
     pub advertisements: BTreeMap<String, RouteAdvertisements>,
     /// Managed ClusterUserDefinedNetworks, each of which has to bear [`NAME_LABEL`] with its own name.
     pub labelled: BTreeSet<String>,
+    /// The settings that all of it is made with: the AS number is the one that is in force.
+    pub settings: Option<FabricSettings>,
     /// What the next step of a change of topology waits for.
     pub awaited: Option<Awaited>,
     /// Nodes that are left out, and why.
@@ -140,6 +143,7 @@ pub fn plan(world: &World) -> Plan {
     let Some(settings) = &world.fabric else {
         return Plan::default();
     };
+    let (settings, refused) = as_number::in_force(world, settings);
     let networks = managed_networks(world);
     let labelled: BTreeSet<String> = managed_cudns(world).map(|cudn| cudn.name.clone()).collect();
     let default = networks.iter().filter(|network| network.name.is_default());
@@ -161,9 +165,9 @@ pub fn plan(world: &World) -> Plan {
         .filter(|name| !excluded.contains_key(*name))
         .cloned()
         .collect();
-    let roles = roles::plan(world, settings, &members, &BTreeSet::new());
+    let roles = roles::plan(world, &settings, &members, &BTreeSet::new());
     let received = received(managed_networks(world), &ranges);
-    let base = base(world, settings, &members, (&roles, &received));
+    let base = base(world, &settings, &members, (&roles, &received));
     let mut problems: Vec<Problem> = excluded
         .into_iter()
         .map(|(node, why)| {
@@ -172,8 +176,10 @@ pub fn plan(world: &World) -> Plan {
         })
         .collect();
     problems.extend(single_reflector(&roles, &members));
+    problems.extend(refused);
     Plan {
         base: Some(base),
+        settings: Some(settings),
         advertisements: advertisements
             .into_iter()
             .map(|ra| (ra.name.clone(), ra))
@@ -227,6 +233,9 @@ pub fn complete(world: World) -> World {
 /// The same by the plan of this very world, for who has it already.
 #[must_use]
 pub fn completed(mut world: World, plan: &Plan) -> World {
+    if let Some(settings) = &plan.settings {
+        world.fabric = Some(settings.clone());
+    }
     if let Some(base) = &plan.base {
         world.frr.insert(base.key.clone(), Ok(base.clone()));
     }

@@ -344,7 +344,7 @@ impl Keys<'_> {
         let number = self
             .0
             .value::<i64>(SECTION, "as-number", "1 to 4294967294")?
-            .unwrap_or(64_512);
+            .unwrap_or(i64::from(Asn::DEFAULT.get()));
         let asn = Asn::try_from(number).map_err(|err| {
             self.0.wrong(
                 SECTION,

@@ -14,6 +14,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
 use nix::sys::signal::Signal;
 
+use crate::example::Example;
 use crate::objects::kubeconfig_of;
 use crate::process::{self, tail};
 use crate::run::tell;
@@ -63,6 +64,9 @@ enum Cmd {
         /// Run this controller of frr-k8s on each node, in place of frr-agent.
         #[arg(long, value_name = "BINARY")]
         frr_k8s: Option<PathBuf>,
+        /// Another physical network: a folder like those in docs/examples/routing.
+        #[arg(long, value_name = "FOLDER", conflicts_with_all = ["seed", "profile", "topology"])]
+        example: Option<PathBuf>,
         /// Seconds to wait for the pods.
         #[arg(long, default_value_t = 120)]
         wait: u64,
@@ -95,17 +99,15 @@ enum Cmd {
     },
     /// Break something under pings between all pods and tell what it cost: bgpd dies and
     /// comes back, an uplink is cut, zebra and bgpd are ended in good order, the fabric gets
-    /// route reflectors and becomes a mesh again (--only).
+    /// route reflectors and becomes a mesh again, the link of a router is cut, a
+    /// route reflector dies, is cut off and is drained (--only).
     Failover {
         /// Only one of them.
         #[arg(long, value_parser = failover::NAMES)]
         only: Option<String>,
-        /// The node to break (default: the first).
+        /// The node (router: the router) to break (default: the first).
         #[arg(long)]
         node: Option<String>,
-        /// topology: change it without pings, which take most of a small machine.
-        #[arg(long)]
-        without_pings: bool,
         /// frr-stop: how often each stop is repeated.
         #[arg(long, default_value_t = 20)]
         rounds: u32,
@@ -181,10 +183,12 @@ pub(crate) fn run() -> Result<bool> {
             profile,
             topology,
             frr_k8s,
+            example,
             wait,
         } => {
             let _lock = lock(&name)?;
             let values = seed.map_or_else(Values::demonstration, Values::drawn);
+            let example = example.map(|folder| Example::read(&folder, &values));
             let wait = Duration::from_secs(wait);
             let wanted = Wanted {
                 name,
@@ -194,6 +198,7 @@ pub(crate) fn run() -> Result<bool> {
                 profile,
                 topology,
                 frr_k8s: frr_k8s.map(std::path::absolute).transpose()?,
+                example: example.transpose()?,
                 places: places()?,
                 wait,
             };
@@ -229,16 +234,12 @@ pub(crate) fn run() -> Result<bool> {
         Cmd::Failover {
             only,
             node,
-            without_pings,
             rounds,
             routes,
         } => {
             let _lock = lock(&name)?;
             let stops = failover::Stops { rounds, routes };
             let lab = Lab::running(&name)?;
-            if without_pings {
-                return failover::topology::change(&lab);
-            }
             failover::demonstrate(&lab, only.as_deref(), node.as_deref(), stops)
         }
         Cmd::Node { change } => {

@@ -176,6 +176,9 @@ fn write_config(lab: &Lab, spec: &Spec<'_>) -> Result<PathBuf> {
 
 /// What holds in the whole cluster.
 fn cluster_sections(lab: &Lab) -> Result<String> {
+    if let Some(example) = &lab.example {
+        return example.config();
+    }
     let v = &lab.values;
     let network = v.default_network()?;
     Ok(format!(

@@ -7,7 +7,9 @@
 
 mod frr_stop;
 mod pinger;
-pub(crate) mod topology;
+mod reflector;
+mod router;
+mod topology;
 mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,8 +47,8 @@ pub(crate) enum What {
     Cut,
 }
 
-/// Names on the command line. The last two take their time and have to be asked for.
-pub(crate) const NAMES: [&str; 4] = ["bgpd", "cut", "frr-stop", "topology"];
+/// Names on the command line. The last four take their time and have to be asked for.
+pub(crate) const NAMES: [&str; 6] = ["bgpd", "cut", "frr-stop", "topology", "router", "reflector"];
 
 /// How often FRR is stopped in good order, and with how many more routes.
 #[derive(Debug, Clone, Copy)]
@@ -64,6 +66,14 @@ pub(crate) fn demonstrate(
     stops: Stops,
 ) -> Result<bool> {
     frr_stop::check(stops.rounds, stops.routes)?;
+    if only == Some("router") {
+        tell(&format!(
+            "failover: {} nodes, load {}",
+            lab.nodes.len(),
+            load()
+        ));
+        return router::demonstrate(lab, node);
+    }
     let first = lab.nodes.first().context("the lab has no node")?;
     let node = match node {
         Some(name) => lab.node(name)?,
@@ -88,6 +98,9 @@ pub(crate) fn demonstrate(
     watched(lab)?;
     if only == Some("topology") {
         return topology::demonstrate(lab);
+    }
+    if only == Some("reflector") {
+        return reflector::demonstrate(lab);
     }
     let wanted = |what: What| match what {
         What::Bgpd => only.is_none_or(|name| name == "bgpd"),

@@ -10,6 +10,7 @@ mod cli;
 mod container;
 mod daemons;
 mod down;
+mod example;
 mod failover;
 mod frr_k8s;
 mod look;

@@ -11,6 +11,7 @@ use anyhow::{Context, Result, bail};
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 
+use crate::example::Example;
 use crate::values::{Values, nth};
 
 /// Parent of all labs' folders; short, because socket paths end at 108 bytes.
@@ -85,6 +86,8 @@ pub(crate) struct Lab {
     pub(crate) topology: String,
     /// frr-k8s's controller, where it runs in place of frr-agent.
     pub(crate) frr_k8s: Option<PathBuf>,
+    /// The physical network and what its administrator writes, where it is not the demonstration's.
+    pub(crate) example: Option<Example>,
     /// Kernel settings of the machine that were changed: file and former text.
     pub(crate) settings: Vec<(String, String)>,
     /// Was the folder of namespace names there before?
@@ -147,6 +150,18 @@ impl Lab {
         self.frr_k8s.as_ref().map_or_else(String::new, |binary| {
             format!(", frr-k8s ({}) in place of frr-agent", binary.display())
         })
+    }
+
+    /// A phrase that names the routers beside the nodes.
+    pub(crate) fn routers_note(&self) -> String {
+        let routers = self.example.iter().flat_map(|example| &example.routers);
+        let routers: Vec<String> = routers
+            .map(|router| format!("{} at {}", router.name, self.address(router)))
+            .collect();
+        match routers.as_slice() {
+            [] => String::new(),
+            routers => format!(", and routers: {}", routers.join(", ")),
+        }
     }
 
     /// Underlay address of a node.

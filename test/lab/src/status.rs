@@ -74,12 +74,20 @@ fn line(lab: &Lab, node: &Node, state: String, reflecting: &[String]) -> (Vec<St
     } else {
         reflecting.len()
     };
+    // Beside other routers there may be more routes than those to pods, and several to one.
+    let more = lab.example.is_some();
     let of = |expected: usize, seen: Result<usize>| match seen {
+        Ok(seen) if more => (format!("{seen}/{expected}"), seen >= expected),
         Ok(seen) => (format!("{seen}/{expected}"), seen == expected),
         Err(_) => ("?".to_owned(), false),
     };
     let count = |seen| of(others, seen);
-    let established = sessions(lab, &node.name).map(|all| {
+    let all = sessions(lab, &node.name);
+    let peers = match &all {
+        Ok(all) if more => all.len().max(1),
+        _ => peers,
+    };
+    let established = all.map(|all| {
         all.values()
             .filter(|session| session.state == "Established")
             .count()

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use crate::example::{self, Example};
 use crate::node::link;
 use crate::process::records;
 use crate::reach::{attached, unreached};
@@ -39,6 +40,8 @@ pub(crate) struct Wanted {
     pub(crate) topology: String,
     /// frr-k8s's controller, to run in place of frr-agent.
     pub(crate) frr_k8s: Option<PathBuf>,
+    /// The physical network and what its administrator writes, where it is not the demonstration's.
+    pub(crate) example: Option<Example>,
     /// Programs.
     pub(crate) places: Places,
     /// How long to wait for the pods.
@@ -88,9 +91,14 @@ pub(crate) fn up(wanted: &Wanted, steps: Steps) -> Result<Lab> {
     steps.say(&lab.values.shown());
     supervisor::launch(&lab)?;
     link::up_underlay(&lab).context("underlay")?;
-    steps.say("underlay and outside host are there");
+    example::start_routers(&lab)?;
+    steps.say(&format!(
+        "underlay and outside host are there{}",
+        lab.routers_note()
+    ));
     bare(&lab, steps)?;
     objects::create_nodes(&lab, &lab.nodes)?;
+    example::apply(&lab)?;
     daemons::start_managers(&lab)?;
     for started in each(&lab.nodes, |node| daemons::start_agents(&lab, node)) {
         started?;
@@ -129,6 +137,7 @@ fn kept(wanted: &Wanted) -> Option<Lab> {
         && lab.profile == wanted.profile
         && lab.topology == wanted.topology
         && lab.frr_k8s == wanted.frr_k8s
+        && lab.example == wanted.example
         && lab.places == wanted.places
         && supervisor::running(&lab.name).is_some();
     let fit = records(&lab.dir())
@@ -153,6 +162,7 @@ fn begin(wanted: &Wanted) -> Result<Lab> {
         profile: wanted.profile.clone(),
         topology: wanted.topology.clone(),
         frr_k8s: wanted.frr_k8s.clone(),
+        example: wanted.example.clone(),
         settings: Vec::new(),
         netns_folder: netns::folder_exists(),
         complete: false,

@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 
 use api::frr_configuration::FRRConfiguration;
 use api::route_advertisements::RouteAdvertisements;
+use model::frr::FrrConfiguration;
+use model::intent::Event;
 use model::{ObjectKey, intent};
 use plan_cluster::{MANAGED_BY, fabric};
 use reconcile::Action;
@@ -22,6 +24,7 @@ impl ClusterReconciler {
         let left_out = problems.filter(|p| p.reason == fabric::NODE_LEFT_OUT);
         let left_out = i64::try_from(left_out.count()).unwrap_or(i64::MAX);
         self.clients.metrics.nodes_left_out.set(left_out);
+        self.tell_as_number(plan.base.as_ref());
         let mut jobs: Vec<Job> = plan.base.iter().filter_map(|b| self.frr_job(b)).collect();
         jobs.extend(self.former_bases(plan.base.as_ref().map(|base| &base.key)));
         let subject = Key::Fabric;
@@ -32,6 +35,33 @@ impl ClusterReconciler {
         self.tell_problems(Key::Fabric, &plan.problems);
         self.report_on_nodes("fabric", plan.problems.clone());
         done.action()
+    }
+
+    /// An event where the fabric gets another AS number: all its sessions end and begin anew.
+    fn tell_as_number(&self, wanted: Option<&FrrConfiguration>) {
+        let Some(wanted) = wanted else {
+            return;
+        };
+        let Some(existing) = self.caches.frr.get(&wanted.key) else {
+            return;
+        };
+        let number = |base: &FrrConfiguration| base.routers.first().map(|router| router.asn);
+        let before = existing.value.object.as_ref().ok().and_then(number);
+        let (Some(before), Some(after)) = (before, number(wanted)) else {
+            return;
+        };
+        if before == after {
+            return;
+        }
+        let event = Event {
+            warning: false,
+            reason: "ASNumberChanged",
+            message: format!(
+                "the managed BGP fabric changes from AS number {before} to {after}: all its sessions begin anew"
+            ),
+        };
+        let events = &self.clients.events;
+        events.publish::<FRRConfiguration>(&wanted.key, &existing.uid, &event);
     }
 
     /// The writes that bring the RouteAdvertisements of the fabric to what is wanted.

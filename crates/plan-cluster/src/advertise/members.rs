@@ -184,7 +184,12 @@ fn kept(
             !is_peer || !fabric::kept_addresses(world, settings, node, members).is_empty()
         })
     };
-    let kept = owned.iter().filter(of_kept);
+    // A fabric with another AS number has no use for it, and a webhook refuses both on one node.
+    let is_of_fabric = |o: &&Generated<'_>| {
+        let mut routers = o.object().into_iter().flat_map(|object| &object.routers);
+        routers.all(|router| !router.vrf.is_empty() || router.asn == settings.asn)
+    };
+    let kept = owned.iter().filter(is_of_fabric).filter(of_kept);
     kept.map(|o| o.key.clone()).collect()
 }
 

@@ -16,6 +16,7 @@ use std::fmt::Write as _;
 use std::net::IpAddr;
 
 use model::address::Family;
+use model::asn::Asn;
 use model::frr::{FrrConfiguration, Peer, PrefixRange, Raw, Router};
 use model::node::{HOSTNAME_LABEL, Node};
 use model::selector::{LabelSelector, Labels, Operator, Requirement};
@@ -48,8 +49,15 @@ pub fn peer_key(settings: &FabricSettings, node: &NodeName) -> ObjectKey {
     key(settings, &format!("peer/{node}"))
 }
 
+/// A webhook that converts all objects of a node refuses two AS numbers for one router: objects of another number are other
+/// objects, so that those of the old one can go first.
 fn key(settings: &FabricSettings, what: &str) -> ObjectKey {
-    let name = generated::name(&base_name(), &base_key(settings), what);
+    let number = match settings.asn {
+        asn if asn == Asn::DEFAULT => String::new(),
+        asn => format!("/{asn}"),
+    };
+    let what = format!("{what}{number}");
+    let name = generated::name(&base_name(), &base_key(settings), &what);
     ObjectKey::new(&settings.namespace, name)
 }
 

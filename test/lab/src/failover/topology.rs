@@ -14,41 +14,33 @@ use crate::daemons::{MANAGERS, start_managers};
 use crate::look::sessions;
 use crate::objects::reflectors;
 use crate::process;
-use crate::reach::attached;
+use crate::reach::{Attached, attached};
 use crate::run::{now, tell, until};
 use crate::state::Lab;
 
 /// How long a step may take: another leader, a reload on each node, sessions.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub(super) const PATIENCE: Duration = Duration::from_secs(120);
 /// How long pings go on after a step.
 const AFTER: Duration = Duration::from_secs(3);
 /// A pair of pods that loses more pings than this, of a hundred a second, has lost its way, and not to a busy machine alone.
 const TOLERATED: u64 = 10;
 /// So many reflectors are chosen.
-const REFLECTORS: usize = 3;
+pub(super) const REFLECTORS: usize = 3;
 
 /// All steps under pings; `false` where one of them cost a pair of pods its way.
 pub(super) fn demonstrate(lab: &Lab) -> Result<bool> {
-    steps(lab, true)
-}
-
-/// All steps without pings.
-pub(crate) fn change(lab: &Lab) -> Result<bool> {
-    steps(lab, false)
-}
-
-fn steps(lab: &Lab, pings: bool) -> Result<bool> {
     if lab.nodes.len() < REFLECTORS + 2 {
         bail!("a change of topology shows with at least five nodes");
     }
     let mut good = true;
-    good &= step((lab, pings), "from a mesh to route reflectors", || {
+    let pods = attached(lab);
+    good &= step((lab, &pods), "from a mesh to route reflectors", || {
         configure(lab, "route-reflector")?;
         stands(lab, Some(REFLECTORS), None)
     })?;
     let drained = reflectors(lab)?.into_iter().next().context("a reflector")?;
     good &= step(
-        (lab, pings),
+        (lab, &pods),
         &format!("another reflector for {drained}, which is drained"),
         || {
             kubectl(lab).args(["cordon", &drained]).run()?;
@@ -56,29 +48,25 @@ fn steps(lab: &Lab, pings: bool) -> Result<bool> {
         },
     )?;
     kubectl(lab).args(["uncordon", &drained]).run()?;
-    good &= step((lab, pings), "from route reflectors to a mesh", || {
+    good &= step((lab, &pods), "from route reflectors to a mesh", || {
         configure(lab, "full-mesh")?;
         stands(lab, None, None)
     })?;
     Ok(good)
 }
 
-/// One step, under pings between all pods where they are wanted.
-fn step(
-    (lab, pings): (&Lab, bool),
+/// One step, under pings between these pods; `false` where a pair of them lost its way.
+pub(super) fn step(
+    (lab, pods): (&Lab, &[Attached]),
     name: &str,
     change: impl FnOnce() -> Result<()>,
 ) -> Result<bool> {
-    let pinger = pings.then(|| Pinger::start(lab, &attached(lab)));
-    let pinger = pinger.transpose()?;
+    let pinger = Pinger::start(lab, pods)?;
     std::thread::sleep(Duration::from_secs(2));
     let start = now();
     change().with_context(|| name.to_owned())?;
     let seconds = start.elapsed().as_secs_f64();
     tell(&format!("{name}: done after {seconds:.1} s"));
-    let Some(pinger) = pinger else {
-        return Ok(true);
-    };
     std::thread::sleep(AFTER);
     let lost = pinger.stop()?;
     tell(&format!("    {}", lost.shown()));
@@ -97,7 +85,7 @@ fn configure(lab: &Lab, topology: &str) -> Result<()> {
 
 /// Waits until every node has the sessions of this topology and no other: with so many reflectors, none of which is this
 /// one, or with every other node.
-fn stands(lab: &Lab, reflecting: Option<usize>, without: Option<&str>) -> Result<()> {
+pub(super) fn stands(lab: &Lab, reflecting: Option<usize>, without: Option<&str>) -> Result<()> {
     let all = lab.nodes.len();
     let mut seen = String::new();
     let done = until(PATIENCE, Duration::from_millis(500), || {

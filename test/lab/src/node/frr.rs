@@ -3,6 +3,7 @@
 //! In: a node with its address. Out: four daemons with their sockets in a folder that
 //! belongs to the user frr. bgpd listens. Its configuration is the product's.
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -19,7 +20,7 @@ pub(crate) const RELOAD_TOOL: &str = "/usr/lib/frr/frr-reload.py";
 pub(crate) const DAEMONS: [&str; 4] = ["zebra", "bgpd", "bfdd", "staticd"];
 
 /// Starts the four daemons and waits for their sockets.
-pub(super) fn up(lab: &Lab, node: &Node) -> Result<()> {
+pub(crate) fn up(lab: &Lab, node: &Node) -> Result<()> {
     let dir = lab.frr_dir(&node.name);
     std::fs::create_dir_all(&dir)?;
     // Without the file vtysh complains at every call; without the line `write` would go to the machine's own /etc/frr.
@@ -88,6 +89,16 @@ pub(crate) fn boot(lab: &Lab, node: &str, daemon: &str) -> Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// Loads a configuration file into all daemons of a router.
+pub(crate) fn load(lab: &Lab, router: &str, file: &Path) -> Result<()> {
+    let vtysh = tool("vtysh").args(["--vty_socket", &text(&lab.frr_dir(router))]);
+    vtysh
+        .args(["-f", &text(file)])
+        .inside(&lab.namespace(router))
+        .run()
+        .map(drop)
 }
 
 /// `vtysh` of a node, with commands.

@@ -74,6 +74,40 @@ pub(super) fn up(lab: &Lab, node: &Node) -> Result<()> {
     drop_ingress(&namespace, UPLINK)
 }
 
+/// Makes the namespace of a router and its link to the underlay.
+pub(crate) fn up_router(lab: &Lab, router: &Node) -> Result<()> {
+    let (namespace, underlay) = (lab.namespace(&router.name), lab.namespace("underlay"));
+    netns::add(&namespace)?;
+    let (far, mac) = (underlay_port(router), mac(lab.address(router)));
+    let (address, prefix) = (lab.address(router), lab.values.underlay.prefix_len());
+    batch(
+        &namespace,
+        &format!(
+            "link add {UPLINK} type veth peer name {far} netns {underlay}
+             link set {UPLINK} address {mac} up
+             addr add {address}/{prefix} dev {UPLINK}"
+        ),
+    )?;
+    batch(&underlay, &format!("link set {far} master {BRIDGE} up"))?;
+    no_offload(&namespace, UPLINK)?;
+    no_offload(&underlay, &far)?;
+    let settings = [
+        "net.ipv4.ip_forward=1",
+        "net.ipv4.conf.all.rp_filter=0",
+        "net.ipv4.conf.default.rp_filter=0",
+        "net.ipv4.conf.eth0.rp_filter=0",
+        // All are on one link: hosts are not to be told a shorter way.
+        "net.ipv4.conf.all.send_redirects=0",
+        "net.ipv4.conf.eth0.send_redirects=0",
+    ];
+    tool("sysctl")
+        .args(["-qw"])
+        .args(settings)
+        .inside(&namespace)
+        .run()
+        .map(drop)
+}
+
 /// Gives br-ex the node's address.
 pub(super) fn address(lab: &Lab, node: &Node) -> Result<()> {
     let (address, prefix) = (lab.address(node), lab.values.underlay.prefix_len());

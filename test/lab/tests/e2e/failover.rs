@@ -65,26 +65,32 @@ fn the_fabric_gets_route_reflectors_another_one_for_one_that_is_drained_and_is_a
         return;
     }
     let lab = Standing::up(&["--nodes", "5"]);
-    // What it costs shows on an idle machine only (`hack/lab failover --only topology`): beside other jobs BFD ends sessions.
-    let said = call(&["failover", "--only", "topology", "--without-pings"]);
-    assert!(said.good, "{}", said.text);
-    assert_eq!(
-        said.text.matches(": done after ").count(),
-        3,
-        "{}",
-        said.text
-    );
+    under_pings("topology");
     lab.recovers("1,5");
 }
 
+/// Three steps, none of which costs a pair of pods its way. On a busy machine BFD ends sessions, so there is a second turn: who
+/// gives up a path before the other stands loses pings in both.
+fn under_pings(what: &str) {
+    let mut said = fail_over(what);
+    if !said.good && said.text.contains(" pings lost ") {
+        said = fail_over(what);
+    }
+    assert!(said.good, "{}", said.text);
+    let steps = said.text.matches(": done after ").count();
+    assert_eq!(steps, 3, "{}", said.text);
+}
+
 #[test]
-fn with_route_reflectors_pods_reach_each_other_and_a_node_joins_and_leaves() {
+fn with_route_reflectors_a_node_joins_and_leaves_and_a_reflector_may_die_be_cut_off_or_drained() {
     if !able() {
         return;
     }
-    let lab = Standing::up(&["--nodes", "4", "--topology", "route-reflector"]);
+    let lab = Standing::up(&["--nodes", "5", "--topology", "route-reflector"]);
     // Not line 8: a withdrawn route is looked for at the other reflectors first, and is back for a moment.
     lab.prove(&["--only", "1,2,5,6"]).assert_all_hold();
+    under_pings("reflector");
+    lab.recovers("1,5");
 }
 
 #[test]

@@ -20,7 +20,9 @@ mod frr_k8s;
 mod harness;
 mod one_lab;
 mod repairs;
+mod routing;
 mod sabotage;
+mod test_node;
 mod traces;
 
 use harness::{Standing, able, seed};

@@ -5,7 +5,6 @@
 
 mod daemons;
 mod limit;
-mod look;
 mod proxy;
 mod rows;
 mod withdrawals;
@@ -16,7 +15,7 @@ use serde_json::Value;
 
 use crate::cluster::{condition, kubectl};
 use crate::harness::{Standing, able, call, wait};
-use look::{Routes, TestNode, pods_ping};
+use crate::test_node::{Routes, TestNode, pods_ping};
 
 /// How soon what somebody broke by hand is back.
 const REPAIR: Duration = Duration::from_secs(2);

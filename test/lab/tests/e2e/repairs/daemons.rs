@@ -12,10 +12,10 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use super::look::{TestNode, pods_ping, readyz};
 use super::proxy::Proxy;
 use super::{PINGS, REPAIR};
 use crate::harness::{Standing, wait};
+use crate::test_node::{TestNode, pods_ping, readyz};
 
 /// Where the node-agent serves `/readyz`.
 const AGENT: u16 = 9101;

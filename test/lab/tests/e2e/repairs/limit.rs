@@ -7,9 +7,9 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::PINGS;
-use super::look::{TestNode, readyz};
 use crate::cluster::kubectl;
 use crate::harness::{Standing, wait};
+use crate::test_node::{TestNode, readyz};
 
 const SOON: Duration = Duration::from_secs(15);
 

@@ -6,9 +6,9 @@
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use super::look::{Routes, TestNode, pods_ping};
 use super::{PINGS, REPAIR};
 use crate::harness::{Standing, wait};
+use crate::test_node::{Routes, TestNode, pods_ping};
 
 /// How soon rows and kernel agree after an event.
 const AGREED: Duration = Duration::from_secs(1);

@@ -13,9 +13,9 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 use super::REPAIR;
-use super::look::{TestNode, http, tool_in};
 use crate::cluster::kubectl;
 use crate::harness::{Standing, able, call, wait};
+use crate::test_node::{TestNode, http, tool_in};
 
 /// Routes that come from outside.
 const COUNT: usize = 40;

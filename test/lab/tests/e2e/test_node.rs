@@ -39,17 +39,17 @@ const TABLES: [(&str, &str); 8] = [
 ];
 
 /// Pairs of prefix and next hop; a list, because a row that is there twice is one too many.
-pub(super) type Routes = Vec<(String, String)>;
+pub(crate) type Routes = Vec<(String, String)>;
 
 /// A node of the lab.
-pub(super) struct TestNode<'a> {
-    pub(super) lab: &'a Standing,
-    pub(super) number: usize,
-    pub(super) node: String,
+pub(crate) struct TestNode<'a> {
+    pub(crate) lab: &'a Standing,
+    pub(crate) number: usize,
+    pub(crate) node: String,
 }
 
 impl<'a> TestNode<'a> {
-    pub(super) fn of(lab: &'a Standing, number: usize) -> Self {
+    pub(crate) fn of(lab: &'a Standing, number: usize) -> Self {
         Self {
             lab,
             number,
@@ -58,50 +58,50 @@ impl<'a> TestNode<'a> {
     }
 
     /// All three.
-    pub(super) fn all(lab: &'a Standing) -> [Self; 3] {
+    pub(crate) fn all(lab: &'a Standing) -> [Self; 3] {
         [0, 1, 2].map(|number| Self::of(lab, number))
     }
 
     /// Name of the node's gateway router.
-    pub(super) fn router(&self) -> String {
+    pub(crate) fn router(&self) -> String {
         format!("GR_{}", self.node)
     }
 
     /// Folder of the node's databases and sockets.
-    pub(super) fn sockets(&self) -> PathBuf {
+    pub(crate) fn sockets(&self) -> PathBuf {
         self.lab.dir(&self.node).join("ovs")
     }
 
     /// Address of the Northbound database.
-    pub(super) fn northbound(&self) -> String {
+    pub(crate) fn northbound(&self) -> String {
         format!("unix:{}", self.sockets().join("ovnnb_db.sock").display())
     }
 
     /// A command in the node's namespace.
-    pub(super) fn tool(&self, words: &[&str]) -> Command {
+    pub(crate) fn tool(&self, words: &[&str]) -> Command {
         tool_in(&self.node, words)
     }
 
     /// What a command in the node's namespace prints; it has to succeed.
-    pub(super) fn run(&self, words: &[&str]) -> String {
+    pub(crate) fn run(&self, words: &[&str]) -> String {
         let said = said(&mut self.tool(words));
         assert!(said.is_ok(), "{words:?} on {}: {said:?}", self.node);
         said.unwrap_or_default()
     }
 
     /// The same, where it may fail.
-    pub(super) fn try_run(&self, words: &[&str]) -> Option<String> {
+    pub(crate) fn try_run(&self, words: &[&str]) -> Option<String> {
         said(&mut self.tool(words)).ok()
     }
 
     /// `ovn-nbctl`.
-    pub(super) fn nbctl(&self, words: &[&str]) -> String {
+    pub(crate) fn nbctl(&self, words: &[&str]) -> String {
         let database = format!("--db={}", self.northbound());
         self.run(&[&["ovn-nbctl", "--timeout=5", &database], words].concat())
     }
 
     /// `vtysh`, with commands.
-    pub(super) fn vtysh(&self, commands: &[&str]) -> String {
+    pub(crate) fn vtysh(&self, commands: &[&str]) -> String {
         let sockets = self
             .lab
             .dir(&self.node)
@@ -114,13 +114,13 @@ impl<'a> TestNode<'a> {
     }
 
     /// Commands in the node's `router bgp`.
-    pub(super) fn bgp(&self, commands: &[&str]) {
+    pub(crate) fn bgp(&self, commands: &[&str]) {
         let router = format!("router bgp {}", self.lab.record("/values/as_number"));
         self.vtysh(&[&["configure terminal", router.as_str()], commands].concat());
     }
 
     /// Every row of the Northbound database, without the rows' own ids, sorted.
-    pub(super) fn rows(&self) -> Option<String> {
+    pub(crate) fn rows(&self) -> Option<String> {
         let database = format!("--db={}", self.northbound());
         let columns = TABLES.map(|(_, columns)| format!("--columns={columns}"));
         let mut words = vec![
@@ -140,7 +140,7 @@ impl<'a> TestNode<'a> {
     }
 
     /// Imported routes of the gateway router.
-    pub(super) fn imported(&self) -> Routes {
+    pub(crate) fn imported(&self) -> Routes {
         let shown = self.nbctl(&[
             "--format=csv",
             "--no-headings",
@@ -157,7 +157,7 @@ impl<'a> TestNode<'a> {
     }
 
     /// Routes of BGP in the kernel's main table.
-    pub(super) fn learned(&self) -> Routes {
+    pub(crate) fn learned(&self) -> Routes {
         let shown = self.run(&["ip", "-j", "route", "show", "proto", "bgp"]);
         let parsed: Value = serde_json::from_str(&shown).unwrap();
         let route = |route: &Value| {
@@ -175,7 +175,7 @@ impl<'a> TestNode<'a> {
     }
 
     /// Flows of the outer bridge.
-    pub(super) fn flows(&self) -> String {
+    pub(crate) fn flows(&self) -> String {
         let bridge = format!("unix:{}", self.sockets().join("br-ex.mgmt").display());
         self.run(&[
             "ovs-ofctl",
@@ -188,22 +188,22 @@ impl<'a> TestNode<'a> {
     }
 
     /// A place in the node-agent's log; [`Self::logged`] reads from there.
-    pub(super) fn mark(&self) -> usize {
+    pub(crate) fn mark(&self) -> usize {
         self.log().len()
     }
 
-    pub(super) fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         let file = self.lab.dir(&self.node).join("node-agent.log");
         std::fs::read_to_string(file).unwrap_or_default()
     }
 
     /// Does the node-agent say that somebody else wrote to its rows?
-    pub(super) fn accuses(&self) -> bool {
+    pub(crate) fn accuses(&self) -> bool {
         self.log().contains("somebody else")
     }
 
     /// Does the log say this since the mark (looked at for half a second)?
-    pub(super) fn logged(&self, mark: usize, words: &[&str]) -> bool {
+    pub(crate) fn logged(&self, mark: usize, words: &[&str]) -> bool {
         wait(Duration::from_millis(500), || {
             let log = self.log();
             let mut new = log.get(mark..).unwrap_or_default().lines();
@@ -217,7 +217,7 @@ fn owned((a, b): (&str, &str)) -> (String, String) {
 }
 
 /// A command in a namespace of the lab: a node's, `underlay`, or NODE-pod.
-pub(super) fn tool_in(namespace: &str, words: &[&str]) -> Command {
+pub(crate) fn tool_in(namespace: &str, words: &[&str]) -> Command {
     let mut command = Command::new("ip");
     command
         .args(["netns", "exec", &format!("nvl-{}-{namespace}", name())])
@@ -236,12 +236,12 @@ fn said(command: &mut Command) -> Result<String, String> {
 }
 
 /// Status and body of a daemon's `/readyz`; status 0 where nobody answers.
-pub(super) fn readyz(namespace: &str, port: u16) -> (u16, String) {
+pub(crate) fn readyz(namespace: &str, port: u16) -> (u16, String) {
     http(namespace, port, "/readyz")
 }
 
 /// What a daemon's endpoint answers; status 0 where nobody does.
-pub(super) fn http(namespace: &str, port: u16, path: &str) -> (u16, String) {
+pub(crate) fn http(namespace: &str, port: u16, path: &str) -> (u16, String) {
     let script = format!(
         "exec 3<>/dev/tcp/127.0.0.1/{port} && printf 'GET {path} HTTP/1.0\\r\\n\\r\\n' >&3 && cat <&3"
     );
@@ -251,7 +251,7 @@ pub(super) fn http(namespace: &str, port: u16, path: &str) -> (u16, String) {
 }
 
 /// Every pod answers every other pod, within this time.
-pub(super) fn pods_ping(lab: &Standing, limit: Duration) {
+pub(crate) fn pods_ping(lab: &Standing, limit: Duration) {
     for from in TestNode::all(lab) {
         for to in 0..3 {
             let address = lab.pod(to).to_string();
