@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 
 use model::NetworkName;
 use offline::{Objects, Plans, settle};
+use plan_cluster::attachments::{IN_FORCE, REFUSED};
 use plan_cluster::transport::{self, DefaultNetwork};
 use plan_cluster::{MANAGED_BY, RA_KEY, fabric};
 use serde_json::{Map, Value, json};
@@ -312,8 +313,10 @@ fn normal_attachment(mut object: Value) -> (String, Value) {
     if object["config"]["transport"] == "no-overlay" {
         object["config"]["transport"] = "noOverlay".into();
     }
-    if let Some(annotations) = object["annotations"].as_object_mut() {
-        annotations.retain(|key, _| !key.starts_with("noverlay.io/"));
+    if object["name"] == "default"
+        && let Some(annotations) = object["annotations"].as_object_mut()
+    {
+        annotations.retain(|key, _| ![IN_FORCE, REFUSED].contains(&key.as_str()));
     }
     for (_, value) in object["annotations"].as_object_mut().into_iter().flatten() {
         // JSON inside of annotations is compared as values.

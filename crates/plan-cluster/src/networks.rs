@@ -41,6 +41,25 @@ pub struct Plan {
     pub problems: Vec<Problem>,
 }
 
+impl Plan {
+    /// The world as it is once this is written.
+    #[must_use]
+    pub fn applied(&self, mut world: World) -> World {
+        for (name, allocation) in &self.allocations {
+            let Some(node) = world.nodes.get_mut(name) else {
+                continue;
+            };
+            if let Some(id) = allocation.node_id {
+                node.node_id = Fact::Known(id);
+            }
+            if let Some(subnets) = &allocation.subnets {
+                node.subnets = Fact::Known(subnets.clone());
+            }
+        }
+        world
+    }
+}
+
 /// Gives ids and subnets: the smallest free ones, to nodes in the order of their names.
 #[must_use]
 pub fn plan(world: &World) -> Plan {

@@ -36,7 +36,8 @@ impl Settings {
         taken.logging.level.clone_from(&new.logging.level);
         taken.warnings.clone_from(&new.warnings);
         if daemon == Daemon::ClusterManager {
-            taken.network.transport = new.network.transport;
+            taken.network.transport =
+                missing_route_of(new.network.transport, running.network.transport);
             taken.managed = new.managed.clone();
         }
         let others = taken.differences(&new, daemon);
@@ -62,7 +63,7 @@ impl Settings {
             };
         }
         let refused = format!(
-            "the file says {}, the default network runs with {}: that stays in force; to change it, every node has to be changed at once",
+            "the configuration says {}, the default network runs with {}: that stays in force; to change it, every node has to be changed at once",
             transport_words(new),
             transport_words(old)
         );
@@ -169,6 +170,17 @@ fn snat_of(new: Transport, old: Transport) -> Transport {
             Transport::NoOverlay(options)
         }
         _ => old,
+    }
+}
+
+/// The new transport with what the old one does with packets without a route: no manager looks at it.
+fn missing_route_of(new: Transport, old: Transport) -> Transport {
+    match (new, old.no_overlay()) {
+        (Transport::NoOverlay(mut options), Some(old)) => {
+            options.missing_route = old.missing_route;
+            Transport::NoOverlay(options)
+        }
+        _ => new,
     }
 }
 

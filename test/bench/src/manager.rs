@@ -36,7 +36,7 @@ pub(crate) struct ManagerArguments {
 
 const NODES: [u32; 5] = [24, 120, 250, 500, 1000];
 const CUDNS: [u32; 2] = [0, 10];
-/// Beyond it nobody has a mesh.
+/// Larger meshes are not measured: they take hours, and route reflectors are for them.
 const LARGEST_MESH: u32 = 250;
 
 /// How nodes peer with each other.

@@ -46,9 +46,10 @@ impl Operator {
         }
     }
 
-    /// Whether the object is known, and the status with which its listing is refused.
+    /// Whether the object is known, and what was made of it before; the status with which its listing is refused.
     pub(super) fn state(&self) -> (bool, Option<u16>) {
-        (self.object.ready(), self.object.refused())
+        let rendered = self.rendered.ready() || self.rendered.refused().is_some();
+        (self.object.ready() && rendered, self.object.refused())
     }
 
     /// What the object asks for; none where it is not there.

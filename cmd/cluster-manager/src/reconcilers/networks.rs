@@ -18,7 +18,7 @@ use plan_cluster::fabric::{
     roles::{ROLE_LABEL, Role},
 };
 use plan_cluster::refused::Refusal;
-use plan_cluster::{World, networks};
+use plan_cluster::{World, advertise, networks};
 use reconcile::Action;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -55,8 +55,14 @@ type Versions = BTreeMap<NodeName, (String, String)>;
 impl ClusterReconciler {
     pub(super) async fn networks(&mut self, world: &World, complete: &Arc<World>) -> Action {
         let mut plan = planned(|| networks::plan(world));
-        let planner = &mut self.planner;
-        let plans = planned(|| planner.plan_all(complete));
+        // A node that gets subnets gets its role with them: one write, and one plan less.
+        let plans = if plan.allocations.is_empty() {
+            let planner = &mut self.planner;
+            planned(|| planner.plan_all(complete))
+        } else {
+            let allocated = || plan.applied(complete.as_ref().clone());
+            planned(|| Arc::new(advertise::plan_all(&allocated())))
+        };
         let of_fabric = plans.get(&fabric::base_name());
         let roles = of_fabric.map(|plan| plan.roles.clone()).unwrap_or_default();
         let labelled: BTreeSet<&NodeName> = world

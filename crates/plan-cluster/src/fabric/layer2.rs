@@ -1,6 +1,7 @@
 //! Members of the fabric that share no layer-2 subnet.
 //! In: members and what they say of their addresses. Out: for a node, the members that it cannot hand a pod's packet to.
-//! Invariant: each pair is named once, at the node of the smaller group; of what nobody knows nothing is said.
+//! Invariant: each pair counts once, at a node of the smaller group; of what nobody knows nothing is said. Subnets that overlap
+//! are one: masks of one link may differ.
 //! Not here: whether the subnets are in truth one link.
 //!
 //! A node announces itself as the next hop of its pods, and reflectors leave that as it is: a node in another subnet hands the
@@ -23,6 +24,7 @@ pub(crate) fn apart<'a>(
     let mut out: BTreeMap<&NodeName, String> = BTreeMap::new();
     for family in families {
         let mut groups: BTreeMap<Prefix, BTreeSet<&NodeName>> = BTreeMap::new();
+        let mut told: BTreeSet<(&NodeName, &NodeName)> = BTreeSet::new();
         for node in members {
             let of_family = node
                 .internal_ips
@@ -42,12 +44,17 @@ pub(crate) fn apart<'a>(
                 .collect();
             for name in *names {
                 let reached: BTreeSet<&NodeName> = groups
-                    .values()
-                    .filter(|group| group.contains(name))
-                    .flatten()
+                    .iter()
+                    .filter(|(subnet, _)| {
+                        let mut own = groups.iter().filter(|(_, group)| group.contains(name));
+                        own.any(|(own, _)| own.overlaps(subnet))
+                    })
+                    .flat_map(|(_, group)| group)
                     .copied()
                     .collect();
-                let apart: Vec<&NodeName> = others.difference(&reached).copied().collect();
+                let apart = others.difference(&reached).copied();
+                let apart: Vec<&NodeName> =
+                    apart.filter(|other| told.insert((*name, *other))).collect();
                 if !apart.is_empty() {
                     let text = sentence(subnet, &apart);
                     let said = out.entry(name).or_default();
@@ -78,7 +85,7 @@ fn sentence(subnet: &Prefix, apart: &[&NodeName]) -> String {
         more => format!(" and {more} more"),
     };
     format!(
-        "it is in {subnet} and shares no layer-2 subnet with {}{more}: pods of the two cannot reach each other",
+        "it is in {subnet} and shares no layer-2 subnet with {}{more}: pods of the two may not reach each other",
         named.join(", ")
     )
 }
@@ -111,7 +118,7 @@ mod tests {
             .collect()
     }
 
-    const END: &str = "pods of the two cannot reach each other";
+    const END: &str = "pods of the two may not reach each other";
 
     #[test]
     fn each_pair_is_named_once_at_the_smaller_group() {
@@ -137,6 +144,28 @@ mod tests {
             ]
         );
         assert_eq!(told(&nodes(&list[..3])), [""; 0]);
+    }
+
+    #[test]
+    fn masks_of_one_link_may_differ_and_a_node_in_two_subnets_is_told_once() {
+        let list = [
+            ("a", "10.0.0.1", "10.0.0.1/16"),
+            ("b", "10.0.3.2", "10.0.3.2/24"),
+            ("c", "10.0.3.3", "10.0.3.3/24"),
+        ];
+        assert_eq!(told(&nodes(&list)), [""; 0]);
+        let mut list = nodes(&[
+            ("a", "10.0.0.1", "10.0.0.1/24,10.0.1.1/24"),
+            ("b", "10.9.0.1", "10.9.0.1/24"),
+            ("c", "10.9.0.2", "10.9.0.2/24"),
+        ]);
+        list[0].internal_ips.push("10.0.1.1".parse().unwrap());
+        assert_eq!(
+            told(&list),
+            [format!(
+                "a: it is in 10.0.0.0/24 and shares no layer-2 subnet with b, c: {END}"
+            )]
+        );
     }
 
     #[test]

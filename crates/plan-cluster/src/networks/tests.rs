@@ -38,6 +38,11 @@ fn new_nodes_get_the_smallest_free_id_and_subnet_and_old_ones_keep_theirs() {
     assert_eq!(plan.allocations[&NodeName::from("c")].node_id, Some(4));
     assert_eq!(plan.allocations[&NodeName::from("c")].subnets, None);
     assert_eq!(subnet_of(&plan, "d"), "10.128.3.0/24");
+    let written = plan.applied(world.clone());
+    assert!(super::plan(&written).allocations.is_empty());
+    let (a, b) = (&written.nodes[&NodeName::from("a")], NodeName::from("b"));
+    assert_eq!(a.node_id, Fact::Known(3));
+    assert_eq!(written.nodes[&b], world.nodes[&b]);
     assert!(!plan.allocations.contains_key(&NodeName::from("b")));
 }
 

@@ -152,9 +152,7 @@ fn what_needs_a_start_stays_and_is_named_by_who_reads_it() {
                 format!("{what} is another one in the file: taken over at the next start only");
             let expected = if *reads { vec![said] } else { Vec::new() };
             assert_eq!(kept.refused, expected, "{daemon:?}: {to}");
-            if *what != "[no-overlay] missing-route" || daemon != Daemon::ClusterManager {
-                assert_eq!(kept.settings, running, "{daemon:?}: {to}");
-            }
+            assert_eq!(kept.settings, running, "{daemon:?}: {to}");
         }
     }
 }
@@ -166,7 +164,7 @@ fn transport_and_routing_of_the_default_network_stay_with_what_they_need() {
     assert_eq!(
         kept.refused,
         [
-            "the file says [default] transport = geneve, the default network runs with [default] transport = no-overlay with [no-overlay] routing = managed: that stays in force; to change it, every node has to be changed at once"
+            "the configuration says [default] transport = geneve, the default network runs with [default] transport = no-overlay with [no-overlay] routing = managed: that stays in force; to change it, every node has to be changed at once"
         ]
     );
     assert_eq!(

@@ -145,11 +145,8 @@ fn geneve_of(text: &str) -> String {
     format!("[default]\ncluster-subnets = \"10.128.0.0/16/24\"\n[ovn]{rest}")
 }
 
-/// A manager that starts with a file of another transport works with what is in force, and with the file again once it agrees.
-fn restarted(api: &ApiServer, path: &Path, text: &str) {
-    let before = fabric(api);
-    let manager = Manager::follow("b", path);
-    // It leads and plans: a node that is new gets its objects.
+/// A new manager leads and plans: the objects of a node that is gone go.
+fn without_n3(api: &ApiServer) {
     api.kubectl(&["delete", "node", "n3"]);
     until("the objects of a node that is gone go", 30, || {
         let (_, _, versions) = fabric(api);
@@ -159,12 +156,19 @@ fn restarted(api: &ApiServer, path: &Path, text: &str) {
             Err(format!("{versions:?}"))
         }
     });
+}
+
+/// A manager that starts with a file of another transport works with what is in force, and with the file again once it agrees.
+fn restarted(api: &ApiServer, path: &Path, text: &str) {
+    let before = fabric(api);
+    let manager = Manager::follow("b", path);
+    without_n3(api);
     let (numbers, _, versions) = fabric(api);
     assert_eq!(numbers, [64778].into());
     let kept = versions
         .iter()
         .filter(|(name, version)| before.2.get(*name) == Some(version));
-    assert!(kept.count() >= 2, "{versions:?} {before:?}");
+    assert_eq!(kept.count(), 4, "{versions:?} {before:?}");
     refused(api, Some("that stays in force"));
     api.node("n3", "172.30.0.3");
     whole(api, 64778, "frr-k8s-system");
@@ -264,9 +268,23 @@ fn what_openshifts_operator_object_asks_for_is_served_and_given_to_the_other_dae
     renders(&api, &["outbound-snat = \"disabled\"", "as-number = 64901"]);
 
     wrong_objects(&api);
-    // Without the object all stays; what the network needs is kept.
+    // Without the object all stays, over a start too.
     api.kubectl(&["delete", "networks.operator.openshift.io", "cluster"]);
-    refused(&api, Some("that stays in force"));
+    refused(&api, Some("what it said last stays in force"));
+    whole(&api, 64900, "openshift-frr-k8s");
+    let before = rendered(&api);
+    manager.stop();
+    let manager = Manager::follow("b", &path);
+    without_n3(&api);
+    api.node("n3", "172.30.0.3");
+    whole(&api, 64900, "openshift-frr-k8s");
+    assert_eq!(rendered(&api), before);
+    refused(&api, Some("what it said last stays in force"));
+    assert!(before.contains("topology = \"auto\""), "{before}");
+    api.apply(&operator_object(&MANAGED.replace("64900", "64902")));
+    whole(&api, 64902, "openshift-frr-k8s");
+    refused(&api, None);
+    api.apply(&operator_object(MANAGED));
     whole(&api, 64900, "openshift-frr-k8s");
     manager.stop();
     node_reads(&api, &path);

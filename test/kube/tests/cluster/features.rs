@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use kube_tests::{ApiServer, tools, until};
 use serde_json::Value;
 
-use crate::harness::Manager;
+use crate::harness::{Manager, planned_writes};
 
 /// The kind as OVN-Kubernetes has it, as far as it is read.
 const EGRESS_SERVICES: &str = "apiVersion: apiextensions.k8s.io/v1
@@ -35,6 +35,8 @@ fn told(api: &ApiServer) -> BTreeMap<String, Vec<String>> {
             let about = &event["regarding"];
             let key = format!("{} {}", text(&about["kind"]), text(&about["name"]));
             assert_ne!(text(&about["uid"]), "", "{event}");
+            // What is told again is a series of the first.
+            assert!(event["series"].is_null(), "{event}");
             out.entry(key).or_default().push(text(&event["note"]));
         }
     }
@@ -94,6 +96,15 @@ fn features_that_need_the_overlay_are_told_once_on_their_objects_and_nothing_is_
         1,
         "network default (namespaces shop)",
     );
+    assert_eq!(told(&api).len(), 3);
+    // Another pass tells nothing.
+    api.node("n2", "172.30.0.2");
+    until("another pass", 20, || {
+        match planned_writes(&api).as_slice() {
+            [] => Ok(()),
+            writes => Err(writes.join("; ")),
+        }
+    });
     assert_eq!(told(&api).len(), 3);
     let writes = api.writes("serviceaccount:noverlay-system:cluster-manager");
     let touched = writes.iter().find(|w| {

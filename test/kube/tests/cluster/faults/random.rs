@@ -4,6 +4,7 @@
 //! Not here: which single fault costs what (the other tests).
 #![expect(clippy::print_stdout, reason = "what was done is told")]
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use kube_tests::{ApiServer, tools, until};
@@ -23,7 +24,10 @@ const RAS: &str = "/apis/k8s.ovn.org/v1/routeadvertisements";
 const CUDNS: &str = "/apis/k8s.ovn.org/v1/clusteruserdefinednetworks";
 const EGRESS_IPS: &str = "/apis/k8s.ovn.org/v1/egressips";
 
-/// A request with a JSON body; whether it was granted does not matter to a random change.
+/// Requests that were granted.
+static GRANTED: AtomicU64 = AtomicU64::new(0);
+
+/// A request with a JSON body; a random change goes on whether it was granted or not.
 async fn send(client: &kube::Client, method: &str, path: &str, body: &Value) -> Option<Value> {
     let kind = match method {
         "PATCH" => "application/merge-patch+json",
@@ -34,7 +38,9 @@ async fn send(client: &kube::Client, method: &str, path: &str, body: &Value) -> 
     let body = serde_json::to_vec(body).unwrap();
     let answer = client.request(request.body(body).unwrap());
     let answer = tokio::time::timeout(Duration::from_secs(2), answer).await;
-    answer.ok()?.ok()
+    let answer = answer.ok()?.ok()?;
+    GRANTED.fetch_add(1, Ordering::Relaxed);
+    Some(answer)
 }
 
 fn node(rng: &mut Rng) -> (String, Value) {
@@ -104,14 +110,25 @@ async fn of_networks(client: &kube::Client, rng: &mut Rng) {
             // The last one overlaps the first.
             let second = if n == 4 { 60 } else { 60 + n };
             let routing = *rng.pick(&["Managed", "Unmanaged"]);
+            let mut network = json!({
+                "topology": "Layer3", "transport": "NoOverlay",
+                "noOverlay": {"outboundSNAT": "Enabled", "routing": routing},
+                "layer3": {"role": "Primary", "subnets": [{"cidr": format!("10.{second}.0.0/16"), "hostSubnet": 24}]},
+            });
+            match rng.below(6) {
+                0 => {
+                    network["transport"] = "Geneve".into();
+                    network.as_object_mut().unwrap().remove("noOverlay");
+                }
+                1 => {
+                    network = json!({"topology": "Layer2", "layer2": {"role": "Primary", "subnets": [format!("10.{second}.0.0/16")]}});
+                }
+                _ => {}
+            }
             let object = json!({
                 "apiVersion": "k8s.ovn.org/v1", "kind": "ClusterUserDefinedNetwork",
                 "metadata": {"name": name, "labels": {"use": "pods"}},
-                "spec": {"namespaceSelector": {"matchLabels": {"tenant": name}}, "network": {
-                    "topology": "Layer3", "transport": "NoOverlay",
-                    "noOverlay": {"outboundSNAT": "Enabled", "routing": routing},
-                    "layer3": {"role": "Primary", "subnets": [{"cidr": format!("10.{second}.0.0/16"), "hostSubnet": 24}]},
-                }},
+                "spec": {"namespaceSelector": {"matchLabels": {"tenant": name}}, "network": network},
             });
             send(client, "POST", CUDNS, &object).await;
         }
@@ -232,11 +249,13 @@ async fn change(client: &kube::Client, rng: &mut Rng) {
     }
 }
 
+/// So many kinds of faults there are.
+const FAULTS: u64 = 4;
+
 /// What dies or freezes, and for how long.
-async fn fault(api: &mut ApiServer, managers: &mut [Daemon; 2], rng: &mut Rng) {
+async fn fault(what: u64, (api, managers): (&mut ApiServer, &mut [Daemon; 2]), rng: &mut Rng) {
     let pause = Duration::from_millis(200 + rng.below(6000));
     let at = usize::try_from(rng.below(2)).unwrap();
-    let what = rng.below(4);
     println!("fault {what} of {at} for {} ms", pause.as_millis());
     match what {
         0 => {
@@ -252,7 +271,7 @@ async fn fault(api: &mut ApiServer, managers: &mut [Daemon; 2], rng: &mut Rng) {
         2 => {
             let manager = managers.get_mut(at).unwrap();
             manager.signal("-STOP");
-            // Longer than the lease.
+            // Now and then longer than the lease.
             tokio::time::sleep(pause * 4).await;
             manager.signal("-CONT");
         }
@@ -318,21 +337,34 @@ async fn after_random_changes_and_faults_the_objects_are_those_of_a_fresh_manage
             count
         }
     });
-    while begun.elapsed() < limit {
+    let mut faults = 0;
+    while begun.elapsed() < limit || faults < FAULTS {
         tokio::time::sleep(Duration::from_millis(2000 + rng.below(8000))).await;
-        fault(&mut api, &mut managers, &mut rng).await;
+        // Each kind once, then any.
+        let what = if faults < FAULTS {
+            faults
+        } else {
+            rng.below(FAULTS)
+        };
+        fault(what, (&mut api, &mut managers), &mut rng).await;
+        faults += 1;
     }
     let count = changing.await.unwrap();
-    println!(
-        "{count} changes, {} writes of the managers",
-        written(&api).len()
+    let (granted, writes) = (GRANTED.load(Ordering::Relaxed), written(&api).len());
+    println!("{count} changes, {granted} requests granted, {writes} writes of the managers");
+    assert!(
+        granted > 50 && writes > 50,
+        "no load: {granted} granted, {writes} writes"
     );
-    assert!(count > 100, "{count} changes are no load");
     quiet(&api);
     assert_eq!(planned_writes(&api), Vec::<String>::new());
     drop(managers);
-    let before = written(&api);
-    let fresh = Daemon::start(&api, "fresh", &api.kubeconfig("cluster-manager"), MANAGED);
+    a_fresh_one_writes_nothing(&api).await;
+}
+
+async fn a_fresh_one_writes_nothing(api: &ApiServer) {
+    let before = written(api);
+    let fresh = Daemon::start(api, "fresh", &api.kubeconfig("cluster-manager"), MANAGED);
     until("the fresh manager has looked at everything", 60, || {
         let (line, body) = fresh.get("/readyz")?;
         let leads = fresh.metric("noverlay_cluster_manager_leader")?;
@@ -343,6 +375,6 @@ async fn after_random_changes_and_faults_the_objects_are_those_of_a_fresh_manage
         }
     });
     tokio::time::sleep(Duration::from_secs(3)).await;
-    let after = written(&api);
+    let after = written(api);
     assert_eq!(after.get(before.len()..).unwrap_or_default(), [""; 0]);
 }
