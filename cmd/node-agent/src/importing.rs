@@ -23,6 +23,7 @@ use ovn::north::RouteFollower;
 use ovsdb::{Client, Uuid};
 use plan_node::check;
 use reconcile::{Pace, Timing};
+use settings::Limits;
 
 pub use plan_node::Inputs;
 
@@ -105,12 +106,8 @@ pub enum Passed {
 pub struct ImportConfig {
     /// Router, network and output port.
     pub target: ImportTarget,
-    /// `[limits] max-imported-routes`, destinations.
-    pub limit: usize,
-    /// `[limits] stale-time`.
-    pub stale: Duration,
-    /// `[limits] mass-withdraw-*`.
-    pub threshold: Threshold,
+    /// `[limits]`.
+    pub limits: Limits,
     /// The interface that imported routes lead to. Source: `[gateway] interface`.
     pub interface: String,
 }
@@ -167,12 +164,11 @@ impl Import {
         event_buffer: Arc<EventBuffer>,
         metrics: ImportMetrics,
     ) -> Self {
-        let importer = Importer::new(config.limit);
         Self {
             follower: RouteFollower::new(config.target.clone()),
-            retention: Retention::new(config.stale, Some(config.interface.clone())),
-            suppression: Suppression::new(config.threshold),
-            importer,
+            retention: Retention::new(config.limits.stale_time, Some(config.interface.clone())),
+            suppression: Suppression::new(threshold(&config.limits)),
+            importer: Importer::new(most(&config.limits)),
             config,
             north,
             probe,
@@ -198,6 +194,17 @@ impl Import {
     #[must_use]
     pub fn importer(&self) -> &Importer<Uuid> {
         &self.importer
+    }
+
+    /// Takes other limits; the next pass acts on them.
+    pub fn set_limits(&mut self, limits: &Limits) {
+        if self.config.limits == *limits {
+            return;
+        }
+        self.config.limits = *limits;
+        self.importer.set_limit(most(limits));
+        self.retention.set_stale(limits.stale_time);
+        self.suppression.set_threshold(threshold(limits));
     }
 
     /// How soon a pass has to follow although nothing enqueues it: while something is retained, to check what events reported, and where the
@@ -377,6 +384,25 @@ impl Import {
                 .set(gauge(skipped.count));
         }
     }
+}
+
+/// `[limits] max-imported-routes`, in destinations.
+fn most(limits: &Limits) -> usize {
+    whole(limits.max_imported_routes)
+}
+
+/// `[limits] mass-withdraw-*`.
+fn threshold(limits: &Limits) -> Threshold {
+    Threshold {
+        share: limits.mass_withdraw_share,
+        least: whole(limits.mass_withdraw_routes),
+        window: limits.mass_withdraw_window,
+        hold: limits.mass_withdraw_hold,
+    }
+}
+
+fn whole(number: u32) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
 }
 
 #[expect(

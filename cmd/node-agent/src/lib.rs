@@ -20,6 +20,7 @@ mod kernel_events;
 mod keys;
 mod loops;
 pub mod metrics;
+mod network_in_force;
 mod sources;
 pub mod transact;
 mod world;
@@ -41,7 +42,7 @@ use settings::{OvnTopology, Settings};
 use tokio::sync::watch;
 
 use crate::importing::FrrProbe;
-use crate::keys::Queues;
+use crate::keys::{ApiKey, Queues};
 use crate::loops::api::ApiReconciler;
 use crate::loops::bridge::BridgeReconciler;
 use crate::loops::import::{ImportReconciler, Reports, Shared};
@@ -120,40 +121,64 @@ pub async fn serve(
     let conditions = ["caches", "ovn", "topology", "port", "import"];
     let mut daemon = Daemon::new(settings.metrics_address, &conditions);
     let metrics = Metrics::new(&daemon.registry).context("cannot register metrics")?;
-    (daemon.tell_configuration(configuration)).context("cannot register metrics")?;
+    (daemon.tell_configuration(configuration.clone())).context("cannot register metrics")?;
     let sources = Sources {
         node: NodeName::from(node),
         north: Client::connect(databases::north(&settings)?),
         switch: Client::connect(databases::switch(&settings)?),
         settings: Arc::new(settings),
+        configuration,
         facts: FactsChanged::default(),
         events: Arc::default(),
         queues: Queues::default(),
         metrics,
     };
     let nodes = sources::start(&kube, &sources, &mut daemon);
-    let planned = spawn_plan(&mut daemon, &sources, nodes.clone());
+    let planned = spawn_plan(&mut daemon, &kube, &sources, nodes.clone());
     spawn_bridge(&mut daemon, &sources, planned.clone());
     spawn_north(&mut daemon, &sources, planned.clone());
     spawn_port(&mut daemon, &sources, planned.clone());
     let reports = spawn_import(&mut daemon, &sources, planned.clone());
-    let limits = sources.settings.limits;
-    let api = ApiReconciler::new(kube, sources.node, limits, nodes, planned, reports);
+    let follow = follow_configuration(&sources);
+    daemon.spawn_source("configuration", follow);
+    let configuration = sources.configuration;
+    let api = ApiReconciler::new(kube, sources.node, configuration, nodes, planned, reports);
     let pace = timing(1000, 500, 30_000);
     let work = reconcile::run(api, sources.queues.api, pace, daemon.stopped());
     daemon.spawn_loop("API", work);
     daemon.run(ended).await.context("ending")
 }
 
+/// Asks for plan, imports and report again whenever the configuration in force changed.
+fn follow_configuration(sources: &Sources) -> impl Future<Output = ()> + Send + 'static {
+    let mut configuration = sources.configuration.clone();
+    let (facts, queues) = (sources.facts.clone(), sources.queues.clone());
+    async move {
+        loop {
+            configuration.changed().await;
+            facts.note();
+            queues.import.resync();
+            queues.api.enqueue(ApiKey::Report);
+        }
+    }
+}
+
 /// What loops read the plan from.
 type PlannedReceiver = watch::Receiver<Option<Arc<Planned>>>;
 
 /// Starts to plan.
-fn spawn_plan(daemon: &mut Daemon, sources: &Sources, nodes: Cache<NodeEntry>) -> PlannedReceiver {
+fn spawn_plan(
+    daemon: &mut Daemon,
+    kube: &kube::Client,
+    sources: &Sources,
+    nodes: Cache<NodeEntry>,
+) -> PlannedReceiver {
     let (tell, planned) = watch::channel(None);
     let world = World {
         node: sources.node.clone(),
+        kube: kube.clone(),
         settings: Arc::clone(&sources.settings),
+        configuration: sources.configuration.clone(),
         nodes,
         north: sources.north.clone(),
         switch: sources.switch.clone(),
@@ -213,7 +238,7 @@ fn spawn_import(
     let shared = Shared {
         planned,
         node: sources.node.clone(),
-        settings: Arc::clone(&sources.settings),
+        configuration: sources.configuration.clone(),
         north: sources.north.clone(),
         events: Arc::clone(&sources.events),
         probe: FrrProbe::start(frr, move || queue.resync()),

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use daemon::Daemon;
+use daemon::{Configuration, Daemon};
 use host::{BridgeControl, FlowEvent};
 use k8s_openapi::api::core::v1::Node as KubeNode;
 use kube_edge::{Cache, watch};
@@ -33,7 +33,9 @@ const PUBLISHED: [&str; 5] = [
 #[derive(Clone)]
 pub(crate) struct Sources {
     pub(crate) node: NodeName,
+    /// What the daemon was started with.
     pub(crate) settings: Arc<Settings>,
+    pub(crate) configuration: Configuration,
     pub(crate) north: Client,
     pub(crate) switch: Client,
     pub(crate) facts: FactsChanged,

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use daemon::Configuration;
 use kube_edge::Cache;
 use model::nb::Owner;
 use model::node::Node;
@@ -20,6 +21,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::keys::{ApiKey, BridgeKey, PortKey, Queues};
 use crate::metrics::Metrics;
+use crate::network_in_force::NetworkInForce;
 
 /// Facts that change together are read together.
 const SETTLE: Duration = Duration::from_millis(20);
@@ -66,7 +68,10 @@ impl FactsChanged {
 /// Who reads and plans.
 pub(crate) struct World {
     pub(crate) node: NodeName,
+    pub(crate) kube: kube::Client,
     pub(crate) settings: Arc<Settings>,
+    /// What of the configuration may change while the daemon runs.
+    pub(crate) configuration: Configuration,
     pub(crate) nodes: Cache<NodeEntry>,
     pub(crate) north: Client,
     pub(crate) switch: Client,
@@ -81,12 +86,21 @@ impl World {
         changed: FactsChanged,
         planned: watch::Sender<Option<Arc<Planned>>>,
     ) {
+        let answered = changed.clone();
+        let (kube, configuration) = (self.kube.clone(), self.configuration.clone());
+        let mut in_force = NetworkInForce::ask(kube, configuration, move || answered.note());
         let mut memory = Memory::new(node_config(&self.node, &self.settings));
-        let networks = vec![self.settings.default_network()];
         let (mut warned, mut broken) = (WarnOnce::default(), WarnOnce::default());
         let (mut problems, mut schema) = (BTreeSet::new(), false);
         loop {
-            let facts = self.read(networks.clone()).await;
+            let network = in_force.network();
+            let known = network.is_some();
+            let declared = || self.configuration.now().settings.default_network();
+            let mut facts = self.read(vec![network.unwrap_or_else(declared)]).await;
+            if !known {
+                // As if no Node were listed: of the network nothing is built, of the host everything.
+                facts.nodes = None;
+            }
             schema |= facts.nat_has_match.is_some();
             let snapshot = memory.snapshot(facts);
             self.log(&snapshot, &mut problems, &mut warned);

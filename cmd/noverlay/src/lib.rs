@@ -95,7 +95,11 @@ fn run(arguments: Arguments) -> anyhow::Result<bool> {
             frr_namespace,
             config,
         } => {
-            let settings = config.as_deref().map(plan::settings_of).transpose()?;
+            let read = |path: &Path| {
+                let (name, text) = plan::file_of(path)?;
+                plan::settings_of(&name, &text)
+            };
+            let settings = config.as_deref().map(read).transpose()?;
             let declared = settings.map(|settings| settings.network.transport);
             let kubeconfig = arguments.kubeconfig.as_deref();
             status(kubeconfig, output, &frr_namespace, declared.as_ref())

@@ -14,7 +14,7 @@ use model::intent::Condition;
 use model::{NodeName, ObjectKey};
 use offline::{Objects, Plans};
 use serde_json::Value;
-use settings::Settings;
+use settings::{File, InForce, Settings};
 use similar::TextDiff;
 
 use crate::conf::documents::{self, Documents};
@@ -59,17 +59,23 @@ pub(crate) fn plan(
     arguments: &PlanArguments,
     kubeconfig: Option<&std::path::Path>,
 ) -> anyhow::Result<Outcome> {
-    let settings = settings_of(&arguments.config)?;
+    let (name, file) = file_of(&arguments.config)?;
+    let settings = settings_of(&name, &file)?;
+    let file = File {
+        settings: &settings,
+        text: Some((&name, &file)),
+    };
     let world = if arguments.world.is_empty() {
-        cluster::world(kubeconfig)?
+        cluster::world(kubeconfig, settings.openshift.is_some())?
     } else {
         read(&arguments.world)?
     };
     let mut after = world.clone();
+    let mut in_force = offline::in_force(file, &after, None).map_err(anyhow::Error::msg)?;
     let changes = !arguments.change.is_empty() || !arguments.delete.is_empty();
     let before = if changes {
         // What is not yet as the manager wants it is not the change's doing.
-        settle(&settings, &mut after)?;
+        settle(&in_force, &mut after)?;
         after.clone()
     } else {
         world
@@ -82,13 +88,17 @@ pub(crate) fn plan(
     for object in &arguments.delete {
         delete(&mut after, object)?;
     }
-    let plans = settle(&settings, &mut after)?;
-    let nodes = Nodes::of(&settings, &before, &after);
+    if changes {
+        in_force = offline::in_force(file, &after, Some(&in_force)).map_err(anyhow::Error::msg)?;
+    }
+    let plans = settle(&in_force, &mut after)?;
+    let nodes = Nodes::of(&in_force.settings, &before, &after);
+    let wrong = wrong(&in_force, &plans, &after);
     let out = match arguments.output {
         PlanFormat::Yaml => serde_saphyr::to_string(&offline::state(&plans, &after))?,
-        PlanFormat::Text => text(arguments.diff, &before, &after, &plans, &nodes),
+        PlanFormat::Text => text(arguments.diff, &before, &after, &wrong, &nodes),
     };
-    let well = nodes.broken.is_empty() && wrong(&plans, &after).is_empty();
+    let well = nodes.broken.is_empty() && wrong.is_empty();
     Ok(Outcome {
         out,
         err: String::new(),
@@ -96,16 +106,17 @@ pub(crate) fn plan(
     })
 }
 
-/// The cluster-manager's settings.
-pub(crate) fn settings_of(path: &Path) -> anyhow::Result<Settings> {
-    let metrics = SocketAddr::from(([127, 0, 0, 1], 9160));
+/// Name and text of the cluster-manager's file.
+pub(crate) fn file_of(path: &Path) -> anyhow::Result<(String, String)> {
     let text = std::fs::read_to_string(path)
         .with_context(|| format!("cannot read configuration file {}", path.display()))?;
-    Ok(settings::parse(
-        &path.display().to_string(),
-        &text,
-        metrics,
-    )?)
+    Ok((path.display().to_string(), text))
+}
+
+/// The cluster-manager's settings.
+pub(crate) fn settings_of(name: &str, text: &str) -> anyhow::Result<Settings> {
+    let metrics = SocketAddr::from(([127, 0, 0, 1], 9160));
+    Ok(settings::parse(name, text, metrics)?)
 }
 
 fn read(files: &[String]) -> anyhow::Result<Objects> {
@@ -118,8 +129,9 @@ fn read(files: &[String]) -> anyhow::Result<Objects> {
     Ok(objects)
 }
 
-fn settle(settings: &Settings, objects: &mut Objects) -> anyhow::Result<Plans> {
-    offline::settle(settings, objects).map_err(anyhow::Error::msg)
+fn settle(in_force: &InForce, objects: &mut Objects) -> anyhow::Result<Plans> {
+    offline::settle_refusing(&in_force.settings, &in_force.refused, objects)
+        .map_err(anyhow::Error::msg)
 }
 
 /// Deletes an object as a person would: one with a finalizer waits for whoever put that there.
@@ -217,8 +229,8 @@ fn documents_of(objects: &Objects) -> Documents {
     out
 }
 
-/// Conditions that are not True, and what could not be allocated.
-fn wrong(plans: &Plans, objects: &Objects) -> Vec<String> {
+/// What of the settings is not in force, conditions that are not True, and what could not be allocated.
+fn wrong(in_force: &InForce, plans: &Plans, objects: &Objects) -> Vec<String> {
     let of_ras = plans.advertisements.iter();
     let of_ras = of_ras.filter(|(name, _)| objects.get(offline::kind::RA, name).is_some());
     let of_ras = of_ras.map(|(name, plan)| (offline::kind::RA, name, &plan.conditions));
@@ -238,12 +250,14 @@ fn wrong(plans: &Plans, objects: &Objects) -> Vec<String> {
         })
     });
     let problems = plans.networks.problems.iter().chain(&plans.fabric.problems);
-    conditions
+    let refused = in_force.refused.iter().cloned();
+    refused
+        .chain(conditions)
         .chain(problems.map(ToString::to_string))
         .collect()
 }
 
-fn text(diff: bool, before: &Objects, after: &Objects, plans: &Plans, nodes: &Nodes) -> String {
+fn text(diff: bool, before: &Objects, after: &Objects, wrong: &[String], nodes: &Nodes) -> String {
     let mut out = String::new();
     let keys: BTreeSet<&(String, String)> = before
         .iter()
@@ -290,7 +304,6 @@ fn text(diff: bool, before: &Objects, after: &Objects, plans: &Plans, nodes: &No
             put(&mut out, &format!("  {reason}\n"));
         }
     }
-    let wrong = wrong(plans, after);
     if !wrong.is_empty() {
         put(&mut out, "\nnot as it is asked for:\n");
     }

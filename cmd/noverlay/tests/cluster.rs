@@ -294,7 +294,7 @@ fn status_shows_networks_the_fabric_and_advertisements_as_the_manager_made_them(
     let (kept, err) = routing();
     assert_eq!(kept, "Managed", "{err}");
     let nad = "network-attachment-definitions.k8s.cni.cncf.io";
-    let unset = format!("{}-", plan_cluster::attachments::IN_FORCE);
+    let unset = format!("{}-", model::network::IN_FORCE);
     api.kubectl(&["annotate", nad, "--all", "--all-namespaces", &unset]);
     let (declared, err) = routing();
     assert_eq!(declared, "Unmanaged", "{err}");

@@ -95,6 +95,77 @@ fn a_change_shows_what_it_would_do_and_what_it_would_break() {
     }
 }
 
+/// Runs `noverlay plan` over a world of the text, with a configuration file of the other.
+fn plan_of(config: &str, world: &str, more: &[&str], change: &str) -> Ran {
+    let file = |text: &str, suffix: &str| {
+        let file = tempfile::NamedTempFile::with_suffix(suffix).unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        file
+    };
+    let (config, world) = (file(config, ".toml"), file(world, ".yaml"));
+    let path = |file: &tempfile::NamedTempFile| file.path().to_str().unwrap().to_owned();
+    let (config, world) = (path(&config), path(&world));
+    let words = ["plan", "--world", &world, "--config", &config];
+    noverlay(&[&words, more].concat(), change)
+}
+
+const SUBNETS: &str = "cluster-subnets = \"10.240.0.0/16/24\"\n";
+
+#[test]
+fn what_the_default_network_runs_with_stays_and_is_told() {
+    let geneve = format!("[default]\ntransport = \"geneve\"\n{SUBNETS}");
+    let world = "{apiVersion: k8s.cni.cncf.io/v1, kind: NetworkAttachmentDefinition, metadata: {name: default, namespace: ovn-kubernetes, annotations: {noverlay.io/configuration-in-force: \"[default]\\ntransport = 'no-overlay'\\n[no-overlay]\\noutbound-snat = 'enabled'\\nrouting = 'managed'\\n[bgp-managed]\\ntopology = 'full-mesh'\\nas-number = 64777\\n\"}}}\n---\n{apiVersion: v1, kind: Node, metadata: {name: oak, labels: {kubernetes.io/hostname: oak}}, status: {addresses: [{type: InternalIP, address: 192.0.2.1}]}}";
+    let ran = plan_of(&geneve, world, &[], "");
+    assert_eq!(ran.status, Some(1), "{}{}", ran.out, ran.err);
+    let told = "the configuration says [default] transport = geneve, the default network runs with [default] transport = no-overlay with [no-overlay] routing = managed: that stays in force";
+    for words in ["not as it is asked for:\n", told, "router bgp 64777"] {
+        assert!(ran.out.contains(words), "{words:?} not in\n{}", ran.out);
+    }
+    let broken = world.replace("'no-overlay'", "'none'");
+    let ran = plan_of(&geneve, &broken, &[], "");
+    assert_eq!((ran.status, ran.out.as_str()), (Some(2), ""));
+    assert!(
+        ran.err.contains("annotation noverlay.io/configuration-in-force of NetworkAttachmentDefinition ovn-kubernetes/default"),
+        "{}",
+        ran.err
+    );
+}
+
+#[test]
+fn what_openshifts_operator_object_says_is_planned_and_a_change_of_it_shown() {
+    let config =
+        format!("[default]\ntransport = \"geneve\"\n{SUBNETS}[openshift]\nenable = true\n");
+    let world = "{apiVersion: v1, kind: Node, metadata: {name: oak, labels: {kubernetes.io/hostname: oak}}, status: {addresses: [{type: InternalIP, address: 192.0.2.1}]}}";
+    let network = |asn: u32| {
+        format!(
+            "{{apiVersion: operator.openshift.io/v1, kind: Network, metadata: {{name: cluster}}, spec: {{additionalRoutingCapabilities: {{providers: [FRR]}}, defaultNetwork: {{ovnKubernetesConfig: {{transport: NoOverlay, routeAdvertisements: Enabled, noOverlayConfig: {{outboundSNAT: Enabled, routing: Managed}}, bgpManagedConfig: {{asNumber: {asn}, bgpTopology: FullMesh}}}}}}}}}}"
+        )
+    };
+    let world = format!("{world}\n---\n{}", network(64778));
+    let ran = plan_of(&config, &world, &[], "");
+    assert!(
+        ran.out.contains("router bgp 64778"),
+        "{}{}",
+        ran.out,
+        ran.err
+    );
+    let ran = plan_of(&config, &world, &["-f", "-"], &network(64779));
+    for words in ["-router bgp 64778", "+router bgp 64779"] {
+        assert!(ran.out.contains(words), "{words:?} not in\n{}", ran.out);
+    }
+    // A number that nobody may have: what was in force stays.
+    let ran = plan_of(&config, &world, &["-f", "-"], &network(23456));
+    assert_eq!(ran.status, Some(1), "{}{}", ran.out, ran.err);
+    assert!(
+        ran.out.contains("23456") && !ran.out.contains("-router bgp"),
+        "{}",
+        ran.out
+    );
+    // Without OpenShift nobody reads it.
+    let ran = plan_of(&config.replace("true", "false"), &world, &[], "");
+    assert!(!ran.out.contains("router bgp"), "{}", ran.out);
+}
+
 #[test]
 fn what_cannot_be_read_is_named_with_status_2() {
     let world = format!("{WORLDS}/09-cudn-layer3/world.yaml");

@@ -41,6 +41,8 @@ impl From<Settings> for Followed {
 #[derive(Debug, Clone)]
 pub struct Configuration {
     now: watch::Receiver<Arc<Followed>>,
+    /// How many statements the daemon itself does not take over.
+    kept: Arc<watch::Sender<usize>>,
     /// Where nobody follows a file: without a sender nobody could wait for a change.
     _fixed: Option<Arc<watch::Sender<Arc<Followed>>>>,
 }
@@ -51,6 +53,7 @@ impl From<Settings> for Configuration {
         let (sender, now) = watch::channel(Arc::new(Followed::from(settings)));
         Self {
             now,
+            kept: Arc::default(),
             _fixed: Some(Arc::new(sender)),
         }
     }
@@ -71,13 +74,37 @@ impl Configuration {
             last: None,
         };
         tokio::spawn(file.follow(sender));
-        Self { now, _fixed: None }
+        Self {
+            now,
+            kept: Arc::default(),
+            _fixed: None,
+        }
     }
 
     /// What is in force now.
     #[must_use]
     pub fn now(&self) -> Arc<Followed> {
         Arc::clone(&self.now.borrow())
+    }
+
+    /// Tells how many statements of [`Self::now`] the daemon itself does not take over.
+    pub fn tell_kept(&self, count: usize) {
+        self.kept
+            .send_if_modified(|kept| std::mem::replace(kept, count) != count);
+    }
+
+    /// How many statements of the file are not in force, now and whenever it is another number.
+    pub(crate) async fn count_refused(mut self, tell: impl Fn(usize)) {
+        let mut kept = self.kept.subscribe();
+        loop {
+            let count = self.now().refused.len() + *kept.borrow_and_update();
+            tell(count);
+            tokio::select! {
+                () = self.changed() => {}
+                // Its sender lives in `self`.
+                _ = kept.changed() => {}
+            }
+        }
     }
 
     /// Waits until there is something that [`Self::changed`] has not returned for yet.

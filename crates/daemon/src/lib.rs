@@ -98,20 +98,18 @@ impl Daemon {
     /// When there is such a series already.
     pub fn tell_configuration(
         &mut self,
-        mut configuration: Configuration,
+        configuration: Configuration,
     ) -> Result<(), prometheus::Error> {
         let refused = prometheus::IntGauge::new(
             "noverlay_configuration_refused",
             "Statements of the configuration file that are not in force",
         )?;
         self.registry.register(Box::new(refused.clone()))?;
-        self.spawn_source("configuration", async move {
-            loop {
-                let count = configuration.now().refused.len();
-                refused.set(i64::try_from(count).unwrap_or(i64::MAX));
-                configuration.changed().await;
-            }
-        });
+        let tell = move |count| refused.set(i64::try_from(count).unwrap_or(i64::MAX));
+        self.spawn_source(
+            "configuration's refusals",
+            configuration.count_refused(tell),
+        );
         Ok(())
     }
 

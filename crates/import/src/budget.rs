@@ -98,6 +98,25 @@ impl Budget {
         self.limit
     }
 
+    /// Takes another limit. Returns the destinations that change sides.
+    pub fn set_limit(&mut self, limit: usize) -> Vec<Rank> {
+        self.limit = limit;
+        let mut moved = Vec::new();
+        while self.kept.len() > limit
+            && let Some(last) = self.kept.pop_last()
+        {
+            self.cut.insert(last);
+            moved.push(last);
+        }
+        while self.kept.len() < limit
+            && let Some(next) = self.cut.pop_first()
+        {
+            self.kept.insert(next);
+            moved.push(next);
+        }
+        moved
+    }
+
     /// How many destinations there are, on both sides of the limit.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -155,6 +174,25 @@ mod tests {
 
     fn rank(text: &str) -> Rank {
         Rank::new(prefix(text), &pods(), false)
+    }
+
+    #[test]
+    fn another_limit_moves_the_least_important_first() {
+        let all = ["10.128.3.0/24", "10.0.0.0/8", "192.0.2.0/24"].map(rank);
+        let mut sorted = all;
+        sorted.sort_unstable();
+        let mut budget = Budget::new(3);
+        for rank in all {
+            assert_eq!(budget.insert(rank), None);
+        }
+        assert_eq!(budget.set_limit(3), []);
+        assert_eq!(budget.set_limit(1), [sorted[2], sorted[1]]);
+        assert_eq!(budget, Budget::laid_out(1, all.into()));
+        assert_eq!(budget.set_limit(2), [sorted[1]]);
+        assert_eq!(budget, Budget::laid_out(2, all.into()));
+        assert_eq!(budget.set_limit(0), [sorted[1], sorted[0]]);
+        assert_eq!(budget.set_limit(9), sorted);
+        assert_eq!(budget, Budget::laid_out(9, all.into()));
     }
 
     #[test]

@@ -109,6 +109,14 @@ impl<R: Copy + Ord> Importer<R> {
         }
     }
 
+    /// Takes another limit, in destinations: what goes over it goes, what is no longer over it comes.
+    /// Source: `[limits] max-imported-routes`.
+    pub fn set_limit(&mut self, limit: usize) {
+        for rank in self.budget.set_limit(limit) {
+            self.check(&rank);
+        }
+    }
+
     /// Takes the network's routing table. Routes of another one before it are forgotten: a dump has to follow.
     pub fn set_table(&mut self, table: Option<TableId>) {
         if self.table == table {

@@ -75,6 +75,11 @@ impl Retention {
         }
     }
 
+    /// Takes another stale time; what is retained now is measured by it too. Source: `[limits] stale-time`.
+    pub fn set_stale(&mut self, stale: Duration) {
+        self.stale = stale;
+    }
+
     /// True while FRR is gone or not yet itself again: whoever probes has to probe again soon, peers included.
     #[must_use]
     pub fn is_restarting(&self) -> bool {

@@ -55,6 +55,11 @@ impl Suppression {
         }
     }
 
+    /// Takes another threshold; what is retained now is measured by it too.
+    pub fn set_threshold(&mut self, threshold: Threshold) {
+        self.threshold = threshold;
+    }
+
     /// True while destinations are retained: whoever looks has to look again soon, sessions included.
     #[must_use]
     pub fn is_open(&self) -> bool {

@@ -8,6 +8,10 @@ use std::collections::BTreeSet;
 use crate::address::{ClusterSubnet, Family, Prefix};
 use crate::names::NetworkName;
 
+/// Annotation of the default network's NetworkAttachmentDefinition: what is in force of `[default]`, `[no-overlay]` and
+/// `[bgp-managed]`, in TOML. Later files may not change the network's transport and routing.
+pub const IN_FORCE: &str = "noverlay.io/configuration-in-force";
+
 /// How pods of different nodes reach each other. Source: `[default] transport`, `spec.network.transport`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {

@@ -7,13 +7,15 @@
 //!  Objects --world--> World --plan--> Plans --write--> Objects   (until nothing changes)
 //! ```
 
+mod in_force;
 mod objects;
 mod passes;
 mod state;
 mod worlds;
 
+pub use in_force::in_force;
 pub use objects::Objects;
-pub use passes::{Plans, settle, write};
+pub use passes::{Plans, settle, settle_refusing, write};
 pub use state::state;
 pub use worlds::{empty_world, world};
 
@@ -31,6 +33,10 @@ pub mod kind {
     pub const CUDN: &str = "ClusterUserDefinedNetwork";
     /// `k8s.ovn.org/v1`.
     pub const EGRESS_IP: &str = "EgressIP";
+    /// `operator.openshift.io/v1`.
+    pub const NETWORK: &str = "Network";
+    /// `v1`.
+    pub const CONFIG_MAP: &str = "ConfigMap";
     /// `k8s.cni.cncf.io/v1`.
     pub const NAD: &str = "NetworkAttachmentDefinition";
 }

@@ -52,6 +52,11 @@ impl Plans {
     /// The plans of a world as the API server has it.
     #[must_use]
     pub fn of(world: &World, settings: &Settings) -> Self {
+        Self::refusing(world, settings, &[])
+    }
+
+    /// The same, where something else is asked for than what is in force: a sentence for each.
+    fn refusing(world: &World, settings: &Settings, refused: &[String]) -> Self {
         let complete = fabric::complete(world.clone());
         let advertisements = advertise::plan_all(&complete);
         let advertised = attachments::advertised(&complete, &advertisements);
@@ -69,7 +74,7 @@ impl Plans {
                 &complete,
                 &settings.network.nad,
                 &advertised,
-                &configured(settings),
+                &configured(settings, refused),
             ),
             conditions: conditions.collect(),
             attachments,
@@ -83,8 +88,20 @@ impl Plans {
 /// # Errors
 /// Where there is no end of writing, which is a defect of ours.
 pub fn settle(settings: &Settings, objects: &mut Objects) -> Result<Plans, String> {
+    settle_refusing(settings, &[], objects)
+}
+
+/// The same, where something else is asked for than the settings, which are in force: a sentence for each.
+///
+/// # Errors
+/// As [`settle`].
+pub fn settle_refusing(
+    settings: &Settings,
+    refused: &[String],
+    objects: &mut Objects,
+) -> Result<Plans, String> {
     for _ in 0..PASSES {
-        let plans = Plans::of(&world(settings, objects), settings);
+        let plans = Plans::refusing(&world(settings, objects), settings, refused);
         let before = objects.clone();
         write(&plans, settings, objects)?;
         if *objects == before {
@@ -286,11 +303,10 @@ fn attached(plans: &Plans, settings: &Settings, objects: &mut Objects) -> Result
     default_attached(plans, settings, objects)
 }
 
-/// Of settings that nothing stands against.
-fn configured(settings: &Settings) -> Configured {
+fn configured(settings: &Settings, refused: &[String]) -> Configured {
     Configured {
         in_force: settings.network_in_force(),
-        refused: Vec::new(),
+        refused: refused.to_vec(),
     }
 }
 

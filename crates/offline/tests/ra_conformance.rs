@@ -18,8 +18,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use model::NetworkName;
+use model::network::IN_FORCE;
 use offline::{Objects, Plans, settle};
-use plan_cluster::attachments::{IN_FORCE, REFUSED};
+use plan_cluster::attachments::REFUSED;
 use plan_cluster::transport::{self, DefaultNetwork};
 use plan_cluster::{MANAGED_BY, RA_KEY, fabric};
 use serde_json::{Map, Value, json};

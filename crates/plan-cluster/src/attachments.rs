@@ -19,7 +19,7 @@ use crate::advertise;
 use crate::suitable;
 use crate::user_networks::{self, Ids, NETWORK_ID, NETWORK_NAME};
 use crate::world::World;
-pub use of_default::{Configured, DefaultWanted, IN_FORCE, REFUSED, of_default_network};
+pub use of_default::{Configured, DefaultWanted, REFUSED, of_default_network};
 use tunnel_keys::TunnelKeys;
 
 /// Finalizer of the objects, and of a ClusterUserDefinedNetwork that has any (OVN-Kubernetes' own).

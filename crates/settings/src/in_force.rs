@@ -22,28 +22,32 @@ pub struct Kept {
 
 impl Settings {
     /// Of a file that says `self` now, what this daemon takes over that runs with `running`: the cluster-manager `[no-overlay]`
-    /// and `[bgp-managed]`, all of them `[logging] level`. What else the daemon reads is refused until its next start; what it
-    /// does not read is not looked at. That the network's transport stays is the cluster-manager's own matter
-    /// ([`Self::keeping_network`]): what is in force may be another one than what it was started with.
+    /// and `[bgp-managed]`, the node-agent `[no-overlay]` and `[limits]`, all of them `[logging] level`. What else the daemon
+    /// reads is refused until its next start; what it does not read is not looked at. That the network's transport and routing
+    /// stay is those daemons' own matter ([`Self::keeping_network`]): what is in force may be another one than what they were
+    /// started with.
     #[must_use]
     pub fn replacing(self, running: &Self, daemon: Daemon) -> Kept {
-        let (mut new, mut refused) = (self, Vec::new());
-        if daemon == Daemon::NodeAgent {
-            let kept = new.keeping_network(running);
-            (new, refused) = (kept.settings, kept.refused);
-        }
+        let new = self;
         let mut taken = running.clone();
         taken.logging.level.clone_from(&new.logging.level);
         taken.warnings.clone_from(&new.warnings);
-        if daemon == Daemon::ClusterManager {
-            taken.network.transport =
-                missing_route_of(new.network.transport, running.network.transport);
-            taken.managed = new.managed.clone();
+        match daemon {
+            Daemon::ClusterManager => {
+                taken.network.transport = new.network.transport;
+                taken.managed = new.managed.clone();
+            }
+            Daemon::NodeAgent => {
+                taken.network.transport = new.network.transport;
+                taken.limits = new.limits;
+            }
+            Daemon::FrrAgent => {}
         }
         let others = taken.differences(&new, daemon);
-        refused.extend(others.map(|what| {
+        let refused = others.map(|what| {
             format!("{what} is another one in the file: taken over at the next start only")
-        }));
+        });
+        let refused = refused.collect();
         Kept {
             settings: taken,
             refused,
@@ -68,7 +72,7 @@ impl Settings {
             transport_words(old)
         );
         let mut settings = self;
-        settings.network.transport = snat_of(new, old);
+        settings.network.transport = options_of(new, old);
         let needs_fabric = routing(old) == Some(Routing::Managed);
         if needs_fabric && settings.managed.topology.is_none() {
             settings.managed = in_force.managed.clone();
@@ -125,9 +129,6 @@ impl Settings {
     fn differences(&self, other: &Self, daemon: Daemon) -> impl Iterator<Item = &'static str> {
         use Daemon::{ClusterManager, FrrAgent, NodeAgent};
         const PLANNERS: &[Daemon] = &[ClusterManager, NodeAgent];
-        let no_overlay = |s: &Self| s.network.transport.no_overlay();
-        let snat = |s: &Self| no_overlay(s).map(|options| options.outbound_snat);
-        let missing_route = |s: &Self| no_overlay(s).map(|options| options.missing_route);
         let namespace = |s: &Self| s.managed.frr_namespace.clone();
         let mut differs: Vec<(&'static str, &[Daemon])> = Vec::new();
         macro_rules! compare {
@@ -139,8 +140,6 @@ impl Settings {
             "[default] cluster-subnets", PLANNERS, |s: &Self| s.network.cluster_subnets.clone();
             "[default] mtu", PLANNERS, |s: &Self| s.network.mtu;
             "[default] cluster-default-nad", PLANNERS, |s: &Self| s.network.nad.clone();
-            "[no-overlay] outbound-snat", &[NodeAgent], snat;
-            "[no-overlay] missing-route", &[NodeAgent], missing_route;
             "[ovnkubernetesfeature]", PLANNERS, |s: &Self| s.features;
             "[bgp-managed] frr-namespace", &[FrrAgent], namespace;
             "[openshift]", &Daemon::ALL, |s: &Self| s.openshift.clone();
@@ -149,7 +148,6 @@ impl Settings {
             "[ovnnorth]", &[NodeAgent], |s: &Self| s.ovn_north.clone();
             "[ovs] rundir", &[NodeAgent], |s: &Self| s.ovs_rundir.clone();
             "[frr]", &[NodeAgent, FrrAgent], |s: &Self| s.frr.clone();
-            "[limits]", &[NodeAgent], |s: &Self| s.limits;
             "[kubernetes] kubeconfig", &Daemon::ALL, |s: &Self| s.kubeconfig.clone();
             "[kubernetes] service-cidrs", &[ClusterManager], |s: &Self| s.service_cidrs.clone();
             "[metrics]", &Daemon::ALL, |s: &Self| s.metrics_address;
@@ -162,25 +160,15 @@ impl Settings {
     }
 }
 
-/// The old transport with the outbound SNAT of the new one, where both are without overlay.
-fn snat_of(new: Transport, old: Transport) -> Transport {
+/// The old transport with outbound SNAT and missing route of the new one, where both are without overlay.
+fn options_of(new: Transport, old: Transport) -> Transport {
     match (new.no_overlay(), old) {
         (Some(new), Transport::NoOverlay(mut options)) => {
             options.outbound_snat = new.outbound_snat;
+            options.missing_route = new.missing_route;
             Transport::NoOverlay(options)
         }
         _ => old,
-    }
-}
-
-/// The new transport with what the old one does with packets without a route: no manager looks at it.
-fn missing_route_of(new: Transport, old: Transport) -> Transport {
-    match (new, old.no_overlay()) {
-        (Transport::NoOverlay(mut options), Some(old)) => {
-            options.missing_route = old.missing_route;
-            Transport::NoOverlay(options)
-        }
-        _ => new,
     }
 }
 

@@ -6,6 +6,7 @@
 mod gcfg;
 mod in_force;
 mod limits;
+mod operator;
 mod read;
 mod reader;
 
@@ -19,6 +20,7 @@ use model::network::{self, Transport};
 use model::{Asn, Network, NetworkName, ObjectKey, Prefix};
 
 pub use in_force::Kept;
+pub use operator::{File, InForce};
 pub use read::{load, parse, parse_for, parse_over};
 
 /// A daemon that reads the file. All three run in a host's network, so each has its own address for metrics and probes.

@@ -28,7 +28,7 @@ pub(crate) struct AgentArguments {
     link: String,
     /// `[limits] max-imported-routes`.
     #[arg(long)]
-    limit: usize,
+    limit: u32,
     /// Folder of FRR's vty sockets.
     #[arg(long)]
     vty_socket: PathBuf,

@@ -135,7 +135,7 @@ pub(crate) struct Agent {
 
 impl Agent {
     /// `limit`: `[limits] max-imported-routes`.
-    pub(crate) fn start(testbed: &Testbed, limit: usize) -> Self {
+    pub(crate) fn start(testbed: &Testbed, limit: u32) -> Self {
         let (frr, _) = testbed.frr.as_ref().expect("a site of its own has an FRR");
         let itself = std::env::current_exe().expect("its own path");
         let started = now();

@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use frr_edge::Frr;
-use import::suppression::Threshold;
 use model::nb::ImportTarget;
 use model::{NetworkName, NodeName};
 use netlink::Watcher;
@@ -18,6 +17,7 @@ use node_agent::metrics::{ImportMetrics, transactions};
 use ovsdb::{Client, ClientConfig, Endpoint};
 use prometheus::Registry;
 use reconcile::{Action, Reconciler, WorkQueue};
+use settings::Limits;
 use telemetry::Chain;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -34,7 +34,7 @@ pub struct AgentConfig {
     /// `None`: there is no FRR to ask.
     pub frr: Option<Frr>,
     /// How many destinations it imports at most.
-    pub limit: usize,
+    pub limit: u32,
     /// How long a mass withdrawal is retained.
     pub hold: Duration,
     /// Bytes of the buffer for the kernel's events; `None`: the usual one.
@@ -120,13 +120,13 @@ impl Agent {
         let import = Import::new(
             ImportConfig {
                 target: ImportTarget::of(&NetworkName::default_network(), &NodeName::from("n1")),
-                limit: config.limit,
-                stale: Duration::from_secs(120),
-                threshold: Threshold {
-                    share: 50,
-                    least: 10,
-                    window: Duration::from_secs(2),
-                    hold: config.hold,
+                limits: Limits {
+                    max_imported_routes: config.limit,
+                    stale_time: Duration::from_secs(120),
+                    mass_withdraw_share: 50,
+                    mass_withdraw_routes: 10,
+                    mass_withdraw_window: Duration::from_secs(2),
+                    mass_withdraw_hold: config.hold,
                 },
                 interface: LINK.to_owned(),
             },

@@ -22,7 +22,7 @@ impl ClusterReconciler {
         let Some(rendered) = rendered else {
             return Action::Requeue;
         };
-        let text = self.in_force.operator_file(&self.settings);
+        let text = self.settings.operator_text(self.in_force.of_object);
         let body = json!({
             "metadata": {"labels": {MANAGED_BY.0: MANAGED_BY.1}},
             "data": {CONFIG_MAP.1: text},

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::node_routes::{NodeRoutes, NodeRoutesStatus, WITHDRAWALS_PROCESSED, WITHIN_LIMITS};
+use daemon::Configuration;
 use import::decide::Skipped;
 use k8s_openapi::api::core::v1::Node as KubeNode;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -57,7 +58,7 @@ const WITHDRAWALS: Words = Words {
 /// Reconciles them.
 pub(crate) struct ApiReconciler {
     node: NodeName,
-    limits: Limits,
+    configuration: Configuration,
     nodes: Cache<NodeEntry>,
     planned: watch::Receiver<Option<Arc<Planned>>>,
     reports: watch::Receiver<Reports>,
@@ -76,7 +77,7 @@ impl ApiReconciler {
     pub(crate) fn new(
         client: kube::Client,
         node: NodeName,
-        limits: Limits,
+        configuration: Configuration,
         nodes: Cache<NodeEntry>,
         planned: watch::Receiver<Option<Arc<Planned>>>,
         reports: watch::Receiver<Reports>,
@@ -86,7 +87,7 @@ impl ApiReconciler {
             publisher: Publisher::new(client.clone(), "node-agent", node.as_str()),
             client,
             node,
-            limits,
+            configuration,
             nodes,
             planned,
             reports,
@@ -182,6 +183,11 @@ impl ApiReconciler {
         Ok(action)
     }
 
+    /// `[limits]` as it is in force now.
+    fn limits_in_force(&self) -> Limits {
+        self.configuration.now().settings.limits
+    }
+
     /// The condition on limits, and an event where it changes; nothing where there never was a need.
     fn limits(
         &mut self,
@@ -195,7 +201,7 @@ impl ApiReconciler {
         }
         let since = self.over.get(network);
         let over = since.is_some_and(|at| at.elapsed() < CALM);
-        let limit = self.limits.max_imported_routes;
+        let limit = self.limits_in_force().max_imported_routes;
         let trouble = over.then(|| over_limit(network, limit, pods));
         self.condition(
             network,
@@ -212,12 +218,13 @@ impl ApiReconciler {
         (count, first): &(usize, Vec<Prefix>),
     ) -> Option<(Condition, Option<Event>)> {
         let names: Vec<String> = first.iter().map(Prefix::to_string).collect();
+        let limits = self.limits_in_force();
         let trouble = (*count > 0).then(|| {
             format!(
                 "{count} routes of network {network} would have gone within {} s while the sessions that brought them are up; retained for {} s at most: {}{}. \
                  If it is meant, let them go with another value of the Node's annotation {}",
-                self.limits.mass_withdraw_window.as_secs(),
-                self.limits.mass_withdraw_hold.as_secs(),
+                limits.mass_withdraw_window.as_secs(),
+                limits.mass_withdraw_hold.as_secs(),
                 names.join(", "),
                 if *count > names.len() { ", ..." } else { "" },
                 annotation::RELEASE_WITHDRAWALS

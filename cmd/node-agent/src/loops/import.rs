@@ -10,14 +10,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use import::suppression::Threshold;
+use daemon::Configuration;
 use model::nb::ImportTarget;
 use model::{NetworkName, NodeName};
 use ovsdb::Client;
 use plan_node::Inputs;
 use prometheus::Registry;
 use reconcile::{Action, Reconciler};
-use settings::Settings;
 use telemetry::{Chain, Readiness, WarnOnce};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -43,7 +42,7 @@ pub(crate) type Reports = BTreeMap<NetworkName, Arc<ImportReport>>;
 pub(crate) struct Shared {
     pub(crate) planned: watch::Receiver<Option<Arc<Planned>>>,
     pub(crate) node: NodeName,
-    pub(crate) settings: Arc<Settings>,
+    pub(crate) configuration: Configuration,
     pub(crate) north: Client,
     pub(crate) events: Arc<KernelEvents>,
     pub(crate) probe: FrrProbe,
@@ -125,6 +124,8 @@ impl ImportReconciler {
                 return Action::AwaitChange;
             }
         };
+        let limits = shared.configuration.now().settings.limits;
+        import.import.set_limits(&limits);
         let inputs = import.inputs(planned, inputs);
         shared.events.set_table(name, inputs.table);
         let stale = planned.stale.contains_key(name);
@@ -165,19 +166,11 @@ impl Shared {
     }
 
     fn start(&self, network: &NetworkName) -> Result<NetworkImport, prometheus::Error> {
-        let limits = &self.settings.limits;
-        let whole = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
+        let settings = &self.configuration.now().settings;
         let config = ImportConfig {
             target: ImportTarget::of(network, &self.node),
-            limit: whole(limits.max_imported_routes),
-            stale: limits.stale_time,
-            threshold: Threshold {
-                share: limits.mass_withdraw_share,
-                least: whole(limits.mass_withdraw_routes),
-                window: limits.mass_withdraw_window,
-                hold: limits.mass_withdraw_hold,
-            },
-            interface: self.settings.gateway.interface.clone(),
+            limits: settings.limits,
+            interface: settings.gateway.interface.clone(),
         };
         let transactions = self.metrics.transactions.clone();
         let metrics = NetworkMetrics::new(&self.registry, network, transactions)?;

@@ -12,9 +12,11 @@ use api::egress_ip::EgressIP;
 use api::frr_configuration::FRRConfiguration;
 use api::frr_state::FRRNodeState;
 use api::nad::NetworkAttachmentDefinition;
+use api::operator_network::Network;
 use api::route_advertisements::RouteAdvertisements;
-use k8s_openapi::api::core::v1::{Namespace, Node as KubeNode, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node as KubeNode, Secret};
 use kube::api::ListParams;
+use kube::core::DynamicObject;
 use kube::{Api, ResourceExt};
 use model::names::ObjectKey;
 use serde::de::DeserializeOwned;
@@ -75,8 +77,11 @@ pub(super) fn documents(kubeconfig: Option<&Path>, asked: &Objects) -> anyhow::R
     })
 }
 
-/// Everything that the cluster-manager plans from.
-pub(crate) fn world(kubeconfig: Option<&Path>) -> anyhow::Result<offline::Objects> {
+/// Everything that the cluster-manager plans from; with `openshift`, its operator's object and what is kept of it too.
+pub(crate) fn world(
+    kubeconfig: Option<&Path>,
+    openshift: bool,
+) -> anyhow::Result<offline::Objects> {
     wait(kubeconfig, async |client| {
         let mut out = offline::Objects::default();
         list::<KubeNode>(&client, &mut out).await?;
@@ -86,6 +91,11 @@ pub(crate) fn world(kubeconfig: Option<&Path>) -> anyhow::Result<offline::Object
         list::<ClusterUserDefinedNetwork>(&client, &mut out).await?;
         list::<EgressIP>(&client, &mut out).await?;
         list::<NetworkAttachmentDefinition>(&client, &mut out).await?;
+        if openshift {
+            one::<Network>(&client, None, "cluster", &mut out).await?;
+            let namespace = Some("noverlay-system");
+            one::<ConfigMap>(&client, namespace, "noverlay-operator", &mut out).await?;
+        }
         Ok(out)
     })
 }
@@ -95,19 +105,41 @@ async fn list<K>(client: &kube::Client, out: &mut offline::Objects) -> anyhow::R
 where
     K: kube::Resource<DynamicType = ()>,
 {
-    let (kind, what) = (K::kind(&()), K::plural(&()));
     let api = kube_edge::untyped::<K>(client.clone(), None);
-    let list = answer(&what, api.list(&ListParams::default())).await?;
-    for mut object in list.items {
-        object.metadata.managed_fields = None;
-        let mut value = serde_json::to_value(&object)?;
-        if let Some(map) = value.as_object_mut() {
-            map.insert("kind".to_owned(), kind.as_ref().into());
-            map.insert("apiVersion".to_owned(), K::api_version(&()).as_ref().into());
-        }
-        out.put(value).map_err(anyhow::Error::msg)?;
+    let list = answer(&K::plural(&()), api.list(&ListParams::default())).await?;
+    (list.items.into_iter()).try_for_each(|object| put::<K>(object, out))
+}
+
+/// One object, where it and its kind are there.
+async fn one<K>(
+    client: &kube::Client,
+    namespace: Option<&str>,
+    name: &str,
+    out: &mut offline::Objects,
+) -> anyhow::Result<()>
+where
+    K: kube::Resource<DynamicType = ()>,
+{
+    let api = kube_edge::untyped::<K>(client.clone(), namespace);
+    let what = format!("{} {name}", K::kind(&()));
+    match answer(&what, api.get_opt(name)).await? {
+        Some(object) => put::<K>(object, out),
+        None => Ok(()),
     }
-    Ok(())
+}
+
+/// Puts an object without who wrote which field.
+fn put<K>(mut object: DynamicObject, out: &mut offline::Objects) -> anyhow::Result<()>
+where
+    K: kube::Resource<DynamicType = ()>,
+{
+    object.metadata.managed_fields = None;
+    let mut value = serde_json::to_value(&object)?;
+    if let Some(map) = value.as_object_mut() {
+        map.insert("kind".to_owned(), K::kind(&()).as_ref().into());
+        map.insert("apiVersion".to_owned(), K::api_version(&()).as_ref().into());
+    }
+    out.put(value).map_err(anyhow::Error::msg)
 }
 
 /// `FRRNodeState.status.runningConfig` of the node.

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use model::network::IN_FORCE;
 use model::user_network::Attachment;
 use model::{NetworkName, ObjectKey};
 
@@ -12,9 +13,6 @@ use super::{list, names_in};
 use crate::world::World;
 use crate::{MANAGED_BY, RA_KEY};
 
-/// Annotation: what is in force of `[default]`, `[no-overlay]` and `[bgp-managed]`, in TOML. Later files may not change the
-/// network's transport and routing.
-pub const IN_FORCE: &str = "noverlay.io/configuration-in-force";
 /// Annotation: what the configuration file says and is not in force, a sentence each, separated by line ends.
 pub const REFUSED: &str = "noverlay.io/configuration-refused";
 

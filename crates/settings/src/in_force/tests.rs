@@ -14,30 +14,49 @@ fn what_may_change_at_run_time_is_taken_over_and_nothing_is_said() {
         .replace("\"enabled\"", "\"disabled\"")
         .replace("full-mesh", "auto")
         .replace("64777", "64778");
+    let file = file.replace("routing", "missing-route = \"forward\"\nrouting");
     let file = format!(
-        "{file}profile = \"compat\"\nfrr-namespace = \"x\"\n[logging]\nlevel = \"debug\"\n"
+        "{file}profile = \"compat\"\nfrr-namespace = \"x\"\n[limits]\nstale-time = 7\n[logging]\nlevel = \"debug\"\n"
     );
     let kept = read(&file).replacing(&running, Daemon::ClusterManager);
     assert_eq!(kept.refused, Vec::<String>::new());
-    // Nothing of the file is left out, so it is what the file says.
-    assert_eq!(kept.settings, read(&file));
+    // Nothing of the file is left out but what no manager reads, so it is what the file says.
+    let mut expected = read(&file);
+    expected.limits = running.limits;
+    assert_eq!(kept.settings, expected);
     assert_ne!(kept.settings, running);
 
-    for (daemon, refused) in [
-        (Daemon::NodeAgent, "[no-overlay] outbound-snat"),
-        (Daemon::FrrAgent, "[bgp-managed] frr-namespace"),
-    ] {
-        let kept = read(&file).replacing(&running, daemon);
-        assert_eq!(
-            kept.refused,
-            [format!(
-                "{refused} is another one in the file: taken over at the next start only"
-            )]
-        );
-        let mut expected = running.clone();
-        expected.logging.level = "debug".to_owned();
-        assert_eq!(kept.settings, expected);
-    }
+    let kept = read(&file).replacing(&running, Daemon::NodeAgent);
+    assert_eq!(kept.refused, Vec::<String>::new());
+    let mut expected = read(&file);
+    expected.managed = running.managed.clone();
+    assert_eq!(kept.settings, expected);
+
+    let kept = read(&file).replacing(&running, Daemon::FrrAgent);
+    assert_eq!(
+        kept.refused,
+        [
+            "[bgp-managed] frr-namespace is another one in the file: taken over at the next start only"
+        ]
+    );
+    let mut expected = running.clone();
+    expected.logging.level = "debug".to_owned();
+    assert_eq!(kept.settings, expected);
+}
+
+#[test]
+fn where_the_routing_stays_the_rest_of_no_overlay_is_the_files() {
+    let running = read(RUNNING);
+    let file = RUNNING
+        .replace("\"managed\"", "\"unmanaged\"")
+        .replace("\"enabled\"", "\"disabled\"")
+        .replace("routing", "missing-route = \"forward\"\nrouting");
+    let kept = read(&file).keeping_network(&running);
+    assert_eq!(kept.refused.len(), 1, "{kept:?}");
+    let options = kept.settings.network.transport.no_overlay().unwrap();
+    assert_eq!(options.routing, Routing::Managed);
+    assert!(!options.outbound_snat);
+    assert_eq!(options.missing_route, MissingRoute::Forward);
 }
 
 /// Changes of the file, what is said of each, and who reads it: manager, node-agent, frr-agent.
@@ -59,12 +78,6 @@ const NEEDS_A_START: &[(&str, &str, &str, [bool; 3])] = &[
         "cluster-default-nad = \"a/b\"\n[no-overlay]",
         "[default] cluster-default-nad",
         [true, true, false],
-    ),
-    (
-        "routing",
-        "missing-route = \"forward\"\nrouting",
-        "[no-overlay] missing-route",
-        [false, true, false],
     ),
     (
         "[bgp",
@@ -107,12 +120,6 @@ const NEEDS_A_START: &[(&str, &str, &str, [bool; 3])] = &[
         "[frr]\nreload-timeout = 7\n[bgp",
         "[frr]",
         [false, true, true],
-    ),
-    (
-        "[bgp",
-        "[limits]\nstale-time = 7\n[bgp",
-        "[limits]",
-        [false, true, false],
     ),
     (
         "[bgp",
@@ -208,7 +215,7 @@ fn transport_and_routing_of_the_default_network_stay_with_what_they_need() {
     );
 
     let geneve = read("");
-    let kept = read(RUNNING).replacing(&geneve, Daemon::NodeAgent);
+    let kept = read(RUNNING).keeping_network(&geneve);
     assert_eq!(kept.settings.network, geneve.network);
     assert_eq!(kept.refused.len(), 1);
 }

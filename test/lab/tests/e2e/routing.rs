@@ -263,8 +263,66 @@ fn pods_that_the_physical_network_routes_keep_their_addresses_and_take_its_defau
 
     // Without it the configured one is back.
     let no = "no neighbor NODES default-originate";
-    configure(&lab, "edge", "router bgp 64512", &[IPV4, no]);
+    let announced = "no neighbor NODES prefix-list WITHHELD out";
+    configure(&lab, "edge", "router bgp 64512", &[IPV4, no, announced]);
     default_route(&nodes, &outside);
+    let there = wait(CHANGE, || first.imported().len() == 2);
+    assert!(there, "{:?}", first.imported());
+    follows_its_file(&lab, first);
+}
+
+/// What may change while the node-agent runs, changed in its file and back: rows follow, and it is the same process.
+fn follows_its_file(lab: &Standing, node: &TestNode<'_>) {
+    let process = || {
+        lab.daemon_record(&node.node, "node-agent")
+            .get("pid")
+            .cloned()
+    };
+    let before = (process(), node.rows());
+    let file = lab.config(&node.node, "node-agent");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let router = node.router();
+    // Where everything but what is exempted is translated; else it is the other way round.
+    let translated = || {
+        let find = ["--bare", "--columns=exempted_ext_ips", "find", "NAT"];
+        let of_pods = "logical_ip=\"10.128.0.0/16\"";
+        !node
+            .nbctl(&[&find[..], &[of_pods]].concat())
+            .trim()
+            .is_empty()
+    };
+    let drops = || node.nbctl(&["lr-route-list", &router]).contains("discard");
+    assert!(
+        !translated() && !drops(),
+        "{}",
+        node.nbctl(&["show", &router])
+    );
+    let imported = node.imported().len();
+    assert!(imported > 1, "{:?}", node.imported());
+
+    let changed = text
+        .replace("outbound-snat = disabled", "outbound-snat = enabled")
+        .replace("missing-route = forward", "missing-route = discard");
+    assert_ne!(changed, text);
+    std::fs::write(
+        &file,
+        format!("{changed}\n[limits]\nmax-imported-routes = 1\n"),
+    )
+    .unwrap();
+    let all = wait(CHANGE, || {
+        translated() && drops() && node.imported().len() == 1
+    });
+    assert!(
+        all,
+        "{}\n{:?}",
+        node.nbctl(&["lr-nat-list", &router]),
+        node.imported()
+    );
+
+    std::fs::write(&file, &text).unwrap();
+    let back = wait(CHANGE, || node.rows() == before.1);
+    assert!(back, "{}", node.nbctl(&["show", &router]));
+    assert_eq!(process(), before.0, "nothing was restarted");
 }
 
 /// The only default route of each gateway router leads over this address.

@@ -27,7 +27,7 @@ fn mk() -> Fixture {
     let shared = Shared {
         planned,
         node: NodeName::from("n1"),
-        settings: Arc::new(settings),
+        configuration: Configuration::from(settings),
         north: Client::connect(ClientConfig::new(nowhere, ovn::north::DATABASE)),
         events: Arc::default(),
         probe: FrrProbe::start(frr, || ()),
