@@ -171,7 +171,8 @@ impl<'a> Vrfs<'a> {
         Self(out)
     }
 
-    fn networks(&self, vrf: &str) -> &[&'a Network] {
+    /// Those of a VRF.
+    pub(crate) fn networks(&self, vrf: &str) -> &[&'a Network] {
         self.0.get(vrf).map(Vec::as_slice).unwrap_or_default()
     }
 }

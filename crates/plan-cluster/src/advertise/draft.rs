@@ -56,7 +56,7 @@ impl<'a> Facts<'a> {
             ranges,
             originated,
             egress: EgressIps::of(world),
-            isolation: Isolation::of(world),
+            isolation: Isolation::of(world, owned.values().flatten()),
             owned,
         }
     }
@@ -92,6 +92,8 @@ pub(crate) struct Draft<'a> {
     pub(crate) of_node: BTreeMap<NodeName, Vec<ObjectKey>>,
     /// Objects to leave as they are.
     pub(crate) keep: BTreeSet<ObjectKey>,
+    /// Those that never stay: what is to come could not be loaded beside them.
+    pub(super) obsolete: BTreeSet<ObjectKey>,
     /// What nodes announce by the fabric's objects, where this is an RA of the fabric.
     pub(super) announced: BTreeMap<&'a NodeName, Announced<'a>>,
     /// Nodes for which nothing new can be made; what they have stays.
@@ -142,7 +144,8 @@ impl<'a> Draft<'a> {
         let of_node = self
             .owned
             .iter()
-            .filter(|o| o.node() == Some(node.name.as_str()));
+            .filter(|o| o.node() == Some(node.name.as_str()))
+            .filter(|o| !self.obsolete.contains(o.key));
         self.keep.extend(of_node.map(|o| o.key.clone()));
     }
 

@@ -78,8 +78,12 @@ pub(super) fn draft<'a>(
     let shares = shares(world, facts, ras);
     let names: BTreeSet<NodeName> = shares.anew.keys().copied().cloned().collect();
     let roles = roles::plan(world, settings, &names, unusable);
+    let obsolete = obsolete(settings, &owned);
+    let staying = owned.iter().filter(|o| !obsolete.contains(o.key));
+    let staying: Vec<Generated<'a>> = staying.copied().collect();
     let mut draft = Draft {
-        keep: kept(world, settings, &shares, &names, &owned),
+        keep: kept(world, settings, &shares, &names, &staying),
+        obsolete,
         owned,
         ..Draft::default()
     };
@@ -184,13 +188,22 @@ fn kept(
             !is_peer || !fabric::kept_addresses(world, settings, node, members).is_empty()
         })
     };
-    // A fabric with another AS number has no use for it, and a webhook refuses both on one node.
+    owned
+        .iter()
+        .filter(of_kept)
+        .map(|o| o.key.clone())
+        .collect()
+}
+
+/// Those of another AS number: the fabric has no use for them, no node can load them beside the others, and a webhook refuses
+/// both on one node.
+fn obsolete(settings: &FabricSettings, owned: &[Generated<'_>]) -> BTreeSet<ObjectKey> {
     let is_of_fabric = |o: &&Generated<'_>| {
         let mut routers = o.object().into_iter().flat_map(|object| &object.routers);
         routers.all(|router| !router.vrf.is_empty() || router.asn == settings.asn)
     };
-    let kept = owned.iter().filter(is_of_fabric).filter(of_kept);
-    kept.map(|o| o.key.clone()).collect()
+    let others = owned.iter().filter(|o| !is_of_fabric(o));
+    others.map(|o| o.key.clone()).collect()
 }
 
 /// The nodes that have an address.

@@ -1,11 +1,13 @@
 //! What is kept out of whose VRF, and of whose it is not.
 
+use model::intent::NetworkSelector;
 use model::network::Routing;
 use model::user_network::UserTransport;
 use model::{LabelSelector, NetworkName};
 
 use super::*;
 use crate::advertise::plan_all;
+use crate::generated;
 use crate::samples::{mk_cudn, mk_managed, put_network, settle};
 
 /// Managed networks of these names and ranges beside the default network, whose ids are 1, 2 and so on.
@@ -19,6 +21,35 @@ fn mk(loose: bool, networks: &[(&str, &str)]) -> World {
     }
     settle(&mut world);
     world
+}
+
+fn of(world: &World) -> Isolation {
+    let owned: Vec<Generated<'_>> = generated::all(world).filter(Generated::is_ours).collect();
+    Isolation::of(world, owned.iter())
+}
+
+/// A router of a VRF that takes over from others.
+fn mk_router(world: &World, vrf: &str, imports: &[&str]) -> Router {
+    Router {
+        vrf: vrf.to_owned(),
+        imports: imports.iter().map(|vrf| (*vrf).to_owned()).collect(),
+        ..Router::new(world.fabric.as_ref().unwrap().asn)
+    }
+}
+
+/// A RouteAdvertisements of these networks into that VRF; what selected them before does no more.
+fn advertise(world: &mut World, name: &str, target: TargetVrf, networks: &[&str]) {
+    let mut ra = world.ras.values().next().unwrap().clone().unwrap();
+    name.clone_into(&mut ra.name);
+    ra.target_vrf = target;
+    ra.networks = vec![NetworkSelector::ClusterUserDefinedNetworks(
+        LabelSelector::label(name, "yes"),
+    )];
+    for network in networks {
+        let cudn = world.cudns.get_mut(*network).unwrap();
+        cudn.labels.insert(name.to_owned(), "yes".to_owned());
+    }
+    world.ras.insert(name.to_owned(), Ok(ra));
 }
 
 /// The text of node n1's own object, from the first filter on.
@@ -46,15 +77,21 @@ fn in_loose_mode_each_vrf_keeps_the_others_pod_subnets_out_and_lets_its_own_in()
         true,
         &[("blue", "10.61.0.0/16/24"), ("red", "10.62.0.0/16/24")],
     );
+    let own = |vrf: &str, subnet: &str| {
+        format!("ip prefix-list noverlay-loose-{vrf}-own seq 5 permit {subnet} le 32\n")
+    };
+    let lists = own("blue", "10.61.0.0/16")
+        + "\
+ip prefix-list noverlay-loose-default-pods seq 5 permit 10.61.0.0/16 le 32
+ip prefix-list noverlay-loose-default-pods seq 10 permit 10.62.0.0/16 le 32
+ip prefix-list noverlay-loose-default-pods seq 15 permit 10.128.0.0/16 le 32
+" + &own("red", "10.62.0.0/16");
     let blue = "\
-ip prefix-list noverlay-loose-blue-own seq 5 permit 10.61.0.0/16 le 32
-ip prefix-list noverlay-loose-blue-others seq 5 permit 10.62.0.0/16 le 32
-ip prefix-list noverlay-loose-blue-others seq 10 permit 10.128.0.0/16 le 32
 route-map noverlay-loose-blue permit 10
  match ip address prefix-list noverlay-loose-blue-own
 exit
 route-map noverlay-loose-blue deny 20
- match ip address prefix-list noverlay-loose-blue-others
+ match ip address prefix-list noverlay-loose-default-pods
 exit
 route-map noverlay-loose-blue permit 30
 exit
@@ -67,12 +104,8 @@ router bgp 64512 vrf blue
  exit-address-family
 exit
 ";
-    let red = blue
-        .replace("blue", "red")
-        .replace("10.62.", "10.x.")
-        .replace("10.61.", "10.62.")
-        .replace("10.x.", "10.61.");
-    assert_eq!(filters(&world), format!("{blue}{red}"));
+    let red = blue.replace("blue", "red");
+    assert_eq!(filters(&world), lists + blue + &red);
 }
 
 #[test]
@@ -100,27 +133,17 @@ fn an_overlay_beside_networks_without_one_is_nobodys_threat_and_both_families_ar
         .networks
         .get_mut(&NetworkName::from("cluster_udn_green"));
     green.unwrap().transport = model::network::Transport::Geneve;
-    let isolation = Isolation::of(&world);
-    let router = |vrf: &str| Router {
-        asn: world.fabric.as_ref().unwrap().asn,
-        id: None,
-        vrf: vrf.to_owned(),
-        neighbors: Vec::new(),
-        prefixes: Vec::new(),
-        imports: vec![DEFAULT_VRF.to_owned()],
-        evpn: None,
-    };
+    let isolation = of(&world);
+    let router = |vrf: &str| mk_router(&world, vrf, &[DEFAULT_VRF]);
     let red = isolation.text(DEFAULT_VRF, &[router("red")]);
-    assert!(
-        red.contains(
-            "ipv6 prefix-list noverlay-loose-red-others seq 5 permit fd00:61::/48 le 128\n"
-        )
-    );
-    assert!(red.contains("deny 30\n match ipv6 address prefix-list noverlay-loose-red-others\n"));
+    assert!(red.contains(
+        "ipv6 prefix-list noverlay-loose-default-pods seq 5 permit fd00:61::/48 le 128\n"
+    ));
+    assert!(red.contains("deny 30\n match ipv6 address prefix-list noverlay-loose-default-pods\n"));
     assert!(!red.contains("10.63."), "{red}");
     // An overlay takes no routes of networks without one either.
     let green = isolation.text(DEFAULT_VRF, &[router("green")]);
-    assert!(green.contains("noverlay-loose-green-others seq 5 permit 10.62.0.0/16 le 32\n"));
+    assert!(green.contains("noverlay-loose-default-pods seq 5 permit 10.62.0.0/16 le 32\n"));
     // What announces is no router that takes over.
     let mut target = router("");
     target.imports = vec!["red".to_owned()];
@@ -150,7 +173,7 @@ fn what_is_advertised_elsewhere_only_is_not_kept_out_and_what_nobody_advertises_
     };
     assert!(!names.iter().any(|name| of_red(&world, name)));
     let blue = |world: &World| {
-        let of = Isolation::of(world);
+        let of = of(world);
         of.by_target[DEFAULT_VRF]
             .keys()
             .cloned()
@@ -161,10 +184,100 @@ fn what_is_advertised_elsewhere_only_is_not_kept_out_and_what_nobody_advertises_
     let mut lite = world.ras.values().next().unwrap().clone().unwrap();
     lite.name = "lite".to_owned();
     lite.target_vrf = TargetVrf::Auto;
-    lite.networks = vec![model::intent::NetworkSelector::ClusterUserDefinedNetworks(
+    lite.networks = vec![NetworkSelector::ClusterUserDefinedNetworks(
         LabelSelector::label("use", "lite"),
     )];
     world.ras.insert("lite".to_owned(), Ok(lite));
+    // As long as objects announce it there it stays kept out.
+    assert_eq!(blue(&world), ["blue", "default", "red"]);
+    settle(&mut world);
     assert_eq!(blue(&world), ["blue", "default"]);
-    assert!(Isolation::of(&world).by_target["red"].contains_key("red"));
+    assert!(of(&world).by_target["red"].contains_key("red"));
+}
+
+#[test]
+fn one_filter_keeps_out_what_comes_from_any_of_the_vrfs_that_are_taken_over() {
+    let mut world = mk(
+        true,
+        &[
+            ("blue", "10.61.0.0/16/24"),
+            ("red", "10.62.0.0/16/24"),
+            ("green", "10.63.0.0/16/24"),
+        ],
+    );
+    advertise(
+        &mut world,
+        "into-red",
+        TargetVrf::Named("red".to_owned()),
+        &["blue", "red"],
+    );
+    let isolation = of(&world);
+    let blue = mk_router(&world, "blue", &[DEFAULT_VRF, "red"]);
+    let text = isolation.text("red", std::slice::from_ref(&blue));
+    assert_eq!(
+        text,
+        isolation.text(DEFAULT_VRF, &[blue]),
+        "the same in every object"
+    );
+    for line in [
+        "route-map noverlay-loose-blue deny 20\n match ip address prefix-list noverlay-loose-default-pods\n",
+        "route-map noverlay-loose-blue deny 30\n match ip address prefix-list noverlay-loose-red-pods\n",
+        "prefix-list noverlay-loose-red-pods seq 10 permit 10.62.0.0/16 le 32\n",
+        "route-map noverlay-loose-blue permit 40\nexit\n",
+    ] {
+        assert!(text.contains(line), "{line}not in\n{text}");
+    }
+    // FRR shows no name for the default VRF: text with one would be loaded again for ever.
+    let default = mk_router(&world, "", &["blue"]);
+    advertise(
+        &mut world,
+        "into-blue",
+        TargetVrf::Named("blue".to_owned()),
+        &["blue"],
+    );
+    if let Some(Ok(ra)) = world.ras.get_mut("into-blue") {
+        ra.networks.push(NetworkSelector::DefaultNetwork);
+    }
+    let text = of(&world).text("blue", &[default]);
+    assert!(
+        text.contains("\nrouter bgp 64512\n address-family"),
+        "{text}"
+    );
+    assert!(!text.contains("vrf default"), "{text}");
+}
+
+#[test]
+fn what_is_announced_stays_kept_out_though_its_routeadvertisements_says_something_else_now() {
+    let mut world = mk(
+        true,
+        &[("blue", "10.61.0.0/16/24"), ("red", "10.62.0.0/16/24")],
+    );
+    let before = filters(&world);
+    let ra = crate::fabric::advertisement_name(&NetworkName::from("cluster_udn_red"));
+    world.ras.get_mut(&ra).unwrap().as_mut().unwrap().target_vrf =
+        TargetVrf::Named("defualt".to_owned());
+    let blue = mk_router(&world, "blue", &[DEFAULT_VRF]);
+    assert!(of(&world).by_target[DEFAULT_VRF].contains_key("red"));
+    let text = of(&world).text(DEFAULT_VRF, &[blue]);
+    assert!(
+        before.contains(&text[text.find("route-map").unwrap()..]),
+        "{text}"
+    );
+    assert!(text.contains("10.62.0.0/16"), "{text}");
+}
+
+#[test]
+fn each_network_more_is_one_line_and_one_filter_more() {
+    let lines = |count: u8| {
+        let ranges: Vec<String> = (0..count).map(|n| format!("10.{n}.0.0/16/24")).collect();
+        let names: Vec<String> = (0..count).map(|n| format!("net{n}")).collect();
+        let networks: Vec<(&str, &str)> = names
+            .iter()
+            .map(String::as_str)
+            .zip(ranges.iter().map(String::as_str))
+            .collect();
+        filters(&mk(true, &networks)).lines().count()
+    };
+    let (two, three, twelve) = (lines(2), lines(3), lines(12));
+    assert_eq!(twelve - two, 10 * (three - two));
 }

@@ -5,7 +5,7 @@ use model::node::Node;
 use super::*;
 use crate::advertise;
 use crate::fabric::{base_name, complete, members, plan};
-use crate::samples::{add, mk_source, mk_world, settle};
+use crate::samples::{add, mk_cudn, mk_managed, mk_source, mk_world, put_network, settle};
 
 fn asn(number: i64) -> Asn {
     Asn::try_from(number).unwrap()
@@ -55,6 +55,54 @@ fn the_number_stays_while_a_router_of_somebody_else_has_the_old_one() {
     for (key, object) in &objects.desired {
         assert_eq!(world.frr.get(key), Some(&Ok(object.clone())), "{key}");
     }
+}
+
+/// What a change of a source makes of a fabric with the network blue, whose number is to change.
+fn beside(change: impl FnOnce(&mut FrrConfiguration)) -> crate::fabric::Plan {
+    let mut world = mk_managed();
+    put_network(&mut world, mk_cudn("blue", 1), 1);
+    settle(&mut world);
+    world.fabric.as_mut().unwrap().asn = asn(64999);
+    let mut object = mk_source("edge", &["172.30.0.254"]);
+    change(&mut object);
+    add(&mut world, object);
+    plan(&world)
+}
+
+#[test]
+fn a_router_of_the_old_number_counts_in_each_vrf_of_the_fabric_and_whoever_generated_it() {
+    for change in [
+        |object: &mut FrrConfiguration| object.routers[0].vrf = "blue".to_owned(),
+        // Left by OVN-Kubernetes' own cluster manager.
+        |object: &mut FrrConfiguration| object.key.name = "ovnk-generated-x".to_owned(),
+    ] {
+        let plan = beside(change);
+        assert_eq!(plan.settings.as_ref().unwrap().asn, asn(64512));
+        assert_eq!(plan.problems.len(), 1, "{:?}", plan.problems);
+    }
+    let plan = beside(|object| object.routers[0].vrf = "violet".to_owned());
+    assert_eq!(plan.settings.as_ref().unwrap().asn, asn(64999));
+}
+
+#[test]
+fn a_number_that_somebody_wrote_into_the_template_is_no_number_in_force() {
+    let mut world = mk_world();
+    settle(&mut world);
+    let settings = world.fabric.clone().unwrap();
+    let Some(Ok(base)) = world.frr.get_mut(&base_key(&settings)) else {
+        panic!("no base object");
+    };
+    base.routers[0].asn = asn(65001);
+    let mut foreign = mk_source("edge", &["172.30.0.254"]);
+    foreign.routers[0].asn = asn(65001);
+    foreign.node_selector = model::LabelSelector::label("kubernetes.io/hostname", "n3");
+    add(&mut world, foreign);
+    assert_eq!(plan(&world).settings.unwrap().asn, asn(64512));
+    // Without the template the nodes' own objects tell.
+    let mut world = changed();
+    add(&mut world, mk_source("edge", &["172.30.0.254"]));
+    world.frr.remove(&base_key(&settings));
+    assert_eq!(plan(&world).settings.unwrap().asn, asn(64512));
 }
 
 #[test]
@@ -126,5 +174,30 @@ fn a_webhook_that_refuses_two_numbers_on_a_node_cannot_hold_the_change_up() {
         ] {
             assert!(world.frr.contains_key(&key), "{key} of {}", node.name);
         }
+    }
+}
+
+#[test]
+fn a_node_on_which_nothing_of_the_fabric_would_load_keeps_no_object_of_the_old_number() {
+    let mut world = mk_world();
+    settle(&mut world);
+    // Harmless until now: the node is named, and what it has stays.
+    let mut foreign = mk_source("edge", &["172.30.0.254"]);
+    foreign.routers[0].asn = asn(65001);
+    foreign.node_selector = model::LabelSelector::label("kubernetes.io/hostname", "n3");
+    add(&mut world, foreign);
+    pass(&mut world);
+    world.fabric.as_mut().unwrap().asn = asn(64999);
+    for _ in 0..3 {
+        pass(&mut world);
+    }
+    let settings = world.fabric.clone().unwrap();
+    for name in ["n1", "n2"] {
+        let node = &world.nodes[&model::NodeName::from(name)];
+        for (key, number) in numbers(&world, node) {
+            assert_eq!(number, asn(64999), "{key} of {name}");
+        }
+        let own = members::own_key(&settings, &node.name);
+        assert!(world.frr.contains_key(&own), "{own}");
     }
 }
