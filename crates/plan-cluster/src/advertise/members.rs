@@ -9,7 +9,7 @@ use std::net::IpAddr;
 
 use model::frr::FrrConfiguration;
 use model::node::Node;
-use model::{Network, NodeName, ObjectKey};
+use model::{Family, Network, NodeName, ObjectKey};
 
 use super::Draft;
 use super::draft::Facts;
@@ -258,6 +258,36 @@ impl<'a> Objects<'a, '_> {
         self.peer(node, draft);
     }
 
+    /// Where others reach the node: its InternalIPs of the families that the networks have. Of a family that its status lacks,
+    /// those that others have now: sessions do not depend on what is written there.
+    fn addresses(&self, node: &'a Node, draft: &mut Draft<'a>) -> BTreeSet<IpAddr> {
+        let internal = node.internal_ips.iter().copied();
+        let internal = internal.filter(|ip| self.received.contains_key(&Family::of(*ip)));
+        let mut addresses: BTreeSet<IpAddr> = internal.collect();
+        let lacks = |family: &&Family| !addresses.iter().any(|ip| Family::of(*ip) == **family);
+        let lacking: BTreeSet<Family> = self.received.keys().filter(lacks).copied().collect();
+        if lacking.is_empty() {
+            return addresses;
+        }
+        let names = self.world.nodes.keys();
+        let others: BTreeSet<NodeName> = names.filter(|n| **n != node.name).cloned().collect();
+        let standing = fabric::kept_addresses(self.world, self.settings, node, &others);
+        for ip in standing {
+            if lacking.contains(&Family::of(ip)) {
+                let family = match Family::of(ip) {
+                    Family::V4 => "IPv4",
+                    Family::V6 => "IPv6",
+                };
+                let text = format!(
+                    "its status has no {family} InternalIP any more; others keep it as a neighbor under {ip}"
+                );
+                draft.left_out.node(node, &text);
+                addresses.insert(ip);
+            }
+        }
+        addresses
+    }
+
     fn peer(&mut self, node: &'a Node, draft: &mut Draft<'a>) {
         let of_all = self.roles.peers_of_all.contains(&node.name);
         let others: Vec<&Node> = node
@@ -269,7 +299,9 @@ impl<'a> Objects<'a, '_> {
             .filter(|other| other.name != node.name)
             .collect();
         let hosts: BTreeSet<&str> = others.iter().map(|other| other.hostname()).collect();
-        let object = members::peer(self.settings, node, of_all, &hosts, &self.received);
+        let addresses = self.addresses(node, draft);
+        let of_node = (node, &addresses);
+        let object = members::peer(self.settings, of_node, of_all, &hosts, &self.received);
         let Some(object) = object else {
             let text = "it has no InternalIP of a family that the managed networks have, so that nobody has a session with it";
             draft.left_out.node(node, text);

@@ -272,6 +272,8 @@ fn served_in_shared_mode(mut selection: Selection<'_>) -> Result<Selection<'_>, 
         .collect();
     for name in names {
         selection.networks.remove(name);
+        // The gateway mode is not the RouteAdvertisements' doing: where nothing is left, what stands stays.
+        selection.coming = true;
         selection.left_out.field(
             &format!("network {name}"),
             "spec.targetVRF auto needs gateway mode local ([gateway] mode), the cluster's is shared",

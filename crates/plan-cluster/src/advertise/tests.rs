@@ -120,6 +120,33 @@ fn a_second_pass_after_applying_wants_the_same_objects() {
 }
 
 #[test]
+fn a_node_whose_status_lacks_a_familys_address_stays_a_neighbor_under_the_one_that_others_have() {
+    let mut world = mk_managed();
+    let ra = managed_ra(&world);
+    settle(&mut world);
+    let standing = of_fabric(&world).desired;
+    let n2 = world.nodes.get_mut(&NodeName::from("n2")).unwrap();
+    n2.internal_ips = vec!["fd00::2".parse().unwrap()];
+    let objects = of_fabric(&world);
+    assert!(objects.surplus.is_empty(), "{:?}", objects.surplus);
+    assert_eq!(objects.desired, standing);
+    let complete = &plan(&world, &ra).conditions[1];
+    for word in ["n2", "no IPv4 InternalIP any more", "under 172.30.0.2"] {
+        assert!(complete.message.contains(word), "{complete:?}");
+    }
+    // Another member has it now.
+    let n1 = world.nodes.get_mut(&NodeName::from("n1")).unwrap();
+    n1.internal_ips.push("172.30.0.2".parse().unwrap());
+    let peer = members_peer(&world, "n2");
+    assert!(of_fabric(&world).surplus.contains(&peer));
+}
+
+fn members_peer(world: &World, node: &str) -> ObjectKey {
+    let settings = world.fabric.as_ref().unwrap();
+    crate::fabric::members::peer_key(settings, &NodeName::from(node))
+}
+
+#[test]
 fn a_node_that_cannot_be_read_is_left_out_by_name_and_keeps_what_it_has() {
     for (break_it, needle) in [
         (

@@ -23,50 +23,119 @@ pub(crate) fn apart<'a>(
 ) -> BTreeMap<&'a NodeName, String> {
     let mut out: BTreeMap<&NodeName, String> = BTreeMap::new();
     for family in families {
-        let mut groups: BTreeMap<Prefix, BTreeSet<&NodeName>> = BTreeMap::new();
-        let mut told: BTreeSet<(&NodeName, &NodeName)> = BTreeSet::new();
-        for node in members {
-            let of_family = node
-                .internal_ips
-                .iter()
-                .filter(|ip| Family::of(**ip) == *family);
-            // Of several any one may do.
-            for subnet in of_family.filter_map(|ip| subnet(node, *ip)) {
-                groups.entry(subnet).or_default().insert(&node.name);
-            }
+        let groups = groups(members, *family);
+        if groups.len() < 2 {
+            continue;
         }
-        let mut by_size: Vec<(&Prefix, &BTreeSet<&NodeName>)> = groups.iter().collect();
-        by_size.sort_by_key(|(subnet, names)| (names.len(), **subnet));
-        for (at, (subnet, names)) in by_size.iter().enumerate() {
-            let larger = by_size.iter().skip(at + 1);
-            let others: BTreeSet<&NodeName> = larger
-                .flat_map(|(_, names)| names.iter().copied())
-                .collect();
-            for name in *names {
-                let reached: BTreeSet<&NodeName> = groups
-                    .iter()
-                    .filter(|(subnet, _)| {
-                        let mut own = groups.iter().filter(|(_, group)| group.contains(name));
-                        own.any(|(own, _)| own.overlaps(subnet))
-                    })
-                    .flat_map(|(_, group)| group)
-                    .copied()
-                    .collect();
-                let apart = others.difference(&reached).copied();
-                let apart: Vec<&NodeName> =
-                    apart.filter(|other| told.insert((*name, *other))).collect();
-                if !apart.is_empty() {
-                    let text = sentence(subnet, &apart);
-                    let said = out.entry(name).or_default();
-                    if !said.is_empty() {
-                        said.push_str("; ");
-                    }
-                    said.push_str(&text);
+        let reached = reached(&groups, members.len());
+        let larger = larger(&groups, members.len());
+        let mut told = vec![Set::new(members.len()); members.len()];
+        for ((subnet, group), larger) in groups.iter().zip(&larger) {
+            for name in group {
+                let apart = larger.without(&reached[*name]).without(&told[*name]);
+                let apart: Vec<usize> = apart.iter().collect();
+                if apart.is_empty() {
+                    continue;
                 }
+                for other in &apart {
+                    told[*name].insert(*other);
+                    told[*other].insert(*name);
+                }
+                let said = out.entry(&members[*name].name).or_default();
+                if !said.is_empty() {
+                    said.push_str("; ");
+                }
+                let names = apart.iter().map(|other| members[*other].name.as_str());
+                said.push_str(&sentence(subnet, &names.collect::<Vec<_>>()));
             }
         }
     }
     out
+}
+
+/// A subnet, and the members in it by their place.
+type Group = (Prefix, Vec<usize>);
+
+/// The smallest first.
+fn groups(members: &[&Node], family: Family) -> Vec<Group> {
+    let mut groups: BTreeMap<Prefix, BTreeSet<usize>> = BTreeMap::new();
+    for (at, node) in members.iter().enumerate() {
+        let ips = node.internal_ips.iter();
+        let of_family = ips.filter(|ip| Family::of(**ip) == family);
+        // Of several any one may do.
+        for subnet in of_family.filter_map(|ip| subnet(node, *ip)) {
+            groups.entry(subnet).or_default().insert(at);
+        }
+    }
+    let groups = groups.into_iter();
+    let mut groups: Vec<Group> = groups.map(|(s, g)| (s, g.into_iter().collect())).collect();
+    groups.sort_by_key(|(subnet, group)| (group.len(), *subnet));
+    groups
+}
+
+/// By member, those in subnets that overlap one of its own.
+fn reached(groups: &[Group], members: usize) -> Vec<Set> {
+    let mut out = vec![Set::new(members); members];
+    let mut sorted: Vec<&Group> = groups.iter().collect();
+    sorted.sort_by_key(|(subnet, _)| *subnet);
+    let mut reach = |one: &Group, other: &Group| {
+        for name in &one.1 {
+            for of_other in &other.1 {
+                out[*name].insert(*of_other);
+                out[*of_other].insert(*name);
+            }
+        }
+    };
+    for (at, one) in sorted.iter().enumerate() {
+        reach(one, one);
+        // What overlaps a prefix and comes after it is inside it, and follows it at once.
+        let inside = sorted.iter().skip(at + 1);
+        for other in inside.take_while(|(subnet, _)| subnet.overlaps(&one.0)) {
+            reach(one, other);
+        }
+    }
+    out
+}
+
+/// By group, the members of all that come after it.
+fn larger(groups: &[Group], members: usize) -> Vec<Set> {
+    let mut after = Set::new(members);
+    let mut out = Vec::with_capacity(groups.len());
+    for (_, group) in groups.iter().rev() {
+        out.push(after.clone());
+        group.iter().for_each(|name| after.insert(*name));
+    }
+    out.reverse();
+    out
+}
+
+/// Places of members, a bit for each: with a subnet for each server there are as many groups as members.
+#[derive(Debug, Clone)]
+struct Set(Vec<u64>);
+
+impl Set {
+    fn new(members: usize) -> Self {
+        Self(vec![0; members.div_ceil(64)])
+    }
+
+    fn insert(&mut self, place: usize) {
+        if let Some(word) = self.0.get_mut(place / 64) {
+            *word |= 1 << (place % 64);
+        }
+    }
+
+    fn without(&self, others: &Self) -> Self {
+        let words = self.0.iter().zip(&others.0);
+        Self(words.map(|(word, other)| word & !other).collect())
+    }
+
+    fn iter(&self) -> impl Iterator<Item = usize> {
+        let bits = |(at, word): (usize, &u64)| {
+            let word = *word;
+            (0..64).filter_map(move |bit| (word >> bit & 1 == 1).then_some(at * 64 + bit))
+        };
+        self.0.iter().enumerate().flat_map(bits)
+    }
 }
 
 /// The subnet of an address, as the node says.
@@ -78,8 +147,8 @@ fn subnet(node: &Node, ip: IpAddr) -> Option<Prefix> {
     (own.len < Family::of(ip).host_len()).then(|| own.subnet())
 }
 
-fn sentence(subnet: &Prefix, apart: &[&NodeName]) -> String {
-    let named: Vec<&str> = apart.iter().take(NAMED).map(|name| name.as_str()).collect();
+fn sentence(subnet: &Prefix, apart: &[&str]) -> String {
+    let named: Vec<&str> = apart.iter().take(NAMED).copied().collect();
     let more = match apart.len() - named.len() {
         0 => String::new(),
         more => format!(" and {more} more"),
@@ -166,6 +235,30 @@ mod tests {
                 "a: it is in 10.0.0.0/24 and shares no layer-2 subnet with b, c: {END}"
             )]
         );
+    }
+
+    #[test]
+    fn a_pair_that_is_apart_in_two_ways_is_named_at_one_of_them() {
+        let mut list = nodes(&[
+            ("a", "10.0.0.1", "10.0.0.1/24,10.2.0.1/24"),
+            ("b", "10.1.0.1", "10.1.0.1/24"),
+            ("c", "10.1.0.2", "10.1.0.2/24"),
+            ("d", "10.2.0.2", "10.2.0.2/24"),
+            ("e", "10.2.0.3", "10.2.0.3/24"),
+        ]);
+        list[0].internal_ips.push("10.2.0.1".parse().unwrap());
+        let told = told(&list);
+        let pairs = |a: &str, b: &str| {
+            let named = told.iter().filter(|line| {
+                let (name, text) = line.split_once(": ").unwrap();
+                let with = text.split_once(" with ").unwrap().1;
+                let with: Vec<&str> = with.split_once(':').unwrap().0.split(", ").collect();
+                name == a && with.contains(&b) || name == b && with.contains(&a)
+            });
+            named.count()
+        };
+        assert_eq!((pairs("a", "b"), pairs("a", "c")), (1, 1), "{told:?}");
+        assert_eq!((pairs("b", "d"), pairs("a", "d")), (1, 0), "{told:?}");
     }
 
     #[test]

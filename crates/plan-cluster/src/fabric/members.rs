@@ -85,18 +85,16 @@ pub(crate) fn own(
     }
 }
 
-/// The object by which others have the node as a neighbor; `None` where it has no address to be reached by. `others` have one
-/// of its addresses, too.
+/// The object by which others have the node as a neighbor under these addresses; `None` where there are none. `others` have
+/// one of them, too.
 pub(crate) fn peer(
     settings: &FabricSettings,
-    node: &Node,
+    node: (&Node, &BTreeSet<IpAddr>),
     of_all: bool,
     others: &BTreeSet<&str>,
     received: &Received,
 ) -> Option<FrrConfiguration> {
-    let addresses = node.internal_ips.iter().copied();
-    let addresses = addresses.filter(|ip| received.contains_key(&Family::of(*ip)));
-    let addresses: BTreeSet<IpAddr> = addresses.collect();
+    let (node, addresses) = node;
     if addresses.is_empty() {
         return None;
     }
@@ -113,7 +111,7 @@ pub(crate) fn peer(
         bfd_profiles: bfd_profiles(settings),
         raw: Some(Raw {
             priority: PRIORITY,
-            config: announcing(settings, &addresses),
+            config: announcing(settings, addresses),
         }),
         ..empty(peer_key(settings, &node.name), node)
     })

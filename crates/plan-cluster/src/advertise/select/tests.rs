@@ -39,6 +39,25 @@ fn announced(plan: &Plan) -> Vec<String> {
 }
 
 #[test]
+fn an_advertisement_that_is_changed_to_auto_in_shared_mode_takes_nothing_away() {
+    let mut world = mk();
+    world.features.shared_gateway = true;
+    network(&mut world, "blue", 5, "10.70.0.0/16/24", "b");
+    advertise(&mut world, "manual", 1, "b");
+    settle(&mut world);
+    assert_eq!(serves(&plan(&world, "manual")), ["cluster_udn_blue"]);
+    ra(&mut world, "manual").target_vrf = TargetVrf::Auto;
+    let plan = plan(&world, "manual");
+    assert!(plan.surplus.is_empty(), "{:?}", plan.surplus);
+    let accepted = &plan.conditions[0];
+    assert!(!accepted.status, "{accepted:?}");
+    assert!(
+        accepted.message.contains("auto needs gateway mode local"),
+        "{accepted:?}"
+    );
+}
+
+#[test]
 fn a_network_that_is_announced_stays_when_an_elder_advertisement_begins_to_select_one_of_its_range()
 {
     let mut world = mk();

@@ -65,7 +65,14 @@ fn a_peer_object_has_both_families_and_selects_neither_the_node_nor_who_has_its_
     node.internal_ips.push("fd00:30::3".parse().unwrap());
     let received = mk_received(&["10.128.0.0/14/23", "fd00:10::/48/64"]);
     let others = BTreeSet::from(["twin"]);
-    let object = peer(&settings, &node, true, &others, &received).unwrap();
+    let object = peer(
+        &settings,
+        (&node, &node.internal_ips.iter().copied().collect()),
+        true,
+        &others,
+        &received,
+    )
+    .unwrap();
     let labels = |host: &str, role: Option<Role>| {
         let host = (HOSTNAME_LABEL.to_owned(), host.to_owned());
         let role = role.map(|role| (ROLE_LABEL.to_owned(), role.word().to_owned()));
@@ -82,7 +89,14 @@ fn a_peer_object_has_both_families_and_selects_neither_the_node_nor_who_has_its_
     ] {
         assert!(!loads(&object, host, role), "{host} {role:?}");
     }
-    let narrow = peer(&settings, &node, false, &others, &received).unwrap();
+    let narrow = peer(
+        &settings,
+        (&node, &node.internal_ips.iter().copied().collect()),
+        false,
+        &others,
+        &received,
+    )
+    .unwrap();
     assert!(!loads(&narrow, "n1", Some(Role::Member)));
     assert!(loads(&narrow, "n1", Some(Role::Reflector)));
     assert!(!loads(&narrow, "n3", Some(Role::Reflector)));
@@ -105,12 +119,13 @@ fn a_peer_object_has_both_families_and_selects_neither_the_node_nor_who_has_its_
 }
 
 #[test]
-fn a_node_without_an_address_of_the_networks_families_is_no_neighbor() {
+fn a_node_without_an_address_is_no_neighbor() {
     let settings = mk_world().fabric.unwrap();
     let node = mk_node("n3", "172.30.0.3", Some(4), None);
     let received = mk_received(&["fd00:10::/48/64"]);
+    let nowhere = (&node, &BTreeSet::new());
     assert_eq!(
-        peer(&settings, &node, true, &BTreeSet::new(), &received),
+        peer(&settings, nowhere, true, &BTreeSet::new(), &received),
         None
     );
 }
@@ -121,7 +136,14 @@ fn a_password_is_that_of_the_secret_in_every_peer_object() {
     settings.password_secret = Some("fabric".to_owned());
     let node = mk_node("n3", "172.30.0.3", Some(4), None);
     let received = mk_received(&["10.128.0.0/14/23"]);
-    let object = peer(&settings, &node, true, &BTreeSet::new(), &received).unwrap();
+    let object = peer(
+        &settings,
+        (&node, &node.internal_ips.iter().copied().collect()),
+        true,
+        &BTreeSet::new(),
+        &received,
+    )
+    .unwrap();
     let session = &object.routers[0].neighbors[0].session;
     assert_eq!(session.password_secret.as_deref(), Some("fabric"));
 }
