@@ -30,10 +30,10 @@ use reconcile::WorkQueue;
 use settings::Settings;
 
 use crate::key::Key;
+pub(crate) use decode::frr as decode_frr;
 use decode::{
     advertisement as decode_advertisement, cudn as decode_cudn, session as decode_session,
 };
-pub(crate) use decode::{attachment as decode_attachment, frr as decode_frr};
 use operator::Operator;
 
 /// A condition as it stands on an object.
@@ -140,7 +140,7 @@ impl Caches {
             attachments: watch(
                 untyped::<NetworkAttachmentDefinition>(client.clone(), None),
                 None,
-                decode_attachment,
+                |object: &kube::core::DynamicObject| api::read_attachment(object),
                 everything(queue),
             ),
             cudns: watch(
@@ -228,9 +228,14 @@ impl Caches {
     }
 
     /// The snapshot that plans are made from, and which objects are in it.
-    fn world(&self, settings: &Settings) -> (World, Generations) {
+    fn world(
+        &self,
+        settings: &Settings,
+        known_ids: &BTreeMap<String, u16>,
+    ) -> (World, Generations) {
         let mut generations = Generations::default();
         let mut world = offline::empty_world(settings);
+        world.known_ids.clone_from(known_ids);
         world.nodes = self.nodes.with(|map| {
             map.values()
                 .map(|e| (e.value.name.clone(), e.value.clone()))
@@ -357,6 +362,8 @@ type Revisions = [u64; 8];
 pub(crate) struct Worlds {
     last: Option<(Revisions, Snapshots)>,
     evidence: Evidence,
+    /// See [`World::known_ids`]; of this term of leadership.
+    known_ids: BTreeMap<String, u16>,
 }
 
 /// One moment's world.
@@ -380,7 +387,9 @@ impl Worlds {
         if let Some((_, snapshots)) = known {
             return snapshots.clone();
         }
-        let (mut world, generations) = caches.world(settings);
+        let (mut world, generations) = caches.world(settings, &self.known_ids);
+        self.known_ids = user_networks::known_ids(&world);
+        world.known_ids.clone_from(&self.known_ids);
         let generations = Arc::new(generations);
         world.evidence = self.evidence.clone();
         // A status that was written is in no world: what was planned of it holds.
@@ -399,6 +408,12 @@ impl Worlds {
         };
         self.last = Some((revisions, snapshots.clone()));
         snapshots
+    }
+
+    /// Somebody else gives ids out from now on.
+    pub(crate) fn follows(&mut self) {
+        self.known_ids.clear();
+        self.last = None;
     }
 
     /// Made anew at the next call: the settings are others.

@@ -113,6 +113,7 @@ impl ClusterReconciler {
         self.unsupported.clear();
         self.problems = problems::Problems::default();
         self.allocated = networks::Allocated::default();
+        self.worlds.follows();
         self.clients.metrics.follows();
         self.clients.readiness.set("first pass", true);
         self.clients.readiness.set("route advertisements", true);

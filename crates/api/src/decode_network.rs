@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::cluster_user_defined_network as cudn;
 use crate::cluster_user_defined_network::ClusterUserDefinedNetwork;
 use crate::egress_ip::EgressIP;
-use crate::nad::{self, NetworkAttachmentDefinition};
+use crate::nad::{self, NetworkAttachmentDefinition, NetworkAttachmentDefinitionSpec};
 use crate::selector;
 use crate::user_defined_network::{Cidr, DualStackCidrs, IpamLifecycle, Layer2, Layer3, Role};
 
@@ -246,8 +246,7 @@ pub fn decode_namespace(object: &KubeNamespace) -> m::Namespace {
 }
 
 /// A NetworkAttachmentDefinition, whatever its configuration says.
-#[must_use]
-pub fn decode_attachment(object: &NetworkAttachmentDefinition) -> m::Attachment {
+fn decode_attachment(object: &NetworkAttachmentDefinition) -> m::Attachment {
     let metadata = &object.metadata;
     let config = object.spec.config.clone().unwrap_or_default();
     let owners = metadata.owner_references.iter().flatten();
@@ -263,6 +262,23 @@ pub fn decode_attachment(object: &NetworkAttachmentDefinition) -> m::Attachment 
         described: nad::described(&config),
         config,
     }
+}
+
+/// A NetworkAttachmentDefinition of any writer, a `DynamicObject` or JSON. Whose it is, and what is stored in it, is known also
+/// where its spec is of another shape, or not there.
+#[must_use]
+pub fn read_attachment(object: &impl Serialize) -> m::Attachment {
+    let object = serde_json::to_value(object).unwrap_or_default();
+    let metadata = object.get("metadata").cloned().unwrap_or_default();
+    let typed = serde_json::from_value(object).or_else(|_| {
+        serde_json::from_value(metadata).map(|metadata| NetworkAttachmentDefinition {
+            metadata,
+            spec: NetworkAttachmentDefinitionSpec::default(),
+        })
+    });
+    typed
+        .map(|typed| decode_attachment(&typed))
+        .unwrap_or_default()
 }
 
 /// The network that a configuration names, and whether it is its pods' main one.

@@ -30,7 +30,7 @@ pub mod user_defined_network;
 mod warnings;
 
 pub use decode_frr::{decode_source, read_source, remains};
-pub use decode_network::{decode_attachment, decode_namespace, read_cudn, read_egress_ip};
+pub use decode_network::{decode_namespace, read_attachment, read_cudn, read_egress_ip};
 pub use decode_node::decode_node;
 pub use decode_secret::decode_secret;
 pub use warnings::warnings;

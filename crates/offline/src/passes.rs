@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 
 use api::frr_configuration::FRRConfiguration;
-use api::nad::NetworkAttachmentDefinition;
 use api::route_advertisements::RouteAdvertisements;
 use model::intent::Condition;
 use model::node::annotation::{NODE_ID, NODE_SUBNETS};
@@ -320,7 +319,7 @@ fn default_attached(
     };
     let key = &settings.network.nad;
     let existing = objects.get(NAD, &key.to_string());
-    let existing = existing.and_then(attachment_of);
+    let existing = existing.map(api::read_attachment);
     let config = api::nad::default_config();
     if existing.is_some_and(|e| wanted.describes(&e) && same_json(&e.config, &config)) {
         return Ok(());
@@ -335,12 +334,6 @@ fn default_attached(
     }))
 }
 
-/// A NetworkAttachmentDefinition as the manager reads it.
-fn attachment_of(object: &Value) -> Option<Attachment> {
-    let typed = serde_json::from_value::<NetworkAttachmentDefinition>(object.clone()).ok()?;
-    Some(api::decode_attachment(&typed))
-}
-
 /// Whether two texts say the same in JSON.
 fn same_json(a: &str, b: &str) -> bool {
     let value = |text: &str| serde_json::from_str::<Value>(text).ok();
@@ -351,7 +344,7 @@ fn put_attachment(key: &ObjectKey, wanted: &Wanted, objects: &mut Objects) -> Re
     let (network, spec): (&NetworkName, _) = (&wanted.network.0, &wanted.network.1);
     let config = api::nad::config(network, spec, key);
     let existing = objects.get(NAD, &key.to_string());
-    let attachment = existing.and_then(attachment_of);
+    let attachment = existing.map(api::read_attachment);
     let is_right = |e: &Attachment| wanted.describes(e) && same_json(&e.config, &config);
     if attachment.as_ref().is_some_and(is_right) {
         return Ok(());

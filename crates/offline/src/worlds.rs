@@ -2,7 +2,6 @@
 //! In: objects. Out: a world. Invariant: an object that cannot be decoded is in the world as a problem, never absent.
 //! Not here: what is planned.
 
-use api::nad::NetworkAttachmentDefinition;
 use api::route_advertisements::RouteAdvertisements;
 use model::gateway::GatewayMode;
 use model::{ObjectKey, Prefix, intent};
@@ -102,10 +101,7 @@ pub fn world(settings: &Settings, objects: &Objects) -> World {
         world.egress_ips.insert(name_of(object), egress_ip);
     }
     for object in objects.all(NAD) {
-        let typed = typed::<NetworkAttachmentDefinition>(object);
-        // Its name is taken all the same.
-        let attachment = typed.map(|typed| api::decode_attachment(&typed));
-        let attachment = attachment.unwrap_or_default();
+        let attachment = api::read_attachment(object);
         world.attachments.insert(object_key(object), attachment);
     }
     let networks = user_networks::networks(&world);

@@ -17,7 +17,7 @@ use model::{NetworkName, ObjectKey};
 use crate::RA_KEY;
 use crate::advertise;
 use crate::suitable;
-use crate::user_networks::{self, Ids, NETWORK_ID, NETWORK_NAME};
+use crate::user_networks::{self, Ids, NETWORK_ID, NETWORK_NAME, Owners};
 use crate::world::World;
 pub use of_default::{Configured, DefaultWanted, REFUSED, of_default_network};
 use tunnel_keys::TunnelKeys;
@@ -58,6 +58,7 @@ impl Wanted {
         covers(&existing.labels, &self.labels)
             && covers(&existing.annotations, &self.annotations)
             && existing.finalizers.contains(FINALIZER)
+            && existing.owner.as_ref() == Some(&self.owner.1)
     }
 
     /// Whether it gives something away that the object does not have yet: a name, an id, tunnel keys.
@@ -90,6 +91,7 @@ pub fn plan(world: &World, advertised: &BTreeMap<NetworkName, BTreeSet<String>>)
         world,
         advertised,
         ids: user_networks::ids(world),
+        owners: Owners::of(world),
         keys: TunnelKeys::of(world),
         claimed: BTreeMap::new(),
         plan: Plan::default(),
@@ -109,6 +111,7 @@ struct Maker<'a> {
     world: &'a World,
     advertised: &'a BTreeMap<NetworkName, BTreeSet<String>>,
     ids: Ids,
+    owners: Owners<'a>,
     keys: TunnelKeys,
     /// Namespaces that got a primary network in this plan, and whose.
     claimed: BTreeMap<&'a str, &'a str>,
@@ -117,7 +120,8 @@ struct Maker<'a> {
 
 impl<'a> Maker<'a> {
     fn one(&mut self, cudn: &'a ClusterUserDefinedNetwork) {
-        let own: BTreeMap<&ObjectKey, &Attachment> = owned(self.world, cudn).collect();
+        let own: BTreeMap<&ObjectKey, &Attachment> =
+            owned(self.world, &self.owners, cudn).collect();
         if cudn.deleting {
             return self.plan.deleting(cudn, own.into_keys());
         }
@@ -296,9 +300,13 @@ pub(crate) fn selects_any(world: &World, cudn: &ClusterUserDefinedNetwork) -> bo
 /// The objects that were made for a ClusterUserDefinedNetwork.
 fn owned<'a>(
     world: &'a World,
-    cudn: &'a ClusterUserDefinedNetwork,
+    owners: &Owners<'_>,
+    cudn: &ClusterUserDefinedNetwork,
 ) -> impl Iterator<Item = (&'a ObjectKey, &'a Attachment)> {
-    let is_own = |(_, a): &(&ObjectKey, &Attachment)| a.owner.as_deref() == Some(cudn.uid.as_str());
+    let is_own = move |(_, a): &(&ObjectKey, &Attachment)| {
+        let owner = owners.of_object(a);
+        owner.is_some_and(|owner| owner.name == cudn.name)
+    };
     world.attachments.iter().filter(is_own)
 }
 
@@ -359,14 +367,9 @@ fn list(items: impl Iterator<Item = String>) -> String {
 
 /// Objects of ClusterUserDefinedNetworks that are gone.
 fn orphans(world: &World, plan: &mut Plan) {
-    let known = user_networks::owners(world);
+    let owners = Owners::of(world);
     for (key, attachment) in &world.attachments {
-        if user_networks::is_left_behind(attachment)
-            && attachment
-                .owner
-                .as_deref()
-                .is_some_and(|uid| !known.contains_key(uid))
-        {
+        if user_networks::is_left_behind(attachment) && owners.of_object(attachment).is_none() {
             plan.surplus.insert(key.clone(), None);
         }
     }
@@ -385,19 +388,19 @@ pub fn advertised(
             out.entry(network.clone()).or_default().insert(name.clone());
         }
     }
-    let owners = user_networks::owners(world);
+    let owners = Owners::of(world);
     let as_before = |name: &&str| plans.get(*name).is_some_and(|plan| plan.serves.is_none());
     for attachment in world.attachments.values() {
         let Some(listed) = attachment.annotations.get(RA_KEY) else {
             continue;
         };
-        let owned = attachment.owner.as_deref().map(|uid| owners.get(uid));
-        let network = match owned {
-            Some(Some(cudn)) => cudn.network_name(),
-            None if !attachment.annotations.contains_key(NETWORK_NAME) => {
+        let unowned = attachment.owner.is_none();
+        let network = match owners.of_object(attachment) {
+            Some(cudn) => cudn.network_name(),
+            None if unowned && !attachment.annotations.contains_key(NETWORK_NAME) => {
                 NetworkName::default_network()
             }
-            Some(None) | None => continue,
+            None => continue,
         };
         for name in names_in(listed).filter(as_before) {
             out.entry(network.clone())

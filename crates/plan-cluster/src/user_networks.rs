@@ -1,9 +1,10 @@
 //! Networks of users: their ids, and the networks of the world that they are.
 //! In: ClusterUserDefinedNetworks, namespaces and NetworkAttachmentDefinitions. Out: ids, and [`Network`]s.
-//! Invariant: a network is in the world from the moment that one of its NetworkAttachmentDefinitions stores its id until the
-//! last of them is gone, so that its id, and the names made of it, never change while anything uses it.
+//! Invariant: a network is in the world from the moment that it has a NetworkAttachmentDefinition until the last of them is gone,
+//! whatever somebody does to them; its id, and the names made of it, do not change while anything uses it.
 //! Not here: the NetworkAttachmentDefinitions themselves (`attachments`).
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::network::{MissingRoute, NoOverlay, Routing, Transport};
@@ -28,8 +29,10 @@ const JOIN_SUBNETS: [&str; 2] = ["100.65.0.0/16", "fd99::/64"];
 /// What the objects of networks store of ids. Whoever may write NetworkAttachmentDefinitions in some namespace may annotate
 /// them as it likes: only those that a ClusterUserDefinedNetwork owns are believed, and of nobody's network but that one.
 struct Stored {
-    /// By ClusterUserDefinedNetwork. Where its objects differ, the smallest.
+    /// By ClusterUserDefinedNetwork: what it had a moment ago, else what most of its objects store.
     ids: BTreeMap<String, u16>,
+    /// ClusterUserDefinedNetworks that have objects.
+    attached: BTreeSet<String>,
     /// Those of objects that a ClusterUserDefinedNetwork has left behind.
     left_behind: BTreeSet<u16>,
 }
@@ -38,21 +41,44 @@ impl Stored {
     fn of(world: &World) -> Self {
         let mut out = Self {
             ids: BTreeMap::new(),
+            attached: BTreeSet::new(),
             left_behind: BTreeSet::new(),
         };
-        for (claimant, id) in claims(world, stored_id) {
-            match claimant {
-                Claimant::Network(cudn) => {
-                    let known = out.ids.entry(cudn.name.clone()).or_insert(id);
-                    *known = (*known).min(id);
+        let mut counts: BTreeMap<&str, BTreeMap<u16, usize>> = BTreeMap::new();
+        for (claimant, id) in claims(world, |attachment| Some(stored_id(attachment))) {
+            match (claimant, id) {
+                (Claimant::Network(cudn), id) => {
+                    out.attached.insert(cudn.name.clone());
+                    let of_network = counts.entry(&cudn.name).or_default();
+                    if let Some(id) = id {
+                        *of_network.entry(id).or_default() += 1;
+                    }
                 }
-                Claimant::LeftBehind => {
+                (Claimant::LeftBehind, Some(id)) => {
                     out.left_behind.insert(id);
                 }
+                (Claimant::LeftBehind, None) => {}
+            }
+        }
+        for (name, counts) in counts {
+            let known = world.cudns.get(name);
+            let known = known.and_then(|cudn| world.known_ids.get(&cudn.uid).copied());
+            // Who edits one object of several changes nothing; of as many the smallest.
+            let most = counts.into_iter().rev().max_by_key(|(_, count)| *count);
+            if let Some(id) = known.or(most.map(|(id, _)| id)) {
+                out.ids.insert(name.to_owned(), id);
             }
         }
         out
     }
+}
+
+/// The ids of networks that run, by the uid of their ClusterUserDefinedNetworks: [`World::known_ids`] of the next world.
+#[must_use]
+pub fn known_ids(world: &World) -> BTreeMap<String, u16> {
+    let stored = Stored::of(world).ids.into_iter();
+    let known = stored.filter_map(|(name, id)| Some((world.cudns.get(&name)?.uid.clone(), id)));
+    known.collect()
 }
 
 /// For whom an object of a network stores something.
@@ -68,11 +94,10 @@ pub(crate) fn claims<'a, T>(
     world: &'a World,
     read: impl Fn(&Attachment) -> Option<T>,
 ) -> impl Iterator<Item = (Claimant<'a>, T)> {
-    let owners = owners(world);
+    let owners = Owners::of(world);
     world.attachments.values().filter_map(move |attachment| {
         let stored = read(attachment)?;
-        let owner = attachment.owner.as_deref();
-        let claimant = match owner.and_then(|uid| owners.get(uid)) {
+        let claimant = match owners.of_object(attachment) {
             Some(cudn) => Claimant::Network(cudn),
             None if is_left_behind(attachment) => Claimant::LeftBehind,
             None => return None,
@@ -81,10 +106,42 @@ pub(crate) fn claims<'a, T>(
     })
 }
 
-/// ClusterUserDefinedNetworks by the uid that owns their objects.
-pub(crate) fn owners(world: &World) -> BTreeMap<&str, &ClusterUserDefinedNetwork> {
-    let cudns = world.cudns.values();
-    cudns.map(|cudn| (cudn.uid.as_str(), cudn)).collect()
+/// ClusterUserDefinedNetworks, by what their objects say of them.
+pub(crate) struct Owners<'a> {
+    by_uid: BTreeMap<&'a str, &'a ClusterUserDefinedNetwork>,
+    by_network: BTreeMap<NetworkName, &'a ClusterUserDefinedNetwork>,
+}
+
+impl<'a> Owners<'a> {
+    pub(crate) fn of(world: &'a World) -> Self {
+        let cudns = || world.cudns.values();
+        Self {
+            by_uid: cudns().map(|cudn| (cudn.uid.as_str(), cudn)).collect(),
+            by_network: cudns().map(|cudn| (cudn.network_name(), cudn)).collect(),
+        }
+    }
+
+    /// Whose object it is: its controller's; where somebody took its ownerReferences away, the one whose network it describes
+    /// and whose marks it bears.
+    pub(crate) fn of_object(
+        &self,
+        attachment: &Attachment,
+    ) -> Option<&'a ClusterUserDefinedNetwork> {
+        match &attachment.owner {
+            Some(uid) => self.by_uid.get(uid.as_str()).copied(),
+            None => {
+                let (network, _) = attachment
+                    .network
+                    .as_ref()
+                    .filter(|_| is_marked(attachment))?;
+                self.by_network.get(network).copied()
+            }
+        }
+    }
+}
+
+fn is_marked(attachment: &Attachment) -> bool {
+    attachment.finalizers.contains(FINALIZER) && attachment.labels.contains_key(LABEL)
 }
 
 /// The id that a NetworkAttachmentDefinition stores, where it can be one.
@@ -95,9 +152,7 @@ fn stored_id(attachment: &Attachment) -> Option<u16> {
 
 /// Whether an object whose owner is not known was made for a ClusterUserDefinedNetwork.
 pub(crate) fn is_left_behind(attachment: &Attachment) -> bool {
-    attachment.owner.is_some()
-        && attachment.finalizers.contains(FINALIZER)
-        && attachment.labels.contains_key(LABEL)
+    attachment.owner.is_some() && is_marked(attachment)
 }
 
 /// The ids of ClusterUserDefinedNetworks that are served.
@@ -144,10 +199,16 @@ fn by_age(world: &World) -> Vec<&ClusterUserDefinedNetwork> {
 /// The primary networks of users that exist.
 #[must_use]
 pub fn networks(world: &World) -> BTreeMap<NetworkName, Network> {
-    let stored = Stored::of(world).ids;
+    let stored = Stored::of(world);
+    let given = OnceCell::new();
     let mut out = BTreeMap::new();
     for cudn in world.cudns.values() {
-        let Some(id) = stored.get(&cudn.name) else {
+        let mut id = stored.ids.get(&cudn.name);
+        if id.is_none() && stored.attached.contains(&cudn.name) {
+            // Somebody took it away: the one that is about to be written.
+            id = given.get_or_init(|| ids(world).given).get(&cudn.name);
+        }
+        let Some(id) = id else {
             continue;
         };
         let network = match &cudn.network {
@@ -179,10 +240,13 @@ fn is_routed(world: &World, network: &Network) -> bool {
 /// The network that its NetworkAttachmentDefinitions describe, where the object itself cannot be read any more: its pods run
 /// on. It is routed by the fabric where the fabric advertises it.
 fn as_attached(world: &World, cudn: &ClusterUserDefinedNetwork) -> Option<UserNetwork> {
-    let name = cudn.network_name();
+    let (name, owners) = (cudn.network_name(), Owners::of(world));
     let own = |a: &&Attachment| {
         let named = a.network.as_ref().is_some_and(|(of, _)| *of == name);
-        a.owner.as_deref() == Some(cudn.uid.as_str()) && named
+        named
+            && owners
+                .of_object(a)
+                .is_some_and(|owner| owner.name == cudn.name)
     };
     let attached = world.attachments.values().filter(own);
     let mut network = attached.filter_map(|a| a.described.clone()).next()?;

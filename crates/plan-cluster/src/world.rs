@@ -97,6 +97,9 @@ pub struct World {
     pub namespaces: BTreeMap<String, Namespace>,
     /// NetworkAttachmentDefinitions, whoever made them.
     pub attachments: BTreeMap<ObjectKey, Attachment>,
+    /// Ids that networks had a moment ago, by the uid of their ClusterUserDefinedNetworks: whatever somebody writes into their
+    /// objects. Empty after a start.
+    pub known_ids: BTreeMap<String, u16>,
     /// EgressIPs by name.
     pub egress_ips: BTreeMap<String, EgressIp>,
     /// Objects of features that work by the overlay, and what each is about; EgressIPs are in `egress_ips`.

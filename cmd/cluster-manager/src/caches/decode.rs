@@ -3,13 +3,11 @@
 //! Not here: the fields (`api`).
 
 use api::frr_state::BGPSessionState;
-use api::nad::NetworkAttachmentDefinition;
 use api::route_advertisements::RouteAdvertisements;
 use api::user_defined_network::NetworkStatus;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::core::DynamicObject;
 use model::frr::Source;
-use model::user_network::Attachment;
 use model::{ObjectKey, intent};
 use plan_cluster::sessions::End;
 
@@ -91,14 +89,6 @@ pub(super) fn cudn(object: &DynamicObject) -> UserNetwork {
             .map(existing)
             .collect(),
     }
-}
-
-/// One that cannot be read is there all the same: its name is taken.
-pub(crate) fn attachment(object: &DynamicObject) -> Attachment {
-    let typed = object.clone().try_parse::<NetworkAttachmentDefinition>();
-    typed
-        .map(|typed| api::decode_attachment(&typed))
-        .unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ use telemetry::Chain;
 use super::attachment::same_json;
 use super::writes::{Done, Job, What};
 use super::{ClusterReconciler, planned};
-use crate::caches::{Generations, decode_attachment};
+use crate::caches::Generations;
 use crate::key::Key;
 
 mod release;
@@ -134,7 +134,7 @@ impl ClusterReconciler {
             let metadata = &object.metadata;
             let namespace = metadata.namespace.clone().unwrap_or_default();
             let key = ObjectKey::new(namespace, metadata.name.clone().unwrap_or_default());
-            (key, decode_attachment(object))
+            (key, api::read_attachment(object))
         };
         Ok(list.items.iter().map(decoded).collect())
     }

@@ -4,7 +4,7 @@
 //! Not here: reflectors that come and go (`plan_cluster::fabric::roles`).
 
 use model::NetworkName;
-use offline::kind::{CUDN, FRR, NODE, RA};
+use offline::kind::{CUDN, FRR, NAD, NODE, RA};
 use offline::{Objects, Plans, settle, world};
 use plan_cluster::fabric;
 use serde_json::{Value, json};
@@ -90,6 +90,71 @@ const DRIFTS: &[Drift] = &[
             "blue".into();
     }),
 ];
+
+/// What is done to the one object of the network green.
+const NAD_DRIFTS: &[Drift] = &[
+    ("its network id is taken away", |o| {
+        let annotations = &mut green(o)["metadata"]["annotations"];
+        let annotations = annotations.as_object_mut().unwrap();
+        assert!(annotations.remove("k8s.ovn.org/network-id").is_some());
+    }),
+    ("all its annotations are taken away", |o| {
+        green(o)["metadata"]["annotations"] = json!({});
+    }),
+    ("its owner is taken away", |o| {
+        let metadata = green(o)["metadata"].as_object_mut().unwrap();
+        assert!(metadata.remove("ownerReferences").is_some());
+    }),
+    ("its spec is taken away", |o| {
+        let object = green(o).as_object_mut().unwrap();
+        assert!(object.remove("spec").is_some());
+    }),
+    ("its spec is of another shape", |o| {
+        green(o)["spec"] = 5.into();
+    }),
+    ("its configuration is no JSON", |o| {
+        green(o)["spec"]["config"] = "{".into();
+    }),
+    ("its finalizers and labels are taken away", |o| {
+        green(o)["metadata"]["finalizers"] = json!([]);
+        green(o)["metadata"]["labels"] = json!({});
+    }),
+];
+
+fn green(objects: &mut Objects) -> &mut Value {
+    objects.get_mut(NAD, "ns-green/green").unwrap()
+}
+
+#[test]
+fn whatever_somebody_does_to_a_networks_object_the_network_goes_on_and_the_object_comes_back() {
+    for settings in [settings("full-mesh"), settings_of(OVERLAY)] {
+        let mut objects = cluster(4);
+        settle(&settings, &mut objects).unwrap();
+        for (what, drift) in NAD_DRIFTS {
+            let mut changed = objects.clone();
+            drift(&mut changed);
+            assert!(changed != objects, "{what}");
+            let first = Plans::of(&world(&settings, &changed), &settings);
+            for (name, plan) in &first.advertisements {
+                let surplus = &plan.surplus;
+                assert!(surplus.is_empty(), "{what}: {name} withdraws {surplus:?}");
+            }
+            let healthy = Plans::of(&world(&settings, &objects), &settings);
+            for (name, plan) in &healthy.advertisements {
+                let roles = &first.advertisements[name].roles;
+                assert_eq!(roles, &plan.roles, "{what}: {name}");
+            }
+            let surplus = &first.attachments.surplus;
+            assert!(surplus.is_empty(), "{what}: {surplus:?}");
+            settle(&settings, &mut changed).unwrap();
+            assert!(
+                changed == objects,
+                "{what}: {}",
+                first_difference(&objects, &changed)
+            );
+        }
+    }
+}
 
 #[test]
 fn whatever_somebody_does_to_the_fabrics_own_objects_is_undone() {

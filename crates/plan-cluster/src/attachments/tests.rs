@@ -535,3 +535,39 @@ fn the_condition_of_a_network_of_very_many_namespaces_is_one_that_the_api_server
     assert!(created.message.contains("0000-"));
     assert!(plan.created["cobalt"].message.ends_with("[mine]"));
 }
+
+#[test]
+fn who_edits_ids_in_objects_changes_no_network() {
+    let set = |world: &mut World, name: &str, id: &str| {
+        let attachment = world.attachments.get_mut(&ObjectKey::new(name, "amber"));
+        let annotations = &mut attachment.unwrap().annotations;
+        annotations.insert(NETWORK_ID.to_owned(), id.to_owned());
+    };
+    let id =
+        |world: &World| user_networks::networks(world)[&NetworkName::from("cluster_udn_amber")].id;
+    let world = stored(mk());
+    let own = id(&world);
+    assert!(own > 1, "there is a smaller one to be written");
+    // What a network had a moment ago it has.
+    let mut edited = world.clone();
+    edited.known_ids = user_networks::known_ids(&world);
+    for name in ["shop", "till"] {
+        set(&mut edited, name, "9");
+    }
+    assert_eq!(id(&edited), own);
+    assert_eq!(planned(&edited).desired, planned(&world).desired);
+    // After a start most of its objects count.
+    let mut edited = world.clone();
+    let third = edited.attachments[&ObjectKey::new("till", "amber")].clone();
+    edited
+        .attachments
+        .insert(ObjectKey::new("depot", "amber"), third);
+    set(&mut edited, "shop", "1");
+    assert_eq!(id(&edited), own);
+    // Without any it is the one that it is given now.
+    let mut edited = world;
+    for name in ["shop", "till"] {
+        set(&mut edited, name, "none");
+    }
+    assert_eq!(id(&edited), own);
+}

@@ -60,7 +60,8 @@ impl TunnelKeys {
             .unwrap_or_default();
         keys.truncate(count);
         if keys.is_empty() {
-            keys.push(FIRST_KEY + u32::from(id));
+            let first = FIRST_KEY + u32::from(id);
+            keys.extend((!self.used.contains(&first)).then_some(first));
         }
         while keys.len() < count {
             let free = (FREE_KEYS..END_OF_KEYS).find(|key| !self.used.contains(key));

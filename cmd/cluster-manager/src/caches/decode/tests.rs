@@ -376,7 +376,7 @@ fn of_a_networkattachmentdefinition_all_that_it_says() {
             false,
         ),
     ];
-    check(&base, |object| attachment(&dynamic(object)), rows);
+    check(&base, |object| api::read_attachment(&dynamic(object)), rows);
 }
 
 #[test]
