@@ -168,16 +168,25 @@ impl Caches {
 
     /// Each kind: whether it is listed, and the status with which its listing is refused. A kind that is not installed has no
     /// objects; without EgressIPs nothing but their advertisement is wrong. Nothing can be done without the others.
-    fn kinds(&self) -> [(&'static str, bool, Option<u16>); 8] {
+    fn kinds(&self) -> [(&'static str, bool, Option<u16>); 9] {
         fn optional<T: Clone>(cache: &Cache<T>) -> (bool, Option<u16>) {
             (cache.ready(), cache.refused())
         }
         let uninstalled = |(ready, code): (bool, Option<u16>)| (ready, code.filter(|c| *c == 404));
         let attachments = uninstalled(optional(&self.attachments));
-        let cudns = uninstalled(optional(&self.cudns));
+        let mut cudns = uninstalled(optional(&self.cudns));
+        // Nobody takes their kind away before their objects are gone: it is not served just now.
+        if (self.attachments).with(|map| {
+            map.values()
+                .any(|e| user_networks::is_left_behind(&e.value))
+        }) {
+            cudns.1 = None;
+        }
         let egress_ips = self.egress_ips.as_ref().map_or((true, None), optional);
         let operator = self.operator.as_ref().map_or((true, None), Operator::state);
         let operator = uninstalled(operator);
+        // What the object said before is nowhere else.
+        let rendered = self.operator.as_ref().is_none_or(Operator::is_read);
         [
             ("nodes", self.nodes.ready(), None),
             ("routeadvertisements", self.advertisements.ready(), None),
@@ -191,6 +200,7 @@ impl Caches {
             ("namespaces", self.namespaces.ready(), None),
             ("egressips", egress_ips.0, egress_ips.1),
             ("networks.operator.openshift.io", operator.0, operator.1),
+            ("configmaps", rendered, None),
         ]
     }
 
@@ -224,7 +234,15 @@ impl Caches {
             self.cudns.revision(),
             self.namespaces.revision(),
             self.egress_ips.as_ref().map_or(0, Cache::revision),
+            // Whether they are listed at all is part of the world.
+            self.egress_ips_refused().map_or(0, u64::from),
         ]
+    }
+
+    /// The status of EgressIPs that have never been listed.
+    fn egress_ips_refused(&self) -> Option<u16> {
+        let cache = self.egress_ips.as_ref()?;
+        cache.refused().filter(|_| !cache.ready())
     }
 
     /// The snapshot that plans are made from, and which objects are in it.
@@ -263,6 +281,7 @@ impl Caches {
                 .collect()
         });
         if let Some(egress_ips) = &self.egress_ips {
+            world.egress_ips_refused = self.egress_ips_refused();
             world.egress_ips = egress_ips.with(|map| {
                 map.iter()
                     .map(|(k, e)| (k.name.clone(), e.value.clone()))
@@ -355,7 +374,7 @@ pub(crate) fn sessions(
 }
 
 /// Numbers of the caches that worlds are made from.
-type Revisions = [u64; 8];
+type Revisions = [u64; 9];
 
 /// The world of the caches, made once for each change of them.
 #[derive(Debug, Default)]

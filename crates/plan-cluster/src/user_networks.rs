@@ -151,7 +151,8 @@ fn stored_id(attachment: &Attachment) -> Option<u16> {
 }
 
 /// Whether an object whose owner is not known was made for a ClusterUserDefinedNetwork.
-pub(crate) fn is_left_behind(attachment: &Attachment) -> bool {
+#[must_use]
+pub fn is_left_behind(attachment: &Attachment) -> bool {
     attachment.owner.is_some() && is_marked(attachment)
 }
 

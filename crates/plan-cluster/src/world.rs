@@ -102,6 +102,8 @@ pub struct World {
     pub known_ids: BTreeMap<String, u16>,
     /// EgressIPs by name.
     pub egress_ips: BTreeMap<String, EgressIp>,
+    /// The API server's status where it does not list EgressIPs and never has: which there are is not known.
+    pub egress_ips_refused: Option<u16>,
     /// Objects of features that work by the overlay, and what each is about; EgressIPs are in `egress_ips`.
     pub features_used: BTreeMap<(Feature, ObjectKey), Reach>,
     /// Ranges that no network of users may overlap, each with what it is: join, masquerade and service subnets.

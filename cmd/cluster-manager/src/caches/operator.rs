@@ -46,10 +46,14 @@ impl Operator {
         }
     }
 
-    /// Whether the object is known, and what was made of it before; the status with which its listing is refused.
+    /// Whether the object is known; the status with which its listing is refused.
     pub(super) fn state(&self) -> (bool, Option<u16>) {
-        let rendered = self.rendered.ready() || self.rendered.refused().is_some();
-        (self.object.ready() && rendered, self.object.refused())
+        (self.object.ready(), self.object.refused())
+    }
+
+    /// Whether it is known what was made of it before: one that may not be read is no answer.
+    pub(super) fn is_read(&self) -> bool {
+        self.rendered.ready()
     }
 
     /// What the object asks for; none where it is not there.

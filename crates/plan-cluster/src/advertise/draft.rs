@@ -55,8 +55,8 @@ impl<'a> Facts<'a> {
             excluded: by_network,
             ranges,
             originated,
-            egress: EgressIps::of(world),
-            isolation: Isolation::of(world, owned.values().flatten()),
+            egress: EgressIps::of(world, owned.values().flatten().copied()),
+            isolation: Isolation::of(world, owned.values().flatten().copied()),
             owned,
         }
     }

@@ -10,6 +10,7 @@ use model::{Network, NetworkName, NodeName, Prefix};
 
 use super::LeftOut;
 use super::select::{Selection, Served};
+use crate::generated::Generated;
 use crate::world::World;
 
 /// All addresses.
@@ -19,13 +20,21 @@ pub(crate) struct EgressIps<'a> {
     /// Each with its name and the networks of its namespaces.
     all: Vec<(&'a str, BTreeSet<NetworkName>)>,
     unreadable: Vec<(&'a str, &'a str)>,
+    /// The API server's status, where it does not list them though there may be some.
+    unlisted: Option<u16>,
     /// Addresses of those, which nobody can say the networks of.
     of_unreadable: BTreeMap<&'a NodeName, BTreeSet<Prefix>>,
 }
 
 impl<'a> EgressIps<'a> {
-    pub(crate) fn of(world: &'a World) -> Self {
+    /// `owned`: what is generated already.
+    pub(crate) fn of(world: &'a World, owned: impl Iterator<Item = Generated<'a>>) -> Self {
         let mut out = Self::default();
+        if let Some(status) = world.egress_ips_refused {
+            out.of_unreadable = standing(world, owned);
+            // Where the kind is not installed and none is announced there are none.
+            out.unlisted = Some(status).filter(|s| *s != 404 || !out.of_unreadable.is_empty());
+        }
         if world.egress_ips.is_empty() {
             return out;
         }
@@ -89,6 +98,36 @@ impl<'a> EgressIps<'a> {
     }
 }
 
+/// Single addresses that generated objects announce and that are no pods': those of EgressIPs.
+fn standing<'a>(
+    world: &'a World,
+    owned: impl Iterator<Item = Generated<'a>>,
+) -> BTreeMap<&'a NodeName, BTreeSet<Prefix>> {
+    let subnets: Vec<Prefix> = world
+        .networks
+        .values()
+        .flat_map(Network::prefixes)
+        .collect();
+    let is_egress_ip = |prefix: &&Prefix| {
+        let is_host = prefix.bits() == prefix.family().host_len();
+        is_host && !subnets.iter().any(|subnet| subnet.overlaps(prefix))
+    };
+    let mut out: BTreeMap<&NodeName, BTreeSet<Prefix>> = BTreeMap::new();
+    for object in owned {
+        let node = object.node().map(NodeName::from);
+        let node = node.and_then(|name| world.nodes.get_key_value(&name));
+        let (Some((node, _)), Some(object)) = (node, object.object()) else {
+            continue;
+        };
+        let prefixes = object.routers.iter().flat_map(|router| &router.prefixes);
+        let addresses: BTreeSet<Prefix> = prefixes.filter(is_egress_ip).copied().collect();
+        if !addresses.is_empty() {
+            out.entry(node).or_default().extend(addresses);
+        }
+    }
+    out
+}
+
 /// The primary network of each namespace that has one of its own.
 fn networks_of_namespaces(world: &World) -> BTreeMap<&str, NetworkName> {
     let primary = world.attachments.iter().filter_map(|(key, attachment)| {
@@ -108,6 +147,12 @@ pub(super) fn name_left_out(
 ) {
     if !ra.egress_ip {
         return;
+    }
+    if let Some(status) = egress.unlisted {
+        let text = format!(
+            "the API server does not list them (status {status}); those that are announced stay"
+        );
+        left_out.field("EgressIPs", &text);
     }
     for (name, why) in &egress.unreadable {
         left_out.field(&format!("EgressIP {name}"), why);

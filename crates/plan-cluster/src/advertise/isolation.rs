@@ -35,7 +35,7 @@ pub(super) struct Isolation {
 
 impl Isolation {
     /// `owned`: what is generated already.
-    pub(super) fn of<'a>(world: &'a World, owned: impl Iterator<Item = &'a Generated<'a>>) -> Self {
+    pub(super) fn of<'a>(world: &'a World, owned: impl Iterator<Item = Generated<'a>>) -> Self {
         let mut out = Self::default();
         if !world.features.loose_isolation {
             return out;
@@ -137,7 +137,7 @@ fn prefix_list(list: &str, family: Family, subnets: &BTreeSet<Prefix>) -> String
 
 /// Where generated objects advertise networks now, besides their own VRFs: what an RouteAdvertisements says that is refused or
 /// cannot be read does not tell.
-fn standing<'a>(world: &'a World, owned: impl Iterator<Item = &'a Generated<'a>>) -> Targets<'a> {
+fn standing<'a>(world: &'a World, owned: impl Iterator<Item = Generated<'a>>) -> Targets<'a> {
     let vrfs = Vrfs::of(world);
     let mut out = Targets::new();
     let routers = owned

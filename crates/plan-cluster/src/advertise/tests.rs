@@ -746,3 +746,59 @@ fn members_in_two_layer_2_subnets_are_named_pair_by_pair_and_served_all_the_same
         complete.message
     );
 }
+
+#[test]
+fn egress_ips_that_are_announced_stay_while_nobody_lists_them() {
+    let mut world = with_user_ra(mk_world());
+    world.fabric = None;
+    add(&mut world, mk_source("src", &["172.31.0.1"]));
+    default_of(&mut world).transport = model::network::Transport::Geneve;
+    let ra = world.ras.get_mut("user").unwrap().as_mut().unwrap();
+    (ra.egress_ip, ra.pod_network) = (true, false);
+    let namespaces = [("shop".to_owned(), Namespace::default())];
+    world.namespaces.extend(namespaces);
+    let egress = EgressIp {
+        namespaces: Ok(LabelSelector::default()),
+        assigned: [("n1".into(), "172.30.0.77".parse().unwrap())].into(),
+    };
+    world.egress_ips.insert("out".to_owned(), egress);
+    settle(&mut world);
+    let before = plan(&world, "user");
+    let address: model::Prefix = "172.30.0.77/32".parse().unwrap();
+    let announces = |plan: &Plan| {
+        let routers = plan.desired.values().flat_map(|o| &o.routers);
+        routers.flat_map(|r| &r.prefixes).any(|p| *p == address)
+    };
+    assert!(announces(&before), "{before:?}");
+
+    world.egress_ips.clear();
+    for status in [403, 404] {
+        world.egress_ips_refused = Some(status);
+        let unlisted = plan(&world, "user");
+        assert_eq!(unlisted.surplus, before.surplus);
+        assert_eq!(unlisted.desired, before.desired);
+        let text = &unlisted.conditions[1].message;
+        assert!(
+            text.contains(&format!(
+                "EgressIPs: the API server does not list them (status {status})"
+            )),
+            "{text}"
+        );
+    }
+    // Listed, and there is none.
+    world.egress_ips_refused = None;
+    assert!(!announces(&plan(&world, "user")));
+    // Where none is announced a kind that is not installed is nothing to speak of.
+    let mut world = with_user_ra(mk_world());
+    world.fabric = None;
+    add(&mut world, mk_source("src", &["172.31.0.1"]));
+    world.egress_ips_refused = Some(404);
+    if let Some(Ok(ra)) = world.ras.get_mut("user") {
+        ra.egress_ip = true;
+    }
+    let conditions = plan(&world, "user").conditions;
+    assert!(
+        !format!("{conditions:?}").contains("does not list"),
+        "{conditions:?}"
+    );
+}

@@ -54,7 +54,9 @@ pub fn of_default_network(
     let network = world.default_network()?;
     let existing = world.attachments.get(key);
     let mut readable = world.ras.values().filter_map(|ra| ra.as_ref().ok());
+    // What is refused now has to be refused after a start too.
     let needed = existing.is_some()
+        || !configured.refused.is_empty()
         || network.transport.no_overlay().is_some()
         || readable.any(|ra| ra.selects(None));
     if !needed {

@@ -25,7 +25,7 @@ fn mk(loose: bool, networks: &[(&str, &str)]) -> World {
 
 fn of(world: &World) -> Isolation {
     let owned: Vec<Generated<'_>> = generated::all(world).filter(Generated::is_ours).collect();
-    Isolation::of(world, owned.iter())
+    Isolation::of(world, owned.into_iter())
 }
 
 /// A router of a VRF that takes over from others.
