@@ -132,7 +132,7 @@ pub fn condition(
         return Some(of(
             false,
             "ManagedTopologyMissing",
-            "spec.network.noOverlay.routing is Managed, but no topology of the managed BGP fabric is configured ([bgp-managed] topology; allowed: full-mesh).",
+            "spec.network.noOverlay.routing is Managed, but no topology of the managed BGP fabric is configured ([bgp-managed] topology; allowed: full-mesh, route-reflector, auto).",
         ));
     }
     Some(routed(world, cudn, plans))
@@ -148,6 +148,18 @@ fn routed(
     let readable = readable.filter_map(|(name, ra)| Some((name, ra.as_ref().ok()?)));
     let covering = readable.filter(|(_, ra)| ra.pod_network && ra.selects(Some(&cudn.labels)));
     let names: Vec<&str> = covering.map(|(name, _)| name.as_str()).collect();
+    let unreadable = world.ras.iter();
+    let unreadable = unreadable.filter_map(|(name, ra)| Some((name, ra.as_ref().err()?)));
+    let unreadable: Vec<String> = unreadable
+        .map(|(name, why)| format!("{name}: {why}"))
+        .collect();
+    if names.is_empty() && !unreadable.is_empty() {
+        let text = format!(
+            "No RouteAdvertisements CR that can be read is advertising the pod networks; what is advertised stays. Those that cannot be read: {}",
+            unreadable.join("; ")
+        );
+        return of(false, "NoOverlayRouteAdvertisementsNotAccepted", &text);
+    }
     if names.is_empty() {
         return of(
             false,

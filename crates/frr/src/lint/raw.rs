@@ -108,20 +108,17 @@ fn lint_clashes(config: &NodeConfig, problems: &mut Vec<Problem>) {
         ..config.clone()
     });
     let mut known: BTreeMap<String, (String, String)> = BTreeMap::new();
-    for line in generated.lines() {
-        if let Some(name) = entry(line) {
-            known.insert(name, ("the generated text".to_owned(), tidy(line)));
-        }
+    for (name, text) in entries(&generated) {
+        known.insert(name, ("the generated text".to_owned(), text));
     }
     for raw in &config.raw {
         let place = format!("raw.rawConfig of {}", raw.source);
-        for line in raw.config.lines() {
-            let Some(name) = entry(line) else { continue };
+        for (name, entry) in entries(&raw.config) {
             let (first, text) = known
                 .entry(name.clone())
-                .or_insert_with(|| (place.clone(), tidy(line)));
-            // The same line of a list twice is harmless; an entry of a route-map is one entry with the lines of both.
-            let harmless = *first == place || (*text == tidy(line) && name.contains("prefix-list"));
+                .or_insert_with(|| (place.clone(), entry.clone()));
+            // The same twice is harmless; else an entry of a route-map is one entry with the lines of both.
+            let harmless = *first == place || *text == entry;
             if !harmless {
                 problems.push(Problem::new(
                     subject(&raw.source),
@@ -133,6 +130,26 @@ fn lint_clashes(config: &NodeConfig, problems: &mut Vec<Problem>) {
             }
         }
     }
+}
+
+/// Numbered entries of a text: name, and all that each says.
+fn entries(text: &str) -> Vec<(String, String)> {
+    let mut out: Vec<(String, String)> = Vec::new();
+    let mut open = false;
+    for line in text.lines() {
+        if let Some(name) = entry(line) {
+            open = name.starts_with("route-map");
+            out.push((name, tidy(line)));
+            continue;
+        }
+        // What belongs to an entry of a route-map is indented.
+        open &= line.starts_with(' ');
+        if open && let Some((_, whole)) = out.last_mut() {
+            whole.push('\n');
+            whole.push_str(&tidy(line));
+        }
+    }
+    out
 }
 
 /// The name of the numbered entry that a line begins or is.

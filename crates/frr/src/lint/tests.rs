@@ -410,6 +410,16 @@ fn entries_that_raw_text_writes_a_second_time_are_reported() {
             "route-map mine permit 20\n",
             None,
         ),
+        (
+            "route-map mine deny 10\n match ip address prefix-list l\nexit\nrouter bgp 1\n",
+            "route-map mine deny 10\n match  ip address prefix-list l\nexit\n",
+            None,
+        ),
+        (
+            "route-map mine deny 10\n match ip address prefix-list l\nexit\n",
+            "route-map mine deny 10\n match ip address prefix-list k\nexit\n",
+            Some("route-map mine 10, which raw.rawConfig of frr-k8s-system/c2"),
+        ),
     ];
     for (first, second, wanted) in rows {
         let found = lints(&[

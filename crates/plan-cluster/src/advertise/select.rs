@@ -287,8 +287,9 @@ fn not_empty(selection: Selection<'_>) -> Result<Selection<'_>, Refusal> {
         return Ok(selection);
     }
     let mut text = "no networks selected".to_owned();
-    for entry in selection.left_out.entries() {
-        text.push_str(&format!("; {entry}"));
+    let entries = selection.left_out.entries();
+    if !entries.is_empty() {
+        text.push_str(&format!("; {}", super::shortened(&entries)));
     }
     Err(Refusal {
         withdraw: !selection.coming,

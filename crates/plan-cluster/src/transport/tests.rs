@@ -107,7 +107,7 @@ type Change = fn(&mut World);
 
 #[test]
 fn a_transport_is_accepted_where_an_accepted_advertisement_serves_the_network() {
-    let cases: [(&str, bool, Change); 8] = [
+    let cases: [(&str, bool, Change); 9] = [
         ("NoOverlayRouteAdvertisementsIsMissing", false, |_| {}),
         ("NoOverlayTransportAccepted", true, |w| {
             advertised(w, "a", |_| {});
@@ -122,6 +122,11 @@ fn a_transport_is_accepted_where_an_accepted_advertisement_serves_the_network() 
         }),
         ("NoOverlayRouteAdvertisementsNotAccepted", false, |w| {
             advertised(w, "a", elsewhere);
+        }),
+        // Nobody knows what it selects; what is announced stays.
+        ("NoOverlayRouteAdvertisementsNotAccepted", false, |w| {
+            let why = "field spec.nodeSelector: wrong".to_owned();
+            w.ras.insert("a".to_owned(), Err(why));
         }),
         ("NoOverlayTransportAccepted", true, |w| {
             advertised(w, "a", elsewhere);
