@@ -89,15 +89,15 @@ fn load(frr: &Frr, text: &str) {
         .arg(&file));
 }
 
-/// Destinations of BGP routes over the link to the other node, in a VRF or in main.
+/// Destinations of all BGP routes, in a VRF or in main.
 fn learned(frr: &Frr, table: &str) -> Vec<String> {
     let shown = frr
         .ip(&format!("route show table {table} proto bgp"))
         .unwrap();
-    let over_link = shown
+    let routes = shown
         .lines()
-        .filter(|line| line.contains("via 172.31.20.2"));
-    over_link
+        .filter(|line| !line.starts_with(char::is_whitespace));
+    routes
         .filter_map(|line| Some(line.split_whitespace().next()?.to_owned()))
         .collect()
 }
