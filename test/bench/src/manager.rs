@@ -2,10 +2,11 @@
 //! In: sizes. Out: seconds, processor time, memory, writes and their bytes, beside goals.
 //! Invariant: the manager is the real binary, a process of its own with the rights it is shipped with; a phase is over only when
 //! the objects are what they should be and nothing more is written.
-//! Not here: kubelets, agents, FRR: nobody reports sessions.
+//! Not here: kubelets; agents while the manager runs: nobody reports sessions to it.
 //!
 //! Writes and bytes are those in the API server's audit log, which has the body of each request; leases and events do not count.
 
+mod agents;
 mod bare;
 mod cluster;
 mod config;
@@ -36,7 +37,10 @@ pub(crate) struct ManagerArguments {
 
 const NODES: [u32; 5] = [24, 120, 250, 500, 1000];
 const CUDNS: [u32; 2] = [0, 10];
-/// Larger meshes are not measured: they take hours, and route reflectors are for them.
+/// With so many frr-agent is measured, too.
+const SMALLEST: u32 = 24;
+const LARGEST: u32 = 1000;
+/// Larger meshes are measured where they are asked for by name only: route reflectors are for such clusters.
 const LARGEST_MESH: u32 = 250;
 
 /// How nodes peer with each other.
@@ -88,7 +92,8 @@ pub(crate) fn manager(arguments: &ManagerArguments) -> anyhow::Result<()> {
             for cudns in CUDNS {
                 let name = format!("{} {nodes} nodes x {cudns} CUDNs", topology.word());
                 let wanted = arguments.only.as_ref();
-                let skipped = (topology == Topology::Mesh && nodes > LARGEST_MESH)
+                let large = topology == Topology::Mesh && nodes > LARGEST_MESH;
+                let skipped = (large && wanted.is_none())
                     || (arguments.quick && nodes > 24)
                     || !wanted.is_none_or(|text| name.contains(text.as_str()));
                 if skipped {
@@ -156,6 +161,9 @@ async fn case(report: &mut Report, name: &str, size: Size, tools: std::path::Pat
         (metric == "writes").then(|| "0".to_owned())
     });
     daemon.stop();
+    if size.nodes == LARGEST || size.nodes == SMALLEST {
+        agents::cost(report, name, &cluster).await;
+    }
 }
 
 /// Does something, and waits until the manager has done what it means; `size` is what there is then.

@@ -84,7 +84,7 @@ impl Cluster {
     }
 
     /// One call; the answer's text.
-    async fn call(
+    pub(super) async fn call(
         &self,
         method: &str,
         path: &str,

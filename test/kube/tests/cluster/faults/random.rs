@@ -1,4 +1,4 @@
-//! Random changes of everything for a minute and a half (`NOVERLAY_RANDOM_SECONDS`), while the API server and the managers die and freeze.
+//! Random changes of everything for three minutes (`NOVERLAY_RANDOM_SECONDS`), while the API server and the managers die and freeze.
 //! In: a seed (`NOVERLAY_SEED`; printed). Out: at the end, what the planners still would write, and what a fresh manager writes.
 //! Invariant: nothing; whatever happened on the way.
 //! Not here: which single fault costs what (the other tests).
@@ -15,7 +15,7 @@ use super::process::{Daemon, MANAGED};
 use crate::harness::planned_writes;
 
 /// How long changes go on, unless `NOVERLAY_RANDOM_SECONDS` says something else.
-const CHANGES: u64 = 90;
+const CHANGES: u64 = 180;
 /// How long nothing is written before all counts as done: longer than any pause between attempts.
 const QUIET: Duration = Duration::from_secs(40);
 
@@ -252,9 +252,16 @@ async fn change(client: &kube::Client, rng: &mut Rng) {
 /// So many kinds of faults there are.
 const FAULTS: u64 = 4;
 
-/// What dies or freezes, and for how long.
-async fn fault(what: u64, (api, managers): (&mut ApiServer, &mut [Daemon; 2]), rng: &mut Rng) {
-    let pause = Duration::from_millis(200 + rng.below(6000));
+/// What dies or freezes. `long`: for longer than the lease lasts.
+async fn fault(
+    (what, long): (u64, bool),
+    (api, managers): (&mut ApiServer, &mut [Daemon; 2]),
+    rng: &mut Rng,
+) {
+    let pause = match long {
+        true => Duration::from_millis(16_000 + rng.below(4000)),
+        false => Duration::from_millis(200 + rng.below(6000)),
+    };
     let at = usize::try_from(rng.below(2)).unwrap();
     println!("fault {what} of {at} for {} ms", pause.as_millis());
     match what {
@@ -271,8 +278,7 @@ async fn fault(what: u64, (api, managers): (&mut ApiServer, &mut [Daemon; 2]), r
         2 => {
             let manager = managers.get_mut(at).unwrap();
             manager.signal("-STOP");
-            // Now and then longer than the lease.
-            tokio::time::sleep(pause * 4).await;
+            tokio::time::sleep(pause).await;
             manager.signal("-CONT");
         }
         _ => {
@@ -340,11 +346,11 @@ async fn after_random_changes_and_faults_the_objects_are_those_of_a_fresh_manage
     let mut faults = 0;
     while begun.elapsed() < limit || faults < FAULTS {
         tokio::time::sleep(Duration::from_millis(2000 + rng.below(8000))).await;
-        // Each kind once, then any.
+        // Each kind once, and for long, then any.
         let what = if faults < FAULTS {
-            faults
+            (faults, true)
         } else {
-            rng.below(FAULTS)
+            (rng.below(FAULTS), rng.below(4) == 0)
         };
         fault(what, (&mut api, &mut managers), &mut rng).await;
         faults += 1;
