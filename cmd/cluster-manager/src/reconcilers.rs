@@ -76,6 +76,8 @@ pub(crate) struct ClusterReconciler {
     problems: problems::Problems,
     /// Subnets that were written and are not in the caches yet.
     allocated: networks::Allocated,
+    /// The AS number of the fabric that was told last, until the caches have it.
+    renumbered: Option<fabric_objects::Renumbered>,
 }
 
 impl ClusterReconciler {
@@ -100,6 +102,7 @@ impl ClusterReconciler {
             missing: BTreeSet::new(),
             problems: problems::Problems::default(),
             allocated: networks::Allocated::default(),
+            renumbered: None,
         }
     }
 
@@ -113,6 +116,7 @@ impl ClusterReconciler {
         self.unsupported.clear();
         self.problems = problems::Problems::default();
         self.allocated = networks::Allocated::default();
+        self.renumbered = None;
         self.clients.metrics.follows();
         self.clients.readiness.set("first pass", true);
         self.clients.readiness.set("route advertisements", true);
