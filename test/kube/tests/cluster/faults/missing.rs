@@ -114,3 +114,31 @@ fn networks_say_that_their_objects_have_no_kind_and_can_be_deleted_without_it() 
     says("cobalt", "\"status\":\"False\"");
     api.kubectl(&["delete", kind, "cobalt", "--timeout=60s"]);
 }
+
+#[test]
+fn reports_of_kinds_that_are_not_installed_are_not_looked_for_again_and_again() {
+    let Some(tools) = tools() else { return };
+    let api = ApiServer::start(tools);
+    for kind in ["frrnodestates", "bgpsessionstates"] {
+        api.kubectl(&["delete", "crd", &format!("{kind}.frrk8s.metallb.io")]);
+    }
+    for n in 1..=2 {
+        api.node(&format!("n{n}"), &format!("172.30.0.{n}"));
+    }
+    api.apply("{apiVersion: noverlay.io/v1alpha1, kind: NodeRoutes, metadata: {name: gone, labels: {app.kubernetes.io/managed-by: noverlay}}, spec: {}}");
+    let daemon = Daemon::managed(&api, "a");
+    settled(&api, 2, 30);
+    let passes = |result: &str| {
+        let labels = format!("{{reconciler=\"leftovers\",result=\"{result}\"}}");
+        daemon.metric(&format!(
+            "noverlay_cluster_manager_reconciles_total{labels}"
+        ))
+    };
+    until("reports were looked for", 20, || {
+        let seen = [passes("done"), passes("requeue")];
+        let any = seen.iter().any(Result::is_ok);
+        any.then_some(()).ok_or(format!("{seen:?}"))
+    });
+    assert!(api.items("noderoutes").is_empty());
+    assert!(passes("requeue").is_err(), "{:?}", passes("requeue"));
+}
