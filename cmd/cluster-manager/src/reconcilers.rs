@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use daemon::Configuration;
 use k8s_openapi::api::core::v1::Node as KubeNode;
+use kube_edge::leadership::Term;
 use kube_edge::{Leadership, Writer, events};
 use model::intent::Event;
 use model::{NodeName, ObjectKey, Problem};
@@ -53,6 +54,8 @@ pub(crate) struct ClusterReconciler {
     worlds: Worlds,
     settings: Settings,
     in_force: configuration::InForce,
+    /// Of the last pass.
+    term: Option<Term>,
     clients: Clients,
     state: Option<DefaultNetwork>,
     swept: Option<BTreeSet<NodeName>>,
@@ -76,6 +79,8 @@ pub(crate) struct ClusterReconciler {
     problems: problems::Problems,
     /// Subnets that were written and are not in the caches yet.
     allocated: networks::Allocated,
+    /// The AS number of the fabric that was told last, until the caches have it.
+    renumbered: Option<fabric_objects::Renumbered>,
 }
 
 impl ClusterReconciler {
@@ -85,6 +90,7 @@ impl ClusterReconciler {
             worlds: Worlds::default(),
             settings: configuration.now().settings.clone(),
             in_force: configuration::InForce::new(configuration),
+            term: None,
             clients,
             state: None,
             swept: None,
@@ -100,7 +106,16 @@ impl ClusterReconciler {
             missing: BTreeSet::new(),
             problems: problems::Problems::default(),
             allocated: networks::Allocated::default(),
+            renumbered: None,
         }
+    }
+
+    /// A pass in this term: between two of them another replica may have led, whether or not a pass was there to see it.
+    fn begin(&mut self, term: Option<Term>) {
+        if self.term.is_some() && self.term != term {
+            self.follows();
+        }
+        self.term = term;
     }
 
     /// Another replica leads: it is the one who tells and remembers.
@@ -114,6 +129,7 @@ impl ClusterReconciler {
         self.problems = problems::Problems::default();
         self.allocated = networks::Allocated::default();
         self.worlds.follows();
+        self.renumbered = None;
         self.clients.metrics.follows();
         self.clients.readiness.set("first pass", true);
         self.clients.readiness.set("route advertisements", true);
@@ -242,6 +258,7 @@ impl Reconciler for ClusterReconciler {
             self.follows();
             return Action::Done;
         }
+        self.begin(self.clients.leadership.term());
         self.configure();
         let (before, began) = (self.clients.writer.count(), Instant::now());
         let (worlds, caches) = (&mut self.worlds, &self.caches);

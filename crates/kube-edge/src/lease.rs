@@ -1,6 +1,6 @@
 //! Who leads: a Lease, by the rules of client-go.
 //! In: the API server and a monotonic clock. Out: [`Leadership`], which says whether we lead.
-//! Invariant: a lease is taken over only after it has been *seen* unchanged for its whole duration; every write carries the resource version that was read; we lead only until the renew deadline after our last renewal was *sent*: the server may have written it at any moment since.
+//! Invariant: a lease is taken over, or made anew where it was deleted, only after it has been *seen* unchanged for its whole duration; every write carries the resource version that was read; we lead only until the renew deadline after our last renewal was *sent*: the server may have written it at any moment since.
 //! Not here: what only a leader does (binaries gate their writes).
 //!
 //! ```text
@@ -115,6 +115,12 @@ impl Elector {
     async fn attempt(&mut self) -> Result<Attempt, kube::Error> {
         let params = PostParams::default();
         let Some(mut lease) = self.api.get_opt(&self.name).await? else {
+            // Its holder leads on until it does not come back with a renewal.
+            if let Some((seen, since)) = &self.seen
+                && self.is_held(seen, *since)
+            {
+                return Ok(Attempt::Others);
+            }
             let mut lease = Lease {
                 spec: Some(self.renewed(&LeaseSpec::default())),
                 ..Lease::default()
@@ -132,17 +138,22 @@ impl Elector {
                 now
             }
         };
-        let holder = spec.holder_identity.as_deref().unwrap_or("");
-        let lives = spec
-            .lease_duration_seconds
-            .and_then(|s| u64::try_from(s).ok())
-            .map_or(DURATION, Duration::from_secs);
-        if holder != self.identity && !holder.is_empty() && since.elapsed() <= lives {
+        if self.is_held(&spec, since) {
             return Ok(Attempt::Others);
         }
         lease.spec = Some(self.renewed(&spec));
         let sent = Instant::now();
         written(self.api.replace(&self.name, &params, &lease).await, sent)
+    }
+
+    /// Whether somebody else holds a lease that has been seen unchanged since `since`, and may not have lost it.
+    fn is_held(&self, spec: &LeaseSpec, since: Instant) -> bool {
+        let holder = spec.holder_identity.as_deref().unwrap_or("");
+        let lives = spec
+            .lease_duration_seconds
+            .and_then(|s| u64::try_from(s).ok())
+            .map_or(DURATION, Duration::from_secs);
+        holder != self.identity && !holder.is_empty() && since.elapsed() <= lives
     }
 
     fn renewed(&self, old: &LeaseSpec) -> LeaseSpec {

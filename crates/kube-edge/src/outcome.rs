@@ -14,7 +14,7 @@ pub enum Outcome {
     Applied,
     /// The object is deleted, or was gone.
     Deleted,
-    /// Finalizers were taken away, or the object was gone.
+    /// Finalizers or a label were taken away, or the object was gone.
     Released,
     /// A status was applied.
     Status,

@@ -232,8 +232,41 @@ impl Writer {
     where
         K: Resource<DynamicType = ()>,
     {
-        let (api, resource) = self.api::<K>(key);
         let body = serde_json::json!({"metadata": {"finalizers": finalizers}});
+        let merged = self.merge::<K>("release", key, only, body);
+        merged.await
+    }
+
+    /// Takes a label off an object, whoever put it there; one that is gone is no error. `only` names the version that bears it.
+    ///
+    /// # Errors
+    /// When the server refuses or does not answer.
+    pub async fn remove_label<K>(
+        &self,
+        key: &ObjectKey,
+        only: Only<'_>,
+        label: &str,
+    ) -> Result<(), WriteError>
+    where
+        K: Resource<DynamicType = ()>,
+    {
+        let body = serde_json::json!({"metadata": {"labels": {label: null}}});
+        let merged = self.merge::<K>("unlabel", key, only, body);
+        merged.await
+    }
+
+    /// Changes fields of an object that is there, whoever owns them.
+    async fn merge<K>(
+        &self,
+        verb: &'static str,
+        key: &ObjectKey,
+        only: Only<'_>,
+        body: Value,
+    ) -> Result<(), WriteError>
+    where
+        K: Resource<DynamicType = ()>,
+    {
+        let (api, resource) = self.api::<K>(key);
         let body = self.body(&resource, key, only, body);
         let params = PatchParams {
             field_manager: Some(self.manager.to_owned()),
@@ -241,7 +274,7 @@ impl Writer {
         };
         let patch = Patch::Merge(&body);
         let call = api.patch(&key.name, &params, &patch);
-        let done = match self.call("release", &resource.kind, key, call).await {
+        let done = match self.call(verb, &resource.kind, key, call).await {
             Err(error) if error.code() == Some(404) => Ok(()),
             other => other.map(drop),
         };

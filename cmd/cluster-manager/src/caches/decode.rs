@@ -3,13 +3,14 @@
 //! Not here: the fields (`api`).
 
 use api::frr_state::BGPSessionState;
-use api::route_advertisements::RouteAdvertisements;
+use api::route_advertisements::{RouteAdvertisements, RouteAdvertisementsStatus};
 use api::user_defined_network::NetworkStatus;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::core::DynamicObject;
 use model::frr::Source;
 use model::{ObjectKey, intent};
 use plan_cluster::sessions::End;
+use serde_json::Value;
 
 use super::{Advertisement, ExistingCondition, UserNetwork};
 
@@ -48,11 +49,8 @@ fn key_of(object: &DynamicObject) -> ObjectKey {
 
 pub(super) fn advertisement(object: &DynamicObject) -> Advertisement {
     let typed = object.clone().try_parse::<RouteAdvertisements>();
-    let status = typed
-        .as_ref()
-        .ok()
-        .and_then(|t| t.status.clone())
-        .unwrap_or_default();
+    let status = serde_json::from_value::<RouteAdvertisementsStatus>(status_of(object));
+    let status = status.unwrap_or_default();
     Advertisement {
         spec: match &typed {
             Ok(typed) => intent::RouteAdvertisements::try_from(typed),
@@ -63,6 +61,11 @@ pub(super) fn advertisement(object: &DynamicObject) -> Advertisement {
         status: status.status.unwrap_or_default(),
         conditions: status.conditions.into_iter().map(existing).collect(),
     }
+}
+
+/// Read by itself: of an object whose spec cannot be read it is known what is said of that.
+fn status_of(object: &DynamicObject) -> Value {
+    object.data.get("status").cloned().unwrap_or_default()
 }
 
 fn existing(condition: Condition) -> ExistingCondition {
@@ -77,17 +80,11 @@ fn existing(condition: Condition) -> ExistingCondition {
 }
 
 pub(super) fn cudn(object: &DynamicObject) -> UserNetwork {
-    let status = object.data.get("status").cloned().unwrap_or_default();
-    let status = serde_json::from_value::<NetworkStatus>(status);
+    let status = serde_json::from_value::<NetworkStatus>(status_of(object)).unwrap_or_default();
     UserNetwork {
         generation: object.metadata.generation.unwrap_or(0),
         spec: api::read_cudn(object),
-        conditions: status
-            .unwrap_or_default()
-            .conditions
-            .into_iter()
-            .map(existing)
-            .collect(),
+        conditions: status.conditions.into_iter().map(existing).collect(),
     }
 }
 

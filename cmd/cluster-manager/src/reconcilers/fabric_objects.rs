@@ -6,17 +6,26 @@ use std::collections::BTreeMap;
 
 use api::frr_configuration::FRRConfiguration;
 use api::route_advertisements::RouteAdvertisements;
+use kube::Resource;
 use model::frr::FrrConfiguration;
 use model::intent::Event;
-use model::{ObjectKey, intent};
+use model::{Asn, ObjectKey, intent};
 use plan_cluster::{MANAGED_BY, fabric};
 use reconcile::Action;
 use serde_json::json;
 
 use super::ClusterReconciler;
-use super::writes::{Job, What};
+use super::writes::{Done, Job, What};
 use crate::caches::Advertisement;
 use crate::key::Key;
+
+/// Another AS number of the base object with this uid.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Renumbered {
+    uid: String,
+    before: Asn,
+    after: Asn,
+}
 
 impl ClusterReconciler {
     pub(super) async fn fabric(&mut self, plan: &fabric::Plan) -> Action {
@@ -24,12 +33,8 @@ impl ClusterReconciler {
         let left_out = problems.filter(|p| p.reason == fabric::NODE_LEFT_OUT);
         let left_out = i64::try_from(left_out.count()).unwrap_or(i64::MAX);
         self.clients.metrics.nodes_left_out.set(left_out);
-        self.tell_as_number(plan.base.as_ref());
-        let mut jobs: Vec<Job> = plan.base.iter().filter_map(|b| self.frr_job(b)).collect();
-        jobs.extend(self.former_bases(plan.base.as_ref().map(|base| &base.key)));
         let subject = Key::Fabric;
-        let done = self.write_all::<FRRConfiguration>(&subject, jobs).await;
-
+        let done = self.bases(&subject, plan.base.as_ref()).await;
         let jobs = self.managed_advertisements(&plan.advertisements);
         let done = done.and(self.write_all::<RouteAdvertisements>(&subject, jobs).await);
         self.tell_problems(Key::Fabric, &plan.problems);
@@ -37,22 +42,45 @@ impl ClusterReconciler {
         done.action()
     }
 
-    /// An event where the fabric gets another AS number: all its sessions end and begin anew.
-    fn tell_as_number(&self, wanted: Option<&FrrConfiguration>) {
-        let Some(wanted) = wanted else {
-            return;
-        };
-        let Some(existing) = self.caches.frr.get(&wanted.key) else {
-            return;
-        };
-        let number = |base: &FrrConfiguration| base.routers.first().map(|router| router.asn);
-        let before = existing.value.object.as_ref().ok().and_then(number);
-        let (Some(before), Some(after)) = (before, number(wanted)) else {
-            return;
-        };
-        if before == after {
-            return;
+    /// Writes the base object, and tells of another AS number once it stands there.
+    async fn bases(&mut self, subject: &Key, wanted: Option<&FrrConfiguration>) -> Done {
+        let base: Vec<Job> = wanted.iter().filter_map(|b| self.frr_job(b)).collect();
+        let former = self.former_bases(wanted.map(|base| &base.key));
+        let keys = base.iter().chain(&former).map(|job| job.key.clone());
+        let (kind, keys) = (FRRConfiguration::kind(&()), keys.collect());
+        self.refusals.retain(subject, &kind, &keys);
+        let renumbered = wanted.and_then(|wanted| self.renumbered(wanted));
+        let written = self.write_more::<FRRConfiguration>(subject, base).await;
+        match (renumbered, wanted) {
+            (None, _) => self.renumbered = None,
+            // The cache may be behind what was written and told.
+            (now, Some(wanted)) if written.good > 0 && self.renumbered != now => {
+                self.renumbered = now;
+                self.tell_as_number(&wanted.key);
+            }
+            _ => {}
         }
+        written.and(self.write_more::<FRRConfiguration>(subject, former).await)
+    }
+
+    /// Whether the base object that stands there has another AS number.
+    fn renumbered(&self, wanted: &FrrConfiguration) -> Option<Renumbered> {
+        let existing = self.caches.frr.get(&wanted.key)?;
+        let number = |base: &FrrConfiguration| base.routers.first().map(|router| router.asn);
+        let before = number(existing.value.object.as_ref().ok()?)?;
+        let after = number(wanted)?;
+        (before != after).then_some(Renumbered {
+            uid: existing.uid,
+            before,
+            after,
+        })
+    }
+
+    /// An event where the fabric got another AS number: all its sessions end and begin anew.
+    fn tell_as_number(&self, base: &ObjectKey) {
+        let Some(Renumbered { uid, before, after }) = &self.renumbered else {
+            return;
+        };
         let event = Event {
             warning: false,
             reason: "ASNumberChanged",
@@ -61,7 +89,7 @@ impl ClusterReconciler {
             ),
         };
         let events = &self.clients.events;
-        events.publish::<FRRConfiguration>(&wanted.key, &existing.uid, &event);
+        events.publish::<FRRConfiguration>(base, uid, &event);
     }
 
     /// The writes that bring the RouteAdvertisements of the fabric to what is wanted.

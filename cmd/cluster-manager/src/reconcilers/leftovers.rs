@@ -54,9 +54,14 @@ impl ClusterReconciler {
         let api = untyped::<K>(self.clients.client.clone(), None);
         let params = ListParams::default().labels(labels);
         let listed = tokio::time::timeout(CALL_DEADLINE, api.list(&params)).await;
-        let Ok(Ok(list)) = listed else {
-            tracing::warn!(kind = %K::kind(&()), "cannot list reports of nodes");
-            return false;
+        let list = match listed {
+            Ok(Ok(list)) => list,
+            // A kind that is not installed has no objects.
+            Ok(Err(kube::Error::Api(status))) if status.code == 404 => return true,
+            _ => {
+                tracing::warn!(kind = %K::kind(&()), "cannot list reports of nodes");
+                return false;
+            }
         };
         let mut jobs = Vec::new();
         let mut asked: BTreeMap<NodeName, bool> = BTreeMap::new();

@@ -85,12 +85,8 @@ impl ClusterReconciler {
             let job = |name: &&NodeName| {
                 let (node, version) = (now.nodes.get(*name)?, versions.get(*name)?);
                 let allocation = plan.allocations.get(*name);
-                Some(node_job(
-                    node,
-                    version,
-                    allocation,
-                    roles.get(*name).copied(),
-                ))
+                let role = roles.get(*name).copied();
+                node_job(node, version, allocation, role)
             };
             jobs.extend(names.iter().filter_map(job));
         }
@@ -111,10 +107,12 @@ impl ClusterReconciler {
         let refused = self.refusals.of(&Key::Networks).into_iter();
         let problem = |r: Refusal| {
             let node = r.node?;
-            let text = format!(
-                "node {node}: cannot {} its annotations: {}",
-                r.verb, r.words
-            );
+            let of = if r.verb == "apply" {
+                "its annotations"
+            } else {
+                "it"
+            };
+            let text = format!("node {node}: cannot {} {of}: {}", r.verb, r.words);
             let subject = format!("Node/{node}");
             Some(Problem::new(subject, "AllocationFailed", text))
         };
@@ -163,26 +161,39 @@ fn without_subnets(world: &World, plan: &networks::Plan) -> Vec<NodeName> {
     plan.allocations.keys().filter(has_none).cloned().collect()
 }
 
-/// The write that a node needs: annotations and the label, to this version of it only.
+/// The write that a node needs, to this version of it only: annotations and the label. An apply leaves a label that others put
+/// there; it is taken off by a write of its own.
 fn node_job(
     node: &Node,
     (uid, version): &(String, String),
     allocation: Option<&networks::Allocation>,
     role: Option<Role>,
-) -> Job {
-    let nothing = networks::Allocation::default();
-    let annotations = annotations(node, allocation.unwrap_or(&nothing));
-    let label = role.map(|role| (ROLE_LABEL.to_owned(), role.word()));
-    let labels: BTreeMap<String, &str> = label.into_iter().collect();
-    Job {
+) -> Option<Job> {
+    let (uid, version) = (uid.clone(), version.clone());
+    let what = match (allocation, role) {
+        (None, role) if role_label(node) == role.map(Role::word) => return None,
+        (None, None) => What::Unlabel {
+            uid,
+            version,
+            label: ROLE_LABEL,
+        },
+        (allocation, role) => {
+            let nothing = networks::Allocation::default();
+            let annotations = annotations(node, allocation.unwrap_or(&nothing));
+            let label = role.map(|role| (ROLE_LABEL.to_owned(), role.word()));
+            let labels: BTreeMap<String, &str> = label.into_iter().collect();
+            What::Apply {
+                uid: Some(uid),
+                version: Some(version),
+                body: json!({"metadata": {"annotations": annotations, "labels": labels}}),
+            }
+        }
+    };
+    Some(Job {
         key: ObjectKey::new("", node.name.as_str()),
         node: Some(node.name.clone()),
-        what: What::Apply {
-            uid: Some(uid.clone()),
-            version: Some(version.clone()),
-            body: json!({"metadata": {"annotations": annotations, "labels": labels}}),
-        },
-    }
+        what,
+    })
 }
 
 fn role_label(node: &Node) -> Option<&str> {

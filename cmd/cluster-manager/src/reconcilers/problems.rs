@@ -15,8 +15,8 @@ use crate::key::Key;
 #[derive(Debug, Default)]
 pub(super) struct Problems {
     found: BTreeMap<Key, BTreeSet<Problem>>,
-    /// Kind and reason of the series there are.
-    told: BTreeSet<(String, &'static str)>,
+    /// How many there are, by kind and reason.
+    told: BTreeMap<(String, &'static str), i64>,
 }
 
 impl Problems {
@@ -29,11 +29,15 @@ impl Problems {
             self.found.insert(key.clone(), now)
         };
         if before.as_ref() != self.found.get(&key) {
-            self.tell(gauge);
+            self.count(gauge);
+        }
+        // Also what is as before: the series go wherever leading lapses, whether or not a pass was there to see it.
+        for ((kind, reason), count) in &self.told {
+            gauge.with_label_values(&[kind, *reason]).set(*count);
         }
     }
 
-    fn tell(&mut self, gauge: &IntGaugeVec) {
+    fn count(&mut self, gauge: &IntGaugeVec) {
         let all: BTreeSet<&Problem> = self.found.values().flatten().collect();
         let mut counts: BTreeMap<(String, &'static str), i64> = BTreeMap::new();
         for problem in all {
@@ -41,14 +45,10 @@ impl Problems {
             let count = counts.entry((kind.to_owned(), problem.reason));
             *count.or_default() += 1;
         }
-        for ((kind, reason), count) in &counts {
-            gauge.with_label_values(&[kind, *reason]).set(*count);
-        }
-        let told: BTreeSet<(String, &'static str)> = counts.into_keys().collect();
-        for (kind, reason) in self.told.difference(&told) {
+        for (kind, reason) in self.told.keys().filter(|told| !counts.contains_key(told)) {
             drop(gauge.remove_label_values(&[kind, *reason]));
         }
-        self.told = told;
+        self.told = counts;
     }
 }
 
@@ -104,5 +104,23 @@ mod tests {
         problems.set(Key::Fabric, &[], &gauge);
         assert!(lines().is_empty());
         assert!(problems.found.is_empty() && problems.told.is_empty());
+    }
+
+    #[test]
+    fn what_a_pass_finds_again_is_told_again_where_a_lapse_of_leading_took_the_series_away() {
+        let registry = Registry::new();
+        let metrics = Metrics::new(&registry).unwrap();
+        let mut problems = Problems::default();
+        let mut pass = || {
+            problems.set(Key::Fabric, &[left_out("n1")], &metrics.problems);
+            registry
+                .gather()
+                .iter()
+                .filter(|family| family.name() == "noverlay_cluster_manager_problems")
+                .count()
+        };
+        assert_eq!(pass(), 1);
+        metrics.follows();
+        assert_eq!(pass(), 1);
     }
 }

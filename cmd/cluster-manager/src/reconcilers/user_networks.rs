@@ -127,6 +127,10 @@ impl ClusterReconciler {
         let listed = tokio::time::timeout(CALL_DEADLINE, api.list(&params)).await;
         let list = match listed {
             Ok(Ok(list)) => list,
+            // A kind that is not installed has no objects, as in the caches.
+            Ok(Err(kube::Error::Api(status))) if status.code == 404 => {
+                return Ok(Attachments::new());
+            }
             Ok(Err(error)) => return Err(Chain(&error).to_string()),
             Err(_) => return Err(format!("no answer within {CALL_DEADLINE:?}")),
         };

@@ -42,6 +42,12 @@ pub(super) enum What {
         version: String,
         finalizers: Vec<String>,
     },
+    /// Take this label off this version of the object, whoever put it there.
+    Unlabel {
+        uid: String,
+        version: String,
+        label: &'static str,
+    },
 }
 
 /// One write.
@@ -59,6 +65,7 @@ impl What {
             Self::Apply { .. } => "apply",
             Self::Delete { .. } => "delete",
             Self::Release { .. } => "release",
+            Self::Unlabel { .. } => "unlabel",
         }
     }
 
@@ -67,7 +74,8 @@ impl What {
         match (self, other) {
             (Self::Apply { body: a, .. }, Self::Apply { body: b, .. }) => a == b,
             (Self::Delete { uid: a }, Self::Delete { uid: b })
-            | (Self::Release { uid: a, .. }, Self::Release { uid: b, .. }) => a == b,
+            | (Self::Release { uid: a, .. }, Self::Release { uid: b, .. })
+            | (Self::Unlabel { uid: a, .. }, Self::Unlabel { uid: b, .. }) => a == b,
             _ => false,
         }
     }
@@ -77,7 +85,7 @@ impl What {
         match self {
             Self::Apply { version, .. } => version.is_some(),
             Self::Delete { .. } => false,
-            Self::Release { .. } => true,
+            Self::Release { .. } | Self::Unlabel { .. } => true,
         }
     }
 }
@@ -338,6 +346,17 @@ where
             };
             let released = writer.set_finalizers::<K>(&job.key, only, finalizers);
             released.await
+        }
+        What::Unlabel {
+            uid,
+            version,
+            label,
+        } => {
+            let only = Only {
+                uid: Some(uid),
+                version: Some(version),
+            };
+            writer.remove_label::<K>(&job.key, only, label).await
         }
     }
 }

@@ -133,6 +133,52 @@ async fn a_missing_lease_is_taken_at_once_and_given_back_at_the_end() {
     );
 }
 
+/// Whoever holds it may not know yet that it is gone, and leads until it does not come back with a renewal.
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_is_deleted_is_not_taken_while_its_last_holder_may_still_lead() {
+    let b = start(Server {
+        lease: Some(foreign("2026-01-01T00:00:00.000000Z")),
+        ..Server::default()
+    });
+    secs(1).await;
+    b.server.lock().unwrap().lease = None;
+    secs(13).await;
+    assert!(
+        !b.leadership.leads(),
+        "14 s after it was seen to be renewed"
+    );
+    assert_eq!(b.server.lock().unwrap().writes, 0);
+    secs(4).await;
+    assert!(b.leadership.leads());
+    // Its own it makes again at once.
+    b.server.lock().unwrap().lease = None;
+    secs(3).await;
+    assert!(b.leadership.leads());
+    assert!(b.server.lock().unwrap().lease.is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_was_given_back_and_deleted_is_taken_at_once() {
+    let mut free = foreign("2026-01-01T00:00:00.000000Z");
+    let b = start(Server {
+        lease: Some(free.clone()),
+        ..Server::default()
+    });
+    secs(1).await;
+    free["spec"]["holderIdentity"] = "".into();
+    {
+        let mut server = b.server.lock().unwrap();
+        (server.lease, server.conflict) = (Some(free), true);
+    }
+    secs(2).await;
+    {
+        let mut server = b.server.lock().unwrap();
+        (server.lease, server.conflict) = (None, false);
+    }
+    secs(2).await;
+    assert!(b.leadership.leads());
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_old_renew_time_alone_takes_nothing_only_what_we_have_seen_unchanged_for_its_whole_life()
 {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use kube_tests::{ApiServer, tools, until};
 use serde_json::Value;
 
-use crate::harness::{Manager, condition, planned_writes, served};
+use crate::harness::{Manager, condition, configuration, planned_writes, served};
 
 fn annotation(node: &Value, key: &str) -> String {
     node["metadata"]["annotations"][key]
@@ -310,6 +310,47 @@ fn foreign_changes_are_undone(api: &ApiServer) {
     });
     api.kubectl(&["delete", "ra", "a-user"]);
     settled(api, 3);
+}
+
+#[test]
+fn a_role_in_the_fabric_is_taken_off_a_node_that_has_none_whoever_put_it_there() {
+    let Some(tools) = tools() else { return };
+    let api = ApiServer::start(tools);
+    for n in 1..=2 {
+        api.node(&format!("n{n}"), &format!("172.30.0.{n}"));
+    }
+    let label = "noverlay.io/bgp-fabric";
+    let labels = |node: &str| api.kubectl(&["label", "node", node, &format!("{label}=member")]);
+    labels("n1");
+    // Without a fabric nobody has a role.
+    let fabric = "[bgp-managed]\ntopology = \"full-mesh\"\nas-number = 64777\n";
+    let text = configuration(&api).replace(fabric, "");
+    let text = text.replace("routing = \"managed\"", "routing = \"unmanaged\"");
+    let file = api.path("unmanaged.toml");
+    std::fs::write(&file, text).unwrap();
+    let manager = Manager::follow("a", &file);
+    let no_roles = || {
+        until("nobody has a role, and all have subnets", 20, || {
+            let nodes = api.items("nodes");
+            let is_bare = |n: &Value| {
+                n["metadata"]["labels"][label].is_null()
+                    && !annotation(n, "k8s.ovn.org/node-subnets").is_empty()
+            };
+            if nodes.iter().all(is_bare) {
+                Ok(())
+            } else {
+                Err(format!("{nodes:?}"))
+            }
+        });
+    };
+    no_roles();
+    labels("n2");
+    no_roles();
+    let before = writes(&api).len();
+    std::thread::sleep(Duration::from_secs(4));
+    let new: Vec<String> = writes(&api).split_off(before);
+    assert!(new.is_empty(), "everything stands: {new:?}");
+    manager.stop();
 }
 
 #[test]

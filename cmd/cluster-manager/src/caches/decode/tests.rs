@@ -260,6 +260,24 @@ fn of_a_routeadvertisements_its_spec_its_labels_and_its_conditions() {
     check(&base, |object| advertisement(&dynamic(object)), rows);
 }
 
+/// Else they would be written again and again, and told as news.
+#[test]
+fn the_status_of_a_routeadvertisements_that_cannot_be_read_is_known() {
+    let mut object = json!({
+        "apiVersion": "k8s.ovn.org/v1", "kind": "RouteAdvertisements", "metadata": {"name": "ra", "generation": 3},
+        "spec": {"networkSelectors": 5},
+    });
+    merge(&mut object, &status("Accepted"));
+    merge(&mut object, &json!({"status": {"status": "Not Accepted"}}));
+    let decoded = advertisement(&dynamic(&object));
+    assert!(decoded.spec.is_err());
+    assert_eq!(decoded.status, "Not Accepted");
+    let conditions = decoded.conditions.iter();
+    let kinds: Vec<&str> = conditions.map(|c| c.kind.as_str()).collect();
+    assert_eq!(kinds, ["Accepted"]);
+    assert_eq!(decoded.conditions[0].since, "2026-01-01T00:00:00Z");
+}
+
 fn network() -> Value {
     let layer3 = json!({"role": "Primary", "subnets": [{"cidr": "10.61.0.0/16"}]});
     json!({

@@ -5,7 +5,7 @@ use std::time::Duration;
 use kube_tests::{ApiServer, tools, until};
 use serde_json::Value;
 
-use super::process::{Daemon, condition, generated, settled, text, writes_of};
+use super::process::{Daemon, MANAGED, condition, generated, settled, text, writes_of};
 
 /// A policy that refuses what does not meet `expression`, in the words `not here`.
 fn policy(name: &str, operations: &str, resources: &str, expression: &str) -> String {
@@ -251,4 +251,63 @@ fn an_object_of_a_network_that_may_not_be_deleted_keeps_its_finalizer_and_is_tri
     api.kubectl(&["delete", "validatingadmissionpolicybinding", "keep"]);
     says("has been created in following namespaces: []");
     drop(daemon);
+}
+
+#[test]
+fn another_as_number_is_told_once_and_not_before_it_is_written() {
+    let Some(tools) = tools() else { return };
+    let api = ApiServer::start(tools);
+    for n in 1..=2 {
+        api.node(&format!("n{n}"), &format!("172.30.0.{n}"));
+    }
+    let daemon = Daemon::managed(&api, "a");
+    settled(&api, 2, 30);
+    daemon.signal("-TERM");
+    daemon.ended();
+    let frr = "frrconfigurations";
+    let objects = api.items(frr).into_iter();
+    let mut names = objects.map(|o| text(&o, "/metadata/name"));
+    let base = names
+        .find(|name| name.starts_with("ovnk-managed-"))
+        .unwrap();
+    enforce(
+        &api,
+        &policy("keep", "UPDATE", frr, &format!("request.name != '{base}'")),
+        &[
+            "annotate",
+            "--dry-run=server",
+            "-n",
+            "frr-k8s-system",
+            frr,
+            &base,
+            "a=b",
+        ],
+    );
+    let told = || {
+        let mut events = api.items("events.events.k8s.io");
+        events.retain(|e| text(e, "/reason") == "ASNumberChanged");
+        let counts = events.iter().map(|e| e.pointer("/series/count"));
+        let counts = counts.map(|count| count.and_then(Value::as_u64).unwrap_or(1));
+        counts.sum::<u64>()
+    };
+    let account = api.kubeconfig("cluster-manager");
+    let _daemon = Daemon::start(&api, "b", &account, &MANAGED.replace("64777", "64778"));
+    until("the write is refused again and again", 20, || {
+        let write = (format!("patch {frr}/{base}"), 422);
+        let mut all = writes_of(&api, "cluster-manager");
+        all.retain(|w| *w == write);
+        if all.len() > 2 {
+            Ok(())
+        } else {
+            Err(format!("{all:?} {:?}", writes_of(&api, "cluster-manager")))
+        }
+    });
+    assert_eq!(told(), 0, "nothing has changed yet");
+    api.kubectl(&["delete", "validatingadmissionpolicybinding", "keep"]);
+    until("it is told", 30, || match told() {
+        0 => Err(String::new()),
+        _ => Ok(()),
+    });
+    settled(&api, 2, 30);
+    assert_eq!(told(), 1);
 }
