@@ -195,6 +195,29 @@ fn restarted(api: &ApiServer, path: &Path, text: &str) {
         }
     });
     manager.stop();
+    overlay_that_nobody_advertises(api, path, text);
+}
+
+/// Of such a network there is no object until something else is asked for; then it tells, after a start too.
+fn overlay_that_nobody_advertises(api: &ApiServer, path: &Path, text: &str) {
+    api.kubectl(&["delete", "-n", "ovn-kubernetes", "net-attach-def/default"]);
+    let manager = Manager::follow("d", path);
+    without_fabric(api);
+    assert_eq!(annotations(api), Value::Null);
+    publish(path, text);
+    refused(api, Some("that stays in force"));
+    manager.stop();
+    let manager = Manager::follow("e", path);
+    without_fabric(api);
+    refused(api, Some("that stays in force"));
+    manager.stop();
+}
+
+/// Nothing of the fabric is made within a few seconds.
+fn without_fabric(api: &ApiServer) {
+    std::thread::sleep(Duration::from_secs(3));
+    let (_, _, versions) = fabric(api);
+    assert!(versions.is_empty(), "{versions:?}");
 }
 
 fn operator_object(config: &str) -> String {

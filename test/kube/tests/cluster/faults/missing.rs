@@ -3,7 +3,7 @@
 use kube_tests::{ApiServer, tools, until};
 
 use super::events::without;
-use super::process::{Daemon, MANAGED, settled, text};
+use super::process::{Daemon, MANAGED, condition, settled, text};
 
 const ROLE: [&str; 3] = ["patch", "clusterrole", "noverlay-cluster-manager"];
 
@@ -141,4 +141,196 @@ fn reports_of_kinds_that_are_not_installed_are_not_looked_for_again_and_again() 
     });
     assert!(api.items("noderoutes").is_empty());
     assert!(passes("requeue").is_err(), "{:?}", passes("requeue"));
+}
+
+/// Versions of all FRRConfigurations and NetworkAttachmentDefinitions, by kind and name.
+fn versions(api: &ApiServer) -> Vec<(String, String)> {
+    let kinds = ["frrconfigurations", "network-attachment-definitions"];
+    let objects = kinds.into_iter().flat_map(|kind| api.items(kind));
+    let pair = |object: serde_json::Value| {
+        let name = format!(
+            "{} {}",
+            text(&object, "/kind"),
+            text(&object, "/metadata/name")
+        );
+        (name, text(&object, "/metadata/resourceVersion"))
+    };
+    objects.map(pair).collect()
+}
+
+/// A router outside that selects every node, and an RouteAdvertisements `out` that advertises by it.
+const OUTSIDE: &str = "apiVersion: frrk8s.metallb.io/v1beta1\nkind: FRRConfiguration\nmetadata: {name: router, namespace: frr-k8s-system, labels: {use: me}}\n\
+    spec: {bgp: {routers: [{asn: 64512, neighbors: [{address: 172.30.0.254, asn: 64512, disableMP: true}]}]}}\n---\n\
+    apiVersion: k8s.ovn.org/v1\nkind: RouteAdvertisements\nmetadata: {name: out}\n\
+    spec: {nodeSelector: {}, frrConfigurationSelector: {matchLabels: {use: me}}, ADVERTISED}\n";
+
+fn overlay() -> String {
+    "[default]\ntransport = \"geneve\"\ncluster-subnets = \"10.128.0.0/16/24\"\n[ovn]\ntopology = \"build\"\n".to_owned()
+}
+
+#[test]
+fn egressips_that_are_announced_stay_while_they_may_not_be_listed() {
+    let Some(tools) = tools() else { return };
+    let api = ApiServer::start(tools);
+    for n in 1..=2 {
+        api.node(&format!("n{n}"), &format!("172.30.0.{n}"));
+    }
+    let advertised =
+        "networkSelectors: [{networkSelectionType: DefaultNetwork}], advertisements: [EgressIP]";
+    api.apply(&OUTSIDE.replace("ADVERTISED", advertised));
+    api.apply("apiVersion: k8s.ovn.org/v1\nkind: EgressIP\nmetadata: {name: out}\nspec: {egressIPs: [172.30.0.77], namespaceSelector: {}}\n");
+    let status = r#"{"status":{"items":[{"node":"n1","egressIP":"172.30.0.77"}]}}"#;
+    // With or without a subresource of its own, whichever the kind has.
+    let patch = ["patch", "egressip", "out", "--type=merge", "-p", status];
+    let by_status = [patch.as_slice(), &["--subresource=status"]].concat();
+    if api.try_kubectl(&by_status).is_err() {
+        api.kubectl(&patch);
+    }
+    let account = api.kubeconfig("cluster-manager");
+    let daemon = Daemon::start(&api, "a", &account, &overlay());
+    until("the address is announced", 30, || {
+        let objects = api.items("frrconfigurations");
+        let announced = objects
+            .iter()
+            .any(|o| o.to_string().contains("172.30.0.77/32"));
+        announced.then_some(()).ok_or(format!("{objects:?}"))
+    });
+    let before = versions(&api);
+    drop(daemon);
+    let patch = without(&api, "egressips");
+    api.kubectl(&[ROLE.as_slice(), &["--type=json", "-p", &patch]].concat());
+    let daemon = Daemon::start(&api, "b", &account, &overlay());
+    is(&daemon, 1.0);
+    until("it is told", 60, || {
+        let (status, _, message) = condition(&api, "Complete");
+        let told = message.contains("EgressIPs: the API server does not list them (status 403)");
+        (status == "False" && told).then_some(()).ok_or(message)
+    });
+    assert_eq!(versions(&api), before);
+}
+
+#[test]
+fn networks_whose_kind_is_not_served_just_now_keep_what_they_have() {
+    let Some(tools) = tools() else { return };
+    let api = ApiServer::start(tools);
+    for n in 1..=2 {
+        api.node(&format!("n{n}"), &format!("172.30.0.{n}"));
+    }
+    api.apply(
+        "{apiVersion: v1, kind: Namespace, metadata: {name: shop, labels: {tenant: amber, k8s.ovn.org/primary-user-defined-network: ''}}}\n---\n\
+         {apiVersion: k8s.ovn.org/v1, kind: ClusterUserDefinedNetwork, metadata: {name: amber}, spec: {namespaceSelector: {matchLabels: {tenant: amber}}, \
+         network: {topology: Layer3, transport: NoOverlay, noOverlay: {outboundSNAT: Enabled, routing: Managed}, layer3: {role: Primary, subnets: [{cidr: 10.61.0.0/16, hostSubnet: 24}]}}}}\n",
+    );
+    let daemon = Daemon::managed(&api, "a");
+    settled(&api, 2, 30);
+    until("the network is announced", 30, || {
+        let objects = api.items("frrconfigurations");
+        let routers = objects
+            .iter()
+            .filter(|o| o.to_string().contains("\"vrf\":\"amber\""));
+        let count = routers.count();
+        (count == 2).then_some(()).ok_or(count.to_string())
+    });
+    drop(daemon);
+    let before = versions(&api);
+    let serve = |yes: bool| {
+        let patch =
+            format!(r#"[{{"op":"replace","path":"/spec/versions/0/served","value":{yes}}}]"#);
+        let crd = "clusteruserdefinednetworks.k8s.ovn.org";
+        api.kubectl(&["patch", "crd", crd, "--type=json", "-p", &patch]);
+    };
+    serve(false);
+    until("the kind is not served", 20, || {
+        let said = api.try_kubectl(&["get", "clusteruserdefinednetworks"]);
+        said.err().map(drop).ok_or("it is".to_owned())
+    });
+    let daemon = Daemon::managed(&api, "b");
+    until("it asks for the kind", 30, || {
+        let said = daemon.said();
+        let asks = said.contains("clusteruserdefinednetworks") && said.contains("404");
+        asks.then_some(()).ok_or(said)
+    });
+    std::thread::sleep(std::time::Duration::from_secs(5));
+    assert_eq!(versions(&api), before);
+    serve(true);
+    until("it works", 60, || {
+        let (line, body) = daemon.get("/readyz")?;
+        line.contains(" 200 ").then_some(()).ok_or(body)
+    });
+    assert_eq!(versions(&api), before);
+}
+
+#[test]
+fn what_the_operator_object_said_is_waited_for_where_it_may_not_be_read() {
+    let Some(tools) = tools() else { return };
+    let api = ApiServer::start(tools);
+    api.install("operator.openshift.io_networks.yaml");
+    until("the kind is served", 20, || {
+        api.try_kubectl(&["get", "networks.operator.openshift.io"])
+            .map(drop)
+    });
+    api.kubectl(&["create", "namespace", "openshift-frr-k8s"]);
+    for n in 1..=2 {
+        api.node(&format!("n{n}"), &format!("172.30.0.{n}"));
+    }
+    api.apply(
+        "apiVersion: operator.openshift.io/v1\nkind: Network\nmetadata: {name: cluster}\n\
+         spec: {additionalRoutingCapabilities: {providers: [FRR]}, defaultNetwork: {type: OVNKubernetes, ovnKubernetesConfig: \
+         {routeAdvertisements: Enabled, transport: NoOverlay, noOverlayConfig: {outboundSNAT: Enabled, routing: Managed}, bgpManagedConfig: {bgpTopology: FullMesh, asNumber: 64900}}}}\n",
+    );
+    let text = format!("{}[openshift]\nenable = true\n", overlay());
+    let account = api.kubeconfig("cluster-manager");
+    let daemon = Daemon::start(&api, "a", &account, &text);
+    settled(&api, 2, 30);
+    let map = [
+        "get",
+        "configmap",
+        "noverlay-operator",
+        "-n",
+        "noverlay-system",
+        "-o",
+        "jsonpath={.data}",
+    ];
+    until("what it says is kept", 30, || {
+        let said = api.try_kubectl(&map)?;
+        said.contains("64900").then_some(()).ok_or(said)
+    });
+    let (before, kept) = (versions(&api), api.output(&map));
+    drop(daemon);
+    // The object and its kind go, and so does the right to read what was made of it.
+    api.kubectl(&["delete", "crd", "networks.operator.openshift.io"]);
+    let role = [
+        "patch",
+        "role",
+        "noverlay-leader",
+        "-n",
+        "noverlay-system",
+        "--type=json",
+        "-p",
+    ];
+    let take = r#"[{"op":"replace","path":"/rules/1/verbs","value":["create","patch"]}]"#;
+    api.kubectl(&[role.as_slice(), &[take]].concat());
+    let daemon = Daemon::start(&api, "b", &account, &text);
+    until("it asks for what was kept", 40, || {
+        let said = daemon.said();
+        let asks = said.contains("configmaps") && said.contains("403");
+        asks.then_some(()).ok_or(said)
+    });
+    std::thread::sleep(std::time::Duration::from_secs(5));
+    assert_eq!(
+        (versions(&api), api.output(&map)),
+        (before.clone(), kept.clone())
+    );
+    let give = r#"[{"op":"replace","path":"/rules/1/verbs","value":["get","list","watch","create","patch"]}]"#;
+    api.kubectl(&[role.as_slice(), &[give]].concat());
+    until("it works", 60, || {
+        let (line, body) = daemon.get("/readyz")?;
+        line.contains(" 200 ").then_some(()).ok_or(body)
+    });
+    assert_eq!(api.output(&map), kept);
+    let frr = |all: &[(String, String)]| -> Vec<(String, String)> {
+        let of_kind = all.iter().filter(|(name, _)| name.starts_with("FRR"));
+        of_kind.cloned().collect()
+    };
+    assert_eq!(frr(&versions(&api)), frr(&before));
 }
