@@ -77,8 +77,8 @@ pub(crate) struct ClusterReconciler {
     missing: BTreeSet<&'static str>,
     /// What is wrong with objects.
     problems: problems::Problems,
-    /// Subnets that were written and are not in the caches yet.
-    allocated: networks::Allocated,
+    /// What was written to Nodes.
+    written: networks::Written,
     /// The AS number of the fabric that was told last, until the caches have it.
     renumbered: Option<fabric_objects::Renumbered>,
 }
@@ -105,7 +105,7 @@ impl ClusterReconciler {
             unsupported: BTreeMap::new(),
             missing: BTreeSet::new(),
             problems: problems::Problems::default(),
-            allocated: networks::Allocated::default(),
+            written: networks::Written::default(),
             renumbered: None,
         }
     }
@@ -127,8 +127,8 @@ impl ClusterReconciler {
         self.networks_told.clear();
         self.unsupported.clear();
         self.problems = problems::Problems::default();
-        self.allocated = networks::Allocated::default();
         self.worlds.follows();
+        self.written = networks::Written::default();
         self.renumbered = None;
         self.clients.metrics.follows();
         self.clients.readiness.set("first pass", true);
@@ -269,7 +269,7 @@ impl Reconciler for ClusterReconciler {
             generations,
         } = planned(|| worlds.now(caches, &self.settings));
         // What is planned now would tell of nodes that wait for what they have; their change brings the next pass.
-        if *key != Key::Networks && self.allocated.awaited(&world, began) {
+        if *key != Key::Networks && self.written.awaited(&world, began) {
             return Action::Requeue;
         }
         let action = match key {

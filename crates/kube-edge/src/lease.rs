@@ -127,7 +127,7 @@ impl Elector {
             };
             lease.metadata.name = Some(self.name.clone());
             let sent = Instant::now();
-            return written(self.api.create(&params, &lease).await, sent);
+            return self.written(self.api.create(&params, &lease).await, sent);
         };
         let spec = lease.spec.clone().unwrap_or_default();
         let since = match &self.seen {
@@ -143,7 +143,7 @@ impl Elector {
         }
         lease.spec = Some(self.renewed(&spec));
         let sent = Instant::now();
-        written(self.api.replace(&self.name, &params, &lease).await, sent)
+        self.written(self.api.replace(&self.name, &params, &lease).await, sent)
     }
 
     /// Whether somebody else holds a lease that has been seen unchanged since `since`, and may not have lost it.
@@ -176,6 +176,27 @@ impl Elector {
         }
     }
 
+    /// What came of a write of the lease that was sent at `sent`. What the server has now is in its answer: where that is
+    /// another's lease (a webhook changed it, a proxy answers from somewhere else) the write is worth nothing.
+    fn written(
+        &self,
+        result: Result<Lease, kube::Error>,
+        sent: Instant,
+    ) -> Result<Attempt, kube::Error> {
+        match result {
+            Ok(lease) => {
+                let holder = lease.spec.and_then(|spec| spec.holder_identity);
+                Ok(if holder.as_deref() == Some(self.identity.as_str()) {
+                    Attempt::Ours(sent)
+                } else {
+                    Attempt::Others
+                })
+            }
+            Err(kube::Error::Api(status)) if status.code == 409 => Ok(Attempt::Changed),
+            Err(error) => Err(error),
+        }
+    }
+
     async fn release(&mut self) {
         let free = async {
             let Some(mut lease) = self.api.get_opt(&self.name).await? else {
@@ -187,8 +208,11 @@ impl Elector {
                 spec.holder_identity = Some(String::new());
                 spec.lease_duration_seconds = Some(1);
                 let params = PostParams::default();
-                let replaced = self.api.replace(&self.name, &params, &lease).await;
-                written(replaced, Instant::now())?;
+                match self.api.replace(&self.name, &params, &lease).await {
+                    // Somebody else has it already.
+                    Err(kube::Error::Api(status)) if status.code == 409 => {}
+                    replaced => drop(replaced?),
+                }
             }
             Ok::<(), kube::Error>(())
         };
@@ -197,15 +221,6 @@ impl Elector {
             Ok(Err(error)) => tracing::warn!(%error, "cannot give the lease back"),
             Err(_) => tracing::warn!("cannot give the lease back: no answer"),
         }
-    }
-}
-
-/// What came of a write of the lease that was sent at `sent`.
-fn written(result: Result<Lease, kube::Error>, sent: Instant) -> Result<Attempt, kube::Error> {
-    match result {
-        Ok(_) => Ok(Attempt::Ours(sent)),
-        Err(kube::Error::Api(status)) if status.code == 409 => Ok(Attempt::Changed),
-        Err(error) => Err(error),
     }
 }
 

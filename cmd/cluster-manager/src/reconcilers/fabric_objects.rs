@@ -50,17 +50,17 @@ impl ClusterReconciler {
         let (kind, keys) = (FRRConfiguration::kind(&()), keys.collect());
         self.refusals.retain(subject, &kind, &keys);
         let renumbered = wanted.and_then(|wanted| self.renumbered(wanted));
-        let written = self.write_more::<FRRConfiguration>(subject, base).await;
+        let done = self.write_more::<FRRConfiguration>(subject, base).await;
         match (renumbered, wanted) {
             (None, _) => self.renumbered = None,
             // The cache may be behind what was written and told.
-            (now, Some(wanted)) if written.good > 0 && self.renumbered != now => {
+            (now, Some(wanted)) if !done.written.is_empty() && self.renumbered != now => {
                 self.renumbered = now;
                 self.tell_as_number(&wanted.key);
             }
             _ => {}
         }
-        written.and(self.write_more::<FRRConfiguration>(subject, former).await)
+        done.and(self.write_more::<FRRConfiguration>(subject, former).await)
     }
 
     /// Whether the base object that stands there has another AS number.

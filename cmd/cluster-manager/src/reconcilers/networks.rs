@@ -6,12 +6,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node as KubeNode;
 use kube::api::ListParams;
 use kube_edge::client::CALL_DEADLINE;
-use model::node::{Fact, Node, annotation};
+use model::node::{Node, annotation};
 use model::{NodeName, ObjectKey, Problem};
 use plan_cluster::fabric::{
     self,
@@ -27,52 +26,43 @@ use super::writes::{Job, What};
 use super::{ClusterReconciler, planned};
 use crate::key::Key;
 
-/// So long others wait for the caches to have what was written to Nodes; a watch may be behind for longer.
-const ECHO: Duration = Duration::from_secs(1);
+mod written;
 
-/// Nodes to which their first subnets were written, and until when the caches are waited for.
-#[derive(Debug, Default)]
-pub(crate) struct Allocated(BTreeMap<NodeName, Instant>);
+use written::Wish;
+pub(super) use written::Written;
 
-impl Allocated {
-    /// Whether a Node in the world still has no subnets although they were written a moment ago.
-    pub(super) fn awaited(&mut self, world: &World, now: Instant) -> bool {
-        self.0.retain(|name, until| {
-            let node = world.nodes.get(name);
-            now < *until && node.is_some_and(|node| node.subnets == Fact::Absent)
-        });
-        !self.0.is_empty()
-    }
-
-    fn written(&mut self, names: impl Iterator<Item = NodeName>, now: Instant) {
-        self.0.extend(names.map(|name| (name, now + ECHO)));
-    }
-}
-
+/// Roles in the fabric by node.
+type Roles = BTreeMap<NodeName, Role>;
 /// uid and resource version by node.
 type Versions = BTreeMap<NodeName, (String, String)>;
+
+/// What is to be written to Nodes.
+#[derive(Default)]
+struct Writes {
+    jobs: Vec<Job>,
+    /// By node that is written to.
+    wishes: BTreeMap<NodeName, Wish>,
+    /// Some were written a moment ago, and are not there.
+    waits: bool,
+}
 
 impl ClusterReconciler {
     pub(super) async fn networks(&mut self, world: &World, complete: &Arc<World>) -> Action {
         let mut plan = planned(|| networks::plan(world));
-        // A node that gets subnets gets its role with them: one write, and one plan less.
-        let plans = if plan.allocations.is_empty() {
-            let planner = &mut self.planner;
-            planned(|| planner.plan_all(complete))
-        } else {
-            let allocated = || plan.applied(complete.as_ref().clone());
-            planned(|| Arc::new(advertise::plan_all(&allocated())))
-        };
-        let of_fabric = plans.get(&fabric::base_name());
-        let roles = of_fabric.map(|plan| plan.roles.clone()).unwrap_or_default();
+        let roles = self.roles(&plan, complete);
         let labelled: BTreeSet<&NodeName> = world
             .nodes
             .values()
             .filter(|node| role_label(node) != roles.get(&node.name).copied().map(Role::word))
             .map(|node| &node.name)
             .collect();
-        let mut jobs = Vec::new();
-        if !plan.allocations.is_empty() || !labelled.is_empty() {
+        self.written.retain(world);
+        let wanted: BTreeSet<&NodeName> = plan.allocations.keys().chain(labelled.clone()).collect();
+        let mut writes = Writes {
+            waits: !wanted.is_empty(),
+            ..Writes::default()
+        };
+        if wanted.iter().any(|name| !self.waits(name, &plan, &roles)) {
             let (now, versions) = match self.listed(world).await {
                 Ok(listed) => listed,
                 Err(error) => {
@@ -81,25 +71,77 @@ impl ClusterReconciler {
                 }
             };
             plan = planned(|| networks::plan(&now));
-            let names: BTreeSet<&NodeName> = plan.allocations.keys().chain(labelled).collect();
-            let job = |name: &&NodeName| {
-                let (node, version) = (now.nodes.get(*name)?, versions.get(*name)?);
-                let allocation = plan.allocations.get(*name);
-                let role = roles.get(*name).copied();
-                node_job(node, version, allocation, role)
-            };
-            jobs.extend(names.iter().filter_map(job));
+            let wanted = plan.allocations.keys().chain(labelled).collect();
+            writes = self.writes((&now, &versions), wanted, &plan, &roles);
         }
-        let first = without_subnets(world, &plan);
-        let done = self.write_all::<KubeNode>(&Key::Networks, jobs).await;
-        if done.bad == 0 {
-            self.allocated.written(first.into_iter(), Instant::now());
+        let done = self
+            .write_all::<KubeNode>(&Key::Networks, writes.jobs)
+            .await;
+        for (name, wish) in writes.wishes {
+            if done.written.contains(&key_of(&name)) {
+                self.written.took(name, wish, world, Instant::now());
+            }
         }
         let mut problems = plan.problems;
         problems.extend(self.refused_allocations());
         self.tell_problems(Key::Networks, &problems);
         self.report_on_nodes("networks", problems);
+        if writes.waits {
+            return Action::Requeue;
+        }
         done.action()
+    }
+
+    /// Roles in the fabric. A node that gets subnets gets its role with them: one write, and one plan less.
+    fn roles(&mut self, plan: &networks::Plan, complete: &Arc<World>) -> Roles {
+        let plans = if plan.allocations.is_empty() {
+            let planner = &mut self.planner;
+            planned(|| planner.plan_all(complete))
+        } else {
+            let allocated = || plan.applied(complete.as_ref().clone());
+            planned(|| Arc::new(advertise::plan_all(&allocated())))
+        };
+        let of_fabric = plans.get(&fabric::base_name());
+        of_fabric.map(|plan| plan.roles.clone()).unwrap_or_default()
+    }
+
+    /// Whether what the caches lack was written to a node a moment ago.
+    fn waits(&self, name: &NodeName, plan: &networks::Plan, roles: &Roles) -> bool {
+        let Some(entry) = self.caches.nodes.get(&key_of(name)) else {
+            return false;
+        };
+        let (allocation, role) = (plan.allocations.get(name), roles.get(name));
+        let wish = Wish::new(&entry.uid, allocation, role.copied());
+        self.written.waits(name, &wish, Instant::now())
+    }
+
+    /// The writes that these nodes need by what the API server has.
+    fn writes(
+        &self,
+        (now, versions): (&World, &Versions),
+        wanted: BTreeSet<&NodeName>,
+        plan: &networks::Plan,
+        roles: &Roles,
+    ) -> Writes {
+        let mut writes = Writes::default();
+        for name in wanted {
+            let (Some(node), Some(version)) = (now.nodes.get(name), versions.get(name)) else {
+                continue;
+            };
+            let allocation = plan.allocations.get(name);
+            let role = roles.get(name).copied();
+            let Some(job) = node_job(node, version, allocation, role) else {
+                continue;
+            };
+            let wish = Wish::new(&version.0, allocation, role);
+            if self.written.waits(name, &wish, Instant::now()) {
+                writes.waits = true;
+            } else {
+                writes.jobs.push(job);
+                writes.wishes.insert(name.clone(), wish);
+            }
+        }
+        writes
     }
 
     /// What the API server said against writes to Nodes.
@@ -152,13 +194,8 @@ impl ClusterReconciler {
     }
 }
 
-/// Nodes that are given their first subnets.
-fn without_subnets(world: &World, plan: &networks::Plan) -> Vec<NodeName> {
-    let has_none = |name: &&NodeName| {
-        let node = world.nodes.get(*name);
-        node.is_some_and(|node| node.subnets == Fact::Absent)
-    };
-    plan.allocations.keys().filter(has_none).cloned().collect()
+fn key_of(node: &NodeName) -> ObjectKey {
+    ObjectKey::new("", node.as_str())
 }
 
 /// The write that a node needs, to this version of it only: annotations and the label. An apply leaves a label that others put
@@ -190,7 +227,7 @@ fn node_job(
         }
     };
     Some(Job {
-        key: ObjectKey::new("", node.name.as_str()),
+        key: key_of(&node.name),
         node: Some(node.name.clone()),
         what,
     })
@@ -217,34 +254,4 @@ fn annotations(node: &Node, allocation: &networks::Allocation) -> Value {
         );
     }
     annotations.into()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn caches_are_waited_for_until_they_have_what_was_written_and_no_longer_than_a_second() {
-        let now = Instant::now();
-        let name = NodeName::from("n1");
-        let mut world = World::default();
-        let mut object = KubeNode::default();
-        object.metadata.name = Some(name.to_string());
-        let node = api::decode_node(&object);
-        world.nodes.insert(name.clone(), node);
-        let written = || {
-            let mut allocated = Allocated::default();
-            allocated.written(std::iter::once(name.clone()), now);
-            allocated
-        };
-        assert!(!Allocated::default().awaited(&world, now));
-        assert!(written().awaited(&world, now + ECHO / 2));
-        assert!(!written().awaited(&world, now + ECHO), "a watch is behind");
-        assert!(!written().awaited(&World::default(), now), "it is gone");
-        let node = world.nodes.get_mut(&name).unwrap();
-        node.subnets = Fact::Known(BTreeMap::new());
-        let mut allocated = written();
-        assert!(!allocated.awaited(&world, now), "it is there");
-        assert!(allocated.0.is_empty());
-    }
 }

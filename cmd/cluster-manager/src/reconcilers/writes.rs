@@ -192,8 +192,8 @@ impl Refusals {
 /// How the writes of one kind went.
 #[derive(Debug, Default)]
 pub(super) struct Done {
-    /// Writes that were made.
-    pub(super) good: usize,
+    /// Objects whose writes were made.
+    pub(super) written: BTreeSet<ObjectKey>,
     /// Writes that have to be tried again: refused now or a moment ago, or not tried.
     pub(super) bad: usize,
     /// Those of `bad` that are applies.
@@ -222,7 +222,7 @@ impl Done {
 
     /// Both together.
     pub(super) fn and(mut self, other: Self) -> Self {
-        self.good += other.good;
+        self.written.extend(other.written);
         self.bad += other.bad;
         self.unapplied += other.unapplied;
         self
@@ -300,8 +300,9 @@ impl ClusterReconciler {
     ) {
         match outcome {
             Some(Ok(())) => {
-                self.refusals.written(subject, &(kind.to_owned(), job.key));
-                done.good += 1;
+                let target = (kind.to_owned(), job.key);
+                self.refusals.written(subject, &target);
+                done.written.insert(target.1);
             }
             Some(Err(error)) if error.is_not_leading() => done.missed(&job.what),
             Some(Err(error)) => {

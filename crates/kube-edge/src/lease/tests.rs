@@ -21,6 +21,8 @@ struct Server {
     silent: bool,
     /// Seconds from a call to its answer.
     slow: u64,
+    /// Writes are answered as if they were done, with the lease as it was.
+    lies: bool,
 }
 
 #[expect(clippy::too_many_lines, reason = "one sequence of events")]
@@ -64,6 +66,9 @@ async fn serve(mut handle: Handle<Request<Body>, Response<Body>>, server: Arc<Mu
                     409,
                     json!({"kind": "Status", "code": 409, "status": "Failure", "message": "", "reason": "Conflict"}),
                 )
+            } else if s.lies {
+                s.writes += 1;
+                (200, s.lease.clone().unwrap_or_else(|| foreign("")))
             } else if s.conflict {
                 (
                     409,
@@ -322,4 +327,58 @@ async fn closed_leadership_writes_nothing_and_is_still_renewed_until_it_is_given
     b.stop.send(true).unwrap();
     b.task.await.unwrap();
     assert!(!b.leadership.leads());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_told_that_a_write_is_done_and_shown_anothers_lease_does_not_lead() {
+    let expired = foreign("2026-01-01T00:00:00.000000Z");
+    let b = start(Server {
+        lease: Some(expired),
+        lies: true,
+        ..Server::default()
+    });
+    secs(60).await;
+    assert!(b.server.lock().unwrap().writes > 1, "it tries");
+    assert!(!b.leadership.leads());
+    b.server.lock().unwrap().lies = false;
+    secs(20).await;
+    assert!(b.leadership.leads());
+    // A leader that is lied to stops at once.
+    let mine = b.server.lock().unwrap().lease.clone();
+    {
+        let mut server = b.server.lock().unwrap();
+        server.lies = true;
+        if let Some(lease) = &mut server.lease {
+            lease["spec"]["holderIdentity"] = "other".into();
+        }
+    }
+    secs(4).await;
+    assert!(!b.leadership.leads(), "{mine:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_holders_clock_may_jump_as_it_likes() {
+    let times = [
+        "2026-01-01T00:00:00.000000Z",
+        "2036-01-01T00:00:00.000000Z",
+        "1996-01-01T00:00:00.000000Z",
+    ];
+    let b = start(Server {
+        lease: Some(foreign(times[0])),
+        ..Server::default()
+    });
+    for time in times.iter().cycle().skip(1).take(9) {
+        secs(10).await;
+        assert!(!b.leadership.leads(), "before {time}");
+        let mut server = b.server.lock().unwrap();
+        server.version += 1;
+        server.lease = Some(foreign(time));
+    }
+    secs(14).await;
+    assert!(!b.leadership.leads());
+    secs(5).await;
+    assert!(
+        b.leadership.leads(),
+        "it was not renewed for its whole life"
+    );
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kube_tests::{ApiServer, tools, until};
 
-use super::process::{Daemon, MANAGED, settled, text, writes_of};
+use super::process::{Daemon, MANAGED, generated, settled, text, writes_of};
 use super::proxy::Proxy;
 
 #[test]
@@ -174,4 +174,34 @@ fn a_node_that_joins_is_not_told_of_as_one_that_waits_for_the_subnets_that_it_wa
         "{:?}",
         writes_of(&api, "cluster-manager")
     );
+}
+
+#[test]
+fn annotations_that_somebody_takes_away_each_time_are_written_ever_later_and_all_others_are_served()
+{
+    let Some(tools) = tools() else { return };
+    let api = ApiServer::start(tools);
+    for n in 1..=2 {
+        api.node(&format!("n{n}"), &format!("172.30.0.{n}"));
+    }
+    let _daemon = Daemon::managed(&api, "a");
+    settled(&api, 2, 30);
+    let written = || {
+        let mut all = writes_of(&api, "cluster-manager");
+        all.retain(|(write, _)| write == "patch nodes/n2");
+        all.len()
+    };
+    let before = written();
+    for turn in 0..40 {
+        let key = "k8s.ovn.org/node-subnets-";
+        api.kubectl(&["annotate", "node", "n2", key]);
+        if turn == 10 {
+            api.node("n3", "172.30.0.3");
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    let attempts = written() - before;
+    assert!((2..12).contains(&attempts), "{attempts} attempts");
+    assert!(generated(&api).contains_key("n3"));
+    settled(&api, 3, 60);
 }
