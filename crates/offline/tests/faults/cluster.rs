@@ -50,22 +50,30 @@ pub(crate) fn settings_of(text: &str) -> Settings {
 pub(crate) fn cluster(nodes: u8) -> Objects {
     let mut objects = Objects::default();
     for n in 1..=nodes {
-        let name = node_name(n);
-        let mut labels = json!({"kubernetes.io/hostname": name});
-        if n % 3 == 0 {
-            labels["egress"] = "yes".into();
-        }
-        let address = format!("172.30.0.{n}");
-        let node = json!({
-            "apiVersion": "v1", "kind": "Node",
-            "metadata": {"name": name, "labels": labels},
-            "status": {"addresses": [{"type": "InternalIP", "address": address}]},
-        });
-        objects.put(node).unwrap();
+        objects.put(node(n)).unwrap();
     }
     objects.read(NETWORKS).unwrap();
     objects.read(ADMINISTRATOR).unwrap();
     objects
+}
+
+fn node(n: u8) -> Value {
+    let name = node_name(n);
+    let mut labels = json!({"kubernetes.io/hostname": name});
+    if n.is_multiple_of(3) {
+        labels["egress"] = "yes".into();
+    }
+    let address = format!("172.30.0.{n}");
+    json!({
+        "apiVersion": "v1", "kind": NODE, "metadata": {"name": name, "labels": labels},
+        "status": {"addresses": [{"type": "InternalIP", "address": address}]},
+    })
+}
+
+/// One more node, and `teal`, a managed network.
+pub(crate) fn grow(objects: &mut Objects, n: u8) {
+    objects.put(node(n)).unwrap();
+    objects.read(TEAL).unwrap();
 }
 
 pub(crate) fn node_name(n: u8) -> String {
@@ -119,6 +127,23 @@ metadata: {name: ns-grey, labels: {tenant: grey, k8s.ovn.org/primary-user-define
 apiVersion: v1
 kind: Namespace
 metadata: {name: shop, labels: {tenant: shop}}
+"#;
+
+const TEAL: &str = r#"
+apiVersion: k8s.ovn.org/v1
+kind: ClusterUserDefinedNetwork
+metadata: {name: teal, uid: uid-of-teal, creationTimestamp: "2026-01-01T00:02:00Z"}
+spec:
+  namespaceSelector: {matchLabels: {tenant: teal}}
+  network:
+    topology: Layer3
+    layer3: {role: Primary, subnets: [{cidr: 10.64.0.0/16, hostSubnet: 24}]}
+    transport: NoOverlay
+    noOverlay: {outboundSNAT: Enabled, routing: Managed}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: ns-teal, labels: {tenant: teal, k8s.ovn.org/primary-user-defined-network: ""}}
 "#;
 
 const ADMINISTRATOR: &str = r#"
@@ -187,10 +212,18 @@ spec:
 status: {items: [{node: n03, egressIP: 172.30.9.1}]}
 "#;
 
+/// The networks whose RouteAdvertisements are the fabric's.
+pub(crate) const OF_FABRIC: [&str; 4] = [
+    "default",
+    "cluster_udn_green",
+    "cluster_udn_pink",
+    "cluster_udn_teal",
+];
+
 /// Conditions of all objects, as `KIND NAME TYPE` and `STATUS REASON: MESSAGE`. The fabric's RouteAdvertisements are called
 /// by their network, `fabric:NETWORK`.
 pub(crate) fn conditions(plans: &Plans) -> BTreeMap<String, String> {
-    let names: BTreeMap<String, String> = ["default", "cluster_udn_green", "cluster_udn_pink"]
+    let names: BTreeMap<String, String> = OF_FABRIC
         .map(|network| {
             let name = fabric::advertisement_name(&NetworkName::from(network));
             (name, format!("fabric:{network}"))

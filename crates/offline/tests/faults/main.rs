@@ -12,6 +12,7 @@
 mod advertised;
 mod blast_radius;
 mod cluster;
+mod compare;
 mod repair;
 mod scope;
 mod table;
