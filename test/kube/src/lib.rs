@@ -66,8 +66,7 @@ pub struct ApiServer {
 }
 
 /// Bodies of patches of Nodes, which tests look at.
-const OF_NODES: &str =
-    "- level: Request\n  verbs: [patch]\n  resources: [{group: '', resources: [nodes]}]\n";
+const OF_NODES: &str = "- level: Request\n  verbs: [patch]\n  resources: [{group: '', resources: [nodes]}]\n- level: Metadata\n  verbs: [get, list, watch]\n  users: ['system:serviceaccount:noverlay-system:cluster-manager']\n";
 /// Bodies of all writes.
 const OF_ALL: &str = "- level: Request\n  verbs: [create, update, patch, delete]\n";
 
@@ -364,6 +363,27 @@ impl ApiServer {
     /// All writes in the audit log, the oldest first; those to Nodes with what was sent.
     #[must_use]
     pub fn audited(&self) -> Vec<Value> {
+        let mut all = self.audit_log();
+        all.retain(|event| !is_read(event));
+        all
+    }
+
+    /// What the cluster-manager read: `verb` and the request's path with its parameters, the oldest first; a watch when it ends.
+    #[must_use]
+    pub fn reads(&self) -> Vec<String> {
+        let mut all = self.audit_log();
+        all.retain(is_read);
+        let text = |event: &Value, path: &str| {
+            let text = event.pointer(path).and_then(Value::as_str);
+            text.unwrap_or_default().to_owned()
+        };
+        let reads = all
+            .iter()
+            .map(|event| format!("{} {}", text(event, "/verb"), text(event, "/requestURI")));
+        reads.collect()
+    }
+
+    fn audit_log(&self) -> Vec<Value> {
         let text = std::fs::read_to_string(self.path("audit.log")).unwrap_or_default();
         text.lines()
             .filter_map(|line| serde_json::from_str::<Value>(line).ok())
@@ -396,6 +416,11 @@ impl ApiServer {
             })
             .collect()
     }
+}
+
+fn is_read(event: &Value) -> bool {
+    let verb = event.pointer("/verb").and_then(Value::as_str);
+    matches!(verb, Some("get" | "list" | "watch"))
 }
 
 impl Drop for ApiServer {

@@ -169,6 +169,85 @@ fn conditions_of_networks_are_about_their_generation_and_their_series_go_with_th
 }
 
 /// The patch that takes away what the manager may do with a resource that has a rule of its own.
+/// Kinds of OVN-Kubernetes that are not installed here.
+const ABSENT: [&str; 3] = [
+    "egressservices",
+    "adminpolicybasedexternalroutes",
+    "clusternetworkconnects",
+];
+
+/// Lists that the manager asked for.
+fn lists(api: &ApiServer) -> Vec<String> {
+    let mut reads = api.reads();
+    reads.retain(|read| read.starts_with("list "));
+    reads
+}
+
+#[test]
+fn a_change_is_heard_by_watches_and_lists_nothing() {
+    let Some(tools) = tools() else { return };
+    let api = ApiServer::start(tools);
+    for n in 1..=3 {
+        api.node(&format!("n{n}"), &format!("172.30.0.{n}"));
+    }
+    let _daemon = Daemon::managed(&api, "a");
+    settled(&api, 3, 30);
+    std::thread::sleep(Duration::from_secs(3));
+    let before = lists(&api);
+    assert!(
+        before
+            .iter()
+            .any(|read| read.contains("/api/v1/nodes?") && read.contains("limit=")),
+        "pages: {before:?}"
+    );
+    for n in 0..20 {
+        let label = format!("rack=r{n}");
+        api.kubectl(&["label", "node", "n1", &label, "--overwrite"]);
+        let labels = format!(
+            "{{apiVersion: v1, kind: Namespace, metadata: {{name: shop, labels: {{n: 'v{n}'}}}}}}\n---\n"
+        );
+        api.apply(&format!("{labels}{{apiVersion: frrk8s.metallb.io/v1beta1, kind: FRRConfiguration, metadata: {{name: other, namespace: frr-k8s-system, labels: {{n: 'v{n}'}}}}, spec: {{nodeSelector: {{matchLabels: {{rack: none}}}}}}}}"));
+    }
+    std::thread::sleep(Duration::from_secs(3));
+    // Kinds that are not installed are asked for again now and then.
+    let after: Vec<String> = lists(&api)
+        .into_iter()
+        .skip(before.len())
+        .filter(|read| !ABSENT.iter().any(|kind| read.contains(kind)))
+        .collect();
+    assert_eq!(after, [""; 0]);
+}
+
+#[test]
+fn watches_ask_for_bookmarks() {
+    let Some(tools) = tools() else { return };
+    let api = ApiServer::start(tools);
+    api.node("n1", "172.30.0.1");
+    let daemon = Daemon::managed(&api, "a");
+    until("it works", 30, || {
+        let (line, body) = daemon.get("/readyz")?;
+        line.contains(" 200 ").then_some(()).ok_or(body)
+    });
+    drop(daemon);
+    // The API server notes a watch when it is over.
+    until("watches are over", 20, || {
+        let mut reads = api.reads();
+        reads.retain(|read| read.starts_with("watch "));
+        if reads.len() >= 5 {
+            Ok(())
+        } else {
+            Err(format!("{reads:?}"))
+        }
+    });
+    let mut watches = api.reads();
+    watches.retain(|read| read.starts_with("watch "));
+    let bare: Vec<&String> = watches
+        .iter()
+        .filter(|read| !read.contains("allowWatchBookmarks=true"))
+        .collect();
+    assert!(bare.is_empty(), "{bare:?}");
+}
+
 pub(super) fn without(api: &ApiServer, resource: &str) -> String {
     let role = api.output(&[
         "get",
