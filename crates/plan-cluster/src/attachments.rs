@@ -120,8 +120,7 @@ struct Maker<'a> {
 
 impl<'a> Maker<'a> {
     fn one(&mut self, cudn: &'a ClusterUserDefinedNetwork) {
-        let own: BTreeMap<&ObjectKey, &Attachment> =
-            owned(self.world, &self.owners, cudn).collect();
+        let own: BTreeMap<_, _> = owned(self.world, &self.owners, cudn).collect();
         if cudn.deleting {
             return self.plan.deleting(cudn, own.into_keys());
         }

@@ -29,24 +29,22 @@ pub(crate) fn apart<'a>(
         }
         let reached = reached(&groups, members.len());
         let larger = larger(&groups, members.len());
-        let mut told = vec![Set::new(members.len()); members.len()];
+        let mut told = Pairs::new(members.len());
         for ((subnet, group), larger) in groups.iter().zip(&larger) {
-            for name in group {
-                let apart = larger.without(&reached[*name]).without(&told[*name]);
+            for at in group {
+                let apart = larger.without(reached.of(*at)).without(told.of(*at));
                 let apart: Vec<usize> = apart.iter().collect();
-                if apart.is_empty() {
+                apart.iter().for_each(|other| told.join(*at, *other));
+                let names = apart.iter().filter_map(|other| members.get(*other));
+                let names: Vec<&str> = names.map(|node| node.name.as_str()).collect();
+                let Some(node) = members.get(*at).filter(|_| !names.is_empty()) else {
                     continue;
-                }
-                for other in &apart {
-                    told[*name].insert(*other);
-                    told[*other].insert(*name);
-                }
-                let said = out.entry(&members[*name].name).or_default();
+                };
+                let said = out.entry(&node.name).or_default();
                 if !said.is_empty() {
                     said.push_str("; ");
                 }
-                let names = apart.iter().map(|other| members[*other].name.as_str());
-                said.push_str(&sentence(subnet, &names.collect::<Vec<_>>()));
+                said.push_str(&sentence(subnet, &names));
             }
         }
     }
@@ -73,17 +71,14 @@ fn groups(members: &[&Node], family: Family) -> Vec<Group> {
     groups
 }
 
-/// By member, those in subnets that overlap one of its own.
-fn reached(groups: &[Group], members: usize) -> Vec<Set> {
-    let mut out = vec![Set::new(members); members];
+/// Members in subnets that overlap.
+fn reached(groups: &[Group], members: usize) -> Pairs {
+    let mut out = Pairs::new(members);
     let mut sorted: Vec<&Group> = groups.iter().collect();
     sorted.sort_by_key(|(subnet, _)| *subnet);
     let mut reach = |one: &Group, other: &Group| {
-        for name in &one.1 {
-            for of_other in &other.1 {
-                out[*name].insert(*of_other);
-                out[*of_other].insert(*name);
-            }
+        for at in &one.1 {
+            other.1.iter().for_each(|of_other| out.join(*at, *of_other));
         }
     };
     for (at, one) in sorted.iter().enumerate() {
@@ -107,6 +102,33 @@ fn larger(groups: &[Group], members: usize) -> Vec<Set> {
     }
     out.reverse();
     out
+}
+
+/// Pairs of members, by the places of both.
+struct Pairs {
+    of: Vec<Set>,
+    none: Set,
+}
+
+impl Pairs {
+    fn new(members: usize) -> Self {
+        Self {
+            of: vec![Set::new(members); members],
+            none: Set::new(members),
+        }
+    }
+
+    fn join(&mut self, one: usize, other: usize) {
+        for (of, with) in [(one, other), (other, one)] {
+            if let Some(set) = self.of.get_mut(of) {
+                set.insert(with);
+            }
+        }
+    }
+
+    fn of(&self, place: usize) -> &Set {
+        self.of.get(place).unwrap_or(&self.none)
+    }
 }
 
 /// Places of members, a bit for each: with a subnet for each server there are as many groups as members.

@@ -260,10 +260,8 @@ fn networks_whose_kind_is_not_served_just_now_keep_what_they_have() {
     assert_eq!(versions(&api), before);
 }
 
-#[test]
-fn what_the_operator_object_said_is_waited_for_where_it_may_not_be_read() {
-    let Some(tools) = tools() else { return };
-    let api = ApiServer::start(tools);
+/// Nodes n1 and n2, and an operator object that asks for a managed fabric.
+fn on_openshift(api: &ApiServer) {
     api.install("operator.openshift.io_networks.yaml");
     until("the kind is served", 20, || {
         api.try_kubectl(&["get", "networks.operator.openshift.io"])
@@ -278,6 +276,13 @@ fn what_the_operator_object_said_is_waited_for_where_it_may_not_be_read() {
          spec: {additionalRoutingCapabilities: {providers: [FRR]}, defaultNetwork: {type: OVNKubernetes, ovnKubernetesConfig: \
          {routeAdvertisements: Enabled, transport: NoOverlay, noOverlayConfig: {outboundSNAT: Enabled, routing: Managed}, bgpManagedConfig: {bgpTopology: FullMesh, asNumber: 64900}}}}\n",
     );
+}
+
+#[test]
+fn what_the_operator_object_said_is_waited_for_where_it_may_not_be_read() {
+    let Some(tools) = tools() else { return };
+    let api = ApiServer::start(tools);
+    on_openshift(&api);
     let text = format!("{}[openshift]\nenable = true\n", overlay());
     let account = api.kubeconfig("cluster-manager");
     let daemon = Daemon::start(&api, "a", &account, &text);
