@@ -134,27 +134,21 @@ enable-egress-ip = true
 
 fn node(at: u8, form: u8, label: u8, dual: bool) -> Value {
     let name = format!("n{at}");
-    let mut labels = json!({"kubernetes.io/hostname": name, "zone": format!("z{}", label % 2)});
+    let last = if form == 1 { 1 } else { at };
+    let (v4, v6) = (format!("172.30.0.{last}"), format!("fd00:172::{last}"));
+    let internal = [v4.as_str(), v6.as_str()];
+    let internal = if dual { &internal } else { &internal[..1] };
+    let mut node = testkit::objects::node(&name, internal);
+    let addresses = node["status"]["addresses"].as_array_mut().unwrap();
+    addresses.insert(0, json!({"type": "Hostname", "address": name}));
+    addresses.push(json!({"type": "ExternalIP", "address": format!("198.51.100.{last}")}));
+    let labels = &mut node["metadata"]["labels"];
+    labels["zone"] = format!("z{}", label % 2).into();
     match label {
-        4 => labels = json!({}),
+        4 => *labels = json!({}),
         5 => labels["kubernetes.io/hostname"] = "n1".into(),
         _ => {}
     }
-    let address = if form == 1 { 1 } else { at };
-    let of = |kind: &str, address: &str| json!({"type": kind, "address": address});
-    let mut addresses = vec![
-        of("Hostname", &name),
-        of("InternalIP", &format!("172.30.0.{address}")),
-        of("ExternalIP", &format!("198.51.100.{address}")),
-    ];
-    if dual {
-        let second = format!("fd00:172::{address}");
-        addresses.push(of("InternalIP", &second));
-    }
-    let mut node = json!({
-        "apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels},
-        "status": {"addresses": addresses},
-    });
     let annotations = match form {
         2 => json!({"k8s.ovn.org/node-subnets": "{\"default\":[\"10.128.3.0/24\""}),
         3 => {
@@ -199,30 +193,25 @@ fn network(at: u8, (form, range, space): (u8, u8, u8)) -> Vec<Value> {
         3 => json!({"topology": "Layer2", "layer2": {"role": "Primary", "subnets": [cidr]}}),
         _ => json!({"topology": "Layer9"}),
     };
-    let tenant = json!({"matchLabels": {"tenant": name}});
-    let selector = match space {
-        2 => json!({"matchLabels": {"tenant": "c1"}}),
-        3 => json!({"matchExpressions": [{"key": "tenant", "operator": "Near"}]}),
-        4 => json!({"matchExpressions": [
-            {"key": "tenant", "operator": "In", "values": [name, "c1", "nobody"]},
-            {"key": "tenant", "operator": "NotIn", "values": ["c9", "c8"]},
-            {"key": "tenant", "operator": "Exists"},
-        ]}),
-        _ => tenant,
-    };
-    let labels = json!({"use": format!("u{}", at % 2)});
     let created = format!("2026-01-01T00:00:0{at}Z");
-    let mut out = vec![json!({
-        "apiVersion": "k8s.ovn.org/v1", "kind": "ClusterUserDefinedNetwork",
-        "metadata": {"name": name, "uid": format!("uid-{at}"), "creationTimestamp": created, "labels": labels},
-        "spec": {"namespaceSelector": selector, "network": network},
-    })];
+    let mut object = testkit::objects::network(&name, &created, &network);
+    object["metadata"]["labels"]["use"] = format!("u{}", at % 2).into();
+    let selector = &mut object["spec"]["namespaceSelector"];
+    match space {
+        2 => *selector = json!({"matchLabels": {"tenant": "c1"}}),
+        3 => *selector = json!({"matchExpressions": [{"key": "tenant", "operator": "Near"}]}),
+        4 => {
+            *selector = json!({"matchExpressions": [
+                {"key": "tenant", "operator": "In", "values": [name, "c1", "nobody"]},
+                {"key": "tenant", "operator": "NotIn", "values": ["c9", "c8"]},
+                {"key": "tenant", "operator": "Exists"},
+            ]})
+        }
+        _ => {}
+    }
+    let mut out = vec![object];
     if space != 1 {
-        let labels = json!({"tenant": name, "k8s.ovn.org/primary-user-defined-network": ""});
-        out.push(json!({
-            "apiVersion": "v1", "kind": "Namespace",
-            "metadata": {"name": format!("of-{name}"), "labels": labels},
-        }));
+        out.push(testkit::objects::namespace(&format!("of-{name}"), &name));
     }
     out
 }
