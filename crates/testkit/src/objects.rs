@@ -1,5 +1,5 @@
-//! The API server's objects in a script of changes, as anybody writes them.
-//! In: commands. Out: objects as JSON. Invariant: what is deleted must be there.
+//! The API server's objects as anybody writes them: sound ones by name, and in a script of changes.
+//! In: names, commands. Out: objects as JSON. Invariant: what is deleted must be there.
 //! Not here: schemas; nobody refuses an object here.
 //!
 //! ```text
@@ -10,9 +10,42 @@
 //! ```
 
 use model::node::HOSTNAME_LABEL;
+use offline::kind::{CUDN, NAMESPACE, NODE};
 use serde_json::{Value, json};
 
 pub use offline::Objects;
+
+/// A Node with these InternalIPs, as the kubelet makes it.
+#[must_use]
+pub fn node(name: &str, addresses: &[&str]) -> Value {
+    let of = |address: &&str| json!({"type": "InternalIP", "address": address});
+    let addresses: Vec<Value> = addresses.iter().map(of).collect();
+    json!({
+        "apiVersion": "v1", "kind": NODE,
+        "metadata": {"name": name, "labels": {HOSTNAME_LABEL: name}},
+        "status": {"addresses": addresses},
+    })
+}
+
+/// A ClusterUserDefinedNetwork with this `spec.network`, for the namespaces of the tenant that bears its name.
+#[must_use]
+pub fn network(name: &str, created: &str, network: &Value) -> Value {
+    let selector = json!({"matchLabels": {"tenant": name}});
+    json!({
+        "apiVersion": "k8s.ovn.org/v1", "kind": CUDN,
+        "metadata": {
+            "name": name, "uid": format!("uid-of-{name}"), "creationTimestamp": created, "labels": {},
+        },
+        "spec": {"namespaceSelector": selector, "network": network},
+    })
+}
+
+/// A Namespace of a tenant, whose pods may have a primary network of users.
+#[must_use]
+pub fn namespace(name: &str, tenant: &str) -> Value {
+    let labels = json!({"tenant": tenant, "k8s.ovn.org/primary-user-defined-network": ""});
+    json!({"apiVersion": "v1", "kind": NAMESPACE, "metadata": {"name": name, "labels": labels}})
+}
 
 /// Carries out a command of those above; false where it is none of them.
 ///
@@ -21,15 +54,7 @@ pub use offline::Objects;
 pub fn apply(objects: &mut Objects, words: &[&str], body: &str) -> Result<bool, String> {
     match words {
         ["node", name, addresses @ ..] => {
-            let addresses: Vec<Value> = addresses
-                .iter()
-                .map(|address| json!({"type": "InternalIP", "address": address}))
-                .collect();
-            objects.put(json!({
-                "apiVersion": "v1", "kind": "Node",
-                "metadata": {"name": name, "labels": {HOSTNAME_LABEL: name}},
-                "status": {"addresses": addresses},
-            }))?;
+            objects.put(node(name, addresses))?;
         }
         ["annotate", kind, name, key, value @ ..] => {
             let object = of(objects, kind, name)?;

@@ -15,6 +15,7 @@ use model::nb::{ImportTarget, OWNER, ROUTE_IMPORT, RouteRow, Rows, Table};
 use ovn::north::{self, Quiet, RouteFollower};
 use ovn_tests::{Fixture, mk_routes, mk_view, rows_of};
 use ovsdb::{Datum, Mutation, Row, Transaction, Uuid, random_uuid};
+use testkit::rng::Rng;
 
 const HOP: &str = "172.30.0.2";
 
@@ -34,27 +35,15 @@ async fn mk_fixture() -> Option<(Fixture, ImportTarget, Rows)> {
     Some((fixture, target, rows))
 }
 
-/// Numbers that look random and are the same in every run.
-struct Rng(u64);
-
-impl Rng {
-    fn roll(&mut self, sides: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        usize::try_from(self.0 % u64::try_from(sides.max(1)).unwrap()).unwrap()
-    }
-}
-
 fn router(fixture: &Fixture, name: &str) -> Uuid {
     let found = fixture.named(Table::Router, name);
     found.into_iter().next().unwrap()
 }
 
 fn mk_row(rng: &mut Rng, target: &ImportTarget) -> Row {
-    let to = format!("10.{}.{}.0/24", 200 + rng.roll(3), rng.roll(30));
+    let to = format!("10.{}.{}.0/24", 200 + rng.below(3), rng.below(30));
     let row = Row::new().with("ip_prefix", to).with("nexthop", HOP);
-    let ids = match rng.roll(4) {
+    let ids = match rng.below(4) {
         // Ours in every way, ours in another form, another network's, nobody's.
         0 => {
             return row.with("output_port", target.output_port.as_str()).with(
@@ -74,15 +63,15 @@ fn mk_row(rng: &mut Rng, target: &ImportTarget) -> Row {
 async fn meddle(fixture: &Fixture, target: &ImportTarget, rng: &mut Rng) -> &'static str {
     let ours = router(fixture, target.router.as_str());
     let other = router(fixture, "other");
-    let at = if rng.roll(4) == 0 { other } else { ours };
+    let at = if rng.below(4) == 0 { other } else { ours };
     let children: Vec<Uuid> = fixture
         .children(Table::Router, at, "static_routes")
         .into_iter()
         .collect();
-    let some = children.get(rng.roll(children.len())).copied();
+    let some = (!children.is_empty()).then(|| *rng.pick(&children));
     let table = Table::StaticRoute.name();
     let refer = |router, mutation| Fixture::refer(Table::Router, router, mutation);
-    let (done, transaction) = match (rng.roll(8), some) {
+    let (done, transaction) = match (rng.below(8), some) {
         (0 | 1, _) | (_, None) => {
             let id = random_uuid();
             let made = Transaction::new(north::DATABASE).insert(table, id, mk_row(rng, target));
@@ -119,7 +108,7 @@ async fn meddle(fixture: &Fixture, target: &ImportTarget, rng: &mut Rng) -> &'st
             ("move", moved)
         }
         (5, Some(row)) => {
-            let hop = format!("172.30.0.{}", 2 + rng.roll(3));
+            let hop = format!("172.30.0.{}", 2 + rng.below(3));
             (
                 "edit",
                 Fixture::set(Table::StaticRoute, row, Row::new().with("nexthop", hop)),
@@ -128,7 +117,7 @@ async fn meddle(fixture: &Fixture, target: &ImportTarget, rng: &mut Rng) -> &'st
         (6, _) => {
             let enabled = Row::new().with(
                 "options",
-                Datum::map([("mark", rng.roll(3).to_string().as_str())]),
+                Datum::map([("mark", rng.below(3).to_string().as_str())]),
             );
             ("option", Fixture::set(Table::Router, at, enabled))
         }
@@ -146,13 +135,13 @@ async fn a_follower_that_looks_at_changes_knows_what_a_fresh_one_sees() {
     let Some((fixture, target, _)) = mk_fixture().await else {
         return;
     };
-    let mut rng = Rng(0x9e37_79b9_7f4a_7c15);
+    let mut rng = Rng::new(0x9e37_79b9_7f4a_7c15);
     let mut follower = RouteFollower::new(target.clone());
     let mut known: BTreeMap<Uuid, RouteRow> = BTreeMap::new();
     for round in 0..300 {
         let mut done = Vec::new();
         // Sometimes several edits lie between two looks.
-        for _ in 0..=rng.roll(3) {
+        for _ in 0..=rng.below(3) {
             done.push(meddle(&fixture, &target, &mut rng).await);
         }
         let look = |follower: &mut RouteFollower| {
@@ -188,7 +177,7 @@ async fn a_topology_is_quiet_only_where_decoding_it_again_gives_the_same() {
     let Some((fixture, target, rows)) = mk_fixture().await else {
         return;
     };
-    let mut rng = Rng(0x0123_4567_89ab_cdef);
+    let mut rng = Rng::new(0x0123_4567_89ab_cdef);
     let decode = || {
         let read = |replica: &ovsdb::Replica| {
             let north = north::decode(replica).unwrap();
@@ -201,8 +190,8 @@ async fn a_topology_is_quiet_only_where_decoding_it_again_gives_the_same() {
     for round in 0..300 {
         let (before, mut quiet) = decode();
         let foreign = fixture.foreign(&rows);
-        let done = if rng.roll(3) == 0 {
-            let first = u32::try_from(rng.roll(40)).unwrap();
+        let done = if rng.below(3) == 0 {
+            let first = u32::try_from(rng.below(40)).unwrap();
             fixture
                 .import(&target, &mk_routes(first, 20, HOP).into_iter().collect())
                 .await;

@@ -2,7 +2,7 @@
 //! In: small clusters. Out: routers of generated objects. Invariant: a neighbor gets prefixes of the families that it can carry.
 //! Not here: what the recorded worlds show (`ra_conformance`).
 
-use offline::kind::{CUDN, FRR, NODE};
+use offline::kind::FRR;
 use offline::{Objects, settle};
 use plan_cluster::RA_KEY;
 use serde_json::{Value, json};
@@ -15,8 +15,6 @@ const V6: &str = "fd00:10::/48/64";
 /// A cluster over Geneve of one node `n1`, with a source of these neighbors and an RA of it that has these fields.
 fn cluster(neighbors: &Value, fields: &Value) -> Objects {
     let mut objects = Objects::default();
-    let addresses = ["172.30.0.1", "fd00:172::1"];
-    let addresses = addresses.map(|ip| json!({"type": "InternalIP", "address": ip}));
     let mut spec = json!({
         "nodeSelector": {}, "frrConfigurationSelector": {},
         "networkSelectors": [{"networkSelectionType": "DefaultNetwork"}],
@@ -26,11 +24,7 @@ fn cluster(neighbors: &Value, fields: &Value) -> Objects {
         spec[key.as_str()] = value.clone();
     }
     for object in [
-        json!({
-            "apiVersion": "v1", "kind": NODE,
-            "metadata": {"name": "n1", "labels": {"kubernetes.io/hostname": "n1"}},
-            "status": {"addresses": addresses},
-        }),
+        testkit::objects::node("n1", &["172.30.0.1", "fd00:172::1"]),
         json!({
             "apiVersion": "frrk8s.metallb.io/v1beta1", "kind": FRR,
             "metadata": {"name": "uplink", "namespace": "frr-k8s-system"},
@@ -71,18 +65,9 @@ fn network(objects: &mut Objects, topology: &str) {
         }
         _ => json!({"topology": "Layer3", "layer3": layer3}),
     };
-    let labels = json!({"tenant": "blue", "k8s.ovn.org/primary-user-defined-network": ""});
-    for object in [
-        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns-blue", "labels": labels}}),
-        json!({
-            "apiVersion": "k8s.ovn.org/v1", "kind": CUDN,
-            "metadata": {
-                "name": "blue", "uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z",
-                "labels": {"export": "blue"},
-            },
-            "spec": {"namespaceSelector": {"matchLabels": {"tenant": "blue"}}, "network": network},
-        }),
-    ] {
+    let mut network = testkit::objects::network("blue", "2026-01-01T00:00:00Z", &network);
+    network["metadata"]["labels"]["export"] = "blue".into();
+    for object in [testkit::objects::namespace("ns-blue", "blue"), network] {
         objects.put(object).unwrap();
     }
 }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr};
 
 use model::NetworkName;
-use offline::kind::{CUDN, FRR, NODE, RA};
+use offline::kind::{CUDN, FRR, NAMESPACE, NODE, RA};
 use offline::{Objects, Plans};
 use plan_cluster::fabric;
 use serde_json::{Value, json};
@@ -52,99 +52,72 @@ pub(crate) fn cluster(nodes: u8) -> Objects {
     for n in 1..=nodes {
         objects.put(node(n)).unwrap();
     }
-    objects.read(NETWORKS).unwrap();
+    network(
+        &mut objects,
+        "green",
+        "00:00:01",
+        "10.61.0.0/16",
+        &no_overlay("Enabled", "Managed"),
+    );
+    network(
+        &mut objects,
+        "blue",
+        "00:00:02",
+        "10.62.0.0/16",
+        &no_overlay("Disabled", "Unmanaged"),
+    );
+    network(&mut objects, "grey", "00:00:03", "10.63.0.0/16", &json!({}));
+    for (name, export) in [("blue", "blue"), ("grey", "pods")] {
+        objects.get_mut(CUDN, name).unwrap()["metadata"]["labels"]["export"] = export.into();
+    }
+    let labels = json!({"tenant": "shop"});
+    let shop = json!({"apiVersion": "v1", "kind": NAMESPACE, "metadata": {"name": "shop", "labels": labels}});
+    objects.put(shop).unwrap();
     objects.read(ADMINISTRATOR).unwrap();
     objects
 }
 
 fn node(n: u8) -> Value {
-    let name = node_name(n);
-    let mut labels = json!({"kubernetes.io/hostname": name});
-    if n.is_multiple_of(3) {
-        labels["egress"] = "yes".into();
-    }
     let address = format!("172.30.0.{n}");
-    json!({
-        "apiVersion": "v1", "kind": NODE, "metadata": {"name": name, "labels": labels},
-        "status": {"addresses": [{"type": "InternalIP", "address": address}]},
-    })
+    let mut node = testkit::objects::node(&node_name(n), &[&address]);
+    if n.is_multiple_of(3) {
+        node["metadata"]["labels"]["egress"] = "yes".into();
+    }
+    node
 }
 
 /// One more node, and `teal`, a managed network.
 pub(crate) fn grow(objects: &mut Objects, n: u8) {
     objects.put(node(n)).unwrap();
-    objects.read(TEAL).unwrap();
+    network(
+        objects,
+        "teal",
+        "00:02:00",
+        "10.64.0.0/16",
+        &no_overlay("Enabled", "Managed"),
+    );
 }
 
 pub(crate) fn node_name(n: u8) -> String {
     format!("n{n:02}")
 }
 
-const NETWORKS: &str = r#"
-apiVersion: k8s.ovn.org/v1
-kind: ClusterUserDefinedNetwork
-metadata: {name: green, uid: uid-of-green, creationTimestamp: "2026-01-01T00:00:01Z"}
-spec:
-  namespaceSelector: {matchLabels: {tenant: green}}
-  network:
-    topology: Layer3
-    layer3: {role: Primary, subnets: [{cidr: 10.61.0.0/16, hostSubnet: 24}]}
-    transport: NoOverlay
-    noOverlay: {outboundSNAT: Enabled, routing: Managed}
----
-apiVersion: k8s.ovn.org/v1
-kind: ClusterUserDefinedNetwork
-metadata: {name: blue, uid: uid-of-blue, creationTimestamp: "2026-01-01T00:00:02Z", labels: {export: blue}}
-spec:
-  namespaceSelector: {matchLabels: {tenant: blue}}
-  network:
-    topology: Layer3
-    layer3: {role: Primary, subnets: [{cidr: 10.62.0.0/16, hostSubnet: 24}]}
-    transport: NoOverlay
-    noOverlay: {outboundSNAT: Disabled, routing: Unmanaged}
----
-apiVersion: k8s.ovn.org/v1
-kind: ClusterUserDefinedNetwork
-metadata: {name: grey, uid: uid-of-grey, creationTimestamp: "2026-01-01T00:00:03Z", labels: {export: pods}}
-spec:
-  namespaceSelector: {matchLabels: {tenant: grey}}
-  network:
-    topology: Layer3
-    layer3: {role: Primary, subnets: [{cidr: 10.63.0.0/16, hostSubnet: 24}]}
----
-apiVersion: v1
-kind: Namespace
-metadata: {name: ns-green, labels: {tenant: green, k8s.ovn.org/primary-user-defined-network: ""}}
----
-apiVersion: v1
-kind: Namespace
-metadata: {name: ns-blue, labels: {tenant: blue, k8s.ovn.org/primary-user-defined-network: ""}}
----
-apiVersion: v1
-kind: Namespace
-metadata: {name: ns-grey, labels: {tenant: grey, k8s.ovn.org/primary-user-defined-network: ""}}
----
-apiVersion: v1
-kind: Namespace
-metadata: {name: shop, labels: {tenant: shop}}
-"#;
+/// A primary network of layer 3 with this range, and its namespace.
+fn network(objects: &mut Objects, name: &str, created: &str, range: &str, rest: &Value) {
+    let subnets = json!([{"cidr": range, "hostSubnet": 24}]);
+    let mut network = rest.clone();
+    network["topology"] = "Layer3".into();
+    network["layer3"] = json!({"role": "Primary", "subnets": subnets});
+    let created = format!("2026-01-01T{created}Z");
+    let object = testkit::objects::network(name, &created, &network);
+    objects.put(object).unwrap();
+    let namespace = testkit::objects::namespace(&format!("ns-{name}"), name);
+    objects.put(namespace).unwrap();
+}
 
-const TEAL: &str = r#"
-apiVersion: k8s.ovn.org/v1
-kind: ClusterUserDefinedNetwork
-metadata: {name: teal, uid: uid-of-teal, creationTimestamp: "2026-01-01T00:02:00Z"}
-spec:
-  namespaceSelector: {matchLabels: {tenant: teal}}
-  network:
-    topology: Layer3
-    layer3: {role: Primary, subnets: [{cidr: 10.64.0.0/16, hostSubnet: 24}]}
-    transport: NoOverlay
-    noOverlay: {outboundSNAT: Enabled, routing: Managed}
----
-apiVersion: v1
-kind: Namespace
-metadata: {name: ns-teal, labels: {tenant: teal, k8s.ovn.org/primary-user-defined-network: ""}}
-"#;
+fn no_overlay(snat: &str, routing: &str) -> Value {
+    json!({"transport": "NoOverlay", "noOverlay": {"outboundSNAT": snat, "routing": routing}})
+}
 
 const ADMINISTRATOR: &str = r#"
 apiVersion: frrk8s.metallb.io/v1beta1

@@ -268,17 +268,8 @@ fn a_session_is_of_every_family_that_node_and_network_have() {
         let settings = settings_of(&MANAGED.replace("SUBNETS", subnets));
         let mut objects = Objects::default();
         for (name, addresses) in [("n1", of_first), ("n2", of_second)] {
-            let addresses = addresses
-                .iter()
-                .map(|ip| json!({"type": "InternalIP", "address": ip}));
-            let addresses: Vec<Value> = addresses.collect();
-            let labels = json!({"kubernetes.io/hostname": name});
-            objects
-                .put(json!({
-                    "apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels},
-                    "status": {"addresses": addresses},
-                }))
-                .unwrap();
+            let node = testkit::objects::node(name, addresses);
+            objects.put(node).unwrap();
         }
         settle(&settings, &mut objects).unwrap();
         let loaded = loaded(&objects, "n1");

@@ -26,9 +26,8 @@ fn foreign(objects: &mut Objects, name: &str, mut spec: Value, mut config: Value
         "apiVersion": "k8s.ovn.org/v1", "kind": CUDN, "name": name, "uid": uid,
         "controller": true, "blockOwnerDeletion": true,
     });
-    let labels = json!({"tenant": name, "k8s.ovn.org/primary-user-defined-network": ""});
     for object in [
-        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": labels}}),
+        testkit::objects::namespace(&namespace, name),
         json!({
             "apiVersion": "k8s.ovn.org/v1", "kind": CUDN,
             "metadata": {

@@ -133,14 +133,9 @@ fn pink(objects: &mut Objects, network: Option<Value>) {
         "layer3": {"role": "Primary", "subnets": [{"cidr": "10.60.0.0/15", "hostSubnet": 24}]},
         "transport": "NoOverlay", "noOverlay": {"outboundSNAT": "Enabled", "routing": "Managed"},
     });
-    let object = json!({
-        "apiVersion": "k8s.ovn.org/v1", "kind": CUDN,
-        "metadata": {"name": "pink", "uid": "uid-of-pink", "creationTimestamp": "2026-01-01T00:01:00Z"},
-        "spec": {
-            "namespaceSelector": {"matchLabels": {"tenant": "shop"}},
-            "network": network.unwrap_or(managed),
-        },
-    });
+    let network = network.unwrap_or(managed);
+    let mut object = testkit::objects::network("pink", "2026-01-01T00:01:00Z", &network);
+    object["spec"]["namespaceSelector"]["matchLabels"]["tenant"] = "shop".into();
     objects.put(object).unwrap();
     let shop = objects.get_mut("Namespace", "shop").unwrap();
     shop["metadata"]["labels"]["k8s.ovn.org/primary-user-defined-network"] = "".into();

@@ -28,9 +28,9 @@ pub(crate) fn any_spec() -> impl Strategy<Value = Spec> {
     (
         (few(3), any::<bool>(), any::<bool>()),
         prop::collection::vec((few(11), few(6)), 1..6),
-        prop::collection::vec((few(5), few(5), few(4)), 0..4),
+        prop::collection::vec((few(5), few(5), few(5)), 0..4),
         prop::collection::vec((few(5), few(6), few(3)), 0..4),
-        prop::collection::vec(few(6), 0..3),
+        prop::collection::vec(few(9), 0..3),
         prop::collection::vec((few(6), few(3)), 0..3),
     )
         .prop_map(
@@ -51,30 +51,33 @@ pub(crate) fn any_spec() -> impl Strategy<Value = Spec> {
 pub(crate) fn sound_spec() -> impl Strategy<Value = Spec> {
     let networks = prop::collection::vec(0..4_u8, 0..4);
     let advertisements = prop::collection::vec(0..2_u8, 0..3);
+    let source = prop_oneof![Just(0_u8), Just(6), Just(8)];
     (
-        any::<bool>(),
-        any::<bool>(),
+        (any::<bool>(), any::<bool>()),
         1..6_usize,
         networks,
         advertisements,
+        source,
     )
-        .prop_map(|(local, dual, nodes, networks, advertisements)| Spec {
-            topology: 0,
-            local,
-            dual,
-            nodes: vec![(0, 0); nodes],
-            // One range each, and a namespace.
-            networks: (0..)
-                .zip(networks)
-                .map(|(at, form)| (form, at, 0))
-                .collect(),
-            advertisements: advertisements
-                .into_iter()
-                .map(|what| (what, 0, 0))
-                .collect(),
-            sources: vec![0],
-            egress: vec![(0, 0)],
-        })
+        .prop_map(
+            |((local, dual), nodes, networks, advertisements, source)| Spec {
+                topology: 0,
+                local,
+                dual,
+                nodes: vec![(0, 0); nodes],
+                // One range each, and a namespace.
+                networks: (0..)
+                    .zip(networks)
+                    .map(|(at, form)| (form, at, 0))
+                    .collect(),
+                advertisements: advertisements
+                    .into_iter()
+                    .map(|what| (what, 0, 0))
+                    .collect(),
+                sources: vec![source],
+                egress: vec![(0, 0)],
+            },
+        )
 }
 
 impl Spec {
@@ -131,23 +134,21 @@ enable-egress-ip = true
 
 fn node(at: u8, form: u8, label: u8, dual: bool) -> Value {
     let name = format!("n{at}");
-    let mut labels = json!({"kubernetes.io/hostname": name, "zone": format!("z{}", label % 2)});
+    let last = if form == 1 { 1 } else { at };
+    let (v4, v6) = (format!("172.30.0.{last}"), format!("fd00:172::{last}"));
+    let internal = [v4.as_str(), v6.as_str()];
+    let internal = if dual { &internal } else { &internal[..1] };
+    let mut node = testkit::objects::node(&name, internal);
+    let addresses = node["status"]["addresses"].as_array_mut().unwrap();
+    addresses.insert(0, json!({"type": "Hostname", "address": name}));
+    addresses.push(json!({"type": "ExternalIP", "address": format!("198.51.100.{last}")}));
+    let labels = &mut node["metadata"]["labels"];
+    labels["zone"] = format!("z{}", label % 2).into();
     match label {
-        4 => labels = json!({}),
+        4 => *labels = json!({}),
         5 => labels["kubernetes.io/hostname"] = "n1".into(),
         _ => {}
     }
-    let address = if form == 1 { 1 } else { at };
-    let mut addresses =
-        vec![json!({"type": "InternalIP", "address": format!("172.30.0.{address}")})];
-    if dual {
-        let second = format!("fd00:172::{address}");
-        addresses.push(json!({"type": "InternalIP", "address": second}));
-    }
-    let mut node = json!({
-        "apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels},
-        "status": {"addresses": addresses},
-    });
     let annotations = match form {
         2 => json!({"k8s.ovn.org/node-subnets": "{\"default\":[\"10.128.3.0/24\""}),
         3 => {
@@ -192,27 +193,53 @@ fn network(at: u8, (form, range, space): (u8, u8, u8)) -> Vec<Value> {
         3 => json!({"topology": "Layer2", "layer2": {"role": "Primary", "subnets": [cidr]}}),
         _ => json!({"topology": "Layer9"}),
     };
-    let tenant = json!({"matchLabels": {"tenant": name}});
-    let selector = match space {
-        2 => json!({"matchLabels": {"tenant": "c1"}}),
-        3 => json!({"matchExpressions": [{"key": "tenant", "operator": "Near"}]}),
-        _ => tenant,
-    };
-    let labels = json!({"use": format!("u{}", at % 2)});
     let created = format!("2026-01-01T00:00:0{at}Z");
-    let mut out = vec![json!({
-        "apiVersion": "k8s.ovn.org/v1", "kind": "ClusterUserDefinedNetwork",
-        "metadata": {"name": name, "uid": format!("uid-{at}"), "creationTimestamp": created, "labels": labels},
-        "spec": {"namespaceSelector": selector, "network": network},
-    })];
+    let mut object = testkit::objects::network(&name, &created, &network);
+    object["metadata"]["labels"]["use"] = format!("u{}", at % 2).into();
+    let selector = &mut object["spec"]["namespaceSelector"];
+    match space {
+        2 => *selector = json!({"matchLabels": {"tenant": "c1"}}),
+        3 => *selector = json!({"matchExpressions": [{"key": "tenant", "operator": "Near"}]}),
+        4 => {
+            *selector = json!({"matchExpressions": [
+                {"key": "tenant", "operator": "In", "values": [name, "c1", "nobody"]},
+                {"key": "tenant", "operator": "NotIn", "values": ["c9", "c8"]},
+                {"key": "tenant", "operator": "Exists"},
+            ]})
+        }
+        _ => {}
+    }
+    let mut out = vec![object];
     if space != 1 {
-        let labels = json!({"tenant": name, "k8s.ovn.org/primary-user-defined-network": ""});
-        out.push(json!({
-            "apiVersion": "v1", "kind": "Namespace",
-            "metadata": {"name": format!("of-{name}"), "labels": labels},
-        }));
+        out.push(testkit::objects::namespace(&format!("of-{name}"), &name));
     }
     out
+}
+
+/// A router with more than one of everything that there can be more than one of.
+fn everything(mut router: Value) -> Value {
+    let ours = ["10.128.0.0/24", "10.128.1.0/24", "10.61.0.0/24"];
+    router["prefixes"] = json!(["198.51.100.0/25", "198.51.100.128/25", "192.0.2.0/24"]);
+    router["neighbors"][0]["toAdvertise"] = json!({
+        "allowed": {"prefixes": ["198.51.100.0/25", "192.0.2.0/24"]},
+        "withCommunity": [
+            {"community": "64512:1", "prefixes": ["192.0.2.0/24", "198.51.100.0/25"]},
+            {"community": "64512:3", "prefixes": ours},
+            {"community": "64512:2", "prefixes": ours},
+        ],
+        "withLocalPref": [
+            {"localPref": 200, "prefixes": ["192.0.2.0/24"]},
+            {"localPref": 300, "prefixes": ours},
+        ],
+    });
+    router["neighbors"][0]["toReceive"] = json!({"allowed": {"prefixes": [
+        {"prefix": "203.0.113.0/24"}, {"prefix": "10.90.0.0/16", "ge": 24, "le": 24},
+        {"prefix": "10.90.0.0/16", "ge": 25, "le": 32},
+    ]}});
+    let others = [("172.31.0.3", 65103), ("172.31.0.2", 65102)];
+    let others = others.map(|(address, asn)| json!({"address": address, "asn": asn}));
+    router["neighbors"].as_array_mut().unwrap().extend(others);
+    router
 }
 
 fn source(at: u8, form: u8) -> Value {
@@ -227,9 +254,26 @@ fn source(at: u8, form: u8) -> Value {
     if form == 4 {
         router["vrf"] = "c1".into();
     }
+    if form >= 6 {
+        router = everything(router);
+    }
     let mut spec = json!({"bgp": {"routers": [router]}});
-    if form == 5 {
-        spec["nodeSelector"] = json!({"matchLabels": {"zone": "z1"}});
+    match form {
+        5 => spec["nodeSelector"] = json!({"matchLabels": {"zone": "z1"}}),
+        7 => {
+            let neighbor = json!({"address": "172.31.1.1", "asn": 65101, "disableMP": true});
+            let imports = json!([{"vrf": "c1"}, {"vrf": "c2"}]);
+            let routers = spec["bgp"]["routers"].as_array_mut().unwrap();
+            routers[0]["imports"] = imports;
+            routers.push(json!({"asn": 64512, "vrf": "c1", "neighbors": [neighbor]}));
+            routers.push(json!({"asn": 64512, "vrf": "c2"}));
+        }
+        8 => {
+            let profile = |name: &str| json!({"name": name, "receiveInterval": 300});
+            spec["bgp"]["bfdProfiles"] = json!([profile("fast"), profile("slow")]);
+            spec["bgp"]["routers"][0]["neighbors"][0]["bfdProfile"] = "slow".into();
+        }
+        _ => {}
     }
     json!({
         "apiVersion": "frrk8s.metallb.io/v1beta1", "kind": "FRRConfiguration",
@@ -268,8 +312,15 @@ fn advertisement(at: u8, (what, target, nodes): (u8, u8, u8)) -> Value {
         5 => spec["advertisements"] = json!(["EgressIP"]),
         _ => {}
     }
-    if nodes == 2 && target == 5 {
-        spec["nodeSelector"] = json!({"matchLabels": {"zone": "z1"}});
+    match (nodes, target) {
+        (2, 5) => spec["nodeSelector"] = json!({"matchLabels": {"zone": "z1"}}),
+        (1, 0 | 4) => {
+            spec["nodeSelector"] = json!({"matchExpressions": [
+                {"key": "zone", "operator": "In", "values": ["z1", "z0", "z9"]},
+                {"key": "kubernetes.io/hostname", "operator": "Exists"},
+            ]});
+        }
+        _ => {}
     }
     let created = format!("2026-01-01T00:01:0{}Z", at % 2);
     json!({

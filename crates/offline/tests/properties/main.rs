@@ -8,16 +8,20 @@
     reason = "a test stops at the first surprise"
 )]
 
+mod by_hand;
 mod generator;
+mod order;
 
-use generator::{Spec, any_spec, sound_spec};
+use by_hand::{Change, changes};
+use generator::{any_spec, sound_spec};
 use model::intent::Condition;
 use model::node::annotation::NODE_ID;
-use offline::kind::{CUDN, NAD, NODE};
-use offline::{Objects, Plans, settle, state, world};
+use offline::kind::{CUDN, NAD};
+use offline::{Objects, Plans, settle, state, world, write};
+use order::{all_shuffled, as_sets, other_family_first, shuffled};
 use proptest::prelude::*;
-use serde_json::Value;
 use settings::Settings;
+use testkit::rng::Rng;
 
 fn config(cases: u32) -> ProptestConfig {
     ProptestConfig {
@@ -56,15 +60,39 @@ proptest! {
     #![proptest_config(config(96))]
 
     #[test]
-    fn no_order_of_anything_makes_another_plan(spec in any_spec(), turn in 1..5_usize) {
+    fn no_order_of_anything_makes_another_plan(spec in any_spec(), seed in any::<u64>()) {
         let settings = spec.settings();
-        let settled = |turn: usize| {
-            let mut objects = turned(&spec, turn);
+        let settled = |mut objects: Objects| {
             let first = Plans::of(&world(&settings, &objects), &settings);
             let plans = settle(&settings, &mut objects).unwrap();
             format!("{first:#?}\n{}", whole(&settings, &plans, &objects))
         };
-        let (straight, other) = (settled(0), settled(turn));
+        let straight = settled(spec.objects());
+        let other = settled(shuffled(&spec.objects(), seed));
+        prop_assert_eq!(difference(&straight, &other), None);
+    }
+
+    #[test]
+    fn no_order_of_what_is_copied_makes_more_than_another_order(spec in any_spec(), seed in any::<u64>()) {
+        let settings = spec.settings();
+        let settled = |mut objects: Objects| {
+            let plans = settle(&settings, &mut objects).unwrap();
+            let mut written = state(&plans, &objects);
+            as_sets(&mut written);
+            serde_json::to_string_pretty(&written).unwrap()
+        };
+        let straight = settled(spec.objects());
+        let other = settled(all_shuffled(&spec.objects(), seed));
+        prop_assert_eq!(difference(&straight, &other), None);
+    }
+
+    #[test]
+    fn which_family_of_a_nodes_addresses_comes_first_changes_no_object(spec in any_spec()) {
+        let settings = spec.settings();
+        let (mut straight, mut other) = (spec.objects(), other_family_first(&spec.objects()));
+        settle(&settings, &mut straight).unwrap();
+        settle(&settings, &mut other).unwrap();
+        let (straight, other) = (dump(&other_family_first(&straight)), dump(&other));
         prop_assert_eq!(difference(&straight, &other), None);
     }
 
@@ -74,9 +102,16 @@ proptest! {
         let mut objects = spec.objects();
         let settled = settle(&settings, &mut objects);
         prop_assert!(settled.is_ok(), "{:?}", settled.err());
-        let before = objects.clone();
-        let plans = settle(&settings, &mut objects).unwrap();
-        prop_assert!(objects == before);
+        let before = dump(&objects);
+        for (form, text) in texts(&objects) {
+            let mut read = Objects::default();
+            read.read(&text).unwrap();
+            let plans = Plans::of(&world(&settings, &read), &settings);
+            write(&plans, &settings, &mut read).unwrap();
+            let after = dump(&read);
+            prop_assert_eq!(difference(&before, &after), None, "{}", form);
+        }
+        let plans = Plans::of(&world(&settings, &objects), &settings);
         prop_assert!(plans.networks.allocations.is_empty(), "{:?}", plans.networks.allocations);
         let of_ras = plans.advertisements.values().flat_map(|plan| &plan.conditions);
         for condition in of_ras.chain(plans.conditions.values().flatten()) {
@@ -111,6 +146,45 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(config(24))]
+
+    #[test]
+    fn whatever_somebody_does_to_what_was_written_is_undone(spec in sound_spec(), seed in any::<u64>()) {
+        let settings = spec.settings();
+        let given = spec.objects();
+        let mut objects = given.clone();
+        let plans = settle(&settings, &mut objects).unwrap();
+        let before = format!("{}\n{}", dump(&objects), whole(&settings, &plans, &objects));
+        let all = changes(&given, &objects);
+        let mut rng = Rng::new(seed);
+        for _ in 0..16 {
+            let Change { key: (kind, name), place, object } = rng.pick(&all);
+            let mut changed = objects.clone();
+            match object {
+                Some(object) => changed.put(object.clone()).unwrap(),
+                None => assert!(changed.remove(kind, name)),
+            }
+            let plans = settle(&settings, &mut changed).unwrap();
+            let after = format!("{}\n{}", dump(&changed), whole(&settings, &plans, &changed));
+            prop_assert_eq!(difference(&before, &after), None, "{} {} {}", kind, name, place);
+        }
+    }
+}
+
+/// The objects as documents of JSON and of YAML.
+fn texts(objects: &Objects) -> [(&'static str, String); 2] {
+    let all: Vec<&serde_json::Value> = objects.iter().map(|(_, object)| object).collect();
+    let json: Vec<String> = all.iter().map(ToString::to_string).collect();
+    let yaml = all
+        .iter()
+        .map(|object| serde_saphyr::to_string(object).unwrap());
+    [
+        ("JSON", format!("{{\"items\":[{}]}}", json.join(","))),
+        ("YAML", yaml.collect::<Vec<_>>().join("\n---\n")),
+    ]
+}
+
 /// Whether the API server takes a condition (`metav1.Condition`): else it refuses the whole status.
 fn is_acceptable(condition: &Condition) -> bool {
     let inner = |c: char| c.is_ascii_alphanumeric() || "_,:".contains(c);
@@ -141,51 +215,4 @@ fn take_away(objects: &mut Objects, kind: &str, name: &str) {
         }
         _ => assert!(objects.remove(kind, name)),
     }
-}
-
-/// The objects, given in another order and with their lists and maps turned.
-fn turned(spec: &Spec, turn: usize) -> Objects {
-    let mut all: Vec<Value> = spec.objects().iter().map(|(_, o)| o.clone()).collect();
-    if turn % 2 == 1 {
-        all.reverse();
-    }
-    let at = turn % all.len();
-    all.rotate_left(at);
-    let mut out = Objects::default();
-    for mut object in all {
-        for path in [
-            "/spec/networkSelectors",
-            "/spec/advertisements",
-            "/spec/egressIPs",
-            "/status/items",
-            "/metadata/finalizers",
-        ] {
-            if let Some(Value::Array(list)) = object.pointer_mut(path) {
-                let at = turn % list.len().max(1);
-                list.rotate_left(at);
-            }
-        }
-        let subnets = "/metadata/annotations/k8s.ovn.org~1node-subnets";
-        if object["kind"] == NODE
-            && let Some(Value::String(text)) = object.pointer_mut(subnets)
-        {
-            *text = turned_map(text, turn);
-        }
-        out.put(object).unwrap();
-    }
-    out
-}
-
-/// A JSON map with its keys in another order; what is none stays as it is.
-fn turned_map(text: &str, turn: usize) -> String {
-    let Ok(Value::Object(map)) = serde_json::from_str(text) else {
-        return text.to_owned();
-    };
-    let mut entries: Vec<String> = map
-        .iter()
-        .map(|(key, value)| format!("{key:?}:{value}"))
-        .collect();
-    let at = turn % entries.len().max(1);
-    entries.rotate_left(at);
-    format!("{{{}}}", entries.join(","))
 }
