@@ -61,6 +61,7 @@ pub(crate) fn sound_spec() -> impl Strategy<Value = Spec> {
     )
         .prop_map(
             |((local, dual), nodes, networks, advertisements, source)| Spec {
+                // Where reflectors change, the old ones stay until it is reported that the new ones work, and here nobody reports.
                 topology: 0,
                 local,
                 dual,

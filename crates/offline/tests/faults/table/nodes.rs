@@ -55,7 +55,7 @@ pub(crate) const OF_NODES: &[Fault] = &[
             Said(PODS, LEFT_OUT, "allowed: a /24"),
         ],
         // Nobody is given what a node claims, and this one claims everything: a node that comes gets no subnet of the default
-        // network, although the claim is refused.
+        // network, although the claim is refused (`plan_cluster::networks` stops on purpose, and names the holder).
         except: &[
             "meanwhile Node/n51 says AllocationFailed",
             "meanwhile what is said names {\"n25\", \"n51\"}",
