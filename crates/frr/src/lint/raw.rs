@@ -56,32 +56,35 @@ pub(super) fn lint(config: &NodeConfig, problems: &mut Vec<Problem>) {
 
 /// A client of a reflector gets only what its own filter lets out, and that one holds the reflector's own prefixes.
 fn lint_reflection(config: &NodeConfig, mentions: &[Mention<'_>], problems: &mut Vec<Problem>) {
-    for mention in mentions {
-        if mention.rest.first() != Some(&"route-reflector-client") {
-            continue;
-        }
-        let router = config.routers.iter().find(|r| r.vrf == mention.vrf);
-        let neighbor = router.and_then(|r| {
-            let mut all = r.neighbors.iter();
-            all.find(|n| n.peer.as_str() == mention.peer)
-        });
-        let Some(id) = neighbor.map(|n| n.id(mention.vrf)) else {
+    let clients = mentions.iter().filter(|mention| {
+        let first = mention.rest.first();
+        first == Some(&"route-reflector-client")
+    });
+    let mut clients = clients.peekable();
+    if clients.peek().is_none() {
+        return;
+    }
+    let mut ids = BTreeMap::new();
+    for router in &config.routers {
+        let vrf = router.vrf.as_str();
+        let neighbors = router.neighbors.iter();
+        ids.extend(neighbors.map(|n| ((vrf, n.peer.as_str()), n.id(vrf))));
+    }
+    let other_map = mentions.iter().filter(|mention| {
+        let rest = mention.rest.as_slice();
+        matches!(rest, ["route-map", _, "out"])
+    });
+    let other_map: BTreeSet<(&str, &str)> = other_map.map(|m| (m.vrf, m.peer)).collect();
+    let written = Written::of(config);
+    for mention in clients {
+        let Some(id) = ids.get(&(mention.vrf, mention.peer)) else {
             continue;
         };
-        let (map, list) = (format!("{id}-out"), format!("{id}-allowed-"));
-        let widens = |line: &str| {
-            let words: Vec<&str> = line.split_whitespace().collect();
-            match *words.as_slice() {
-                ["route-map", name, ..] => name == map,
-                ["ip" | "ipv6", "prefix-list", name, ..] => name.starts_with(&list),
-                _ => false,
-            }
-        };
-        let other_map = mentions.iter().any(|other| {
-            (other.vrf, other.peer) == (mention.vrf, mention.peer)
-                && matches!(other.rest.as_slice(), ["route-map", _, "out"])
-        });
-        if !other_map && !config.raw.iter().any(|raw| raw.config.lines().any(widens)) {
+        let map = format!("{id}-out");
+        let widened = written.maps.contains(map.as_str())
+            || written.has_list(&format!("{id}-allowed-"))
+            || other_map.contains(&(mention.vrf, mention.peer));
+        if !widened {
             problems.push(Problem::new(
                 subject(&mention.source.source),
                 "ReflectsNothing",
@@ -91,6 +94,32 @@ fn lint_reflection(config: &NodeConfig, mentions: &[Mention<'_>], problems: &mut
                 ),
             ));
         }
+    }
+}
+
+/// Names of route-maps and prefix-lists that raw text writes.
+struct Written<'a> {
+    maps: BTreeSet<&'a str>,
+    lists: BTreeSet<&'a str>,
+}
+
+impl<'a> Written<'a> {
+    fn of(config: &'a NodeConfig) -> Self {
+        let (mut maps, mut lists) = (BTreeSet::new(), BTreeSet::new());
+        for line in config.raw.iter().flat_map(|raw| raw.config.lines()) {
+            let mut words = line.split_whitespace();
+            match (words.next(), words.next()) {
+                (Some("route-map"), Some(name)) => drop(maps.insert(name)),
+                (Some("ip" | "ipv6"), Some("prefix-list")) => lists.extend(words.next()),
+                _ => {}
+            }
+        }
+        Self { maps, lists }
+    }
+
+    fn has_list(&self, beginning: &str) -> bool {
+        let mut from = self.lists.range(beginning..);
+        from.next().is_some_and(|name| name.starts_with(beginning))
     }
 }
 
