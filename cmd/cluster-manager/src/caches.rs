@@ -25,7 +25,7 @@ use model::{ObjectKey, intent};
 use plan_cluster::sessions::End;
 use plan_cluster::unsupported::Feature;
 use plan_cluster::world::Evidence;
-use plan_cluster::{World, fabric, user_networks};
+use plan_cluster::{World, fabric, generated, user_networks};
 use reconcile::WorkQueue;
 use settings::Settings;
 
@@ -174,14 +174,7 @@ impl Caches {
         }
         let uninstalled = |(ready, code): (bool, Option<u16>)| (ready, code.filter(|c| *c == 404));
         let attachments = uninstalled(optional(&self.attachments));
-        let mut cudns = uninstalled(optional(&self.cudns));
-        // Nobody takes their kind away before their objects are gone: it is not served just now.
-        if (self.attachments).with(|map| {
-            map.values()
-                .any(|e| user_networks::is_left_behind(&e.value))
-        }) {
-            cudns.1 = None;
-        }
+        let cudns = uninstalled(optional(&self.cudns));
         let egress_ips = self.egress_ips.as_ref().map_or((true, None), optional);
         let operator = self.operator.as_ref().map_or((true, None), Operator::state);
         let operator = uninstalled(operator);
@@ -207,10 +200,27 @@ impl Caches {
     /// Names of caches that have not been filled yet.
     pub(crate) fn waiting(&self) -> Vec<&'static str> {
         let kinds = self.kinds().into_iter();
-        kinds
-            .filter(|(_, ready, code)| !ready && code.is_none())
-            .map(|(name, ..)| name)
-            .collect()
+        let unknown = kinds.filter(|(_, ready, code)| !ready && code.is_none());
+        let unknown = unknown.map(|(name, ..)| name);
+        // Nobody takes their kind away before they are gone: it is not served just now.
+        let unserved = !self.cudns.ready() && self.announces_user_networks();
+        let unserved = unserved.then_some("clusteruserdefinednetworks");
+        unknown.chain(unserved).collect()
+    }
+
+    /// Whether objects of ours have routers in VRFs, and networks have left the NetworkAttachmentDefinitions of those.
+    fn announces_user_networks(&self) -> bool {
+        let left_behind = self.attachments.with(|map| {
+            let mut all = map.values();
+            all.any(|e| user_networks::is_left_behind(&e.value))
+        });
+        let of_vrf = |source: &Source| {
+            let object = source.object.as_ref().ok();
+            let object = object.filter(|object| generated::is_ours(object));
+            let mut routers = object.into_iter().flat_map(|object| &object.routers);
+            routers.any(|router| !router.vrf.is_empty())
+        };
+        left_behind && (self.frr).with(|map| map.values().any(|e| of_vrf(&e.value)))
     }
 
     /// Kinds that count as empty, with the API server's answer.

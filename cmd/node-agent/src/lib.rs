@@ -98,9 +98,6 @@ fn refuse_what_is_not_built(settings: &Settings) -> anyhow::Result<()> {
             "[gateway] mode = local: this node-agent builds the shared gateway only; allowed: shared"
         );
     }
-    if settings.network.transport.no_overlay().is_none() {
-        tracing::warn!("[default] transport = geneve: the node-agent has no network to build");
-    }
     Ok(())
 }
 

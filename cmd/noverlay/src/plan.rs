@@ -71,7 +71,7 @@ pub(crate) fn plan(
         read(&arguments.world)?
     };
     let mut after = world.clone();
-    let mut in_force = offline::in_force(file, &after, None).map_err(anyhow::Error::msg)?;
+    let mut in_force = offline::in_force(file, &after, None);
     let changes = !arguments.change.is_empty() || !arguments.delete.is_empty();
     let before = if changes {
         // What is not yet as the manager wants it is not the change's doing.
@@ -89,7 +89,7 @@ pub(crate) fn plan(
         delete(&mut after, object)?;
     }
     if changes {
-        in_force = offline::in_force(file, &after, Some(&in_force)).map_err(anyhow::Error::msg)?;
+        in_force = offline::in_force(file, &after, Some(&in_force));
     }
     let plans = settle(&in_force, &mut after)?;
     let nodes = Nodes::of(&in_force.settings, &before, &after);
@@ -130,8 +130,7 @@ fn read(files: &[String]) -> anyhow::Result<Objects> {
 }
 
 fn settle(in_force: &InForce, objects: &mut Objects) -> anyhow::Result<Plans> {
-    offline::settle_refusing(&in_force.settings, &in_force.refused, objects)
-        .map_err(anyhow::Error::msg)
+    offline::settle_refusing(in_force, objects).map_err(anyhow::Error::msg)
 }
 
 /// Deletes an object as a person would: one with a finalizer waits for whoever put that there.

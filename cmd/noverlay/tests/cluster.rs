@@ -164,6 +164,12 @@ fn what_convert_makes_of_older_examples_is_taken_and_plan_reads_the_cluster_with
     ] {
         assert!(ran.out.contains(words), "{words:?} not in\n{}", ran.out);
     }
+    // The same on OpenShift, whose object and what was made of it are read too.
+    let openshift = format!("{text}[openshift]\nenable = true\n");
+    std::fs::write(config.path(), openshift).unwrap();
+    let ran = noverlay(&words, "");
+    assert_eq!(ran.status, Some(0), "{}{}", ran.out, ran.err);
+    std::fs::write(config.path(), text).unwrap();
     assert!(
         api.items("routeadvertisements").is_empty(),
         "nothing is written"

@@ -61,6 +61,17 @@ pub enum MissingRoute {
     Forward,
 }
 
+impl MissingRoute {
+    /// Where nobody says anything else.
+    #[must_use]
+    pub fn of(routing: Routing) -> Self {
+        match routing {
+            Routing::Managed => Self::Discard,
+            Routing::Unmanaged => Self::Forward,
+        }
+    }
+}
+
 /// How a network is laid out. Source: `spec.network.topology`, NAD `topology`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Topology {

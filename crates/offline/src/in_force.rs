@@ -14,14 +14,9 @@ use crate::kind::{CONFIG_MAP, NAD, NETWORK};
 const OPERATOR: (&str, &str) = ("noverlay-system/noverlay-operator", "operator.toml");
 
 /// What is in force of `file` in a cluster with these objects; `before` is what was, where the manager has run meanwhile.
-///
-/// # Errors
-/// Where what the manager keeps in objects cannot be read: one sentence.
-pub fn in_force(
-    file: File<'_>,
-    objects: &Objects,
-    before: Option<&InForce>,
-) -> Result<InForce, String> {
+/// What the manager keeps in objects and cannot read counts as not there, as it does for the manager, and is refused by name.
+#[must_use]
+pub fn in_force(file: File<'_>, objects: &Objects, before: Option<&InForce>) -> InForce {
     let openshift = file.settings.openshift.is_some();
     let object = objects.get(NETWORK, "cluster").filter(|_| openshift);
     let object = object.map(|object| {
@@ -29,17 +24,26 @@ pub fn in_force(
         let typed = typed.map_err(|error| format!("the object cannot be read: {error}"));
         typed.and_then(|typed| settings_of(&typed))
     });
+    let mut unread = Vec::new();
+    let mut read = |kept: Result<Option<Settings>, String>| {
+        kept.unwrap_or_else(|error| {
+            unread.push(format!("{error}; what the file says is in force"));
+            None
+        })
+    };
     let (last, running) = match before {
         Some(before) => (
             before.of_object.then(|| before.settings.clone()),
             Some(before.settings.clone()),
         ),
         None => (
-            last(file, objects)?.filter(|_| openshift),
-            stored(file.settings, objects)?,
+            read(last(file, objects)).filter(|_| openshift),
+            read(stored(file.settings, objects)),
         ),
     };
-    Ok(file.in_force(object, last.as_ref(), running.as_ref()))
+    let mut out = file.in_force(object, last.as_ref(), running.as_ref());
+    out.refused.extend(unread);
+    out
 }
 
 /// What the operator object said the last time.

@@ -19,7 +19,7 @@ use plan_cluster::{
     FABRIC_LABEL, MANAGED_BY, World, advertise, fabric, generated, networks, transport,
 };
 use serde_json::{Value, json};
-use settings::Settings;
+use settings::{InForce, Settings};
 
 use crate::Objects;
 use crate::kind::{CUDN, FRR, NAD, NODE, RA};
@@ -51,11 +51,12 @@ impl Plans {
     /// The plans of a world as the API server has it.
     #[must_use]
     pub fn of(world: &World, settings: &Settings) -> Self {
-        Self::refusing(world, settings, &[])
+        Self::refusing(world, settings, Configured::default())
     }
 
-    /// The same, where something else is asked for than what is in force: a sentence for each.
-    fn refusing(world: &World, settings: &Settings, refused: &[String]) -> Self {
+    /// The same, where something else is asked for than what is in force.
+    fn refusing(world: &World, settings: &Settings, mut configured: Configured) -> Self {
+        configured.in_force = settings.network_in_force();
         let complete = fabric::complete(world.clone());
         let advertisements = advertise::plan_all(&complete);
         let advertised = attachments::advertised(&complete, &advertisements);
@@ -73,7 +74,7 @@ impl Plans {
                 &complete,
                 &settings.network.nad,
                 &advertised,
-                &configured(settings, refused),
+                &configured,
             ),
             conditions: conditions.collect(),
             attachments,
@@ -87,20 +88,29 @@ impl Plans {
 /// # Errors
 /// Where there is no end of writing, which is a defect of ours.
 pub fn settle(settings: &Settings, objects: &mut Objects) -> Result<Plans, String> {
-    settle_refusing(settings, &[], objects)
+    settled(settings, &Configured::default(), objects)
 }
 
-/// The same, where something else is asked for than the settings, which are in force: a sentence for each.
+/// The same, where something else may be asked for than what is in force.
 ///
 /// # Errors
 /// As [`settle`].
-pub fn settle_refusing(
+pub fn settle_refusing(in_force: &InForce, objects: &mut Objects) -> Result<Plans, String> {
+    let configured = Configured {
+        in_force: String::new(),
+        refused: in_force.refused.clone(),
+        network_stays: in_force.network_stays,
+    };
+    settled(&in_force.settings, &configured, objects)
+}
+
+fn settled(
     settings: &Settings,
-    refused: &[String],
+    configured: &Configured,
     objects: &mut Objects,
 ) -> Result<Plans, String> {
     for _ in 0..PASSES {
-        let plans = Plans::refusing(&world(settings, objects), settings, refused);
+        let plans = Plans::refusing(&world(settings, objects), settings, configured.clone());
         let before = objects.clone();
         write(&plans, settings, objects)?;
         if *objects == before {
@@ -300,13 +310,6 @@ fn attached(plans: &Plans, settings: &Settings, objects: &mut Objects) -> Result
         }
     }
     default_attached(plans, settings, objects)
-}
-
-fn configured(settings: &Settings, refused: &[String]) -> Configured {
-    Configured {
-        in_force: settings.network_in_force(),
-        refused: refused.to_vec(),
-    }
 }
 
 fn default_attached(

@@ -60,13 +60,23 @@ impl Stored {
                 (Claimant::LeftBehind, None) => {}
             }
         }
-        for (name, counts) in counts {
-            let known = world.cudns.get(name);
-            let known = known.and_then(|cudn| world.known_ids.get(&cudn.uid).copied());
-            // Who edits one object of several changes nothing; of as many the smallest.
-            let most = counts.into_iter().rev().max_by_key(|(_, count)| *count);
-            if let Some(id) = known.or(most.map(|(id, _)| id)) {
-                out.ids.insert(name.to_owned(), id);
+        // Who edits one object of several changes nothing; of as many the smallest.
+        let most = |counts: &BTreeMap<u16, usize>| {
+            let counts = counts.iter().rev();
+            counts.max_by_key(|(_, count)| **count).map(|(id, _)| *id)
+        };
+        let stored: BTreeMap<&str, Option<u16>> = counts
+            .iter()
+            .map(|(name, counts)| (*name, most(counts)))
+            .collect();
+        for (name, own) in &stored {
+            let cudn = world.cudns.get(*name);
+            let known = cudn.and_then(|cudn| world.known_ids.get(&cudn.uid).copied());
+            // One that another network's objects have is no id to insist on: whoever mends that has to be heard.
+            let mut others = stored.iter().filter(|(other, _)| *other != name);
+            let known = known.filter(|id| !others.any(|(_, other)| *other == Some(*id)));
+            if let Some(id) = known.or(*own) {
+                out.ids.insert((*name).to_owned(), id);
             }
         }
         out

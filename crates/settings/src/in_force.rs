@@ -160,12 +160,15 @@ impl Settings {
     }
 }
 
-/// The old transport with outbound SNAT and missing route of the new one, where both are without overlay.
+/// The old transport with outbound SNAT and missing route of the new one, where both are without overlay. What the new one has
+/// of missing routes because of its routing alone, which stays out of force, is nothing that anybody asked for.
 fn options_of(new: Transport, old: Transport) -> Transport {
     match (new.no_overlay(), old) {
         (Some(new), Transport::NoOverlay(mut options)) => {
             options.outbound_snat = new.outbound_snat;
-            options.missing_route = new.missing_route;
+            if new.missing_route != MissingRoute::of(new.routing) {
+                options.missing_route = new.missing_route;
+            }
             Transport::NoOverlay(options)
         }
         _ => old,

@@ -204,7 +204,7 @@ pub struct DefaultNetwork {
     pub cluster_subnets: Vec<ClusterSubnet>,
     /// `mtu` in bytes; unset with no-overlay: the smallest host MTU among the nodes.
     pub mtu: Option<u32>,
-    /// `cluster-default-nad`, default ovn-kubernetes/default.
+    /// `cluster-default-nad`, default ovn-kubernetes/default, on OpenShift openshift-ovn-kubernetes/default.
     pub nad: ObjectKey,
 }
 

@@ -27,6 +27,8 @@ pub struct InForce {
     pub of_object: bool,
     /// Why they do not have what file and object say; a sentence each.
     pub refused: Vec<String>,
+    /// Another transport or routing is asked for than the default network runs with, and that stays.
+    pub network_stays: bool,
 }
 
 impl File<'_> {
@@ -44,6 +46,7 @@ impl File<'_> {
         if let Some(running) = running {
             let kept = asked.settings.keeping_network(running);
             asked.settings = kept.settings;
+            asked.network_stays = !kept.refused.is_empty();
             asked.refused.extend(kept.refused);
         }
         asked
@@ -64,6 +67,7 @@ impl File<'_> {
                     settings: self.settings.clone(),
                     of_object: false,
                     refused: Vec::new(),
+                    network_stays: false,
                 };
             }
         };
@@ -72,6 +76,7 @@ impl File<'_> {
                 settings,
                 of_object: true,
                 refused: Vec::new(),
+                network_stays: false,
             },
             Err(why) => self.kept(last, why),
         }
@@ -86,6 +91,7 @@ impl File<'_> {
             },
             of_object: last.is_some(),
             refused: vec![refused],
+            network_stays: false,
         }
     }
 
@@ -189,6 +195,7 @@ mod tests {
             settings: settings.clone(),
             of_object: false,
             refused: Vec::new(),
+            network_stays: false,
         };
         assert_eq!(now, expected);
         let told = now.settings.operator_text(now.of_object);
@@ -208,6 +215,6 @@ mod tests {
         let object = "[default]\ntransport = \"no-overlay\"\n[no-overlay]\noutbound-snat = \"enabled\"\nrouting = \"managed\"\n[bgp-managed]\ntopology = \"full-mesh\"\n";
         let now = file.in_force(Some(Ok(object.to_owned())), None, Some(&settings));
         assert!(now.settings.network.transport.no_overlay().is_none());
-        assert_eq!(now.refused.len(), 1);
+        assert_eq!((now.refused.len(), now.network_stays), (1, true));
     }
 }

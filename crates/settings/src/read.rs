@@ -226,10 +226,15 @@ impl Keys<'_> {
     }
 
     fn default_nad(&mut self) -> Result<ObjectKey, SettingsError> {
+        // The namespace of OVN-Kubernetes.
+        let default = match self.0.word("openshift", "enable", BOOL)? {
+            Some(true) => "openshift-ovn-kubernetes/default",
+            _ => "ovn-kubernetes/default",
+        };
         let text = self
             .0
             .text("default", "cluster-default-nad")?
-            .unwrap_or_else(|| "ovn-kubernetes/default".to_owned());
+            .unwrap_or_else(|| default.to_owned());
         match text.split_once('/') {
             Some((namespace, name))
                 if !namespace.is_empty() && !name.is_empty() && !name.contains('/') =>
@@ -324,10 +329,7 @@ impl Keys<'_> {
             snat.ok_or_else(|| need(self, "outbound-snat", "\"enabled\" or \"disabled\""))?;
         let routing =
             routing.ok_or_else(|| need(self, "routing", "\"managed\" or \"unmanaged\""))?;
-        let missing_route = missing.unwrap_or(match routing {
-            Routing::Managed => MissingRoute::Discard,
-            Routing::Unmanaged => MissingRoute::Forward,
-        });
+        let missing_route = missing.unwrap_or(MissingRoute::of(routing));
         Ok((
             Transport::NoOverlay(NoOverlay {
                 outbound_snat,

@@ -106,6 +106,7 @@ impl ClusterReconciler {
         self.in_force.configured = Configured {
             in_force: settings.network_in_force(),
             refused,
+            network_stays: now.network_stays,
         };
         if settings != self.settings {
             self.take(settings);

@@ -127,8 +127,10 @@ impl ClusterReconciler {
         let listed = tokio::time::timeout(CALL_DEADLINE, api.list(&params)).await;
         let list = match listed {
             Ok(Ok(list)) => list,
-            // A kind that is not installed has no objects, as in the caches.
-            Ok(Err(kube::Error::Api(status))) if status.code == 404 => {
+            // A kind that is not installed has no objects; where the caches have some it is not served just now.
+            Ok(Err(kube::Error::Api(status)))
+                if status.code == 404 && self.caches.attachments.with(BTreeMap::is_empty) =>
+            {
                 return Ok(Attachments::new());
             }
             Ok(Err(error)) => return Err(Chain(&error).to_string()),

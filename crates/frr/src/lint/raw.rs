@@ -161,6 +161,16 @@ fn lint_clashes(config: &NodeConfig, problems: &mut Vec<Problem>) {
     }
 }
 
+/// How lines of an entry of a route-map begin.
+const CLAUSES: [&str; 6] = [
+    "match",
+    "set",
+    "call",
+    "on-match",
+    "continue",
+    "description",
+];
+
 /// Numbered entries of a text: name, and all that each says.
 fn entries(text: &str) -> Vec<(String, String)> {
     let mut out: Vec<(String, String)> = Vec::new();
@@ -171,11 +181,16 @@ fn entries(text: &str) -> Vec<(String, String)> {
             out.push((name, tidy(line)));
             continue;
         }
-        // What belongs to an entry of a route-map is indented.
-        open &= line.starts_with(' ');
+        let line = tidy(line);
+        let first = line.split(' ').next().unwrap_or_default();
+        if ["", "!", "no"].contains(&first) {
+            continue;
+        }
+        // FRR takes what belongs to an entry of a route-map with blanks before it and without.
+        open &= CLAUSES.contains(&first);
         if open && let Some((_, whole)) = out.last_mut() {
             whole.push('\n');
-            whole.push_str(&tidy(line));
+            whole.push_str(&line);
         }
     }
     out

@@ -416,6 +416,11 @@ fn entries_that_raw_text_writes_a_second_time_are_reported() {
             None,
         ),
         (
+            "route-map mine deny 10\nmatch ip address prefix-list l\n",
+            "route-map mine deny 10\n\n\tmatch ip address prefix-list k\n",
+            Some("route-map mine 10, which raw.rawConfig of frr-k8s-system/c2"),
+        ),
+        (
             "route-map mine deny 10\n match ip address prefix-list l\nexit\n",
             "route-map mine deny 10\n match ip address prefix-list k\nexit\n",
             Some("route-map mine 10, which raw.rawConfig of frr-k8s-system/c2"),

@@ -30,10 +30,10 @@ impl<'a> EgressIps<'a> {
     /// `owned`: what is generated already.
     pub(crate) fn of(world: &'a World, owned: impl Iterator<Item = Generated<'a>>) -> Self {
         let mut out = Self::default();
-        if let Some(status) = world.egress_ips_refused {
+        // Where the kind is not installed there are none.
+        if let Some(status) = world.egress_ips_refused.filter(|status| *status != 404) {
             out.of_unreadable = standing(world, owned);
-            // Where the kind is not installed and none is announced there are none.
-            out.unlisted = Some(status).filter(|s| *s != 404 || !out.of_unreadable.is_empty());
+            out.unlisted = Some(status);
         }
         if world.egress_ips.is_empty() {
             return out;

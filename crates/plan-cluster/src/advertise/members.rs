@@ -272,7 +272,12 @@ impl<'a> Objects<'a, '_> {
         let names = self.world.nodes.keys();
         let others: BTreeSet<NodeName> = names.filter(|n| **n != node.name).cloned().collect();
         let standing = fabric::kept_addresses(self.world, self.settings, node, &others);
-        for ip in standing {
+        // Where the node itself says that it has it no more, that is so.
+        let has = |ip: &IpAddr| {
+            let all = node.host_cidrs.known();
+            all.is_none_or(|all| all.iter().any(|address| address.ip == *ip))
+        };
+        for ip in standing.into_iter().filter(has) {
             if lacking.contains(&Family::of(ip)) {
                 let family = match Family::of(ip) {
                     Family::V4 => "IPv4",

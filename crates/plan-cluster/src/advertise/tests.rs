@@ -134,11 +134,24 @@ fn a_node_whose_status_lacks_a_familys_address_stays_a_neighbor_under_the_one_th
     for word in ["n2", "no IPv4 InternalIP any more", "under 172.30.0.2"] {
         assert!(complete.message.contains(word), "{complete:?}");
     }
+    // The node itself has it no more.
+    let mut without = world.clone();
+    let n2 = without.nodes.get_mut(&NodeName::from("n2")).unwrap();
+    n2.host_cidrs = Fact::Known(vec!["fd00::2/64".parse().unwrap()]);
+    let peer = members_peer(&without, "n2");
+    assert!(of_fabric(&without).surplus.contains(&peer));
+    n2_has(&mut without, "172.30.0.2/24");
+    assert!(of_fabric(&without).surplus.is_empty());
     // Another member has it now.
     let n1 = world.nodes.get_mut(&NodeName::from("n1")).unwrap();
     n1.internal_ips.push("172.30.0.2".parse().unwrap());
     let peer = members_peer(&world, "n2");
     assert!(of_fabric(&world).surplus.contains(&peer));
+}
+
+fn n2_has(world: &mut World, address: &str) {
+    let n2 = world.nodes.get_mut(&NodeName::from("n2")).unwrap();
+    n2.host_cidrs = Fact::Known(vec![address.parse().unwrap()]);
 }
 
 fn members_peer(world: &World, node: &str) -> ObjectKey {
@@ -772,22 +785,18 @@ fn egress_ips_that_are_announced_stay_while_nobody_lists_them() {
     assert!(announces(&before), "{before:?}");
 
     world.egress_ips.clear();
-    for status in [403, 404] {
-        world.egress_ips_refused = Some(status);
-        let unlisted = plan(&world, "user");
-        assert_eq!(unlisted.surplus, before.surplus);
-        assert_eq!(unlisted.desired, before.desired);
-        let text = &unlisted.conditions[1].message;
-        assert!(
-            text.contains(&format!(
-                "EgressIPs: the API server does not list them (status {status})"
-            )),
-            "{text}"
-        );
+    world.egress_ips_refused = Some(403);
+    let unlisted = plan(&world, "user");
+    assert_eq!(unlisted.surplus, before.surplus);
+    assert_eq!(unlisted.desired, before.desired);
+    let text = &unlisted.conditions[1].message;
+    let told = "EgressIPs: the API server does not list them (status 403)";
+    assert!(text.contains(told), "{text}");
+    // Listed, and there is none; or the kind was taken away with all of them.
+    for status in [None, Some(404)] {
+        world.egress_ips_refused = status;
+        assert!(!announces(&plan(&world, "user")), "{status:?}");
     }
-    // Listed, and there is none.
-    world.egress_ips_refused = None;
-    assert!(!announces(&plan(&world, "user")));
     // Where none is announced a kind that is not installed is nothing to speak of.
     let mut world = with_user_ra(mk_world());
     world.fabric = None;

@@ -23,6 +23,8 @@ pub struct Configured {
     pub in_force: String,
     /// Sentences of [`REFUSED`].
     pub refused: Vec<String>,
+    /// One of them is of the network's transport or routing, which stay.
+    pub network_stays: bool,
 }
 
 /// The object to have: annotations of ours.
@@ -56,7 +58,7 @@ pub fn of_default_network(
     let mut readable = world.ras.values().filter_map(|ra| ra.as_ref().ok());
     // What is refused now has to be refused after a start too.
     let needed = existing.is_some()
-        || !configured.refused.is_empty()
+        || configured.network_stays
         || network.transport.no_overlay().is_some()
         || readable.any(|ra| ra.selects(None));
     if !needed {

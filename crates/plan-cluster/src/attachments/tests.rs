@@ -564,6 +564,17 @@ fn who_edits_ids_in_objects_changes_no_network() {
         .insert(ObjectKey::new("depot", "amber"), third);
     set(&mut edited, "shop", "1");
     assert_eq!(id(&edited), own);
+    // An id that was taken over wrongly is mended in the objects of either.
+    let mut wrong = world.clone();
+    wrong.known_ids = user_networks::known_ids(&world);
+    let uid = wrong.cudns["amber"].uid.clone();
+    wrong.known_ids.insert(uid, 1);
+    for (stored, expected) in [("1", 1), ("7", 7)] {
+        for name in ["shop", "till"] {
+            set(&mut wrong, name, stored);
+        }
+        assert_eq!(id(&wrong), expected);
+    }
     // Without any it is the one that it is given now.
     let mut edited = world;
     for name in ["shop", "till"] {

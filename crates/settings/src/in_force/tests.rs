@@ -49,13 +49,22 @@ fn where_the_routing_stays_the_rest_of_no_overlay_is_the_files() {
     let running = read(RUNNING);
     let file = RUNNING
         .replace("\"managed\"", "\"unmanaged\"")
-        .replace("\"enabled\"", "\"disabled\"")
-        .replace("routing", "missing-route = \"forward\"\nrouting");
+        .replace("\"enabled\"", "\"disabled\"");
     let kept = read(&file).keeping_network(&running);
     assert_eq!(kept.refused.len(), 1, "{kept:?}");
     let options = kept.settings.network.transport.no_overlay().unwrap();
     assert_eq!(options.routing, Routing::Managed);
     assert!(!options.outbound_snat);
+    // Nobody asked for the one that goes with the routing that is refused.
+    assert_eq!(options.missing_route, MissingRoute::Discard);
+    let unmanaged = read(&file);
+    let said = file.replace("routing", "missing-route = \"discard\"\nrouting");
+    let running = RUNNING.replace("routing", "missing-route = \"forward\"\nrouting");
+    let kept = read(&said).keeping_network(&read(&running));
+    let options = kept.settings.network.transport.no_overlay().unwrap();
+    assert_eq!(options.missing_route, MissingRoute::Discard);
+    let kept = unmanaged.keeping_network(&read(&running));
+    let options = kept.settings.network.transport.no_overlay().unwrap();
     assert_eq!(options.missing_route, MissingRoute::Forward);
 }
 

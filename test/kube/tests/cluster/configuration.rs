@@ -260,7 +260,9 @@ fn what_openshifts_operator_object_asks_for_is_served_and_given_to_the_other_dae
         api.try_kubectl(&["get", "networks.operator.openshift.io"])
             .map(drop)
     });
-    api.kubectl(&["create", "namespace", "openshift-frr-k8s"]);
+    for name in ["openshift-frr-k8s", "openshift-ovn-kubernetes"] {
+        api.kubectl(&["create", "namespace", name]);
+    }
     for n in 1..=3 {
         api.node(&format!("n{n}"), &format!("172.30.0.{n}"));
     }

@@ -269,6 +269,40 @@ fn pods_that_the_physical_network_routes_keep_their_addresses_and_take_its_defau
     let there = wait(CHANGE, || first.imported().len() == 2);
     assert!(there, "{:?}", first.imported());
     follows_its_file(&lab, first);
+    keeps_its_network_over_a_start(&lab, first);
+}
+
+/// Transport and routing are what all nodes run with, whatever the file of one says when its agent starts.
+fn keeps_its_network_over_a_start(lab: &Standing, node: &TestNode<'_>) {
+    let file = lab.config(&node.node, "node-agent");
+    let text = std::fs::read_to_string(&file).unwrap();
+    for (from, to) in [
+        ("transport = no-overlay", "transport = geneve"),
+        (
+            "routing = unmanaged",
+            "routing = managed\n[bgp-managed]\ntopology = full-mesh\n[no-overlay]",
+        ),
+    ] {
+        let before = node.rows();
+        lab.daemon("end", &node.node, "node-agent");
+        let other = text.replace(from, to);
+        assert_ne!(other, text);
+        std::fs::write(&file, other).unwrap();
+        let mark = node.mark();
+        lab.daemon("start", &node.node, "node-agent");
+        let told = wait(CHANGE, || {
+            let log = node.log();
+            let new = log.get(mark..).unwrap_or_default();
+            new.contains("that stays in force")
+        });
+        assert!(told, "{to}: {}", node.log());
+        // Whatever it would take away is gone by then.
+        std::thread::sleep(Duration::from_secs(5));
+        assert_eq!(node.rows(), before, "{to}");
+        lab.daemon("end", &node.node, "node-agent");
+        std::fs::write(&file, &text).unwrap();
+        lab.daemon("start", &node.node, "node-agent");
+    }
 }
 
 /// What may change while the node-agent runs, changed in its file and back: rows follow, and it is the same process.

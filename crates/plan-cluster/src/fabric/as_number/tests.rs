@@ -200,4 +200,10 @@ fn a_node_on_which_nothing_of_the_fabric_would_load_keeps_no_object_of_the_old_n
         let own = members::own_key(&settings, &node.name);
         assert!(world.frr.contains_key(&own), "{own}");
     }
+    let of_n3 = world.frr.values().flatten().filter(|object| {
+        let names = object.annotations.values();
+        crate::generated::is_ours(object) && names.into_iter().any(|of| of.ends_with("/n3"))
+    });
+    let old = of_n3.filter(|object| object.routers.iter().any(|r| r.asn == asn(64512)));
+    assert_eq!(old.count(), 0);
 }

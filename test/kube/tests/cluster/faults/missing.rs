@@ -73,22 +73,24 @@ fn egressips_that_may_not_be_listed_or_are_not_wanted_keep_nothing_back() {
     );
 }
 
+fn network(name: &str, n: u8) -> String {
+    format!(
+        "{{apiVersion: k8s.ovn.org/v1, kind: ClusterUserDefinedNetwork, metadata: {{name: {name}}}, spec: {{namespaceSelector: {{matchLabels: {{tenant: {name}}}}}, \
+         network: {{topology: Layer3, layer3: {{role: Primary, subnets: [{{cidr: 10.{n}.0.0/16, hostSubnet: 24}}]}}}}}}}}\n---\n"
+    )
+}
+
+fn namespace(tenant: &str) -> String {
+    format!(
+        "{{apiVersion: v1, kind: Namespace, metadata: {{name: of-{tenant}, labels: {{tenant: {tenant}, k8s.ovn.org/primary-user-defined-network: ''}}}}}}\n---\n"
+    )
+}
+
 #[test]
 fn networks_say_that_their_objects_have_no_kind_and_can_be_deleted_without_it() {
     let Some(tools) = tools() else { return };
     let api = ApiServer::start(tools);
     api.node("n1", "172.30.0.1");
-    let network = |name: &str, n: u8| {
-        format!(
-            "{{apiVersion: k8s.ovn.org/v1, kind: ClusterUserDefinedNetwork, metadata: {{name: {name}}}, spec: {{namespaceSelector: {{matchLabels: {{tenant: {name}}}}}, \
-             network: {{topology: Layer3, layer3: {{role: Primary, subnets: [{{cidr: 10.{n}.0.0/16, hostSubnet: 24}}]}}}}}}}}\n---\n"
-        )
-    };
-    let namespace = |tenant: &str| {
-        format!(
-            "{{apiVersion: v1, kind: Namespace, metadata: {{name: of-{tenant}, labels: {{tenant: {tenant}, k8s.ovn.org/primary-user-defined-network: ''}}}}}}\n---\n"
-        )
-    };
     let parts = [network("amber", 61), network("cobalt", 62)];
     api.apply(&[parts.concat(), namespace("amber")].concat());
     let _daemon = Daemon::managed(&api, "a");
@@ -113,6 +115,64 @@ fn networks_say_that_their_objects_have_no_kind_and_can_be_deleted_without_it() 
     );
     says("cobalt", "\"status\":\"False\"");
     api.kubectl(&["delete", kind, "cobalt", "--timeout=60s"]);
+}
+
+#[test]
+fn a_network_that_pods_hold_stays_while_the_kind_of_its_objects_is_not_served() {
+    let Some(tools) = tools() else { return };
+    let api = ApiServer::start(tools);
+    api.node("n1", "172.30.0.1");
+    let all = [
+        network("amber", 61),
+        network("cobalt", 62),
+        namespace("amber"),
+    ];
+    api.apply(&all.concat());
+    let _daemon = Daemon::managed(&api, "a");
+    let attachments = || api.items("network-attachment-definitions");
+    let of_amber = |count: usize| {
+        until("amber has its object", 30, || {
+            let all = attachments();
+            let own = all.iter().filter(|o| text(o, "/metadata/name") == "amber");
+            let seen = own.count();
+            (seen == count).then_some(()).ok_or(seen.to_string())
+        });
+    };
+    of_amber(1);
+    api.apply(
+        "{apiVersion: v1, kind: ServiceAccount, metadata: {name: default, namespace: of-amber}}",
+    );
+    api.apply("{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: of-amber}, spec: {containers: [{name: web, image: web}]}}");
+    let kind = "clusteruserdefinednetworks";
+    api.kubectl(&["delete", kind, "amber", "--wait=false"]);
+    let serve = |yes: bool| {
+        let patch =
+            format!(r#"[{{"op":"replace","path":"/spec/versions/0/served","value":{yes}}}]"#);
+        let crd = "network-attachment-definitions.k8s.cni.cncf.io";
+        api.kubectl(&["patch", "crd", crd, "--type=json", "-p", &patch]);
+    };
+    serve(false);
+    until("the kind is not served", 20, || {
+        let said = api.try_kubectl(&["get", "net-attach-def", "-A"]);
+        said.err().map(drop).ok_or("it is".to_owned())
+    });
+    // Something that needs an object: what there is is asked for.
+    api.apply(&namespace("cobalt"));
+    std::thread::sleep(std::time::Duration::from_secs(6));
+    let names = ["get", kind, "-o", "jsonpath={.items[*].metadata.name}"];
+    assert_eq!(api.output(&names), "amber cobalt");
+    serve(true);
+    of_amber(1);
+    api.kubectl(&[
+        "delete",
+        "pod",
+        "web",
+        "-n",
+        "of-amber",
+        "--force",
+        "--grace-period=0",
+    ]);
+    api.kubectl(&["wait", "--for=delete", kind, "amber", "--timeout=100s"]);
 }
 
 #[test]
@@ -267,7 +327,9 @@ fn on_openshift(api: &ApiServer) {
         api.try_kubectl(&["get", "networks.operator.openshift.io"])
             .map(drop)
     });
-    api.kubectl(&["create", "namespace", "openshift-frr-k8s"]);
+    for name in ["openshift-frr-k8s", "openshift-ovn-kubernetes"] {
+        api.kubectl(&["create", "namespace", name]);
+    }
     for n in 1..=2 {
         api.node(&format!("n{n}"), &format!("172.30.0.{n}"));
     }
