@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use api::nad::NetworkAttachmentDefinition;
 use daemon::Configuration;
-use kube_edge::client::CALL_DEADLINE;
+use kube_edge::client::{CALL_DEADLINE, found};
 use model::network::IN_FORCE;
 use model::{Network, ObjectKey};
 use settings::Settings;
@@ -80,7 +80,7 @@ async fn stored(client: &kube::Client, key: &ObjectKey) -> Option<Settings> {
         kube::Api::namespaced(client.clone(), &key.namespace);
     let mut last = String::new();
     let object = loop {
-        let asked = tokio::time::timeout(CALL_DEADLINE, api.get_opt(&key.name)).await;
+        let asked = tokio::time::timeout(CALL_DEADLINE, found(&api, &key.name)).await;
         let error = match asked {
             Ok(Ok(object)) => break object,
             Ok(Err(error)) => Chain(&error).to_string(),

@@ -194,6 +194,21 @@ async fn current(path: &Arc<Path>, followed: &Mutex<Followed>, every: Duration) 
     lock().client.clone()
 }
 
+/// One object; `None` also where its kind is not installed, of which the server says `page not found`.
+///
+/// # Errors
+/// What the server or the connection says.
+pub async fn found<K>(api: &kube::Api<K>, name: &str) -> Result<Option<K>, kube::Error>
+where
+    K: Clone + serde::de::DeserializeOwned + std::fmt::Debug,
+{
+    match api.get(name).await {
+        Ok(object) => Ok(Some(object)),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// Objects of kind `K` without their Rust type: one that does not fit the type is then a problem of its own, not of the watch.
 #[must_use]
 pub fn untyped<K>(

@@ -18,6 +18,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node as KubeNode, Secret}
 use kube::api::ListParams;
 use kube::core::DynamicObject;
 use kube::{Api, ResourceExt};
+use kube_edge::client::found;
 use model::names::ObjectKey;
 use serde::de::DeserializeOwned;
 
@@ -122,7 +123,7 @@ where
 {
     let api = kube_edge::untyped::<K>(client.clone(), namespace);
     let what = format!("{} {name}", K::kind(&()));
-    match answer(&what, api.get_opt(name)).await? {
+    match answer(&what, found(&api, name)).await? {
         Some(object) => put::<K>(object, out),
         None => Ok(()),
     }
