@@ -4,10 +4,16 @@
 //! series go with them.
 //! Not here: process metrics (the registry's own).
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kube_edge::Outcome;
+use model::NetworkName;
+use model::address::Family;
 use model::intent::Condition;
+use model::network::Topology;
+use model::user_network::{UserNetwork, UserTransport};
+use plan_cluster::networks::Usage;
 use prometheus::core::Collector;
 use prometheus::process_collector::ProcessCollector;
 use prometheus::{
@@ -17,6 +23,89 @@ use prometheus::{
 /// Upper ends of the buckets of reconcile durations, in seconds: a pass that writes nothing takes milliseconds, one that writes
 /// the objects of a thousand nodes many seconds.
 const DURATIONS: [f64; 10] = [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0];
+
+/// What networks there are, and what their nodes have of them.
+#[derive(Debug, Clone)]
+pub(crate) struct Networks {
+    declared: IntGaugeVec,
+    subnets: IntGaugeVec,
+    given: IntGaugeVec,
+}
+
+impl Networks {
+    fn new(to: &Registrar<'_>) -> Result<Self, prometheus::Error> {
+        Ok(Self {
+            declared: to.gauges(
+                "noverlay_cluster_user_defined_networks",
+                "ClusterUserDefinedNetworks by role, topology and transport",
+                &["role", "topology", "transport"],
+            )?,
+            subnets: to.gauges(
+                "noverlay_node_subnets",
+                "Subnets for nodes in the cluster subnets of a layer-3 network",
+                &["network", "family"],
+            )?,
+            given: to.gauges(
+                "noverlay_node_subnets_allocated",
+                "Those of them that nodes have",
+                &["network", "family"],
+            )?,
+        })
+    }
+
+    /// How far cluster subnets are used up, of all layer-3 networks that there are.
+    pub(crate) fn tell_usage(&self, usage: &BTreeMap<(NetworkName, Family), Usage>) {
+        let labels = |(network, family): &(NetworkName, Family)| {
+            let family = match family {
+                Family::V4 => "IPv4",
+                Family::V6 => "IPv6",
+            };
+            (network.to_string(), family)
+        };
+        let whole = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+        self.subnets.reset();
+        self.given.reset();
+        for (of, usage) in usage {
+            let (network, family) = labels(of);
+            let labels = [network.as_str(), family];
+            let total = self.subnets.with_label_values(&labels);
+            total.set(whole(usage.total));
+            let given = self.given.with_label_values(&labels);
+            given.set(whole(usage.given));
+        }
+    }
+
+    /// What networks of users there are; those that cannot be read are none of these.
+    pub(crate) fn tell_networks<'a>(&self, networks: impl Iterator<Item = &'a UserNetwork>) {
+        let mut counts: BTreeMap<[&str; 3], i64> = BTreeMap::new();
+        for network in networks {
+            let role = if network.primary {
+                "Primary"
+            } else {
+                "Secondary"
+            };
+            let topology = match network.topology {
+                Topology::Layer2 => "Layer2",
+                Topology::Layer3 => "Layer3",
+            };
+            let transport = match network.transport {
+                UserTransport::Unset | UserTransport::Geneve => "Geneve",
+                UserTransport::NoOverlay { .. } => "NoOverlay",
+            };
+            *counts.entry([role, topology, transport]).or_default() += 1;
+        }
+        self.declared.reset();
+        for (labels, count) in counts {
+            self.declared.with_label_values(&labels).set(count);
+        }
+    }
+
+    fn reset(&self) {
+        self.declared.reset();
+        self.subnets.reset();
+        self.given.reset();
+    }
+}
 
 /// All of them; cheap to clone.
 #[derive(Debug, Clone)]
@@ -29,6 +118,7 @@ pub(crate) struct Metrics {
     pub(crate) problems: IntGaugeVec,
     pub(crate) condition: IntGaugeVec,
     pub(crate) network_condition: IntGaugeVec,
+    pub(crate) networks: Networks,
     pub(crate) nodes_left_out: IntGauge,
     pub(crate) objects_refused: IntGauge,
     pub(crate) kinds_missing: IntGaugeVec,
@@ -78,6 +168,7 @@ impl Metrics {
                 "1 where the condition of a ClusterUserDefinedNetwork is True, else 0",
                 &["name", "condition"],
             )?,
+            networks: Networks::new(&to)?,
             nodes_left_out: to.gauge(
                 "noverlay_excluded_nodes",
                 "Nodes that cannot take part in the managed fabric",
@@ -133,6 +224,7 @@ impl Metrics {
         self.leader.set(0);
         self.condition.reset();
         self.network_condition.reset();
+        self.networks.reset();
         self.nodes_left_out.set(0);
         self.objects_refused.set(0);
         self.problems.reset();

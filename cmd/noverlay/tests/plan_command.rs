@@ -121,6 +121,17 @@ fn what_the_default_network_runs_with_stays_and_is_told() {
     for words in ["not as it is asked for:\n", told, "router bgp 64777"] {
         assert!(ran.out.contains(words), "{words:?} not in\n{}", ran.out);
     }
+    let ran = plan_of(&geneve, world, &["-o", "yaml"], "");
+    let state: Value = serde_saphyr::from_str(&ran.out).unwrap();
+    let managed = state["managed"].as_array().unwrap();
+    let kinds = managed
+        .iter()
+        .map(|object| object["kind"].as_str().unwrap());
+    assert_eq!(
+        kinds.collect::<Vec<_>>(),
+        ["FRRConfiguration", "RouteAdvertisements"]
+    );
+    assert_eq!(managed[0]["spec"]["bgp"]["routers"][0]["asn"], 64777);
     // What cannot be read the manager goes on without.
     let broken = world.replace("'no-overlay'", "'none'");
     let ran = plan_of(&geneve, &broken, &[], "");

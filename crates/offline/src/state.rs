@@ -1,10 +1,10 @@
 //! Everything that is there in the end, in one value: for people and for comparison.
 //! In: plans and objects. Out: JSON with `frrconfigurations` (generated ones, by node, source and RouteAdvertisements),
-//! `nads`, `conditions`, `nodes` (their subnets). Invariant: one order, whatever order objects came in.
+//! `nads`, `conditions`, `nodes` (their subnets), `managed` (the fabric's template and RouteAdvertisements). Invariant: one order, whatever order objects came in.
 //! Not here: events, names of generated objects.
 
 use model::intent::Condition;
-use plan_cluster::{GENERATED_PREFIX, RA_KEY};
+use plan_cluster::{FABRIC_LABEL, GENERATED_PREFIX, RA_KEY};
 use serde_json::{Map, Value, json};
 
 use crate::kind::{CUDN, FRR, NAD, NODE, RA};
@@ -42,11 +42,19 @@ pub fn state(plans: &Plans, objects: &Objects) -> Value {
         let subnets = serde_json::from_str(text).unwrap_or(Value::Null);
         (self::text(node, "/metadata/name"), subnets)
     });
+    let of_fabric = [FRR, RA].into_iter().flat_map(|kind| objects.all(kind));
+    let of_fabric = of_fabric.filter(|object| {
+        let (key, value) = FABRIC_LABEL;
+        let labels = object.pointer("/metadata/labels");
+        let label = labels.and_then(|all| all.get(key)?.as_str());
+        label == Some(value) && !is_generated(object)
+    });
     json!({
         "frrconfigurations": generated.into_iter().map(configuration).collect::<Vec<_>>(),
         "nads": objects.all(NAD).map(attachment).collect::<Vec<_>>(),
         "conditions": conditions.collect::<Vec<_>>(),
         "nodes": subnets.collect::<Map<String, Value>>(),
+        "managed": of_fabric.map(managed).collect::<Vec<_>>(),
     })
 }
 
@@ -62,6 +70,15 @@ fn identity(object: &Value) -> String {
         .and_then(|a| a.get(RA_KEY))
         .and_then(Value::as_str);
     identity.unwrap_or_default().to_owned()
+}
+
+/// An object of the managed fabric that no node loads itself.
+fn managed(object: &Value) -> Value {
+    let metadata = |key: &str| object.pointer(&format!("/metadata/{key}"));
+    json!({
+        "kind": object.get("kind"), "name": metadata("name"), "namespace": metadata("namespace"),
+        "labels": metadata("labels"), "spec": object.get("spec"),
+    })
 }
 
 fn condition(condition: &Condition) -> Value {

@@ -15,10 +15,14 @@ use model::{Network, NetworkName, NodeName, Prefix, Problem};
 use crate::generated::{self, Generated};
 use crate::prefixes::PrefixMap;
 use crate::ranges::Ranges;
+use crate::suitable;
 use crate::world::World;
 
 /// The first node id; smaller ones are the cluster router's and the base address.
 pub const FIRST_NODE_ID: u32 = 2;
+
+/// Reason of the problem that the default network's subnets overlap something else of the cluster.
+const IN_USE: &str = "SubnetsInUse";
 
 /// What is to be written to a Node. Absent parts it has already.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -32,6 +36,15 @@ pub struct Allocation {
     pub resource_version: Option<String>,
 }
 
+/// Subnets of nodes in a network's cluster subnets of one family.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// How many there are.
+    pub total: u64,
+    /// How many nodes have, those that are about to be given among them.
+    pub given: u64,
+}
+
 /// Allocations by node; nodes that need none are absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
@@ -39,6 +52,8 @@ pub struct Plan {
     pub allocations: BTreeMap<NodeName, Allocation>,
     /// Nodes that get nothing or share an id, and settings that are refused; and why.
     pub problems: Vec<Problem>,
+    /// How far the cluster subnets of each layer-3 network are used up.
+    pub usage: BTreeMap<(NetworkName, Family), Usage>,
 }
 
 impl Plan {
@@ -72,8 +87,10 @@ pub fn plan(world: &World) -> Plan {
     let ours = generated::all(world).filter(Generated::is_ours);
     let originated = generated::originated(world, ours);
     let refused = ranges.iter().flat_map(|(_, ranges)| &ranges.problems);
+    let in_use = suitable::default_subnets(world);
+    let in_use = in_use.map(|why| Problem::new("Network/default", IN_USE, why));
     let mut plan = Plan {
-        problems: refused.cloned().collect(),
+        problems: refused.cloned().chain(in_use).collect(),
         ..Plan::default()
     };
     let mut ids = Ids::in_use(world);
@@ -111,7 +128,39 @@ pub fn plan(world: &World) -> Plan {
         }
         plan.put(world, node, allocation);
     }
+    plan.usage = usage(world, &ranges, &plan.allocations);
     plan
+}
+
+fn usage(
+    world: &World,
+    ranges: &[(&Network, Ranges)],
+    allocations: &BTreeMap<NodeName, Allocation>,
+) -> BTreeMap<(NetworkName, Family), Usage> {
+    let mut out: BTreeMap<(NetworkName, Family), Usage> = BTreeMap::new();
+    for (network, ranges) in ranges {
+        for range in &ranges.list {
+            let bits = range.host_len.saturating_sub(range.cidr.bits());
+            let subnets = 1_u64.checked_shl(bits.into()).unwrap_or(u64::MAX);
+            let of_family = (network.name.clone(), range.cidr.family());
+            let usage = out.entry(of_family).or_default();
+            usage.total = usage.total.saturating_add(subnets);
+        }
+    }
+    for node in world.nodes.values() {
+        let given = allocations
+            .get(&node.name)
+            .and_then(|given| given.subnets.as_ref());
+        let subnets = given.or(node.subnets.known()).into_iter().flatten();
+        for (network, list) in subnets {
+            for subnet in list {
+                if let Some(usage) = out.get_mut(&(network.clone(), subnet.family())) {
+                    usage.given += 1;
+                }
+            }
+        }
+    }
+    out
 }
 
 /// Whether a network was a ClusterUserDefinedNetwork's that is gone, with the last of its NetworkAttachmentDefinitions.

@@ -29,6 +29,24 @@ pub(crate) fn subnets(world: &World, network: &UserNetwork) -> Option<String> {
     used.or_else(|| joins(world, network))
 }
 
+/// What of the cluster lies in the subnets of the default network, naming the key; `None` where nothing does.
+pub(crate) fn default_subnets(world: &World) -> Option<String> {
+    let network = world.default_network()?;
+    let reserved = world.reserved.iter().cloned();
+    let nodes = world.nodes.values().flat_map(|node| {
+        let name = &node.name;
+        let ips = node.internal_ips.iter();
+        ips.map(move |ip| (format!("an address of node {name}"), Prefix::host(*ip)))
+    });
+    let mut all = reserved.chain(nodes);
+    all.find_map(|(what, other)| {
+        let subnet = network.prefixes().find(|subnet| subnet.overlaps(&other))?;
+        Some(format!(
+            "[default] cluster-subnets {subnet} overlaps {other}, {what}: packets to one are taken for packets to the other; allowed: a range that the cluster does not use"
+        ))
+    })
+}
+
 /// What is wrong between the network and its own join subnets.
 fn joins(world: &World, network: &UserNetwork) -> Option<String> {
     let joins = user_networks::join_subnets(network);

@@ -29,8 +29,9 @@ const NODES: u8 = 12;
 const CLUSTERS: [(&str, &str); 3] = [
     ("full-mesh", "strict"),
     ("full-mesh", "loose"),
-    ("route-reflector", "loose"),
+    (REFLECTORS, "loose"),
 ];
+const REFLECTORS: &str = "route-reflector";
 
 /// The cluster after everything is written.
 fn cluster((topology, isolation): (&str, &str)) -> World {
@@ -72,9 +73,15 @@ fn cluster((topology, isolation): (&str, &str)) -> World {
     );
     let mut objects = Objects::default();
     objects.read(&text).unwrap();
+    // One of them with a password.
+    let secret = if topology == REFLECTORS {
+        "password-secret = fabric\n"
+    } else {
+        ""
+    };
     let settings = format!(
         "[default]\ntransport = no-overlay\ncluster-subnets = 10.128.0.0/16/24,fd00:128::/48/64\n[no-overlay]\noutbound-snat = enabled\nrouting = managed\n\
-         [bgp-managed]\ntopology = {topology}\n[ovn]\ntopology = build\nnetworks = own\n\
+         [bgp-managed]\ntopology = {topology}\n{secret}[ovn]\ntopology = build\nnetworks = own\n\
          [ovnkubernetesfeature]\nadvertised-udn-isolation-mode = {isolation}\n"
     );
     let metrics = SocketAddr::from((Ipv4Addr::LOCALHOST, 9160));
@@ -98,7 +105,7 @@ fn merged(node: &Node, objects: &[FrrConfiguration]) -> NodeConfig {
         labels: &node.labels,
         hostname: node.hostname().to_owned(),
         objects,
-        passwords: &BTreeMap::new(),
+        passwords: &[("fabric".to_owned(), Ok("of-the-fabric".to_owned()))].into(),
     });
     merged.unwrap_or_else(|problems| panic!("{}: {problems:?}", node.name))
 }
@@ -187,6 +194,15 @@ fn all_objects_of_a_neighbor_have_the_same_session() {
     }
 }
 
+/// Each session of the fabric has its password, where there is one, and no session of others.
+fn passwords((topology, _): (&str, &str), running: &[String]) {
+    let count = |needle: &str| running.iter().filter(|l| l.contains(needle)).count();
+    let of_fabric = count(" remote-as 64512");
+    assert!(of_fabric > 1, "{running:?}");
+    let expected = if topology == REFLECTORS { of_fabric } else { 0 };
+    assert_eq!(count(" password of-the-fabric"), expected, "{running:?}");
+}
+
 /// Three networks of users, two families each, where isolation is loose.
 fn filters((_, isolation): (&str, &str), running: &[String]) {
     let filtered = running
@@ -227,6 +243,7 @@ fn real_frr_takes_every_line_and_a_second_load_changes_nothing() {
             // what counts is what it runs.
             let running = frr.running().unwrap();
             filters(topology, &running);
+            passwords(topology, &running);
             let second = frr.load(&text).unwrap();
             assert!(
                 second.clean,

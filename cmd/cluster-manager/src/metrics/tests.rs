@@ -39,6 +39,31 @@ fn durations_are_counted_by_reconciler_in_buckets_from_a_millisecond_to_thirty_s
 }
 
 #[test]
+fn subnets_and_networks_are_counted_and_those_that_are_gone_are_not_told_of() {
+    let registry = Registry::new();
+    let metrics = Metrics::new(&registry).unwrap();
+    let of = |name: &str, total, given| {
+        let key = (NetworkName::from(name), Family::V4);
+        (key, Usage { total, given })
+    };
+    metrics
+        .networks
+        .tell_usage(&[of("default", 512, 3), of("cluster_udn_red", 256, 2)].into());
+    metrics.networks.tell_usage(&[of("default", 512, 4)].into());
+    let text = scraped(&registry);
+    let labels = "{family=\"IPv4\",network=\"default\"}";
+    for line in [
+        format!("noverlay_node_subnets{labels} 512\n"),
+        format!("noverlay_node_subnets_allocated{labels} 4\n"),
+    ] {
+        assert!(text.contains(&line), "{line}{text}");
+    }
+    assert!(!text.contains("cluster_udn_red"), "{text}");
+    metrics.follows();
+    assert!(!scraped(&registry).contains("noverlay_node_subnets"));
+}
+
+#[test]
 fn writes_are_counted_by_kind_and_outcome() {
     let registry = Registry::new();
     let metrics = Metrics::new(&registry).unwrap();

@@ -82,6 +82,7 @@ impl ClusterReconciler {
                 self.written.took(name, wish, world, Instant::now());
             }
         }
+        self.clients.metrics.networks.tell_usage(&plan.usage);
         let mut problems = plan.problems;
         problems.extend(self.refused_allocations());
         self.tell_problems(Key::Networks, &problems);

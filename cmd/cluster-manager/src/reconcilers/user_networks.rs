@@ -49,6 +49,11 @@ impl ClusterReconciler {
                 return Action::Requeue;
             }
         };
+        let readable = world
+            .cudns
+            .values()
+            .filter_map(|cudn| cudn.network.as_ref().ok());
+        self.clients.metrics.networks.tell_networks(readable);
         let accepted = self.transports(world);
         let subject = Key::UserNetworks;
         // Before the first object, and after the last.

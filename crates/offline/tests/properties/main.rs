@@ -12,6 +12,8 @@ mod by_hand;
 mod generator;
 mod order;
 
+use std::collections::BTreeSet;
+
 use by_hand::{Change, changes};
 use generator::{any_spec, sound_spec};
 use model::intent::Condition;
@@ -48,6 +50,21 @@ fn whole(settings: &Settings, plans: &Plans, objects: &Objects) -> String {
 fn dump(objects: &Objects) -> String {
     let texts = objects.iter().map(|(_, object)| format!("{object:#}"));
     texts.collect::<Vec<_>>().join("\n")
+}
+
+/// Does about half of the writes that lead from the objects to others.
+fn some_of(objects: &mut Objects, after: &Objects, rng: &mut Rng) {
+    let all = objects.iter().chain(after.iter());
+    let keys: BTreeSet<(String, String)> = all.map(|(key, _)| key.clone()).collect();
+    for (kind, name) in keys {
+        if rng.percent(50) {
+            continue;
+        }
+        match after.get(&kind, &name) {
+            Some(object) => objects.put(object.clone()).unwrap(),
+            None => drop(objects.remove(&kind, &name)),
+        }
+    }
 }
 
 /// The first line that differs, in both.
@@ -125,6 +142,23 @@ proptest! {
 
 proptest! {
     #![proptest_config(config(64))]
+
+    #[test]
+    fn a_manager_that_dies_between_any_two_writes_leads_to_the_same_end(spec in sound_spec(), seed in any::<u64>()) {
+        let settings = spec.settings();
+        let mut whole = spec.objects();
+        settle(&settings, &mut whole).unwrap();
+        let (mut objects, mut rng) = (spec.objects(), Rng::new(seed));
+        for _ in 0..4 {
+            let plans = Plans::of(&world(&settings, &objects), &settings);
+            let mut after = objects.clone();
+            write(&plans, &settings, &mut after).unwrap();
+            some_of(&mut objects, &after, &mut rng);
+        }
+        settle(&settings, &mut objects).unwrap();
+        let (whole, objects) = (dump(&whole), dump(&objects));
+        prop_assert_eq!(difference(&whole, &objects), None);
+    }
 
     #[test]
     fn what_goes_and_comes_back_leaves_nothing_behind(spec in sound_spec(), which in 0..1000_usize) {

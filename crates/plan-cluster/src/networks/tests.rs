@@ -697,3 +697,53 @@ fn what_one_network_announces_in_the_default_vrf_says_nothing_of_another_of_its_
     nodes.for_each(|node| node.subnets = Fact::Absent);
     assert_eq!(Ranges::of(&world, &blue).list[0].host_len, 24);
 }
+
+#[test]
+fn it_is_told_how_far_the_subnets_of_each_family_are_used_up() {
+    let mut world = world_of(vec![
+        mk_node("n1", "172.30.0.1", Some(2), None),
+        mk_node("n2", "172.30.0.2", Some(3), None),
+    ]);
+    let default = NetworkName::default_network();
+    let network = world.networks.get_mut(&default).unwrap();
+    network.subnets = ["10.128.0.0/16/24", "10.130.0.0/17/24", "fd01::/48/64"]
+        .map(|text| text.parse().unwrap())
+        .into();
+    let plan = plan(&world);
+    let of = |family| plan.usage[&(default.clone(), family)];
+    assert_eq!((of(Family::V4).total, of(Family::V6).total), (384, 65_536));
+    assert_eq!((of(Family::V4).given, of(Family::V6).given), (2, 2));
+    let again = super::plan(&plan.applied(world));
+    assert_eq!(again.usage, plan.usage);
+}
+
+#[test]
+fn what_lies_in_the_default_networks_subnets_is_named_and_nothing_is_kept_back_for_it() {
+    let mut world = mk_world();
+    assert_eq!(plan(&world).problems, []);
+    let own = default_of(&mut world).prefixes().next().unwrap();
+    for (reserved, needle) in [
+        (
+            Some(("a service subnet".to_owned(), own)),
+            "a service subnet",
+        ),
+        (None, "an address of node n2"),
+    ] {
+        let mut world = world.clone();
+        world.reserved.extend(reserved.clone());
+        if reserved.is_none() {
+            let n2 = world.nodes.get_mut(&NodeName::from("n2")).unwrap();
+            n2.internal_ips = vec![own.nth(9).unwrap()];
+        }
+        let told = plan(&world);
+        let [problem] = told.problems.as_slice() else {
+            panic!("{:?}", told.problems);
+        };
+        assert_eq!(
+            (problem.subject.as_str(), problem.reason),
+            ("Network/default", IN_USE)
+        );
+        assert!(problem.message.contains(needle), "{problem}");
+        assert_eq!(told.allocations, plan(&mk_world()).allocations);
+    }
+}
