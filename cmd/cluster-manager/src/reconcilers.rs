@@ -175,11 +175,7 @@ impl ClusterReconciler {
         let missing = self.caches.missing();
         for (kind, code) in &missing {
             if self.missing.insert(*kind) {
-                tracing::warn!(
-                    kind,
-                    code,
-                    "cannot be listed: counted as if there were none, and asked for again"
-                );
+                tracing::warn!(kind, code, "cannot be listed, and is asked for again");
             }
         }
         for kind in &self.missing {
@@ -226,13 +222,14 @@ impl Reconciler for ClusterReconciler {
     type Key = Key;
 
     async fn keys(&mut self) -> Option<Vec<Key>> {
+        // Also of one that is waited for: else nobody knows why nothing is done.
+        self.tell_missing();
         let waiting = self.caches.waiting();
         self.clients.readiness.set("caches", waiting.is_empty());
         if !waiting.is_empty() {
             tracing::debug!(?waiting, "caches are not filled yet");
             return None;
         }
-        self.tell_missing();
         self.configure();
         let (worlds, caches) = (&mut self.worlds, &self.caches);
         let world = planned(|| worlds.now(caches, &self.settings)).world;

@@ -191,7 +191,16 @@ fn said(plans: &Plans) -> Words {
     });
     let problems = plans.networks.problems.iter().chain(&plans.fabric.problems);
     let events = problems.map(|p| ((p.subject.clone(), p.reason.to_owned()), p.message.clone()));
-    conditions.chain(events).collect()
+    let mut out = Words::new();
+    for (place, text) in conditions.chain(events) {
+        // Two events of one subject and reason: what both say counts.
+        let said = out.entry(place).or_default();
+        if !said.is_empty() {
+            said.push_str("; ");
+        }
+        said.push_str(&text);
+    }
+    out
 }
 
 /// What an object is called in `writes`.

@@ -310,6 +310,11 @@ fn networks_whose_kind_is_not_served_just_now_keep_what_they_have() {
         let asks = said.contains("clusteruserdefinednetworks") && said.contains("404");
         asks.then_some(()).ok_or(said)
     });
+    until("it is told what is waited for", 20, || {
+        let series = "noverlay_cluster_manager_kind_missing{kind=\"clusteruserdefinednetworks\"}";
+        let missing = daemon.metric(series)?;
+        (missing > 0.5).then_some(()).ok_or(missing.to_string())
+    });
     std::thread::sleep(std::time::Duration::from_secs(5));
     assert_eq!(versions(&api), before);
     serve(true);
