@@ -12,6 +12,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
 use std::ops::RangeInclusive;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
 use frr::{NodeInput, merge, render};
 use model::Prefix;
@@ -66,11 +67,12 @@ pub fn check(bytes: &[u8]) {
         let key = ObjectKey::new("frr-k8s-system", format!("c{at}"));
         let source = api::decode_source(key, api::read_source(value));
         match source.object {
-            Ok(mut object) => {
+            Ok(object) => {
+                let mut object = Arc::unwrap_or_clone(object);
                 object.raw = None;
                 // No two objects of a cluster have one name.
                 object.key = ObjectKey::new("frr-k8s-system", format!("c{at}"));
-                read.push(object);
+                read.push(Arc::new(object));
             }
             Err(problems) => {
                 assert!(!problems.is_empty(), "refused without a reason");
@@ -192,7 +194,7 @@ fn in_schema(profile: &BfdProfile) -> bool {
 }
 
 /// Text, peers, and whether FRR will take it.
-fn merged(objects: &[FrrConfiguration]) -> Merged {
+fn merged(objects: &[Arc<FrrConfiguration>]) -> Merged {
     let labels = BTreeMap::from([("kubernetes.io/hostname".to_owned(), "n1".to_owned())]);
     let passwords = BTreeMap::from([("peering".to_owned(), Ok("s3cret".to_owned()))]);
     let config = merge(&NodeInput {

@@ -3,6 +3,7 @@
 //! Not here: which objects refer to them (`frr`), where passwords are written to (`frr-edge`).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use frr::Passwords;
 use k8s_openapi::api::core::v1::Secret;
@@ -36,7 +37,7 @@ impl Secrets {
     }
 
     /// Watches the Secrets of these objects and lets go of all others.
-    pub(crate) fn follow(&mut self, objects: &[FrrConfiguration]) {
+    pub(crate) fn follow(&mut self, objects: &[Arc<FrrConfiguration>]) {
         let names: BTreeSet<&String> = objects
             .iter()
             .flat_map(|o| o.routers.iter())

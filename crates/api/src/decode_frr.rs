@@ -7,6 +7,8 @@ mod collector;
 mod filters;
 mod neighbor;
 
+use std::sync::Arc;
+
 use kube::core::DynamicObject;
 use model::frr as m;
 use model::selector::LabelSelector;
@@ -92,7 +94,7 @@ pub fn decode_source(key: ObjectKey, read: Result<FRRConfiguration, String>) -> 
         Ok(object) => m::Source {
             key,
             node_selector: node_selector(&object),
-            object: m::FrrConfiguration::try_from(&object),
+            object: m::FrrConfiguration::try_from(&object).map(Arc::new),
             remains: m::Remains::default(),
         },
         Err(why) => {

@@ -3,6 +3,7 @@
 //! Invariant: everything that a test does not name is at its default. Not here: YAML.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use model::address::Prefix;
 use model::asn::Asn;
@@ -75,7 +76,7 @@ pub(crate) fn merged(objects: &[FrrConfiguration]) -> Result<NodeConfig, Vec<Pro
         name: NodeName::from("node1"),
         labels: &labels,
         hostname: "node1".to_owned(),
-        objects,
+        objects: &objects.iter().cloned().map(Arc::new).collect::<Vec<_>>(),
         passwords: &passwords,
     })
 }

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
 use model::address::{Family, Prefix};
 use model::asn::Asn;
@@ -23,7 +24,7 @@ pub struct NodeInput<'a> {
     /// The `hostname` line of frr.conf.
     pub hostname: String,
     /// All objects of the namespace that the node's FRR is configured from, selecting it or not, in any order.
-    pub objects: &'a [FrrConfiguration],
+    pub objects: &'a [Arc<FrrConfiguration>],
     /// Passwords of the Secrets of that namespace.
     pub passwords: &'a Passwords,
 }

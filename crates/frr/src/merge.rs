@@ -13,6 +13,7 @@ mod neighbor;
 mod object;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use model::address::Prefix;
 use model::frr::{BfdProfile, FrrConfiguration, Router};
@@ -31,6 +32,7 @@ pub fn merge(node: &NodeInput<'_>) -> Result<NodeConfig, Vec<Problem>> {
     let mut objects: Vec<&FrrConfiguration> = node
         .objects
         .iter()
+        .map(Arc::as_ref)
         .filter(|object| object.node_selector.matches(node.labels))
         .collect();
     objects.sort_by(|a, b| a.key.cmp(&b.key));

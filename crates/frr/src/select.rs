@@ -4,6 +4,8 @@
 //! costs itself only.
 //! Not here: what the objects say together (`merge`).
 
+use std::sync::Arc;
+
 use model::frr::{FrrConfiguration, Source};
 use model::problem::Problem;
 use model::selector::Labels;
@@ -12,7 +14,7 @@ use model::selector::Labels;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Selected {
     /// Objects to merge.
-    pub objects: Vec<FrrConfiguration>,
+    pub objects: Vec<Arc<FrrConfiguration>>,
     /// Objects that use what we cannot do; the others stand.
     pub left_out: Vec<Problem>,
     /// What stops the node's configuration; empty is good.
@@ -30,7 +32,7 @@ pub fn select<'a>(sources: impl IntoIterator<Item = &'a Source>, labels: &Labels
         }
         match &source.object {
             Ok(object) => match object.evpn() {
-                None => out.objects.push(object.clone()),
+                None => out.objects.push(Arc::clone(object)),
                 Some(problem) => out.left_out.push(problem),
             },
             Err(list) => out.broken.extend(list.iter().cloned()),
@@ -51,7 +53,7 @@ mod tests {
     fn source(name: &str, selector: Option<LabelSelector>, reason: Option<&'static str>) -> Source {
         let key = ObjectKey::new("frr", name);
         let object = match reason {
-            None => Ok(crate::builders::mk_object(name, Vec::new())),
+            None => Ok(Arc::new(crate::builders::mk_object(name, Vec::new()))),
             Some(reason) => Err(vec![Problem::new(name, reason, "wrong")]),
         };
         Source {
@@ -70,7 +72,7 @@ mod tests {
         let mut evpn = source("evpn", all.clone(), None);
         let mut router = crate::builders::mk_router("", &[], Vec::new());
         router.evpn = Some("{}".to_owned());
-        evpn.object = Ok(crate::builders::mk_object("evpn", vec![router]));
+        evpn.object = Ok(Arc::new(crate::builders::mk_object("evpn", vec![router])));
         let sources = [
             source("good", all.clone(), None),
             evpn,

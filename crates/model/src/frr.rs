@@ -4,6 +4,7 @@
 //! Not here: merging and rendering (`frr`), the object's YAML (`api`).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::address::Prefix;
 use crate::asn::Asn;
@@ -319,7 +320,7 @@ pub struct Source {
     /// `None` where the selector itself cannot be read: it then counts as selecting every node.
     pub node_selector: Option<LabelSelector>,
     /// The object, or all that is wrong with it.
-    pub object: Result<FrrConfiguration, Vec<Problem>>,
+    pub object: Result<Arc<FrrConfiguration>, Vec<Problem>>,
     /// What can be read of it where `object` is an error; otherwise empty.
     pub remains: Remains,
 }

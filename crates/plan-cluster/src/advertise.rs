@@ -44,7 +44,7 @@ const MESSAGE: usize = 8000;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
     /// Objects to have.
-    pub desired: BTreeMap<ObjectKey, FrrConfiguration>,
+    pub desired: BTreeMap<ObjectKey, Arc<FrrConfiguration>>,
     /// Objects that stay as they are, because what they were made from cannot be read just now.
     pub keep: BTreeSet<ObjectKey>,
     /// Objects of ours that were generated for this RA and are to go.

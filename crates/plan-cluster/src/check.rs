@@ -6,6 +6,7 @@
 //! Not here: the merge itself and what FRR refuses (`frr`).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use frr::NodeConfig;
 use frr::config::{NodeInput, Passwords};
@@ -132,7 +133,7 @@ fn evaluate_node<'a>(
 fn one_by_one<'a>(
     world: &World,
     target: &Target<'a>,
-    others: &[&FrrConfiguration],
+    others: &[&Arc<FrrConfiguration>],
     wanting: &[String],
     drafts: &mut Drafts<'a>,
 ) {
@@ -191,7 +192,7 @@ fn taken(
     drafts: &Drafts<'_>,
     names: &[String],
     node: &Node,
-) -> Vec<FrrConfiguration> {
+) -> Vec<Arc<FrrConfiguration>> {
     let drafts = names.iter().filter_map(|name| drafts.get(name));
     drafts
         .flat_map(|draft| {
@@ -205,7 +206,7 @@ fn taken(
 }
 
 /// Copies of what these RAs have on a node.
-fn existing(drafts: &Drafts<'_>, names: &[String], node: &Node) -> Vec<FrrConfiguration> {
+fn existing(drafts: &Drafts<'_>, names: &[String], node: &Node) -> Vec<Arc<FrrConfiguration>> {
     let drafts = names.iter().filter_map(|name| drafts.get(name));
     let owned = drafts.flat_map(|draft| &draft.owned);
     owned
@@ -232,11 +233,11 @@ fn changes(world: &World, drafts: &Drafts<'_>, name: &str, node: &Node) -> bool 
 /// What stands beside the drafts: other people's objects, and those of ours that stay as they are.
 struct Beside<'a> {
     /// Of those that select one host by its label, by that label.
-    by_host: BTreeMap<&'a str, Vec<&'a FrrConfiguration>>,
-    rest: Vec<&'a FrrConfiguration>,
+    by_host: BTreeMap<&'a str, Vec<&'a Arc<FrrConfiguration>>>,
+    rest: Vec<&'a Arc<FrrConfiguration>>,
     unreadable: Vec<(Option<&'a LabelSelector>, &'a Vec<Problem>)>,
     /// Those that use EVPN, which is not ours to merge.
-    evpn: Vec<&'a FrrConfiguration>,
+    evpn: Vec<&'a Arc<FrrConfiguration>>,
 }
 
 impl<'a> Beside<'a> {
@@ -276,7 +277,7 @@ impl<'a> Beside<'a> {
             && self.evpn(node).is_empty()
     }
 
-    fn readable(&self, node: &Node) -> Vec<&'a FrrConfiguration> {
+    fn readable(&self, node: &Node) -> Vec<&'a Arc<FrrConfiguration>> {
         let host = node.hostname_label().and_then(|h| self.by_host.get(h));
         let rest = self.rest.iter();
         let rest = rest.filter(|o| o.node_selector.matches(&node.labels));
@@ -311,8 +312,8 @@ fn one_host(selector: &LabelSelector) -> Option<&str> {
 /// The configuration that the objects make on the node, or why they make none, or one that FRR would refuse.
 fn merged(
     target: &Target<'_>,
-    others: &[&FrrConfiguration],
-    mut objects: Vec<FrrConfiguration>,
+    others: &[&Arc<FrrConfiguration>],
+    mut objects: Vec<Arc<FrrConfiguration>>,
 ) -> Result<NodeConfig, Vec<String>> {
     objects.extend(others.iter().copied().cloned());
     let input = NodeInput {
@@ -334,7 +335,7 @@ fn merged(
 
 /// Secrets are not the manager's to read. One password stands for all of them: a Secret beside none is a conflict
 /// whatever it holds, and whether two Secrets agree, or exist, is seen on the node.
-fn stand_ins(objects: &[FrrConfiguration]) -> Passwords {
+fn stand_ins(objects: &[Arc<FrrConfiguration>]) -> Passwords {
     let neighbors = objects
         .iter()
         .flat_map(|o| o.routers.iter())

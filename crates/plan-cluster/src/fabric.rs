@@ -10,6 +10,7 @@ pub mod roles;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use model::address::Family;
 use model::frr::{
@@ -45,7 +46,7 @@ const BFD_INTERVAL: u32 = 250;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
     /// The base FRRConfiguration.
-    pub base: Option<FrrConfiguration>,
+    pub base: Option<Arc<FrrConfiguration>>,
     /// The RouteAdvertisements of the managed networks, by their names.
     pub advertisements: BTreeMap<String, RouteAdvertisements>,
     /// Managed ClusterUserDefinedNetworks, each of which has to bear [`NAME_LABEL`] with its own name.
@@ -178,7 +179,7 @@ pub fn plan(world: &World) -> Plan {
     problems.extend(single_reflector(&roles, &members));
     problems.extend(refused);
     Plan {
-        base: Some(base),
+        base: Some(Arc::new(base)),
         settings: Some(settings),
         advertisements: advertisements
             .into_iter()

@@ -4,6 +4,7 @@
 //! Not here: their content (`advertise`).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use model::frr::{FrrConfiguration, Remains, Router};
 use model::selector::Labels;
@@ -65,7 +66,7 @@ pub struct Generated<'a> {
 
 #[derive(Debug, Clone, Copy)]
 enum What<'a> {
-    Whole(&'a FrrConfiguration),
+    Whole(&'a Arc<FrrConfiguration>),
     Remains(&'a Remains),
 }
 
@@ -103,7 +104,7 @@ impl<'a> Generated<'a> {
 
     /// The object, where it can be read.
     #[must_use]
-    pub fn object(&self) -> Option<&'a FrrConfiguration> {
+    pub fn object(&self) -> Option<&'a Arc<FrrConfiguration>> {
         match self.what {
             What::Whole(object) => Some(object),
             What::Remains(_) => None,

@@ -2,6 +2,7 @@
 //! In: names and texts. Out: worlds. Invariant: only tests use it. Not here: anything shipped.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use model::frr::{FrrConfiguration, Neighbor, Peer, RemoteAs, Router, Session};
 use model::intent::{NetworkSelector, RouteAdvertisements, TargetVrf};
@@ -155,7 +156,8 @@ pub(crate) fn mk_source(name: &str, peers: &[&str]) -> FrrConfiguration {
     }
 }
 
-pub(crate) fn add(world: &mut World, object: FrrConfiguration) {
+pub(crate) fn add(world: &mut World, object: impl Into<Arc<FrrConfiguration>>) {
+    let object = object.into();
     world.frr.insert(object.key.clone(), Ok(object));
 }
 
@@ -234,7 +236,7 @@ pub(crate) fn neighbors(world: &World) -> BTreeMap<String, BTreeSet<String>> {
     let loads = |node: &Node| {
         let objects = world.frr.values().filter_map(|object| object.as_ref().ok());
         let objects = objects.filter(|object| object.node_selector.matches(&node.labels));
-        let neighbors = objects.flat_map(fabric::members::addresses);
+        let neighbors = objects.flat_map(|object| fabric::members::addresses(object));
         neighbors.map(|ip| ip.to_string()).collect()
     };
     let nodes = world.nodes.values();

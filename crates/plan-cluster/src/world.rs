@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use model::frr::{FrrConfiguration, Remains};
 use model::intent::RouteAdvertisements;
@@ -85,7 +86,7 @@ pub struct World {
     /// RouteAdvertisements by name; an error is a sentence that names the field.
     pub ras: BTreeMap<String, Result<RouteAdvertisements, String>>,
     /// FRRConfigurations, ours and others'; problems where one could not be decoded.
-    pub frr: BTreeMap<ObjectKey, Result<FrrConfiguration, Vec<Problem>>>,
+    pub frr: BTreeMap<ObjectKey, Result<Arc<FrrConfiguration>, Vec<Problem>>>,
     /// What can still be read of FRRConfigurations that could not be decoded; one that is absent here may be anybody's and
     /// counts as selecting every node.
     pub unreadable: BTreeMap<ObjectKey, Remains>,

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use model::frr::FrrConfiguration;
@@ -207,7 +208,7 @@ fn cluster_of(
         let existing = plan
             .desired
             .into_iter()
-            .map(|(key, object): (ObjectKey, FrrConfiguration)| (key, Ok(object)));
+            .map(|(key, object): (ObjectKey, Arc<FrrConfiguration>)| (key, Ok(object)));
         world.frr.extend(existing);
         for (name, role) in plan.roles {
             if let Some(node) = world.nodes.get_mut(&name) {

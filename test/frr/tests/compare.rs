@@ -10,6 +10,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::sync::Arc;
 
 use api::frr_configuration::FRRConfiguration;
 use frr::compare::{compare, unified};
@@ -28,9 +29,9 @@ fn render_and_recording_of_every_case_compare_as_equal_and_of_different_cases_as
         };
         let yaml = fs::read_to_string(case.join("input.yaml")).unwrap();
         let objects: Vec<FRRConfiguration> = serde_saphyr::from_multiple(&yaml).unwrap();
-        let objects: Vec<FrrConfiguration> = objects
+        let objects: Vec<Arc<FrrConfiguration>> = objects
             .iter()
-            .map(|object| FrrConfiguration::try_from(object).unwrap())
+            .map(|object| Arc::new(FrrConfiguration::try_from(object).unwrap()))
             .collect();
         let config = merge(&NodeInput {
             name: NodeName::from("fn1"),

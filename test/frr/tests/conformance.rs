@@ -14,6 +14,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
 use api::frr_configuration::FRRConfiguration;
 use frr::{NodeInput, merge, render};
@@ -112,9 +113,9 @@ fn rendered(case: &Path) -> Result<String, Vec<String>> {
     let yaml = fs::read_to_string(case.join("input.yaml")).unwrap();
     let objects: Vec<FRRConfiguration> =
         serde_saphyr::from_multiple(&yaml).expect("input.yaml holds FRRConfigurations");
-    let decoded: Vec<FrrConfiguration> = objects
+    let decoded: Vec<Arc<FrrConfiguration>> = objects
         .iter()
-        .map(FrrConfiguration::try_from)
+        .map(|object| FrrConfiguration::try_from(object).map(Arc::new))
         .collect::<Result<_, _>>()
         .map_err(|problems: Vec<Problem>| texts(&problems))?;
     let labels = Labels::from([("kubernetes.io/hostname".to_owned(), "fn1".to_owned())]);

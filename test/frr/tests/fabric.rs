@@ -15,6 +15,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 
 use frr::{NodeConfig, NodeInput, lint, merge, render};
 use frr_tests::{Frr, missing};
@@ -94,12 +95,12 @@ fn cluster((topology, isolation): (&str, &str)) -> World {
     offline::world(&settings, &objects)
 }
 
-fn objects(world: &World) -> Vec<FrrConfiguration> {
+fn objects(world: &World) -> Vec<Arc<FrrConfiguration>> {
     let all = world.frr.values();
     all.map(|object| object.clone().unwrap()).collect()
 }
 
-fn merged(node: &Node, objects: &[FrrConfiguration]) -> NodeConfig {
+fn merged(node: &Node, objects: &[Arc<FrrConfiguration>]) -> NodeConfig {
     let merged = merge(&NodeInput {
         name: node.name.clone(),
         labels: &node.labels,

@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
 use frr::{NodeInput, merge, render};
@@ -67,7 +68,7 @@ fn cluster(isolation: &str) -> World {
 fn config(world: &World, node: &str) -> String {
     let node = world.nodes.get(&NodeName::from(node)).unwrap();
     let objects = world.frr.values().map(|object| object.clone().unwrap());
-    let objects: Vec<FrrConfiguration> = objects.collect();
+    let objects: Vec<Arc<FrrConfiguration>> = objects.collect();
     let merged = merge(&NodeInput {
         name: node.name.clone(),
         labels: &node.labels,

@@ -34,7 +34,7 @@ impl ClusterReconciler {
         let left_out = i64::try_from(left_out.count()).unwrap_or(i64::MAX);
         self.clients.metrics.nodes_left_out.set(left_out);
         let subject = Key::Fabric;
-        let done = self.bases(&subject, plan.base.as_ref()).await;
+        let done = self.bases(&subject, plan.base.as_deref()).await;
         let jobs = self.managed_advertisements(&plan.advertisements);
         let done = done.and(self.write_all::<RouteAdvertisements>(&subject, jobs).await);
         self.tell_problems(Key::Fabric, &plan.problems);

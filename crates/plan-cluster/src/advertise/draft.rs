@@ -3,6 +3,7 @@
 //! Not here: how a draft is made (`maker`), conditions, conflicts.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use model::frr::FrrConfiguration;
 use model::node::Node;
@@ -87,7 +88,7 @@ pub(crate) struct Draft<'a> {
     /// Objects of ours that were generated for it.
     pub(crate) owned: Vec<Generated<'a>>,
     /// Objects to have.
-    pub(crate) desired: BTreeMap<ObjectKey, FrrConfiguration>,
+    pub(crate) desired: BTreeMap<ObjectKey, Arc<FrrConfiguration>>,
     /// Keys of `desired` by node.
     pub(crate) of_node: BTreeMap<NodeName, Vec<ObjectKey>>,
     /// Objects to leave as they are.

@@ -6,6 +6,7 @@
 mod object;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use model::frr::{FrrConfiguration, NAMELESS_NEIGHBOR};
 use model::intent::{RouteAdvertisements, TargetVrf};
@@ -168,7 +169,9 @@ impl<'a, 'f> Maker<'a, 'f> {
                     self.used.insert(&source.key);
                     let keys = self.draft.of_node.entry(node.name.clone()).or_default();
                     keys.push(object.key.clone());
-                    self.draft.desired.insert(object.key.clone(), object);
+                    self.draft
+                        .desired
+                        .insert(object.key.clone(), Arc::new(object));
                 }
                 Err(why) => {
                     self.unused.insert(&source.key, why.clone());

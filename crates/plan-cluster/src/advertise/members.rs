@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use model::frr::FrrConfiguration;
 use model::node::Node;
@@ -248,7 +249,7 @@ impl<'a> Objects<'a, '_> {
         draft
             .of_node
             .insert(node.name.clone(), vec![own.key.clone()]);
-        draft.desired.insert(own.key.clone(), own);
+        draft.desired.insert(own.key.clone(), Arc::new(own));
         let role = if reflects {
             Role::Reflector
         } else {
@@ -320,7 +321,7 @@ impl<'a> Objects<'a, '_> {
             &mut self.shared.of_reflectors
         };
         scope.insert(object.key.clone(), without);
-        draft.desired.insert(object.key.clone(), object);
+        draft.desired.insert(object.key.clone(), Arc::new(object));
     }
 }
 

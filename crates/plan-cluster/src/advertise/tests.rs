@@ -1,5 +1,7 @@
 //! What an RA leads to, and what it costs when something is wrong.
 
+use std::sync::Arc;
+
 use model::intent::{NetworkSelector, TargetVrf};
 use model::user_network::{EgressIp, Namespace};
 
@@ -489,7 +491,6 @@ fn what_is_asked_for_and_not_done_is_named_in_complete() {
     );
 
     // Neighbors that can carry none of the node's prefixes, or are the node itself.
-    let key = ObjectKey::new("frr-k8s-system", "src");
     for (peers, words) in [
         (
             ["fd00::9", "fd00::8"],
@@ -501,7 +502,7 @@ fn what_is_asked_for_and_not_done_is_named_in_complete() {
         ),
     ] {
         let mut world = world.clone();
-        world.frr.insert(key.clone(), Ok(mk_source("src", &peers)));
+        add(&mut world, mk_source("src", &peers));
         let text = all(&world);
         for word in words {
             assert!(text.contains(word), "{text}");
@@ -610,9 +611,9 @@ fn spoil(world: &mut World, key: &ObjectKey) {
         panic!("it is there");
     };
     let remains = Remains {
-        labels: object.labels,
-        annotations: object.annotations,
-        node_selector: Some(object.node_selector),
+        labels: object.labels.clone(),
+        annotations: object.annotations.clone(),
+        node_selector: Some(object.node_selector.clone()),
         prefixes: object.routers[0].prefixes.clone(),
     };
     world.unreadable.insert(key.clone(), remains);
@@ -667,7 +668,8 @@ fn what_bears_our_names_but_not_our_label_is_not_ours_to_delete() {
     assert_eq!(generated::left_behind(&world), [] as [String; 0]);
     let (label, value) = MANAGED_BY;
     if let Some(Ok(object)) = world.frr.get_mut(&key) {
-        object.labels.insert(label.to_owned(), value.to_owned());
+        let labels = &mut Arc::make_mut(object).labels;
+        labels.insert(label.to_owned(), value.to_owned());
     }
     assert!(plan(&world, &ra).surplus.contains(&key));
 }

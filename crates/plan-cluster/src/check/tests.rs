@@ -1,6 +1,7 @@
 //! Other people's objects beside ours: each row of what frr-k8s refuses, and what it lets stand.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use frr::NodeInput;
 use model::frr::{
@@ -158,7 +159,7 @@ fn assert_conflict(plan: &Plan, words: &[&str], row: &str, loads: bool) {
 /// Whether n1 loads what is not ours.
 fn loads_without_ours(world: &World) -> bool {
     let node = &world.nodes[&"n1".into()];
-    let mut objects: Vec<FrrConfiguration> = Vec::new();
+    let mut objects: Vec<Arc<FrrConfiguration>> = Vec::new();
     for (key, object) in &world.frr {
         match object {
             _ if key.name.starts_with("ovnk-generated-") => {}
@@ -577,7 +578,7 @@ fn an_unreadable_object_stops_the_nodes_that_it_selects_and_one_of_evpn_only_its
         o.routers[0].asn = asn(64_999);
         o.routers[0].evpn = Some("{}".to_owned());
     });
-    world.frr.insert(key.clone(), Ok(foreign(&evpn)));
+    world.frr.insert(key.clone(), Ok(Arc::new(foreign(&evpn))));
     let plan = advertise::plan(&world, RA);
     assert_eq!((plan.desired.len(), plan.keep.len()), (3, 0));
     assert!(plan.conditions[1].status, "it costs this one nothing");
@@ -646,8 +647,9 @@ fn what_stands_stays_on_a_node_that_is_left_out_even_without_its_annotation() {
     let mut world = mk_managed();
     settle(&mut world);
     let plan = advertise::plan(&world, &fabric::base_name());
-    let of_n1 = |o: &&FrrConfiguration| o.node_selector.match_labels.values().any(|v| v == "n1");
-    let mut bare = plan.desired.values().find(of_n1).unwrap().clone();
+    let of_n1 =
+        |o: &&Arc<FrrConfiguration>| o.node_selector.match_labels.values().any(|v| v == "n1");
+    let mut bare = FrrConfiguration::clone(plan.desired.values().find(of_n1).unwrap());
     bare.annotations.clear();
     let key = bare.key.clone();
     add(&mut world, bare);
@@ -682,7 +684,7 @@ fn two_advertisements_over_one_source_follow_its_changes_in_any_order() {
         }
         assert_eq!(world.frr.len(), 7);
         let mut source = world.frr[&key].clone().unwrap();
-        change(&mut source);
+        change(Arc::make_mut(&mut source));
         add(&mut world, source);
         for ra in order {
             let plan = advertise::plan(&world, ra);
@@ -733,7 +735,8 @@ fn an_object_of_metallb_with_our_neighbor_merges_and_both_sides_prefixes_pass() 
     assert_eq!(plan.desired.len(), 6);
     assert!(!plan.desired.contains_key(&own.key) && !plan.keep.contains(&own.key));
     let node = world.nodes.values().next().unwrap();
-    let objects: Vec<FrrConfiguration> = plan.desired.values().cloned().chain([own]).collect();
+    let own = [Arc::new(own)];
+    let objects: Vec<Arc<FrrConfiguration>> = plan.desired.values().cloned().chain(own).collect();
     let config = frr::merge(&NodeInput {
         name: node.name.clone(),
         labels: &node.labels,

@@ -1,5 +1,7 @@
 //! The template and its RouteAdvertisements.
 
+use std::sync::Arc;
+
 use super::*;
 use crate::samples::{mk_node, mk_world};
 
@@ -50,7 +52,7 @@ fn resilient_sessions_have_bfd_and_graceful_restart_and_every_object_defines_the
     let made = crate::advertise::plan(&whole, &base_name()).desired;
     let base = plan(&whole).base.unwrap();
     let peers = made.values().filter(|o| !members::addresses(o).is_empty());
-    let peers: Vec<&FrrConfiguration> = peers.collect();
+    let peers: Vec<&Arc<FrrConfiguration>> = peers.collect();
     assert_eq!(peers.len(), 3);
     for object in peers.into_iter().chain([&base]) {
         let [profile] = object.bfd_profiles.as_slice() else {
@@ -119,7 +121,7 @@ fn the_completed_world_holds_the_fabrics_objects_even_when_they_were_deleted_or_
     assert!(whole.ras.contains_key(&name) && whole.frr.len() == 1);
     let mut changed = whole.clone();
     if let Some(Ok(base)) = changed.frr.values_mut().next() {
-        base.routers.clear();
+        Arc::make_mut(base).routers.clear();
     }
     changed.ras.clear();
     assert_eq!(complete(changed), whole);

@@ -1,5 +1,7 @@
 //! Networks that want one VRF, and which of them gets it.
 
+use std::sync::Arc;
+
 use model::ObjectKey;
 use model::selector::LabelSelector;
 use model::user_network::{EgressIp, UserTransport};
@@ -168,7 +170,7 @@ fn two_routers_of_one_vrf_in_a_source_are_one() {
     let key = ObjectKey::new("frr-k8s-system", "src");
     let source = world.frr.get_mut(&key).unwrap().as_mut().unwrap();
     let second = mk_source("src", &["172.31.0.2"]).routers.remove(0);
-    source.routers.push(second);
+    Arc::make_mut(source).routers.push(second);
     let plan = plan(&world, "user");
     let object = plan.desired.values().next().unwrap();
     let peers = object.routers[0].neighbors.iter();

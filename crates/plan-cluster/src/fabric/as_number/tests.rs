@@ -1,5 +1,7 @@
 //! A change of the AS number, with and without routers of others, and with a webhook that refuses what does not fit together.
 
+use std::sync::Arc;
+
 use model::node::Node;
 
 use super::*;
@@ -92,7 +94,7 @@ fn a_number_that_somebody_wrote_into_the_template_is_no_number_in_force() {
     let Some(Ok(base)) = world.frr.get_mut(&base_key(&settings)) else {
         panic!("no base object");
     };
-    base.routers[0].asn = asn(65001);
+    Arc::make_mut(base).routers[0].asn = asn(65001);
     let mut foreign = mk_source("edge", &["172.30.0.254"]);
     foreign.routers[0].asn = asn(65001);
     foreign.node_selector = model::LabelSelector::label("kubernetes.io/hostname", "n3");

@@ -3,7 +3,7 @@
 use super::*;
 use crate::World;
 use crate::fabric::{self, members};
-use crate::samples::{mk_node, mk_world, neighbors, settle};
+use crate::samples::{add, mk_node, mk_world, neighbors, settle};
 use crate::world::Evidence;
 
 /// Nodes n01.. with subnets, in three zones, and this topology.
@@ -170,7 +170,7 @@ fn a_reflector_that_is_not_ready_or_gone_is_replaced_at_once() {
     settle(&mut world);
     assert_eq!(reflectors(&world), ["n01", "n03", "n05"]);
     let objects = world.frr.values().filter_map(|object| object.as_ref().ok());
-    let mut named = objects.flat_map(members::addresses);
+    let mut named = objects.flat_map(|object| members::addresses(object));
     assert!(!named.any(|ip| ip.to_string() == "172.30.0.2"));
 }
 
@@ -236,14 +236,14 @@ fn auto_is_a_mesh_up_to_64_nodes_and_keeps_reflectors_down_to_48() {
 fn a_node_that_cannot_load_what_makes_a_reflector_is_none() {
     let mut world = mk_cluster(FabricTopology::RouteReflector, 6);
     // Somebody else's router of another AS on n01.
-    let mut foreign = fabric::plan(&world).base.unwrap();
+    let mut foreign = model::frr::FrrConfiguration::clone(&fabric::plan(&world).base.unwrap());
     foreign.key.name = "metallb".to_owned();
     foreign.labels.clear();
     foreign.node_selector = LabelSelector::label("kubernetes.io/hostname", "n01");
     foreign.routers[0].asn = model::Asn::try_from(65_000).unwrap();
     foreign.routers[0].neighbors.clear();
     foreign.bfd_profiles.clear();
-    world.frr.insert(foreign.key.clone(), Ok(foreign));
+    add(&mut world, foreign);
     settle(&mut world);
     assert_eq!(reflectors(&world), ["n02", "n03", "n04"]);
     // It is nobody's neighbor: it has nothing to say yet.
