@@ -78,14 +78,14 @@ impl Plan {
 /// Gives ids and subnets: the smallest free ones, to nodes in the order of their names.
 #[must_use]
 pub fn plan(world: &World) -> Plan {
-    let mut all = Ranges::all(world);
+    let ours = generated::all(world).filter(Generated::is_ours);
+    let originated = generated::originated(world, ours);
+    let mut all = Ranges::beside(world, &originated);
     let networks = world.networks.values();
     let ranges: Vec<(&Network, Ranges)> = networks
         .filter(|network| network.topology == Topology::Layer3)
         .map(|network| (network, all.remove(&network.name).unwrap_or_default()))
         .collect();
-    let ours = generated::all(world).filter(Generated::is_ours);
-    let originated = generated::originated(world, ours);
     let refused = ranges.iter().flat_map(|(_, ranges)| &ranges.problems);
     let in_use = suitable::default_subnets(world);
     let in_use = in_use.map(|why| Problem::new("Network/default", IN_USE, why));

@@ -1,35 +1,44 @@
 //! Prefixes with whom they belong to, looked up by overlap.
-//! In: prefixes. Out: the one that shares an address with another. Invariant: a lookup costs a few dozen steps, however many
-//! there are. Not here: whose claim counts for more.
+//! In: prefixes. Out: the one that shares an address with another. Invariant: a lookup costs a few dozen steps at most, however
+//! many there are. Not here: whose claim counts for more.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use model::Prefix;
 
 /// Prefixes, each with something of its own.
 #[derive(Debug, Clone)]
-pub(crate) struct PrefixMap<T>(BTreeMap<Prefix, T>);
+pub(crate) struct PrefixMap<T> {
+    map: BTreeMap<Prefix, T>,
+    /// The lengths of those: a network's subnets have one or two.
+    lengths: BTreeSet<u8>,
+}
 
 impl<T> Default for PrefixMap<T> {
     fn default() -> Self {
-        Self(BTreeMap::new())
+        Self {
+            map: BTreeMap::new(),
+            lengths: BTreeSet::new(),
+        }
     }
 }
 
 impl<T> PrefixMap<T> {
     /// Puts a prefix in; what was there for the same one stays.
     pub(crate) fn insert(&mut self, prefix: Prefix, value: T) {
-        self.0.entry(prefix).or_insert(value);
+        self.lengths.insert(prefix.bits());
+        self.map.entry(prefix).or_insert(value);
     }
 
     /// One that shares an address with `prefix`; the widest, or else the first.
     pub(crate) fn overlapping(&self, prefix: &Prefix) -> Option<(&Prefix, &T)> {
-        let around = (0..=prefix.bits())
-            .filter_map(|bits| Prefix::new(prefix.network(), bits).ok())
-            .find_map(|wider| self.0.get_key_value(&wider));
+        let wider = self.lengths.range(..=prefix.bits());
+        let around = wider
+            .filter_map(|bits| Prefix::new(prefix.network(), *bits).ok())
+            .find_map(|wider| self.map.get_key_value(&wider));
         // Whatever lies inside begins at its first address or behind it, so the next one tells.
         around.or_else(|| {
-            let next = self.0.range(prefix..).next();
+            let next = self.map.range(prefix..).next();
             next.filter(|(inner, _)| prefix.contains(inner))
         })
     }

@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::address::{ClusterSubnet, Family};
 use model::frr::PrefixRange;
-use model::{Network, NetworkName, Prefix, Problem};
+use model::{Network, NetworkName, NodeName, Prefix, Problem};
 
-use crate::generated::{self, Generated};
+use crate::generated::{self, Generated, Originated};
 use crate::world::World;
 
 /// Cluster subnets with the host lengths in force.
@@ -34,6 +34,14 @@ impl Ranges {
     pub fn all(world: &World) -> BTreeMap<&NetworkName, Self> {
         let ours = generated::all(world).filter(Generated::is_ours);
         let originated = generated::originated(world, ours);
+        Self::beside(world, &originated)
+    }
+
+    /// The same by what our objects originate.
+    pub(crate) fn beside<'a>(
+        world: &'a World,
+        originated: &Originated<'a>,
+    ) -> BTreeMap<&'a NetworkName, Self> {
         let networks = world.networks.iter();
         networks
             .map(|(name, network)| {
@@ -46,11 +54,11 @@ impl Ranges {
     /// The host length that most nodes hold in a cluster subnet, by annotation or in what was generated for them; that of
     /// the file where none holds any, or where as many hold it. A node has one vote in each, and none where it holds
     /// more than one prefix of it: what one node says of itself must not outvote others.
-    fn by_votes(network: &Network, held: &BTreeMap<&str, Held>) -> Self {
+    fn by_votes(network: &Network, held: &[Held<'_>]) -> Self {
         let mut out = Self::default();
         for wanted in &network.subnets {
             let mut lengths: BTreeMap<u8, usize> = BTreeMap::new();
-            for vote in held.values().filter_map(|node| node.vote(wanted)) {
+            for vote in held.iter().filter_map(|node| node.vote(wanted)) {
                 *lengths.entry(vote).or_default() += 1;
             }
             let most = lengths
@@ -115,33 +123,27 @@ impl Ranges {
 }
 
 /// What a node holds.
-#[derive(Default)]
-struct Held {
+#[derive(Debug, Clone, Copy)]
+struct Held<'a> {
     /// By its annotation.
-    annotated: BTreeSet<Prefix>,
+    annotated: &'a [Prefix],
     /// In what was generated for it.
-    announced: BTreeSet<Prefix>,
+    announced: &'a [Prefix],
 }
 
-impl Held {
+impl Held<'_> {
     /// The length of its one prefix of a cluster subnet. What was generated counts where the annotation has none: it may be
     /// what the node had before.
     fn vote(&self, range: &ClusterSubnet) -> Option<u8> {
-        let of_range = |prefixes: &BTreeSet<Prefix>| -> Vec<u8> {
-            prefixes
-                .iter()
-                .filter(|p| range.cidr.contains(p) && p.bits() > range.cidr.bits())
-                .map(Prefix::bits)
-                .collect()
-        };
-        let mut lengths = of_range(&self.annotated);
-        if lengths.is_empty() {
-            lengths = of_range(&self.announced);
+        let is_share = |p: &&Prefix| range.cidr.contains(*p) && p.bits() > range.cidr.bits();
+        for prefixes in [self.annotated, self.announced] {
+            let mut shares = prefixes.iter().filter(is_share);
+            if let Some(first) = shares.next() {
+                // One that is there twice is one.
+                return shares.all(|other| other == first).then(|| first.bits());
+            }
         }
-        match lengths.as_slice() {
-            [one] => Some(*one),
-            _ => None,
-        }
+        None
     }
 }
 
@@ -149,17 +151,23 @@ impl Held {
 fn held<'a>(
     world: &'a World,
     network: &Network,
-    originated: Option<&BTreeMap<&'a str, Vec<Prefix>>>,
-) -> BTreeMap<&'a str, Held> {
-    let mut held: BTreeMap<&str, Held> = BTreeMap::new();
-    for node in world.nodes.values() {
-        let subnets = world.subnets(node, &network.name).unwrap_or_default();
-        let node = held.entry(node.name.as_str()).or_default();
-        node.annotated.extend(subnets);
-    }
-    for (node, prefixes) in originated.into_iter().flatten() {
-        let node = held.entry(node).or_default();
-        node.announced.extend(prefixes.iter().copied());
-    }
-    held
+    originated: Option<&'a BTreeMap<&str, Vec<Prefix>>>,
+) -> Vec<Held<'a>> {
+    let announced_by = |node: &str| originated.and_then(|by_node| by_node.get(node));
+    let nodes = world.nodes.values().map(|node| Held {
+        annotated: world.subnets(node, &network.name).unwrap_or_default(),
+        announced: announced_by(node.name.as_str()).map_or(&[], Vec::as_slice),
+    });
+    // Both are in the order of names.
+    let mut known = world.nodes.keys().map(NodeName::as_str).peekable();
+    let gone = originated.into_iter().flatten();
+    let gone = gone.filter(|(node, _)| {
+        while known.next_if(|name| *name < **node).is_some() {}
+        known.peek() != Some(*node)
+    });
+    let gone = gone.map(|(_, announced)| Held {
+        annotated: &[],
+        announced,
+    });
+    nodes.chain(gone).collect()
 }

@@ -139,9 +139,9 @@ impl World {
 
     /// The node's pod subnets of a network; `None` where they are absent or malformed.
     #[must_use]
-    pub fn subnets(&self, node: &Node, network: &NetworkName) -> Option<Vec<Prefix>> {
+    pub fn subnets<'a>(&self, node: &'a Node, network: &NetworkName) -> Option<&'a [Prefix]> {
         let list = node.subnets.known()?.get(network)?;
-        (!list.is_empty()).then(|| list.clone())
+        (!list.is_empty()).then_some(list.as_slice())
     }
 
     /// Nodes by age: the smaller node id, then the name.
@@ -193,8 +193,10 @@ impl World {
 
     /// For each network the nodes that cannot take part in it whatever else is true of them.
     fn misplaced(&self, ranges: &BTreeMap<&NetworkName, Ranges>) -> Misplaced {
+        let nodes = self.by_age();
         let networks = self.networks.keys().map(|network| {
-            let out = self.excluded_from(network, ranges, BTreeMap::new());
+            let none = BTreeMap::new();
+            let out = self.excluded_from((network, &nodes), ranges, none);
             (network.clone(), out)
         });
         networks.collect()
@@ -216,12 +218,17 @@ impl World {
     #[must_use]
     pub fn excluded_nodes(&self, network: &Network) -> BTreeMap<NodeName, String> {
         let ranges = Ranges::all(self);
-        self.excluded_from(&network.name, &ranges, self.unfit(&ranges))
+        self.excluded_from(
+            (&network.name, &self.by_age()),
+            &ranges,
+            self.unfit(&ranges),
+        )
     }
 
+    /// Of nodes by age.
     fn excluded_from(
         &self,
-        network: &NetworkName,
+        (network, nodes): (&NetworkName, &[&Node]),
         ranges: &BTreeMap<&NetworkName, Ranges>,
         mut out: BTreeMap<NodeName, String>,
     ) -> BTreeMap<NodeName, String> {
@@ -229,10 +236,10 @@ impl World {
             return out;
         };
         let mut seen: PrefixMap<&NodeName> = PrefixMap::default();
-        for node in self.by_age() {
+        for node in nodes {
             let own = self.subnets(node, network).unwrap_or_default();
             if !out.contains_key(&node.name)
-                && let Some(reason) = misplaced(&own, ranges, &seen)
+                && let Some(reason) = misplaced(own, ranges, &seen)
             {
                 out.insert(node.name.clone(), reason);
             }
@@ -240,8 +247,8 @@ impl World {
             // leave out everybody.
             let is_out = out.contains_key(&node.name);
             for subnet in own {
-                if !is_out || ranges.is_within_one_share(&subnet) {
-                    seen.insert(subnet, &node.name);
+                if !is_out || ranges.is_within_one_share(subnet) {
+                    seen.insert(*subnet, &node.name);
                 }
             }
         }
@@ -265,8 +272,9 @@ impl World {
                 unfit,
             };
         }
+        let nodes = self.by_age();
         let of = |name: &NetworkName| {
-            let excluded = self.excluded_from(name, ranges, unfit.clone());
+            let excluded = self.excluded_from((name, &nodes), ranges, unfit.clone());
             (name.clone(), excluded)
         };
         Exclusions {

@@ -21,9 +21,10 @@ pub(crate) const USERS: &str = "system:serviceaccount:noverlay-system:";
 /// The API server's port.
 pub(crate) const PORT: u16 = 6443;
 
-/// Writes are logged with the user's name; reads are not, there are too many.
+/// Writes are logged with the user's name, those to our own kinds with what was sent; reads are not, there are too many.
 const AUDIT_POLICY: &str = r#"{"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"],
- "rules": [{"level": "Metadata", "verbs": ["create", "update", "patch", "delete", "deletecollection"]}, {"level": "None"}]}
+ "rules": [{"level": "Request", "verbs": ["create", "update", "patch"], "resources": [{"group": "noverlay.io"}]},
+  {"level": "Metadata", "verbs": ["create", "update", "patch", "delete", "deletecollection"]}, {"level": "None"}]}
 "#;
 
 /// Where the audit log is.

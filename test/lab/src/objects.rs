@@ -201,6 +201,27 @@ pub(crate) fn frr_node_states(lab: &Lab) -> Result<BTreeMap<String, String>> {
     Ok(found)
 }
 
+/// What a node's NodeRoutes says of the default network: how many subnets of other nodes it expects, and how many routes are
+/// imported.
+///
+/// # Errors
+/// An API server that does not answer, or an object without these numbers.
+pub(crate) fn reported(lab: &Lab, node: &str) -> Result<(u64, u64)> {
+    let object = get(
+        lab,
+        &format!("/apis/noverlay.io/v1alpha1/noderoutes/{node}"),
+    )?;
+    let networks = object.pointer("/status/networks").and_then(Value::as_array);
+    let default = networks
+        .into_iter()
+        .flatten()
+        .find(|network| network.get("name").and_then(Value::as_str) == Some("default"));
+    let number = |key: &str| default?.get(key)?.as_u64();
+    number("expected")
+        .zip(number("imported"))
+        .with_context(|| format!("NodeRoutes of {node}: {object}"))
+}
+
 /// Whether an FRRConfiguration that a node loads names a neighbor.
 ///
 /// # Errors

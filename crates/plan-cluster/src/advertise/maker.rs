@@ -290,7 +290,7 @@ impl<'a, 'f> Maker<'a, 'f> {
         match &node.subnets {
             Fact::Absent => Err("waiting for subnet annotation to be set: could not find \"k8s.ovn.org/node-subnets\" annotation".to_owned()),
             Fact::Malformed(why) => Err(why.clone()),
-            Fact::Known(_) => self.world.subnets(node, &network.name).ok_or_else(|| {
+            Fact::Known(_) => self.world.subnets(node, &network.name).map(<[Prefix]>::to_vec).ok_or_else(|| {
                 format!("annotation k8s.ovn.org/node-subnets has no entry for network {}", network.name)
             }),
         }

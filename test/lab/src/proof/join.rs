@@ -12,7 +12,7 @@ use ipnet::Ipv4Net;
 use super::{Failure, Layer, Verdict, World, diagnose};
 use crate::look::{frr_routes, imported, kernel_routes, sessions};
 use crate::membership;
-use crate::objects::frr_configured;
+use crate::objects::{frr_configured, reported};
 use crate::reach::{attached, unreached};
 use crate::run::{each, now, until};
 use crate::state::{Lab, Node};
@@ -24,6 +24,9 @@ fn limit(lab: &Lab) -> Duration {
     let nodes = u64::try_from(lab.nodes.len()).unwrap_or(u64::MAX);
     Duration::from_secs(nodes.saturating_mul(4).saturating_add(20))
 }
+
+/// How long a report may take beyond that: a write without an answer is given up after 10 s, and tried again after 30 s at most.
+const REPORT_LIMIT: Duration = Duration::from_secs(45);
 
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(30);
@@ -59,11 +62,13 @@ pub(super) fn and_leave(world: &mut World<'_>) -> Result<Verdict> {
         since: start,
         limit: patience.unwrap_or_else(|| limit(world.lab)),
     };
-    let (mut routes, mut rest) = (0.0, 0.0);
+    let (mut routes, mut rest, mut reports) = (0.0, 0.0, 0.0);
     for forgot in each(&world.lab.nodes, |node| gone.forgotten_by(world.lab, node)) {
         match forgot {
-            Ok((first, second)) => {
-                (routes, rest) = (f64::max(routes, first), f64::max(rest, second))
+            Ok(took) => {
+                routes = f64::max(routes, took.routes);
+                rest = f64::max(rest, took.neighbor);
+                reports = f64::max(reports, took.report);
             }
             Err((layer, seen)) => {
                 let limit = gone.limit.as_secs();
@@ -73,7 +78,7 @@ pub(super) fn and_leave(world: &mut World<'_>) -> Result<Verdict> {
         }
     }
     Ok(Ok(format!(
-        "reached all pods {took:.1} s after its Node object; routes gone {routes:.1} s, neighbors {rest:.1} s after its end began"
+        "reached all pods {took:.1} s after its Node object; routes gone {routes:.1} s, neighbors {rest:.1} s, of NodeRoutes {reports:.1} s after its end began"
     )))
 }
 
@@ -107,15 +112,21 @@ struct Gone {
     limit: Duration,
 }
 
+/// Seconds until a node had no route and no neighbor of it, and until its report did not count it.
+struct Forgotten {
+    routes: f64,
+    neighbor: f64,
+    report: f64,
+}
+
 impl Gone {
-    /// Seconds until a node had no route, and until it had no neighbor of it; or what
-    /// it still has when the time is over. Each node is watched by itself: with many,
-    /// a look at all of them takes long.
+    /// When a node had nothing of it any more; or what it still has when the time is over. Each node is watched by itself:
+    /// with many, a look at all of them takes long.
     fn forgotten_by(
         &self,
         lab: &Lab,
         node: &Node,
-    ) -> std::result::Result<(f64, f64), (Layer, String)> {
+    ) -> std::result::Result<Forgotten, (Layer, String)> {
         let name = &node.name;
         let failed = |error: anyhow::Error| (Layer::Lab, format!("{name}: {error:#}"));
         let mut kept = Ok(None);
@@ -135,13 +146,39 @@ impl Gone {
             let clean = sessions(lab, name).is_ok_and(|all| !all.contains_key(&neighbor));
             clean.then(|| self.since.elapsed().as_secs_f64())
         });
-        rest.map(|rest| (routes, rest)).ok_or_else(|| {
+        let Some(neighbor) = rest else {
             let listed = frr_configured(lab, name, &neighbor).unwrap_or(false);
             let layer = if listed { Layer::Object } else { Layer::Frr };
-            (
+            return Err((
                 layer,
                 format!("bgpd of {name} still has the neighbor {neighbor}"),
-            )
+            ));
+        };
+        let report = self.report_of(lab, name)?;
+        Ok(Forgotten {
+            routes,
+            neighbor,
+            report,
+        })
+    }
+
+    /// Seconds until the NodeRoutes of a node counted the others and no more.
+    fn report_of(&self, lab: &Lab, name: &str) -> std::result::Result<f64, (Layer, String)> {
+        let others = u64::try_from(lab.nodes.len().saturating_sub(1)).unwrap_or(u64::MAX);
+        let mut last = String::new();
+        let done = until(self.limit + REPORT_LIMIT, PAUSE, || {
+            let reported = reported(lab, name);
+            last = format!("{reported:?}");
+            reported
+                .is_ok_and(|numbers| numbers == (others, others))
+                .then(|| self.since.elapsed().as_secs_f64())
+        });
+        done.ok_or_else(|| {
+            let text = format!(
+                "NodeRoutes of {name} has (expected, imported) {last}, not {others} and no route to {}",
+                self.subnet
+            );
+            (Layer::Object, text)
         })
     }
 

@@ -26,6 +26,8 @@ use std::io::Read;
 
 /// The databases of a node.
 const DATABASES: [&str; 3] = ["conf", "ovnnb", "ovnsb"];
+/// So many characters of what was sent are shown.
+const SHOWN: usize = 600;
 /// What FRR logs at the end of a configuration that it read.
 const READ: &str = "Configuration Read in Took";
 
@@ -154,12 +156,18 @@ fn write(event: &Value) -> Option<String> {
     if resource == "leases" && (user == manager || user == "system:apiserver") {
         return None;
     }
-    Some(format!(
+    let line = format!(
         "{}: {} {resource} {}",
         user.trim_start_matches(USERS),
         part("/verb"),
         part("/objectRef/name")
-    ))
+    );
+    let Some(sent) = event.get("requestObject") else {
+        return Some(line);
+    };
+    let sent: String = sent.to_string().chars().take(SHOWN).collect();
+    let at = part("/requestReceivedTimestamp");
+    Some(format!("{line} at {at}: {sent}"))
 }
 
 /// A foreign tool that tells of changes as they happen.
