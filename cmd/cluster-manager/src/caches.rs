@@ -17,7 +17,7 @@ use api::frr_state::BGPSessionState;
 use api::nad::NetworkAttachmentDefinition;
 use api::route_advertisements::RouteAdvertisements;
 use k8s_openapi::api::core::v1::{Namespace as KubeNamespace, Node as KubeNode};
-use kube_edge::{Cache, Entry, untyped, watch};
+use kube_edge::{Cache, Entry, Installed, untyped, watch};
 use model::frr::Source;
 use model::node::Node;
 use model::user_network::{self, Attachment, EgressIp, Namespace, Reach};
@@ -84,6 +84,7 @@ pub(crate) struct Generations {
 /// All caches.
 #[derive(Debug, Clone)]
 pub(crate) struct Caches {
+    pub(crate) installed: Installed,
     pub(crate) nodes: Cache<Node>,
     pub(crate) advertisements: Cache<Advertisement>,
     pub(crate) frr: Cache<Source>,
@@ -111,18 +112,20 @@ impl Caches {
             move |_: Option<&ObjectKey>| queue.resync()
         };
         let nodes: kube::Api<KubeNode> = kube::Api::all(client.clone());
+        let installed = Installed::start(client);
+        let of_openshift = settings.openshift.as_ref();
         Self {
-            operator: (settings.openshift.as_ref()).map(|_| Operator::start(client, queue)),
-            sessions: sessions(client, settings, queue),
-            features: features::watched(client, queue),
+            operator: of_openshift.map(|_| Operator::start(client, &installed, queue)),
+            sessions: sessions(client, &installed, settings, queue),
+            features: features::watched(client, &installed, queue),
             nodes: watch(nodes, None, api::decode_node, everything(queue)),
-            frr: watch(
+            frr: installed.watch(
                 untyped::<FRRConfiguration>(client.clone(), None),
                 None,
                 decode_frr,
                 everything(queue),
             ),
-            advertisements: watch(
+            advertisements: installed.watch(
                 untyped::<RouteAdvertisements>(client.clone(), None),
                 None,
                 decode_advertisement,
@@ -137,13 +140,13 @@ impl Caches {
                     }
                 },
             ),
-            attachments: watch(
+            attachments: installed.watch(
                 untyped::<NetworkAttachmentDefinition>(client.clone(), None),
                 None,
                 |object: &kube::core::DynamicObject| api::read_attachment(object),
                 everything(queue),
             ),
-            cudns: watch(
+            cudns: installed.watch(
                 untyped::<ClusterUserDefinedNetwork>(client.clone(), None),
                 None,
                 decode_cudn,
@@ -156,13 +159,14 @@ impl Caches {
                 everything(queue),
             ),
             egress_ips: settings.features.egress_ip.then(|| {
-                watch(
+                installed.watch(
                     untyped::<EgressIP>(client.clone(), None),
                     None,
                     api::read_egress_ip,
                     everything(queue),
                 )
             }),
+            installed,
         }
     }
 
@@ -369,13 +373,14 @@ fn planned<T>(
 /// What nodes report of their sessions, where there is a fabric.
 pub(crate) fn sessions(
     client: &kube::Client,
+    installed: &Installed,
     settings: &Settings,
     queue: &WorkQueue<Key>,
 ) -> Option<Cache<Option<End>>> {
     settings.managed.topology?;
     let namespace = Some(settings.managed.frr_namespace.as_str());
     let queue = queue.clone();
-    Some(watch(
+    Some(installed.watch(
         untyped::<BGPSessionState>(client.clone(), namespace),
         None,
         decode_session,

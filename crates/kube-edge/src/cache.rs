@@ -18,6 +18,8 @@ use serde::de::DeserializeOwned;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
+use crate::installed::Unserved;
+
 /// A decoded object with what writes need to know of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry<T> {
@@ -126,13 +128,14 @@ struct Pauses {
     worked: Option<Instant>,
     /// When the last pause was over.
     resumed: Instant,
-    /// Of a kind that the server does not have: it may never come, and a quiet daemon is to ask for little.
+    /// Of a kind that may not be listed: it may stay so, and a quiet daemon is to ask for little.
     refusals: Backoff,
+    unserved: Unserved,
 }
 
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// The longest between attempts to list a kind that the server does not have, or does not show.
+/// The longest between attempts to list a kind that the server does not show.
 const LONGEST_REFUSED: Duration = Duration::from_secs(30);
 /// A watch that has reported something works when so much time has passed without a failure.
 const SOUND: Duration = Duration::from_secs(10);
@@ -140,22 +143,31 @@ const SOUND: Duration = Duration::from_secs(10);
 const SOUND_IN_SILENCE: Duration = Duration::from_secs(90);
 
 impl Pauses {
-    fn new() -> Self {
+    fn new(unserved: Unserved) -> Self {
         Self {
             backoff: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE).with_jitter(),
             worked: None,
             resumed: Instant::now(),
             refusals: Backoff::new(LONGEST_PAUSE, LONGEST_REFUSED).with_jitter(),
+            unserved,
         }
     }
 
     fn works(&mut self) {
         self.worked.get_or_insert_with(Instant::now);
+        self.unserved.is_over();
     }
 
-    async fn after_a_refusal(&mut self) {
-        tokio::time::sleep(self.refusals.pause()).await;
-        self.resumed = Instant::now();
+    async fn after(&mut self, error: &watcher::Error) {
+        if is_not_found(error) {
+            self.unserved.wait().await;
+            self.resumed = Instant::now();
+        } else if refusal(error).is_some() {
+            tokio::time::sleep(self.refusals.pause()).await;
+            self.resumed = Instant::now();
+        } else {
+            self.after_a_failure().await;
+        }
     }
 
     async fn after_a_failure(&mut self) {
@@ -182,12 +194,18 @@ where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
     T: Clone + PartialEq + Send + Sync + 'static,
 {
-    let mut config = watcher::Config::default().timeout(60);
-    if let Some(fields) = fields {
-        config = config.fields(fields);
-    }
     let what = api.resource_url().to_owned();
-    follow(what, watch_objects(api, config), decode, changed)
+    let stream = watch_objects(api, config(fields));
+    follow(what, stream, decode, changed)
+}
+
+/// How objects are watched; `fields` selects among them.
+pub(crate) fn config(fields: Option<&str>) -> watcher::Config {
+    let config = watcher::Config::default().timeout(60);
+    match fields {
+        Some(fields) => config.fields(fields),
+        None => config,
+    }
 }
 
 /// The same for the objects that a label selector chooses.
@@ -217,6 +235,21 @@ where
     K: Resource + Send + 'static,
     T: Clone + PartialEq + Send + Sync + 'static,
 {
+    follow_kind(what, stream, Unserved::new(None), decode, changed)
+}
+
+/// The same with what is waited for while the kind is not served.
+pub(crate) fn follow_kind<K, T>(
+    what: String,
+    stream: impl Stream<Item = Result<Event<K>, watcher::Error>> + Send + 'static,
+    unserved: Unserved,
+    decode: impl Fn(&K) -> T + Send + 'static,
+    changed: impl Fn(Option<&ObjectKey>) + Send + 'static,
+) -> Cache<T>
+where
+    K: Resource + Send + 'static,
+    T: Clone + PartialEq + Send + Sync + 'static,
+{
     let shared = Arc::new(RwLock::new(Inner {
         map: BTreeMap::new(),
         ready: false,
@@ -228,25 +261,24 @@ where
         let mut stream = std::pin::pin!(stream);
         let mut fresh: BTreeMap<ObjectKey, Entry<T>> = BTreeMap::new();
         let mut broken = false;
-        let mut pauses = Pauses::new();
+        let mut pauses = Pauses::new(unserved);
         while let Some(event) = stream.next().await {
             let event = match event {
                 Ok(event) => event,
                 Err(error) => {
-                    if let Some(code) = refusal(&error) {
-                        if is_news(&inner, code) {
+                    match refusal(&error) {
+                        Some(code) if is_news(&inner, code) => {
                             tracing::info!(what, code, "not served or not shown, asking again");
                             changed(None);
                         }
-                        pauses.after_a_refusal().await;
-                        continue;
+                        None if !broken => {
+                            let error = telling(&error);
+                            tracing::warn!(what, error, "watch is broken, trying again");
+                            broken = true;
+                        }
+                        _ => {}
                     }
-                    if !broken {
-                        let error = telling(&error);
-                        tracing::warn!(what, error, "watch is broken, trying again");
-                    }
-                    broken = true;
-                    pauses.after_a_failure().await;
+                    pauses.after(&error).await;
                     continue;
                 }
             };
@@ -288,6 +320,15 @@ fn refusal(error: &watcher::Error) -> Option<u16> {
         return None;
     };
     matches!(status.code, 403 | 404).then_some(status.code)
+}
+
+/// Whether the server does not have the kind, or no longer.
+fn is_not_found(error: &watcher::Error) -> bool {
+    use watcher::Error::{InitialListFailed, WatchStartFailed};
+    let (InitialListFailed(error) | WatchStartFailed(error)) = error else {
+        return false;
+    };
+    matches!(error, kube::Error::Api(status) if status.code == 404)
 }
 
 /// Remembers that a listing was refused; true where that is news.

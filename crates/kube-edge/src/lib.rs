@@ -7,6 +7,7 @@ pub mod cache;
 pub mod client;
 pub mod events;
 mod gate;
+mod installed;
 pub mod leadership;
 pub mod lease;
 pub mod outcome;
@@ -14,6 +15,7 @@ pub mod write;
 
 pub use cache::{Cache, Entry, watch};
 pub use client::{ClientError, connect, connect_gated, untyped};
+pub use installed::Installed;
 pub use leadership::Leadership;
 pub use outcome::Outcome;
 pub use write::{Only, WriteError, Writer};

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind};
-use kube_edge::{Cache, watch};
+use kube_edge::{Cache, Installed};
 use model::user_network::Reach;
 use plan_cluster::unsupported::Feature;
 use reconcile::WorkQueue;
@@ -15,6 +15,7 @@ use crate::key::Key;
 /// Watches the kinds of features that work by the overlay.
 pub(super) fn watched(
     client: &kube::Client,
+    installed: &Installed,
     queue: &WorkQueue<Key>,
 ) -> BTreeMap<Feature, Cache<Reach>> {
     type Decode = fn(&serde_json::Value) -> Reach;
@@ -46,7 +47,7 @@ pub(super) fn watched(
             let value = serde_json::to_value(object).unwrap_or_default();
             decode(&value)
         };
-        let cache = watch(api, None, decoded, move |_| {
+        let cache = installed.watch(api, None, decoded, move |_| {
             queue.enqueue(Key::Features);
         });
         (feature, cache)

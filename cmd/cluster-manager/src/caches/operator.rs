@@ -6,7 +6,7 @@
 use api::operator_network::{Network, settings_of};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::DynamicObject;
-use kube_edge::{Cache, untyped, watch};
+use kube_edge::{Cache, Installed, untyped, watch};
 use model::ObjectKey;
 use reconcile::WorkQueue;
 
@@ -26,7 +26,11 @@ pub(crate) struct Operator {
 }
 
 impl Operator {
-    pub(super) fn start(client: &kube::Client, queue: &WorkQueue<Key>) -> Self {
+    pub(super) fn start(
+        client: &kube::Client,
+        installed: &Installed,
+        queue: &WorkQueue<Key>,
+    ) -> Self {
         let resync = |queue: &WorkQueue<Key>| {
             let queue = queue.clone();
             move |_: Option<&ObjectKey>| queue.resync()
@@ -36,7 +40,7 @@ impl Operator {
         let maps: kube::Api<ConfigMap> = kube::Api::namespaced(client.clone(), namespace);
         let by_name = format!("metadata.name={}", CONFIG_MAP.0);
         Self {
-            object: watch(objects, Some("metadata.name=cluster"), asked, resync(queue)),
+            object: installed.watch(objects, Some("metadata.name=cluster"), asked, resync(queue)),
             rendered: watch(
                 maps,
                 Some(&by_name),

@@ -147,7 +147,8 @@ impl ClusterReconciler {
         };
         if reported(&settings) != reported(&self.settings) {
             let (client, queue) = (&self.clients.client, &self.clients.queue);
-            self.caches.sessions = caches::sessions(client, &settings, queue);
+            let installed = &self.caches.installed;
+            self.caches.sessions = caches::sessions(client, installed, &settings, queue);
         }
         self.settings = settings;
         self.worlds.forget();

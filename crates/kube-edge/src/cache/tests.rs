@@ -138,7 +138,7 @@ async fn a_kind_that_is_missing_or_forbidden_is_known_as_such_and_a_faulty_serve
 
 #[tokio::test(start_paused = true)]
 async fn pauses_begin_anew_once_a_watch_has_worked_for_a_while() {
-    let mut pauses = Pauses::new();
+    let mut pauses = Pauses::new(Unserved::new(None));
     let wait = async |pauses: &mut Pauses| {
         let begun = Instant::now();
         pauses.after_a_failure().await;

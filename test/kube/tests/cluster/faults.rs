@@ -13,6 +13,7 @@ mod leading;
 mod missing;
 mod process;
 mod proxy;
+mod quiet;
 mod random;
 mod refused;
 mod scraped;

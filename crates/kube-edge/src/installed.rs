@@ -1,0 +1,176 @@
+//! Which custom resources the API server has, so that a kind that is not installed need not be asked for again and again.
+//! In: a watch of the metadata of CustomResourceDefinitions. Out: when it is worth asking for a kind again.
+//! Invariant: where definitions may not be listed nothing is known of any kind, and each is asked for at intervals.
+//! Not here: schemas (`daemon::crds`); whether a kind is served, which only asking for it tells.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::core::PartialObjectMeta;
+use kube::runtime::watcher;
+use kube::{Api, Resource, ResourceExt};
+use model::ObjectKey;
+use reconcile::Backoff;
+use serde::de::DeserializeOwned;
+use tokio::sync::watch;
+
+use crate::cache::{self, Cache};
+
+/// Between attempts while nothing is known of definitions; grows to the second.
+const UNKNOWN: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(30));
+/// The same while there is no definition: it may be served by an aggregated API server.
+const ABSENT: Duration = Duration::from_secs(1200);
+/// After a change of the definition: it is served soon after it is there, or not in this version until it changes again.
+const PRESENT: (Duration, Duration) = (Duration::from_millis(200), ABSENT);
+
+/// Called after a change of the definitions.
+type Changed = Box<dyn Fn(Option<&ObjectKey>) + Send>;
+
+/// The definitions that the API server has; cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Installed {
+    /// `metadata.resourceVersion` by name.
+    definitions: Cache<String>,
+    changes: watch::Receiver<()>,
+}
+
+impl Installed {
+    /// Begins to watch the definitions, of which only the metadata are asked for.
+    #[must_use]
+    pub fn start(client: &kube::Client) -> Self {
+        let api: Api<PartialObjectMeta<CustomResourceDefinition>> = Api::all(client.clone());
+        Self::of(|changed| cache::watch(api, None, Self::version, changed))
+    }
+
+    fn of(cache: impl FnOnce(Changed) -> Cache<String>) -> Self {
+        let (changed, changes) = watch::channel(());
+        Self {
+            definitions: cache(Box::new(move |_| changed.send_replace(()))),
+            changes,
+        }
+    }
+
+    fn version(object: &PartialObjectMeta<CustomResourceDefinition>) -> String {
+        object.resource_version().unwrap_or_default()
+    }
+
+    /// [`cache::watch`] of a kind that may not be installed: it is asked for again when its definition comes or changes.
+    pub fn watch<K, T>(
+        &self,
+        api: Api<K>,
+        fields: Option<&str>,
+        decode: impl Fn(&K) -> T + Send + 'static,
+        changed: impl Fn(Option<&ObjectKey>) + Send + 'static,
+    ) -> Cache<T>
+    where
+        K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+        T: Clone + PartialEq + Send + Sync + 'static,
+    {
+        let what = api.resource_url().to_owned();
+        let unserved = Unserved::new(name(&what).map(|name| (self.clone(), name)));
+        let stream = watcher(api, cache::config(fields));
+        cache::follow_kind(what, stream, unserved, decode, changed)
+    }
+
+    fn definition(&self, name: &str) -> Definition {
+        if self.definitions.refused().is_some() || !self.definitions.ready() {
+            return Definition::Unknown;
+        }
+        let entry = self.definitions.get(&ObjectKey::new("", name));
+        entry.map_or(Definition::Absent, |entry| Definition::Present(entry.value))
+    }
+}
+
+/// The definition's name of a kind that has this URL; none of the kinds that are the API server's own.
+fn name(url: &str) -> Option<String> {
+    let mut parts = url.strip_prefix("/apis/")?.split('/');
+    let group = parts.next()?;
+    let plural = parts.next_back()?;
+    Some(format!("{plural}.{group}"))
+}
+
+/// What is known of a kind's definition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Definition {
+    Unknown,
+    Absent,
+    /// With its version, which tells one change from the next.
+    Present(String),
+}
+
+/// Waiting for a kind that the API server answers 404 for.
+#[derive(Debug)]
+pub(crate) struct Unserved {
+    kind: Option<(Installed, String)>,
+    last: Definition,
+    unknown: Backoff,
+    absent: Backoff,
+    present: Backoff,
+}
+
+impl Unserved {
+    /// Without the name of a definition: by the clock alone.
+    pub(crate) fn new(kind: Option<(Installed, String)>) -> Self {
+        Self {
+            kind,
+            last: Definition::Unknown,
+            unknown: Backoff::new(UNKNOWN.0, UNKNOWN.1).with_jitter(),
+            absent: Backoff::new(ABSENT, ABSENT).with_jitter(),
+            present: Backoff::new(PRESENT.0, PRESENT.1).with_jitter(),
+        }
+    }
+
+    /// The kind is served.
+    pub(crate) fn is_over(&mut self) {
+        self.unknown.reset();
+        self.last = Definition::Unknown;
+    }
+
+    /// Returns when it is worth asking again.
+    pub(crate) async fn wait(&mut self) {
+        loop {
+            let seen = self.definition();
+            let pause = self.pause(&seen);
+            tokio::select! {
+                () = tokio::time::sleep(pause) => return,
+                () = self.differs(&seen) => {}
+            }
+        }
+    }
+
+    fn definition(&self) -> Definition {
+        let kind = self.kind.as_ref();
+        kind.map_or(Definition::Unknown, |(all, name)| all.definition(name))
+    }
+
+    fn pause(&mut self, seen: &Definition) -> Duration {
+        let changed = self.last != *seen;
+        self.last.clone_from(seen);
+        match seen {
+            Definition::Unknown => self.unknown.pause(),
+            Definition::Absent => self.absent.pause(),
+            Definition::Present(_) => {
+                if changed {
+                    self.present.reset();
+                }
+                self.present.pause()
+            }
+        }
+    }
+
+    /// Returns when the definition is no longer as it was seen.
+    async fn differs(&self, seen: &Definition) {
+        if let Some((all, name)) = &self.kind {
+            let mut changes = all.changes.clone();
+            let differs = changes.wait_for(|()| all.definition(name) != *seen).await;
+            if differs.is_ok() {
+                return;
+            }
+        }
+        std::future::pending().await
+    }
+}
+
+#[cfg(test)]
+mod tests;

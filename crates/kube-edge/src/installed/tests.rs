@@ -1,0 +1,146 @@
+//! When it is worth asking again for a kind that is not served, by a clock that the tests turn.
+
+use futures::channel::mpsc::{UnboundedSender, unbounded};
+use kube::runtime::watcher::Event;
+use tokio::time::Instant;
+
+use super::*;
+
+type Meta = PartialObjectMeta<CustomResourceDefinition>;
+type Said = Result<Event<Meta>, watcher::Error>;
+
+const NAME: &str = "egressips.k8s.ovn.org";
+
+fn definition(name: &str, version: &str) -> Meta {
+    let mut object = Meta::default();
+    object.metadata.name = Some(name.to_owned());
+    object.metadata.uid = Some(format!("uid-{name}"));
+    object.metadata.resource_version = Some(version.to_owned());
+    object
+}
+
+/// A wait for the kind of [`NAME`], and what the API server says of definitions.
+fn waiting() -> (Unserved, UnboundedSender<Said>) {
+    let (say, said) = unbounded();
+    let installed = Installed::of(|changed| {
+        cache::follow("definitions".to_owned(), said, Installed::version, changed)
+    });
+    let unserved = Unserved::new(Some((installed, NAME.to_owned())));
+    (unserved, say)
+}
+
+/// Lists definitions.
+fn list(say: &UnboundedSender<Said>, names: &[&str]) {
+    say.unbounded_send(Ok(Event::Init)).unwrap();
+    for name in names {
+        let object = definition(name, "1");
+        say.unbounded_send(Ok(Event::InitApply(object))).unwrap();
+    }
+    say.unbounded_send(Ok(Event::InitDone)).unwrap();
+}
+
+fn change(say: &UnboundedSender<Said>, name: &str, version: &str) {
+    let event = Event::Apply(definition(name, version));
+    say.unbounded_send(Ok(event)).unwrap();
+}
+
+async fn waits(unserved: &mut Unserved) -> Duration {
+    let begun = Instant::now();
+    unserved.wait().await;
+    begun.elapsed()
+}
+
+/// How long it waits, and what is said after a while of it.
+async fn hears(unserved: &mut Unserved, after: Duration, say: impl FnOnce()) -> Duration {
+    let said = async {
+        tokio::time::sleep(after).await;
+        say();
+    };
+    let begun = Instant::now();
+    tokio::join!(unserved.wait(), said);
+    begun.elapsed() - after
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[test]
+fn the_name_of_a_definition_is_that_of_its_plural_and_group() {
+    assert_eq!(
+        name("/apis/k8s.ovn.org/v1/egressips").as_deref(),
+        Some(NAME)
+    );
+    assert_eq!(
+        name("/apis/frrk8s.metallb.io/v1beta1/namespaces/frr/bgpsessionstates").as_deref(),
+        Some("bgpsessionstates.frrk8s.metallb.io")
+    );
+    assert_eq!(name("/api/v1/nodes"), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_nothing_is_known_of_definitions_a_kind_is_asked_for_at_least_every_half_minute() {
+    let refused = kube::core::Status::failure("no", "Forbidden").with_code(403);
+    let refused = watcher::Error::InitialListFailed(kube::Error::Api(Box::new(refused)));
+    let (mut silent, _say) = waiting();
+    let (mut forbidden, say) = waiting();
+    say.unbounded_send(Err(refused)).unwrap();
+    let mut of_server = Unserved::new(None);
+    for unserved in [&mut silent, &mut forbidden, &mut of_server] {
+        assert!(waits(unserved).await <= 5 * SECOND);
+        for _ in 0..8 {
+            waits(unserved).await;
+        }
+        let longest = waits(unserved).await;
+        assert!((15 * SECOND..=30 * SECOND).contains(&longest));
+        unserved.is_over();
+        assert!(waits(unserved).await <= 5 * SECOND, "it was served since");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_without_a_definition_is_asked_for_soon_after_it_has_one_and_seldom_before() {
+    let (mut unserved, say) = waiting();
+    list(&say, &["egressservices.k8s.ovn.org"]);
+    for _ in 0..3 {
+        let alone = waits(&mut unserved).await;
+        assert!(
+            (600 * SECOND..=1200 * SECOND).contains(&alone),
+            "it may be served otherwise: {alone:?}"
+        );
+    }
+    let other = "egressservices.k8s.ovn.org";
+    let after = hears(&mut unserved, 100 * SECOND, || change(&say, other, "2")).await;
+    assert!(after >= 500 * SECOND, "that is another kind: {after:?}");
+    let after = hears(&mut unserved, 100 * SECOND, || change(&say, NAME, "3")).await;
+    assert!(after <= SECOND / 5, "{after:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_is_defined_and_not_served_is_asked_for_ever_more_seldom_until_it_changes() {
+    let (mut unserved, say) = waiting();
+    list(&say, &[NAME]);
+    // The listing is heard during the first of them.
+    let mut pauses = vec![waits(&mut unserved).await];
+    for _ in 0..15 {
+        pauses.push(waits(&mut unserved).await);
+    }
+    assert!(pauses[0] <= SECOND / 5, "{pauses:?}");
+    let first: Duration = pauses[..5].iter().sum();
+    assert!(first <= 7 * SECOND, "it is served soon: {pauses:?}");
+    assert!(pauses[15] >= 600 * SECOND, "{pauses:?}");
+    let after = hears(&mut unserved, 100 * SECOND, || change(&say, NAME, "2")).await;
+    assert!(after <= SECOND / 5, "{after:?}");
+    assert!(waits(&mut unserved).await <= 2 * SECOND / 5);
+    let gone = definition(NAME, "2");
+    let after = hears(&mut unserved, SECOND / 100, || {
+        say.unbounded_send(Ok(Event::Delete(gone))).unwrap();
+    });
+    assert!(after.await >= 600 * SECOND, "it is not installed any more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_all_that_is_told_ends_no_wait() {
+    let (mut unserved, say) = waiting();
+    list(&say, &[]);
+    let after = hears(&mut unserved, 100 * SECOND, || drop(say)).await;
+    assert!(after >= 500 * SECOND, "{after:?}");
+}
