@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use daemon::crds::{self, BGP_SESSION_STATE, FRR_CONFIGURATION, Need};
+use daemon::crds;
 use daemon::{Configuration, Daemon};
 use kube_edge::events::Publisher;
 use kube_edge::lease::Elector;
@@ -35,52 +35,6 @@ use crate::reconcilers::{Clients, ClusterReconciler};
 pub const FIELD_MANAGER: &str = "noverlay-cluster-manager";
 /// Namespace and name of the leader's Lease.
 pub const LEASE: (&str, &str) = ("noverlay-system", "noverlay-cluster-manager");
-
-/// What this daemon reads and writes of custom resources; what a cluster lacks of it is logged at the start.
-pub const NEEDS: &[Need] = &[
-    Need {
-        version: "k8s.ovn.org/v1",
-        kind: "RouteAdvertisements",
-        fields: &[
-            "spec.advertisements",
-            "spec.frrConfigurationSelector",
-            "spec.networkSelectors",
-            "spec.nodeSelector",
-            "spec.targetVRF",
-            "status.conditions",
-        ],
-    },
-    Need {
-        version: "k8s.ovn.org/v1",
-        kind: "ClusterUserDefinedNetwork",
-        fields: &[
-            "spec.namespaceSelector",
-            "spec.network.layer2",
-            "spec.network.layer3",
-            "spec.network.noOverlay",
-            "spec.network.noOverlayOptions",
-            "spec.network.transport",
-            "status.conditions",
-        ],
-    },
-    Need {
-        version: "k8s.ovn.org/v1",
-        kind: "EgressIP",
-        fields: &["spec.namespaceSelector", "status.items"],
-    },
-    FRR_CONFIGURATION,
-    BGP_SESSION_STATE,
-    Need {
-        version: "k8s.cni.cncf.io/v1",
-        kind: "NetworkAttachmentDefinition",
-        fields: &["spec.config"],
-    },
-    Need {
-        version: "noverlay.io/v1alpha1",
-        kind: "NodeRoutes",
-        fields: &["status.networks"],
-    },
-];
 
 /// Command line.
 #[derive(Debug, clap::Parser)]
@@ -135,7 +89,7 @@ pub async fn serve(
     let settings = configuration.now().settings.clone();
     refuse_what_is_not_built(&settings)?;
     let client = connect(settings.kubeconfig.as_deref()).await?;
-    tokio::spawn(crds::probe(client.clone(), NEEDS));
+    tokio::spawn(crds::probe(client.clone(), crds::needs::CLUSTER_MANAGER));
     let mut daemon = Daemon::new(settings.metrics_address, &["caches", "first pass"]);
     let (readiness, stopped) = (daemon.readiness.clone(), daemon.stopped());
     readiness.set("route advertisements", true);

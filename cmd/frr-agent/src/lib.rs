@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use daemon::Daemon;
-use daemon::crds::{self, BGP_SESSION_STATE, FRR_CONFIGURATION, Need};
+use daemon::crds;
 use frr_edge::Frr;
 use kube_edge::{Cache, Writer, connect};
 use model::NodeName;
@@ -45,21 +45,6 @@ use crate::sessions::SessionReconciler;
 
 /// Field manager of everything the frr-agent writes.
 pub const FIELD_MANAGER: &str = "noverlay-frr-agent";
-
-/// What this daemon reads and writes of custom resources; what a cluster lacks of it is logged at the start.
-pub const NEEDS: &[Need] = &[
-    FRR_CONFIGURATION,
-    Need {
-        version: "frrk8s.metallb.io/v1beta1",
-        kind: "FRRNodeState",
-        fields: &[
-            "status.lastConversionResult",
-            "status.lastReloadResult",
-            "status.runningConfig",
-        ],
-    },
-    BGP_SESSION_STATE,
-];
 
 /// Command line.
 #[derive(Debug, clap::Parser)]
@@ -103,7 +88,7 @@ pub async fn serve(
     let settings = configuration.now().settings.clone();
     let client = connect(settings.kubeconfig.as_deref()).await?;
     beside::refuse(&client, node).await?;
-    tokio::spawn(crds::probe(client.clone(), NEEDS));
+    tokio::spawn(crds::probe(client.clone(), crds::needs::FRR_AGENT));
     let mut daemon = Daemon::new(settings.metrics_address, &["caches", "first pass"]);
     let metrics = Metrics::new(&daemon.registry).context("cannot register metrics")?;
     (daemon.tell_configuration(configuration)).context("cannot register metrics")?;

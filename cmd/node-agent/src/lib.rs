@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use daemon::crds::{self, Need};
+use daemon::crds;
 use daemon::{Configuration, Daemon};
 use frr_edge::Frr;
 use kube_edge::{Cache, connect};
@@ -54,13 +54,6 @@ use crate::world::{FactsChanged, NodeEntry, Planned, World};
 
 /// Field manager of everything the node-agent writes.
 pub const FIELD_MANAGER: &str = "noverlay-node-agent";
-
-/// What this daemon reads and writes of custom resources; what a cluster lacks of it is logged at the start.
-pub const NEEDS: &[Need] = &[Need {
-    version: "noverlay.io/v1alpha1",
-    kind: "NodeRoutes",
-    fields: &["status.networks.conditions"],
-}];
 
 /// Command line.
 #[derive(Debug, clap::Parser)]
@@ -114,7 +107,7 @@ pub async fn serve(
     let settings = configuration.now().settings.clone();
     refuse_what_is_not_built(&settings)?;
     let kube = connect(settings.kubeconfig.as_deref()).await?;
-    tokio::spawn(crds::probe(kube.clone(), NEEDS));
+    tokio::spawn(crds::probe(kube.clone(), crds::needs::NODE_AGENT));
     let conditions = ["caches", "ovn", "topology", "port", "import"];
     let mut daemon = Daemon::new(settings.metrics_address, &conditions);
     let metrics = Metrics::new(&daemon.registry).context("cannot register metrics")?;

@@ -73,6 +73,8 @@ pub struct Report {
     pub networks: Vec<NetworkLine>,
     /// By name.
     pub route_advertisements: Vec<AdvertisementLine>,
+    /// What daemons use and the installed custom resource definitions lack, a sentence each, or why that is not known.
+    pub definitions: Vec<String>,
 }
 
 impl NodeLine {
@@ -146,7 +148,7 @@ pub(crate) async fn gather(
         list(Api::all(client.clone()), "clusteruserdefinednetworks").await?;
     let attachments: Vec<NetworkAttachmentDefinition> =
         list(Api::all(client.clone()), "network-attachment-definitions").await?;
-    let pods: Vec<Pod> = list(Api::namespaced(client, NAMESPACE), "pods").await?;
+    let pods: Vec<Pod> = list(Api::namespaced(client.clone(), NAMESPACE), "pods").await?;
     let lines = node_lines(&nodes, &routes, &states, &sessions, &pods);
     let nodes: Vec<Node> = nodes.iter().map(api::decode_node).collect();
     let in_force = networks::InForce::of(&attachments);
@@ -157,7 +159,21 @@ pub(crate) async fn gather(
         fabric: fabric::line(&nodes),
         networks: all,
         route_advertisements: advertisements::lines(&ras),
+        definitions: definitions(daemon::crds::lacking(&client).await),
     })
+}
+
+/// What is told of custom resource definitions. None of it is an error: what cannot be done without is told where it is needed.
+fn definitions(lacking: Result<Vec<String>, String>) -> Vec<String> {
+    match lacking {
+        Ok(all) => all
+            .iter()
+            .map(|what| format!("custom resource definitions lack {what}"))
+            .collect(),
+        Err(error) => vec![format!(
+            "which fields custom resource definitions have is not known: {error}"
+        )],
+    }
 }
 
 fn node_lines(

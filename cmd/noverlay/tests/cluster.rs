@@ -305,3 +305,36 @@ fn status_shows_networks_the_fabric_and_advertisements_as_the_manager_made_them(
     let (declared, err) = routing();
     assert_eq!(declared, "Unmanaged", "{err}");
 }
+
+#[test]
+fn status_shows_what_the_installed_definitions_lack() {
+    let Some(tools) = tools() else { return };
+    let api = ApiServer::start(tools);
+    api.node("n1", "172.30.0.1");
+    let lacking = || {
+        let ran = status(&api, &[]);
+        let lines = ran.out.lines().filter(|line| line.contains("lack"));
+        let lines: Vec<String> = lines.map(str::to_owned).collect();
+        (lines, format!("{}{}", ran.out, ran.err))
+    };
+    let is = |wanted: &[&str]| {
+        // The API server takes a moment to publish a schema.
+        until(&format!("{wanted:?}"), 20, || {
+            let (lines, said) = lacking();
+            (lines == wanted).then_some(()).ok_or(said)
+        });
+    };
+    is(&[]);
+    let field = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/bgp/properties/bfdProfiles";
+    let patch = format!(r#"[{{"op": "remove", "path": "{field}"}}]"#);
+    let crd = "frrconfigurations.frrk8s.metallb.io";
+    api.kubectl(&["patch", "crd", crd, "--type=json", "-p", &patch]);
+    api.kubectl(&["delete", "crd", "egressips.k8s.ovn.org"]);
+    is(&[
+        "custom resource definitions lack k8s.ovn.org/v1 EgressIP",
+        "custom resource definitions lack field spec.bgp.bfdProfiles of frrk8s.metallb.io/v1beta1 FRRConfiguration",
+    ]);
+    let ran = status(&api, &["-o", "json"]);
+    let report: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(report["definitions"].as_array().unwrap().len(), 2);
+}

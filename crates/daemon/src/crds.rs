@@ -2,6 +2,9 @@
 //! In: the API server's OpenAPI documents (v3, one for each group and version). Out: what is missing, by name.
 //! Invariant: what cannot be asked is not missing. Not here: what a daemon does without.
 
+pub mod needs;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use kube::Client;
@@ -19,31 +22,10 @@ pub struct Need {
     pub fields: &'static [&'static str],
 }
 
-/// FRRConfiguration, as the cluster-manager writes it and the frr-agent applies it.
-pub const FRR_CONFIGURATION: Need = Need {
-    version: "frrk8s.metallb.io/v1beta1",
-    kind: "FRRConfiguration",
-    fields: &[
-        "spec.nodeSelector",
-        "spec.bgp.bfdProfiles",
-        "spec.bgp.routers.neighbors.bfdProfile",
-        "spec.bgp.routers.neighbors.connectTime",
-        "spec.bgp.routers.neighbors.enableGracefulRestart",
-        "spec.bgp.routers.neighbors.holdTime",
-        "spec.bgp.routers.neighbors.keepaliveTime",
-        "spec.bgp.routers.neighbors.toReceive",
-        "spec.bgp.routers.prefixes",
-    ],
-};
-/// BGPSessionState.
-pub const BGP_SESSION_STATE: Need = Need {
-    version: "frrk8s.metallb.io/v1beta1",
-    kind: "BGPSessionState",
-    fields: &["status.bgpStatus"],
-};
-
 /// A document is not larger than this, bytes; frr-k8s's has 70,000.
 const LARGEST: usize = 8 << 20;
+/// An answer that takes longer is none.
+const DEADLINE: Duration = Duration::from_secs(10);
 /// From a question without an answer to the next; grows to the second.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
 
@@ -77,20 +59,53 @@ pub async fn probe(client: Client, needs: &'static [Need]) -> usize {
     count
 }
 
+/// What is missing of what any daemon needs, each once; or why that is not known.
+///
+/// # Errors
+/// When the API server does not answer, or not as expected.
+pub async fn lacking(client: &Client) -> Result<Vec<String>, String> {
+    let mut documents = BTreeMap::new();
+    let mut all = Vec::new();
+    let tables = [needs::CLUSTER_MANAGER, needs::NODE_AGENT, needs::FRR_AGENT];
+    for need in tables.into_iter().flatten() {
+        if !documents.contains_key(need.version) {
+            let document = document(client, need.version);
+            let document = tokio::time::timeout(DEADLINE, document).await;
+            let document = document.map_err(|_| "no answer".to_owned())??;
+            documents.insert(need.version, document);
+        }
+        let known = documents.get(need.version).and_then(Option::as_ref);
+        all.extend(of_version(known, need)?);
+    }
+    let mut seen = BTreeSet::new();
+    all.retain(|what| seen.insert(what.clone()));
+    Ok(all)
+}
+
 /// What is missing, or why that is not known.
 async fn ask(client: &Client, need: &Need) -> Result<Vec<String>, String> {
-    let path = format!("/openapi/v3/apis/{}", need.version);
-    let request = http::Request::get(path).body(Vec::new());
+    of_version(document(client, need.version).await?.as_ref(), need)
+}
+
+/// The document of a group and version; none where the API server has nothing of it.
+async fn document(client: &Client, version: &str) -> Result<Option<Value>, String> {
+    let request = http::Request::get(format!("/openapi/v3/apis/{version}")).body(Vec::new());
     let request = request.map_err(|error| error.to_string())?;
     match client.request_text(request).await {
         Ok(text) if text.len() > LARGEST => Err(format!("an answer of {} bytes", text.len())),
-        Ok(text) => {
-            let document = serde_json::from_str(&text).map_err(|error| error.to_string())?;
-            missing(&document, need).ok_or_else(|| "the answer is no OpenAPI document".to_owned())
-        }
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(vec![whole(need)]),
+        Ok(text) => serde_json::from_str(&text)
+            .map(Some)
+            .map_err(|error| error.to_string()),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
         Err(error) => Err(telemetry::Chain(&error).to_string()),
     }
+}
+
+fn of_version(document: Option<&Value>, need: &Need) -> Result<Vec<String>, String> {
+    let Some(document) = document else {
+        return Ok(vec![whole(need)]);
+    };
+    missing(document, need).ok_or_else(|| "the answer is no OpenAPI document".to_owned())
 }
 
 /// What an OpenAPI document lacks of a need: the kind, or fields; `None`: it is no such document.

@@ -27,6 +27,9 @@ impl Report {
         if self.route_advertisements.is_empty() {
             text.push_str("no RouteAdvertisements: nothing is advertised\n");
         }
+        for line in &self.definitions {
+            text.push_str(&format!("{line}\n"));
+        }
         text.lines()
             .map(|l| l.trim_end().to_owned() + "\n")
             .collect()

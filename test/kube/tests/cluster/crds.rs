@@ -3,14 +3,14 @@
 
 use std::time::Duration;
 
-use daemon::crds::{Need, probe};
+use daemon::crds::{Need, needs, probe};
 use kube_tests::{ApiServer, tools, top};
 
 /// The account, and what its daemon needs.
 const DAEMONS: [(&str, &[Need]); 3] = [
-    ("cluster-manager", cluster_manager::NEEDS),
-    ("node-agent", node_agent::NEEDS),
-    ("frr-agent", frr_agent::NEEDS),
+    ("cluster-manager", needs::CLUSTER_MANAGER),
+    ("node-agent", needs::NODE_AGENT),
+    ("frr-agent", needs::FRR_AGENT),
 ];
 
 /// Waits until each daemon finds so much missing: the API server takes a moment to publish a schema.
