@@ -124,7 +124,7 @@ fn a_quiet_minute_has_no_request_but_for_the_lease_and_for_watches_that_were_ope
     missing(&daemon, "egressips", 1.0, 20);
     missing(&daemon, "networks.operator.openshift.io", 1.0, 20);
     // One goes while it is watched.
-    take_away(&api, &["bgpsessionstates.frrk8s.metallb.io"]);
+    let unwatched = take_away(&api, &["bgpsessionstates.frrk8s.metallb.io"]);
     at_rest(&api);
     let begin = moment(&api, "quiet-begins");
     std::thread::sleep(Duration::from_secs(60));
@@ -132,6 +132,15 @@ fn a_quiet_minute_has_no_request_but_for_the_lease_and_for_watches_that_were_ope
     // A kind that comes is noticed: before any clock would ask for it.
     api.kubectl(&["create", "-f", gone[0].to_str().unwrap()]);
     missing(&daemon, "egressips", 0.0, 2);
+    api.kubectl(&["create", "-f", unwatched[0].to_str().unwrap()]);
+    until("it is watched again", 2, || {
+        let all = requests(&api, MANAGER);
+        let mut again = all.iter().filter(|r| end < r.at && r.code == 200);
+        let again = again.any(|r| r.path.ends_with("/bgpsessionstates"));
+        again
+            .then_some(())
+            .ok_or_else(|| format!("{:?}", all.last()))
+    });
     // Watches that are open are in the log when they end.
     drop(daemon);
     std::thread::sleep(Duration::from_secs(1));
