@@ -135,7 +135,7 @@ impl Held<'_> {
     /// The length of its one prefix of a cluster subnet. What was generated counts where the annotation has none: it may be
     /// what the node had before.
     fn vote(&self, range: &ClusterSubnet) -> Option<u8> {
-        let is_share = |p: &&Prefix| range.cidr.contains(*p) && p.bits() > range.cidr.bits();
+        let is_share = |p: &&Prefix| range.cidr.contains(p) && p.bits() > range.cidr.bits();
         for prefixes in [self.annotated, self.announced] {
             let mut shares = prefixes.iter().filter(is_share);
             if let Some(first) = shares.next() {
