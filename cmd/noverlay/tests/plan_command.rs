@@ -179,6 +179,37 @@ fn what_openshifts_operator_object_says_is_planned_and_a_change_of_it_shown() {
 }
 
 #[test]
+fn a_fabric_of_more_nodes_than_auto_takes_for_a_mesh_is_planned_with_reflectors() {
+    let config = |numbers: &str| {
+        format!(
+            "[default]\ntransport = \"no-overlay\"\n{SUBNETS}[no-overlay]\noutbound-snat = \"enabled\"\nrouting = \"managed\"\n[bgp-managed]\ntopology = \"auto\"\n{numbers}[ovn]\ntopology = \"build\"\n"
+        )
+    };
+    let node = |n: u8| {
+        format!(
+            "{{apiVersion: v1, kind: Node, metadata: {{name: n{n}, labels: {{kubernetes.io/hostname: n{n}}}}}, status: {{addresses: [{{type: InternalIP, address: 192.0.2.{n}}}]}}}}"
+        )
+    };
+    let world: Vec<String> = (1..=4).map(node).collect();
+    let world = world.join("\n---\n");
+    for (numbers, reflectors) in [
+        ("", 0),
+        ("auto-reflectors-above = 4\n", 0),
+        ("auto-reflectors-above = 3\n", 3),
+    ] {
+        let ran = plan_of(&config(numbers), &world, &["-o", "yaml"], "");
+        assert_eq!(ran.status, Some(0), "{}{}", ran.out, ran.err);
+        // What lets a node pass on the pod subnets of all.
+        let list = "prefix-list noverlay-announced seq 10 permit 10.240.0.0/16 ge 24 le 24";
+        let found = ran.out.matches(list).count();
+        assert_eq!(found, reflectors, "{numbers}: {}", ran.out);
+    }
+    let ran = plan_of(&config("auto-full-mesh-below = 65\n"), &world, &[], "");
+    assert_eq!(ran.status, Some(2), "{}{}", ran.out, ran.err);
+    assert!(ran.err.contains("auto-full-mesh-below"), "{}", ran.err);
+}
+
+#[test]
 fn what_cannot_be_read_is_named_with_status_2() {
     let world = format!("{WORLDS}/09-cudn-layer3/world.yaml");
     for (words, needle) in [

@@ -5,7 +5,7 @@
 use api::route_advertisements::RouteAdvertisements;
 use model::gateway::GatewayMode;
 use model::{ObjectKey, Prefix, intent};
-use plan_cluster::world::{FabricSettings, FabricTopology, Features};
+use plan_cluster::world::{AutoSizes, FabricSettings, FabricTopology, Features};
 use plan_cluster::{World, user_networks};
 use serde_json::Value;
 use settings::{Profile, Settings, Topology};
@@ -26,7 +26,10 @@ pub fn empty_world(settings: &Settings) -> World {
             topology: match topology {
                 Topology::FullMesh => FabricTopology::FullMesh,
                 Topology::RouteReflector => FabricTopology::RouteReflector,
-                Topology::Auto => FabricTopology::Auto,
+                Topology::Auto => FabricTopology::Auto(AutoSizes {
+                    reflectors_above: managed.auto.reflectors_above,
+                    full_mesh_below: managed.auto.full_mesh_below,
+                }),
             },
             resilient: managed.profile == Profile::Resilient,
             password_secret: managed.password_secret.clone(),

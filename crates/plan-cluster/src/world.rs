@@ -25,7 +25,17 @@ pub enum FabricTopology {
     /// Every node with the route reflectors.
     RouteReflector,
     /// The first in a small cluster, the second in a large one.
-    Auto,
+    Auto(AutoSizes),
+}
+
+/// Where `topology = auto` changes. Source: `[bgp-managed] auto-reflectors-above, auto-full-mesh-below`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AutoSizes {
+    /// The largest mesh.
+    pub reflectors_above: usize,
+    /// Reflectors are given up below this many nodes. Not above the largest mesh, usually well below it, so that a few nodes
+    /// that come and go do not change the topology each time.
+    pub full_mesh_below: usize,
 }
 
 /// The managed fabric's settings. Source: `[bgp-managed]`.

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 
 use model::network::{MissingRoute, Routing, Transport};
 
-use crate::{Daemon, Managed, Profile, Settings, SettingsError, Topology};
+use crate::{AutoTopology, Daemon, Managed, Profile, Settings, SettingsError, Topology};
 
 /// Settings to go on with.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -204,12 +204,21 @@ fn fabric(managed: &Managed, text: &mut String) {
         Profile::Compat => "compat",
     };
     let topology = topology.map(|word| format!("topology = \"{word}\"\n"));
+    // What is usual is left out: the text that is stored of an older version stays as it is.
+    let auto = if managed.auto == AutoTopology::default() {
+        String::new()
+    } else {
+        format!(
+            "auto-reflectors-above = {}\nauto-full-mesh-below = {}\n",
+            managed.auto.reflectors_above, managed.auto.full_mesh_below
+        )
+    };
     let secret = managed.password_secret.as_ref();
     let secret = secret.map(|name| format!("password-secret = \"{name}\"\n"));
     // A string takes no more than there is memory for.
     let _ = write!(
         text,
-        "[bgp-managed]\n{}as-number = {}\nfrr-namespace = \"{}\"\nprofile = \"{profile}\"\n{}",
+        "[bgp-managed]\n{}{auto}as-number = {}\nfrr-namespace = \"{}\"\nprofile = \"{profile}\"\n{}",
         topology.unwrap_or_default(),
         managed.asn,
         managed.frr_namespace,

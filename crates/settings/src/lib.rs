@@ -102,8 +102,26 @@ pub enum Topology {
     FullMesh,
     /// `route-reflector`: every node peers with the reflectors only.
     RouteReflector,
-    /// `auto`: a mesh up to 64 nodes, reflectors above.
+    /// `auto`: a mesh or reflectors by the number of nodes, see [`AutoTopology`].
     Auto,
+}
+
+/// Where `topology = auto` changes between a mesh and reflectors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AutoTopology {
+    /// `auto-reflectors-above`, default 64: a mesh of more nodes gets reflectors.
+    pub reflectors_above: usize,
+    /// `auto-full-mesh-below`, default 48: reflectors of fewer nodes are given up. At most `reflectors_above`.
+    pub full_mesh_below: usize,
+}
+
+impl Default for AutoTopology {
+    fn default() -> Self {
+        Self {
+            reflectors_above: 64,
+            full_mesh_below: 48,
+        }
+    }
 }
 
 /// Session profile of the managed fabric. Source: `[bgp-managed] profile`.
@@ -120,6 +138,8 @@ pub enum Profile {
 pub struct Managed {
     /// `topology`; required where a managed network exists.
     pub topology: Option<Topology>,
+    /// `auto-reflectors-above` and `auto-full-mesh-below`.
+    pub auto: AutoTopology,
     /// `as-number`, default 64512.
     pub asn: Asn,
     /// `frr-namespace`, default `frr-k8s-system`.

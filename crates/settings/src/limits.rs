@@ -34,7 +34,7 @@ pub(crate) fn seconds(
 }
 
 /// A whole number in a range; `at` is section and key.
-fn number<T>(
+pub(crate) fn number<T>(
     r: &mut Reader<'_>,
     (section, key): (&'static str, &'static str),
     default: T,

@@ -12,11 +12,11 @@ use model::address::ClusterSubnet;
 use model::network::{MissingRoute, NoOverlay, Routing, Transport};
 use model::{Asn, ObjectKey};
 
-use crate::limits::{limits, seconds};
+use crate::limits::{limits, number, seconds};
 use crate::reader::{Reader, one_line};
 use crate::{
-    Daemon, DefaultNetwork, Features, Frr, Gateway, Logging, Managed, Profile, Settings,
-    SettingsError, Topology, gcfg,
+    AutoTopology, Daemon, DefaultNetwork, Features, Frr, Gateway, Logging, Managed, Profile,
+    Settings, SettingsError, Topology, gcfg,
 };
 
 const SWITCH: &[(&str, bool)] = &[("enabled", true), ("disabled", false)];
@@ -343,6 +343,7 @@ impl Keys<'_> {
     fn managed(&mut self, transport: Transport) -> Result<Managed, SettingsError> {
         const SECTION: &str = "bgp-managed";
         let topology = self.0.word(SECTION, "topology", TOPOLOGIES)?;
+        let auto = auto_topology(&mut self.0)?;
         let number = self
             .0
             .value::<i64>(SECTION, "as-number", "1 to 4294967294")?
@@ -390,6 +391,7 @@ impl Keys<'_> {
         }
         Ok(Managed {
             topology,
+            auto,
             asn,
             frr_namespace,
             profile,
@@ -434,6 +436,27 @@ impl Keys<'_> {
         }
         Ok(())
     }
+}
+
+/// With equal numbers a fabric of that many nodes stays what it is; a larger lower one would be both at once.
+fn auto_topology(r: &mut Reader<'_>) -> Result<AutoTopology, SettingsError> {
+    const SECTION: &str = "bgp-managed";
+    const BELOW: &str = "auto-full-mesh-below";
+    let default = AutoTopology::default();
+    let above = (SECTION, "auto-reflectors-above");
+    let reflectors_above = number(r, above, default.reflectors_above, 3..=5000)?;
+    let usual = default.full_mesh_below.min(reflectors_above);
+    let full_mesh_below = number(r, (SECTION, BELOW), usual, 2..=5000)?;
+    if full_mesh_below > reflectors_above {
+        let why = format!(
+            "more than auto-reflectors-above; allowed: a whole number from 2 to {reflectors_above}"
+        );
+        return Err(r.wrong(SECTION, BELOW, &full_mesh_below.to_string(), &why));
+    }
+    Ok(AutoTopology {
+        reflectors_above,
+        full_mesh_below,
+    })
 }
 
 fn frr(r: &mut Reader<'_>) -> Result<Frr, SettingsError> {

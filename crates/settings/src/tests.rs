@@ -110,6 +110,22 @@ fn a_wrong_value_names_file_section_key_value_and_what_is_allowed() {
             vec!["topology", "\"star\"", "full-mesh"],
         ),
         (
+            "[bgp-managed]\nauto-reflectors-above = 2\n".to_owned(),
+            vec!["[bgp-managed] auto-reflectors-above", "\"2\"", "3 to 5000"],
+        ),
+        (
+            "[bgp-managed]\nauto-full-mesh-below = 1\n".to_owned(),
+            vec!["[bgp-managed] auto-full-mesh-below", "\"1\"", "2 to 5000"],
+        ),
+        (
+            "[bgp-managed]\nauto-full-mesh-below = 65\n".to_owned(),
+            vec!["[bgp-managed] auto-full-mesh-below", "\"65\"", "2 to 64"],
+        ),
+        (
+            "[bgp-managed]\nauto-reflectors-above = 100\nauto-full-mesh-below = 101\n".to_owned(),
+            vec!["auto-full-mesh-below", "\"101\"", "auto-reflectors-above", "2 to 100"],
+        ),
+        (
             "[bgp-managed]\nas-number = 23456\n".to_owned(),
             vec!["[bgp-managed] as-number", "23456", "AS_TRANS"],
         ),
@@ -218,6 +234,38 @@ fn a_wrong_value_names_file_section_key_value_and_what_is_allowed() {
         for needle in needles {
             assert!(err.contains(needle), "{err} lacks {needle}");
         }
+    }
+}
+
+#[test]
+fn where_auto_changes_the_topology_is_64_and_48_or_what_is_said() {
+    for (text, above, below) in [
+        ("", 64, 48),
+        ("auto-reflectors-above = 64\n", 64, 48),
+        ("auto-reflectors-above = 100\n", 100, 48),
+        ("auto-full-mesh-below = 64\n", 64, 64),
+        ("auto-full-mesh-below = 2\n", 64, 2),
+        // What is not said follows a number below the usual one.
+        ("auto-reflectors-above = 10\n", 10, 10),
+        (
+            "auto-reflectors-above = 3\nauto-full-mesh-below = 2\n",
+            3,
+            2,
+        ),
+        (
+            "auto-reflectors-above = 5000\nauto-full-mesh-below = 5000\n",
+            5000,
+            5000,
+        ),
+    ] {
+        let settings = toml(&format!("[bgp-managed]\ntopology = \"auto\"\n{text}")).unwrap();
+        let auto = settings.managed.auto;
+        assert_eq!(
+            (auto.reflectors_above, auto.full_mesh_below),
+            (above, below),
+            "{text}"
+        );
+        assert!(settings.warnings.is_empty(), "{:?}", settings.warnings);
     }
 }
 

@@ -14,6 +14,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
 use nix::sys::signal::Signal;
 
+use crate::daemons::AutoTopology;
 use crate::example::Example;
 use crate::objects::kubeconfig_of;
 use crate::process::{self, tail};
@@ -61,6 +62,8 @@ enum Cmd {
         /// `[bgp-managed] topology` of the daemons' configuration.
         #[arg(long, value_parser = crate::daemons::TOPOLOGIES, default_value = "full-mesh")]
         topology: String,
+        #[command(flatten)]
+        auto: AutoTopology,
         /// Run this controller of frr-k8s on each node, in place of frr-agent.
         #[arg(long, value_name = "BINARY")]
         frr_k8s: Option<PathBuf>,
@@ -99,8 +102,9 @@ enum Cmd {
     },
     /// Break something under pings between all pods and tell what it cost: bgpd dies and
     /// comes back, an uplink is cut, zebra and bgpd are ended in good order, the fabric gets
-    /// route reflectors and becomes a mesh again, the link of a router is cut, a
-    /// route reflector dies, is cut off and is drained (--only).
+    /// route reflectors and becomes a mesh again, with topology `auto` nodes join and leave until
+    /// both have happened, the link of a router is cut, a route reflector dies, is cut off and
+    /// is drained (--only).
     Failover {
         /// Only one of them.
         #[arg(long, value_parser = failover::NAMES)]
@@ -182,6 +186,7 @@ pub(crate) fn run() -> Result<bool> {
             without,
             profile,
             topology,
+            auto,
             frr_k8s,
             example,
             wait,
@@ -197,6 +202,7 @@ pub(crate) fn run() -> Result<bool> {
                 without,
                 profile,
                 topology,
+                auto,
                 frr_k8s: frr_k8s.map(std::path::absolute).transpose()?,
                 example: example.transpose()?,
                 places: places()?,

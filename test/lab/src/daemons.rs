@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use clap::Args;
+use serde::{Deserialize, Serialize};
 
 use crate::apiserver::{ACCOUNTS, PORT, get};
 use crate::container::{Container, Surroundings};
@@ -16,7 +18,7 @@ use crate::frr_k8s;
 use crate::node::pki;
 use crate::objects::account;
 use crate::process::{self, Start};
-use crate::state::{Lab, Node, text};
+use crate::state::{Lab, Node, text, write_whole};
 use crate::up::own_program;
 use crate::values::SNAT_PORTS;
 
@@ -26,6 +28,28 @@ pub(crate) const PROGRAMS: [&str; 3] = ["cluster-manager", "node-agent", "frr-ag
 pub(crate) const PROFILES: [&str; 2] = ["resilient", "compat"];
 /// Topologies of the managed fabric.
 pub(crate) const TOPOLOGIES: [&str; 3] = ["full-mesh", "route-reflector", "auto"];
+/// Where `topology = auto` changes it, if not at the usual numbers of nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Args, Serialize, Deserialize)]
+pub(crate) struct AutoTopology {
+    /// `[bgp-managed] auto-reflectors-above` of the daemons' configuration.
+    #[arg(long, value_name = "NODES", conflicts_with = "example")]
+    pub(crate) auto_reflectors_above: Option<u32>,
+    /// `[bgp-managed] auto-full-mesh-below` of the daemons' configuration.
+    #[arg(long, value_name = "NODES", conflicts_with = "example")]
+    pub(crate) auto_full_mesh_below: Option<u32>,
+}
+
+impl AutoTopology {
+    /// The keys that are set, each in a line.
+    fn keys(self) -> String {
+        let above = self.auto_reflectors_above;
+        let above = above.map(|nodes| format!("auto-reflectors-above = {nodes}\n"));
+        let below = self.auto_full_mesh_below;
+        let below = below.map(|nodes| format!("auto-full-mesh-below = {nodes}\n"));
+        above.unwrap_or_default() + &below.unwrap_or_default()
+    }
+}
+
 /// Identities of the two managers.
 pub(crate) const MANAGERS: [&str; 2] = ["cm-a", "cm-b"];
 
@@ -51,17 +75,22 @@ fn runs(lab: &Lab, program: &str) -> bool {
 
 /// Starts both managers.
 pub(crate) fn start_managers(lab: &Lab) -> Result<()> {
-    for (identity, port) in MANAGERS.iter().zip([9103, 9104]) {
-        let spec = Spec {
-            node: "underlay",
-            name: identity,
-            program: "cluster-manager",
-            kind: "deployments",
-            port,
-        };
-        start(lab, &spec)?;
-    }
-    Ok(())
+    managers().try_for_each(|spec| start(lab, &spec))
+}
+
+/// Writes the managers' configuration files anew, under the running managers.
+pub(crate) fn configure_managers(lab: &Lab) -> Result<()> {
+    managers().try_for_each(|spec| write_config(lab, &spec).map(drop))
+}
+
+fn managers() -> impl Iterator<Item = Spec<'static>> {
+    MANAGERS.iter().zip([9103, 9104]).map(|(name, port)| Spec {
+        node: "underlay",
+        name,
+        program: "cluster-manager",
+        kind: "deployments",
+        port,
+    })
 }
 
 /// Starts the agents of a node.
@@ -170,7 +199,7 @@ fn write_config(lab: &Lab, spec: &Spec<'_>) -> Result<PathBuf> {
     let folder = lab.node_dir(spec.node).join(spec.name).join("config");
     std::fs::create_dir_all(&folder)?;
     let content = cluster_sections(lab)? + &own_section(lab, spec, &folder)?;
-    std::fs::write(folder.join("noverlay.conf"), content)?;
+    write_whole(&folder.join("noverlay.conf"), &content)?;
     Ok(folder)
 }
 
@@ -193,7 +222,7 @@ routing = managed
 
 [bgp-managed]
 topology = {}
-as-number = {}
+{}as-number = {}
 frr-namespace = frr-k8s-system
 profile = {}
 
@@ -209,6 +238,7 @@ networks = own
 ",
         network.cluster_subnets(),
         lab.topology,
+        lab.auto.keys(),
         v.as_number,
         lab.profile,
         v.outside_address(),

@@ -5,6 +5,7 @@
 //! was away; and how long after a cut the other nodes still have routes to the node, in
 //! the kernel and in OVN. A cut is silent: no end of any link loses its carrier.
 
+mod auto;
 mod frr_stop;
 mod pinger;
 mod reflector;
@@ -47,8 +48,16 @@ pub(crate) enum What {
     Cut,
 }
 
-/// Names on the command line. The last four take their time and have to be asked for.
-pub(crate) const NAMES: [&str; 6] = ["bgpd", "cut", "frr-stop", "topology", "router", "reflector"];
+/// Names on the command line. All but the first two take their time and have to be asked for.
+pub(crate) const NAMES: [&str; 7] = [
+    "bgpd",
+    "cut",
+    "frr-stop",
+    "topology",
+    "auto",
+    "router",
+    "reflector",
+];
 
 /// How often FRR is stopped in good order, and with how many more routes.
 #[derive(Debug, Clone, Copy)]
@@ -98,6 +107,9 @@ pub(crate) fn demonstrate(
     watched(lab)?;
     if only == Some("topology") {
         return topology::demonstrate(lab);
+    }
+    if only == Some("auto") {
+        return auto::demonstrate(lab);
     }
     if only == Some("reflector") {
         return reflector::demonstrate(lab);

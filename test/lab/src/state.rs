@@ -11,6 +11,7 @@ use anyhow::{Context, Result, bail};
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 
+use crate::daemons::AutoTopology;
 use crate::example::Example;
 use crate::values::{Values, nth};
 
@@ -84,6 +85,8 @@ pub(crate) struct Lab {
     pub(crate) profile: String,
     /// `[bgp-managed] topology`.
     pub(crate) topology: String,
+    /// `[bgp-managed] auto-reflectors-above` and `auto-full-mesh-below`.
+    pub(crate) auto: AutoTopology,
     /// frr-k8s's controller, where it runs in place of frr-agent.
     pub(crate) frr_k8s: Option<PathBuf>,
     /// The physical network and what its administrator writes, where it is not the demonstration's.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use crate::daemons::AutoTopology;
 use crate::example::{self, Example};
 use crate::node::link;
 use crate::process::records;
@@ -38,6 +39,8 @@ pub(crate) struct Wanted {
     pub(crate) profile: String,
     /// Who peers with whom in it.
     pub(crate) topology: String,
+    /// Where `auto` changes that.
+    pub(crate) auto: AutoTopology,
     /// frr-k8s's controller, to run in place of frr-agent.
     pub(crate) frr_k8s: Option<PathBuf>,
     /// The physical network and what its administrator writes, where it is not the demonstration's.
@@ -136,6 +139,7 @@ fn kept(wanted: &Wanted) -> Option<Lab> {
         && lab.without == wanted.without
         && lab.profile == wanted.profile
         && lab.topology == wanted.topology
+        && lab.auto == wanted.auto
         && lab.frr_k8s == wanted.frr_k8s
         && lab.example == wanted.example
         && lab.places == wanted.places
@@ -161,6 +165,7 @@ fn begin(wanted: &Wanted) -> Result<Lab> {
         without: wanted.without.clone(),
         profile: wanted.profile.clone(),
         topology: wanted.topology.clone(),
+        auto: wanted.auto,
         frr_k8s: wanted.frr_k8s.clone(),
         example: wanted.example.clone(),
         settings: Vec::new(),

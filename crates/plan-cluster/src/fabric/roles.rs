@@ -20,13 +20,6 @@ pub const REQUESTED_LABEL: (&str, &str) = ("k8s.ovn.org/internal-bgp-role", "rou
 /// So many reflectors are chosen: one may fail while another is drained.
 pub const CHOSEN: usize = 3;
 
-/// `topology = auto`: the largest mesh.
-pub const LARGEST_MESH: usize = 64;
-
-/// `topology = auto`: reflectors are given up below this many nodes, well below [`LARGEST_MESH`], so that a few nodes that
-/// come and go do not change the topology each time.
-pub const SMALLEST_REFLECTED: usize = 48;
-
 /// What a node is in the fabric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
@@ -92,8 +85,8 @@ pub fn plan(
     let reflected = match settings.topology {
         FabricTopology::FullMesh => false,
         FabricTopology::RouteReflector => true,
-        FabricTopology::Auto if current.is_empty() => nodes.len() > LARGEST_MESH,
-        FabricTopology::Auto => nodes.len() >= SMALLEST_REFLECTED,
+        FabricTopology::Auto(sizes) if current.is_empty() => nodes.len() > sizes.reflectors_above,
+        FabricTopology::Auto(sizes) => nodes.len() >= sizes.full_mesh_below,
     };
     let wanted = if reflected {
         choose(&nodes, unusable)

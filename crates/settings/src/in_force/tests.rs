@@ -247,6 +247,10 @@ fn what_is_in_force_is_read_as_it_was_written() {
             RUNNING.replace("full-mesh", "route-reflector")
         ),
         RUNNING.replace("full-mesh", "auto"),
+        format!(
+            "{}auto-reflectors-above = 5\nauto-full-mesh-below = 4\n",
+            RUNNING.replace("full-mesh", "auto")
+        ),
         RUNNING
             .replace("\"managed\"", "\"unmanaged\"\nmissing-route = \"discard\"")
             .replace("enabled", "disabled"),

@@ -1,7 +1,7 @@
-//! What it costs to change the fabric's topology while it is used: from a mesh to route reflectors, another reflector in the
-//! place of one that is drained, and back to a mesh.
+//! What it costs to change the fabric's topology while it is used: between a mesh and route reflectors, forth by another
+//! configuration file and back by managers that start again, and another reflector in the place of one that is drained.
 //!
-//! In: a running lab of at least five nodes. Out: after each step its time, and how many pings between all pods were lost.
+//! In: a running lab of at least five nodes, with either topology. Out: after each step its time, and how many pings between all pods were lost.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use nix::sys::signal::Signal;
 
 use super::pinger::Pinger;
 use crate::apiserver::kubectl;
-use crate::daemons::{MANAGERS, start_managers};
+use crate::daemons::{MANAGERS, configure_managers, start_managers};
 use crate::look::sessions;
 use crate::objects::reflectors;
 use crate::process;
@@ -32,27 +32,47 @@ pub(super) fn demonstrate(lab: &Lab) -> Result<bool> {
     if lab.nodes.len() < REFLECTORS + 2 {
         bail!("a change of topology shows with at least five nodes");
     }
-    let mut good = true;
     let pods = attached(lab);
-    good &= step((lab, &pods), "from a mesh to route reflectors", || {
-        configure(lab, "route-reflector")?;
+    // First by another file, then by managers that start with what they had.
+    let steps = match lab.topology.as_str() {
+        "full-mesh" => [
+            reflected(lab, &pods, configure_managers)?,
+            drained(lab, &pods)?,
+            meshed(lab, &pods, restart)?,
+        ],
+        "route-reflector" => [
+            meshed(lab, &pods, configure_managers)?,
+            reflected(lab, &pods, restart)?,
+            drained(lab, &pods)?,
+        ],
+        other => bail!("--topology {other}: full-mesh and route-reflector are changed by hand"),
+    };
+    Ok(steps.iter().all(|good| *good))
+}
+
+fn reflected(lab: &Lab, pods: &[Attached], configure: fn(&Lab) -> Result<()>) -> Result<bool> {
+    step((lab, pods), "from a mesh to route reflectors", || {
+        configure(&with(lab, "route-reflector"))?;
         stands(lab, Some(REFLECTORS), None)
-    })?;
+    })
+}
+
+fn drained(lab: &Lab, pods: &[Attached]) -> Result<bool> {
     let drained = reflectors(lab)?.into_iter().next().context("a reflector")?;
-    good &= step(
-        (lab, &pods),
-        &format!("another reflector for {drained}, which is drained"),
-        || {
-            kubectl(lab).args(["cordon", &drained]).run()?;
-            stands(lab, Some(REFLECTORS), Some(&drained))
-        },
-    )?;
-    kubectl(lab).args(["uncordon", &drained]).run()?;
-    good &= step((lab, &pods), "from route reflectors to a mesh", || {
-        configure(lab, "full-mesh")?;
-        stands(lab, None, None)
+    let name = format!("another reflector for {drained}, which is drained");
+    let good = step((lab, pods), &name, || {
+        kubectl(lab).args(["cordon", &drained]).run()?;
+        stands(lab, Some(REFLECTORS), Some(&drained))
     })?;
+    kubectl(lab).args(["uncordon", &drained]).run()?;
     Ok(good)
+}
+
+fn meshed(lab: &Lab, pods: &[Attached], configure: fn(&Lab) -> Result<()>) -> Result<bool> {
+    step((lab, pods), "from route reflectors to a mesh", || {
+        configure(&with(lab, "full-mesh"))?;
+        stands(lab, None, None)
+    })
 }
 
 /// One step, under pings between these pods; `false` where a pair of them lost its way.
@@ -73,14 +93,20 @@ pub(super) fn step(
     Ok(lost.by_pair.iter().all(|(_, lost)| *lost <= TOLERATED))
 }
 
-/// Both managers start again with another topology.
-fn configure(lab: &Lab, topology: &str) -> Result<()> {
+/// The lab with another topology in its configuration.
+fn with(lab: &Lab, topology: &str) -> Lab {
+    Lab {
+        topology: topology.to_owned(),
+        ..lab.clone()
+    }
+}
+
+/// Both managers start again with the configuration of this lab.
+fn restart(lab: &Lab) -> Result<()> {
     for identity in MANAGERS {
         process::stop(lab, "underlay", identity, Signal::SIGTERM)?;
     }
-    let mut lab = lab.clone();
-    topology.clone_into(&mut lab.topology);
-    start_managers(&lab)
+    start_managers(lab)
 }
 
 /// Waits until every node has the sessions of this topology and no other: with so many reflectors, none of which is this

@@ -69,9 +69,35 @@ fn the_fabric_gets_route_reflectors_another_one_for_one_that_is_drained_and_is_a
     lab.recovers("1,5");
 }
 
+#[test]
+fn with_auto_a_mesh_that_grows_gets_route_reflectors_and_is_a_mesh_again_when_nodes_leave() {
+    if !able() {
+        return;
+    }
+    let numbers = [
+        "--auto-reflectors-above",
+        "5",
+        "--auto-full-mesh-below",
+        "5",
+    ];
+    let words = [&["--nodes", "5", "--topology", "auto"], &numbers[..]].concat();
+    let mut lab = Standing::up(&words);
+    let mut said = fail_over("auto");
+    if !said.good && said.text.contains(" pings lost ") {
+        // As in `under_pings`; the lab has lost a node.
+        drop(lab);
+        lab = Standing::up(&words);
+        said = fail_over("auto");
+    }
+    assert!(said.good, "{}", said.text);
+    let steps = said.text.matches(": done after ").count();
+    assert_eq!(steps, 3, "{}", said.text);
+    lab.recovers("1,5");
+}
+
 /// Three steps, none of which costs a pair of pods its way. On a busy machine BFD ends sessions, so there is a second turn: who
 /// gives up a path before the other stands loses pings in both.
-fn under_pings(what: &str) {
+pub(crate) fn under_pings(what: &str) {
     let mut said = fail_over(what);
     if !said.good && said.text.contains(" pings lost ") {
         said = fail_over(what);

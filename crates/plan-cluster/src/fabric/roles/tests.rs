@@ -4,7 +4,7 @@ use super::*;
 use crate::World;
 use crate::fabric::{self, members};
 use crate::samples::{add, mk_node, mk_world, neighbors, settle};
-use crate::world::Evidence;
+use crate::world::{AutoSizes, Evidence};
 
 /// Nodes n01.. with subnets, in three zones, and this topology.
 fn mk_cluster(topology: FabricTopology, nodes: u8) -> World {
@@ -210,7 +210,11 @@ fn a_mesh_becomes_one_of_reflectors_only_when_they_are_reported_to_reflect_and_b
 
 #[test]
 fn auto_is_a_mesh_up_to_64_nodes_and_keeps_reflectors_down_to_48() {
-    let mut world = mk_cluster(FabricTopology::Auto, 64);
+    let sizes = AutoSizes {
+        reflectors_above: 64,
+        full_mesh_below: 48,
+    };
+    let mut world = mk_cluster(FabricTopology::Auto(sizes), 64);
     settle(&mut world);
     assert!(reflectors(&world).is_empty());
     join(&mut world, 65);
@@ -229,6 +233,34 @@ fn auto_is_a_mesh_up_to_64_nodes_and_keeps_reflectors_down_to_48() {
     world.nodes.remove(&NodeName::from("n48"));
     settle(&mut world);
     assert_eq!(neighbors(&world)["n40"].len(), 46);
+    assert_eq!(reflectors(&world).len(), 3);
+}
+
+#[test]
+fn with_equal_numbers_auto_stays_what_it_is_at_that_many_nodes_and_other_numbers_change_it_at_once()
+{
+    let auto = |reflectors_above, full_mesh_below| {
+        FabricTopology::Auto(AutoSizes {
+            reflectors_above,
+            full_mesh_below,
+        })
+    };
+    let mut world = mk_cluster(auto(5, 5), 5);
+    settle(&mut world);
+    assert!(reflectors(&world).is_empty());
+    join(&mut world, 6);
+    world.evidence = reports(&["n01", "n02", "n03"]);
+    settle(&mut world);
+    assert_eq!(reflectors(&world).len(), 3);
+    world.nodes.remove(&NodeName::from("n06"));
+    settle(&mut world);
+    assert_eq!(reflectors(&world).len(), 3);
+    world.nodes.remove(&NodeName::from("n05"));
+    world.evidence.meshed = true;
+    settle(&mut world);
+    assert!(reflectors(&world).is_empty());
+    world.fabric.as_mut().unwrap().topology = auto(3, 2);
+    settle(&mut world);
     assert_eq!(reflectors(&world).len(), 3);
 }
 
