@@ -87,6 +87,8 @@ pub(crate) fn start(lab: &Lab, node: &str) -> Result<()> {
         ("KUBECONFIG", text(&kubeconfig)),
         ("FRR_CONFIG_FILE", format!("{FIXED}/frr.conf")),
         ("FRR_RELOADER_PID_FILE", format!("{FIXED}/reloader.pid")),
+        // For who reports sessions, too: in a pod FRR's sockets have their usual place, here each node has its own.
+        ("FRR_VTY_SOCKET", text(&lab.frr_dir(node))),
     ];
     let env = env.map(|(key, value)| (key.to_owned(), value)).to_vec();
     process::start(lab, daemon(NAME, ours("frr-k8s"), env), 0).map(drop)

@@ -4,6 +4,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
+use crate::failover::under_pings;
 use crate::harness::{Standing, able, call, name};
 
 const STAND_IN: &str = include_str!("frr_k8s_stand_in.py");
@@ -73,4 +74,16 @@ fn the_proof_holds_with_a_stand_in_for_the_controller_of_frr_k8s_in_place_of_frr
         assert!(!folder.join("frr-agent.log").exists());
     }
     assert!(!std::path::Path::new("/etc/frr_reloader/instance").exists());
+}
+
+#[test]
+fn with_a_stand_in_for_frr_k8s_reflectors_come_up_become_a_mesh_come_back_and_are_exchanged() {
+    if !able() {
+        return;
+    }
+    let binary = Binary::new(0o755);
+    let words = ["--nodes", "5", "--topology", "route-reflector"];
+    let lab = Standing::up(&[&words[..], &["--frr-k8s", binary.path()]].concat());
+    under_pings("topology");
+    lab.recovers("1,5");
 }

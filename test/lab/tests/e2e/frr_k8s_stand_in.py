@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""Stands in for frr-k8s's controller: speaks its contract with the world, and knows nothing of noverlay.
+"""Stands in for frr-k8s's controller and its status exporter: speaks their contract with the world, and knows nothing of
+noverlay.
 
-In: FRRConfigurations that select this node. Out: FRR_CONFIG_FILE, SIGHUP for the process whose number stands in
-FRR_RELOADER_PID_FILE, FRRNodeState with what the reloader left at the fixed place. Like the real one it keeps its
-status files at fixed paths: two of them in one mount namespace would disturb each other, and this one then ends.
+In: FRRConfigurations that select this node; FRR's sessions, by the vty sockets in FRR_VTY_SOCKET. Out: FRR_CONFIG_FILE,
+SIGHUP for the process whose number stands in FRR_RELOADER_PID_FILE, FRRNodeState with what the reloader left at the fixed
+place, a BGPSessionState for each session. Like the real one it keeps its status files at fixed paths: two of them in one
+mount namespace would disturb each other, and this one then ends. Unlike the real ones it looks at what the reloader left
+with each turn instead of every 30 s, and at the sessions every second instead of every two minutes: nobody is to wait.
 """
 
-import argparse, json, os, signal, ssl, sys, time, urllib.error, urllib.request
+import argparse, ipaddress, json, os, signal, ssl, subprocess, sys, time, urllib.error, urllib.request
 
 FIXED = "/etc/frr_reloader"
 GROUP = "/apis/frrk8s.metallb.io/v1beta1"
@@ -30,6 +33,9 @@ def api(path, method="GET", body=None):
     data = json.dumps(body).encode() if body is not None else None
     with urllib.request.urlopen(request, data, timeout=5, context=tls) as answer:
         return json.load(answer)
+
+
+SESSIONS = f"{GROUP}/namespaces/{options.namespace}/bgpsessionstates"
 
 
 def claim(path):
@@ -132,10 +138,48 @@ def report(result):
         api(path + "/status", "PUT", state)
 
 
+def label(peer):
+    """An address as a label: IPv6 whole, with dashes."""
+    address = ipaddress.ip_address(peer)
+    return peer if address.version == 4 else address.exploded.replace(":", "-")
+
+
+def sessions():
+    """What FRR says of each of its sessions, by peer and VRF ("" is the default one)."""
+    words = ["vtysh", "--vty_socket", os.environ["FRR_VTY_SOCKET"], "-c", "show bgp vrf all neighbors json"]
+    shown = subprocess.run(words, capture_output=True, timeout=5, check=True).stdout
+    for vrf, peers in json.loads(shown or b"{}").items():
+        vrf = "" if vrf == "default" else vrf
+        for peer, seen in peers.items():
+            if isinstance(seen, dict) and "bgpState" in seen:
+                bfd = seen.get("peerBfdInfo", {}).get("status", "N/A")
+                yield (label(peer), vrf), {"node": node, "peer": label(peer), "vrf": vrf, "bgpStatus": seen["bgpState"], "bfdStatus": bfd}
+
+
+def export():
+    """One object for each session, under a name that the server makes."""
+    stands = {}
+    for item in api(f"{SESSIONS}?labelSelector=frrk8s.metallb.io/node={node}")["items"]:
+        labels = item["metadata"]["labels"]
+        stands[labels["frrk8s.metallb.io/peer"], labels["frrk8s.metallb.io/vrf"]] = item
+    wanted = dict(sessions())
+    for key in stands.keys() - wanted.keys():
+        api(f"{SESSIONS}/{stands[key]['metadata']['name']}", "DELETE")
+    for key, status in wanted.items():
+        item = stands.get(key)
+        if item is None:
+            labels = {"frrk8s.metallb.io/node": node, "frrk8s.metallb.io/peer": key[0], "frrk8s.metallb.io/vrf": key[1]}
+            metadata = {"generateName": f"{node}-", "labels": labels}
+            item = api(SESSIONS, "POST", {"apiVersion": GROUP[6:], "kind": "BGPSessionState", "metadata": metadata, "spec": {}})
+        if item.get("status") != status:
+            item["status"] = status
+            api(f"{SESSIONS}/{item['metadata']['name']}/status", "PUT", item)
+
+
 def main():
     claim("/tmp/frr-k8s-instance")
     claim(f"{FIXED}/instance")
-    loaded, judged = None, ""
+    loaded, judged, exported = None, "", 0.0
     while True:
         time.sleep(int(options.bgp_debounce_timeout) / 1000)
         try:
@@ -151,7 +195,10 @@ def main():
                 report("success" if good else read("last-error"))
                 if not good:
                     loaded = None
-        except (OSError, ValueError, KeyError) as error:
+            if time.monotonic() - exported >= 1:
+                export()
+                exported = time.monotonic()
+        except (OSError, ValueError, KeyError, subprocess.SubprocessError) as error:
             print(f"{error!r}, trying again", file=sys.stderr, flush=True)
 
 
