@@ -203,7 +203,13 @@ impl Metrics {
 
     /// Nothing is reported any more of a RouteAdvertisements that is gone.
     pub(crate) fn forget(&self, name: &str) {
-        for kind in ["Accepted", "Complete", plan_cluster::sessions::CONDITION] {
+        use plan_cluster::{fabric::awaited, sessions};
+        for kind in [
+            "Accepted",
+            "Complete",
+            sessions::CONDITION,
+            awaited::CONDITION,
+        ] {
             // It may never have been reported.
             drop(self.condition.remove_label_values(&[name, kind]));
         }

@@ -4,6 +4,7 @@
 //! Not here: what each member loads (`advertise` puts it together from `members`).
 
 pub mod as_number;
+pub mod awaited;
 pub(crate) mod layer2;
 pub mod members;
 pub mod roles;

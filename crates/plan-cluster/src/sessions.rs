@@ -159,41 +159,62 @@ fn progress(ends: &[&End]) -> Progress {
     }
 }
 
-/// Live members of the fabric: Ready, and with at least one established session. Nobody waits for the others.
-fn live<'a>(world: &'a World, ends: &[End]) -> BTreeSet<&'a NodeName> {
-    let established = ends.iter().filter(|end| end.state == "Established");
-    let established: BTreeSet<&NodeName> = established.map(|end| &end.node).collect();
-    let nodes = world.nodes.values();
-    let live = nodes.filter(|node| {
-        Role::of(node).is_some() && node.ready == Some(true) && established.contains(&node.name)
-    });
-    live.map(|node| &node.name).collect()
+/// Which members of the fabric have sessions with one another.
+pub(crate) struct Reach<'a> {
+    live: BTreeSet<&'a NodeName>,
+    up: BTreeMap<(NodeName, NodeName), bool>,
+}
+
+impl<'a> Reach<'a> {
+    pub(crate) fn new(world: &'a World, ends: &[End]) -> Self {
+        let established = ends.iter().filter(|end| end.state == "Established");
+        let established: BTreeSet<&NodeName> = established.map(|end| &end.node).collect();
+        let nodes = world.nodes.values();
+        let live = nodes.filter(|node| {
+            Role::of(node).is_some() && node.ready == Some(true) && established.contains(&node.name)
+        });
+        let mut up: BTreeMap<(NodeName, NodeName), bool> = BTreeMap::new();
+        for ((a, b, _), ends) in pairs(world, ends) {
+            *up.entry((a, b)).or_insert(true) &= matches!(progress(&ends), Progress::Up);
+        }
+        Self {
+            live: live.map(|node| &node.name).collect(),
+            up,
+        }
+    }
+
+    /// Live members: Ready, and with at least one established session. Nobody waits for the others.
+    pub(crate) fn live(&self) -> &BTreeSet<&'a NodeName> {
+        &self.live
+    }
+
+    /// Live members that this one lacks a session with, as either end says.
+    pub(crate) fn missing(&self, name: &NodeName) -> impl Iterator<Item = &'a NodeName> {
+        let others = self.live.iter().copied();
+        others.filter(move |other| *other != name && !self.is_up(name, other))
+    }
+
+    fn is_up(&self, a: &NodeName, b: &NodeName) -> bool {
+        let (a, b) = if a < b { (a, b) } else { (b, a) };
+        self.up.get(&(a.clone(), b.clone())) == Some(&true)
+    }
 }
 
 /// Live members of the fabric that have their sessions with every other one, as both ends say.
 #[must_use]
 pub fn reached_by_all(world: &World, ends: &[End]) -> BTreeSet<NodeName> {
-    let live = live(world, ends);
-    let mut up: BTreeMap<(NodeName, NodeName), bool> = BTreeMap::new();
-    for ((a, b, _), ends) in pairs(world, ends) {
-        *up.entry((a, b)).or_insert(true) &= matches!(progress(&ends), Progress::Up);
-    }
-    let is_up = |a: &NodeName, b: &NodeName| {
-        let pair = if a < b { (a, b) } else { (b, a) };
-        up.get(&(pair.0.clone(), pair.1.clone())) == Some(&true)
-    };
-    let is_reached = |name: &&&NodeName| {
-        let mut others = live.iter().filter(|other| *other != *name);
-        others.all(|other| is_up(name, other))
-    };
-    live.iter().filter(is_reached).copied().cloned().collect()
+    let reach = Reach::new(world, ends);
+    let all = reach.live.iter().copied();
+    let reached = all.filter(|name| reach.missing(name).next().is_none());
+    reached.cloned().collect()
 }
 
 /// Whether every two live members of the fabric, of which there are at least two, have their sessions.
 #[must_use]
 pub fn meshed(world: &World, ends: &[End]) -> bool {
-    let live = live(world, ends).len();
-    live > 1 && reached_by_all(world, ends).len() == live
+    let reach = Reach::new(world, ends);
+    let mut all = reach.live.iter();
+    reach.live.len() > 1 && all.all(|name| reach.missing(name).next().is_none())
 }
 
 /// The ends of each session between two nodes of the cluster.

@@ -13,6 +13,7 @@ use kube_edge::WriteError;
 use model::ObjectKey;
 use model::intent::{Condition, Event};
 use plan_cluster::advertise::{self, Plan};
+use plan_cluster::fabric::awaited;
 use plan_cluster::refused::{self, Refusal};
 use plan_cluster::{World, fabric};
 use reconcile::Action;
@@ -31,7 +32,7 @@ static NONE: BTreeSet<String> = BTreeSet::new();
 
 /// What is to be reported of a RouteAdvertisements.
 struct Report {
-    /// `Accepted` and `Complete`, and that of the sessions where there is one.
+    /// `Accepted` and `Complete`, and those of sessions and topology where there are any.
     conditions: Vec<Condition>,
     /// No condition of ours is to go.
     same_kinds: bool,
@@ -127,7 +128,7 @@ impl ClusterReconciler {
         self.refused_before.remove(name);
     }
 
-    /// The plan's conditions with what was refused, the sessions' condition, and what of all that is news.
+    /// The plan's conditions with what was refused, those of sessions and topology, and what of all that is news.
     fn report(
         &self,
         world: &World,
@@ -156,8 +157,12 @@ impl ClusterReconciler {
             before.as_ref(),
             sessions.as_ref(),
         ));
-        let same_kinds = before.is_some() == sessions.is_some();
+        let mut same_kinds = before.is_some() == sessions.is_some();
         conditions.extend(sessions);
+        let (before, topology) = self.topology_conditions(world, name, existing);
+        events.extend(awaited::event(before.as_ref(), topology.as_ref()));
+        same_kinds &= before.is_some() == topology.is_some();
+        conditions.extend(topology);
         Report {
             conditions,
             same_kinds,

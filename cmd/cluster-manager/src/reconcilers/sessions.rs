@@ -1,8 +1,8 @@
 //! The fabric's sessions: looks at what nodes report, and requests a pass of the RouteAdvertisements when the state changes.
 //! In: BGPSessionStates, while reflectors come or go their FRRNodeStates, the clock. Out: a state for the next pass of the
-//! fabric's RouteAdvertisements, and what the next step of a change of topology may rely on.
+//! fabric's RouteAdvertisements, what the next step of a change of topology may rely on, and what it waits for.
 //! Invariant: after a start what stands in the condition holds until there is a state.
-//! Not here: the state (`plan_cluster::sessions`), writing the condition.
+//! Not here: the state (`plan_cluster::sessions`), what is waited for (`plan_cluster::fabric::awaited`), writing the conditions.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,6 +12,7 @@ use kube_edge::client::CALL_DEADLINE;
 use kube_edge::untyped;
 use model::NodeName;
 use model::intent::Condition;
+use plan_cluster::fabric::awaited::{self, Reported, Waiting};
 use plan_cluster::fabric::roles::Awaited;
 use plan_cluster::sessions::{self, End, Trying};
 use plan_cluster::world::Evidence;
@@ -30,6 +31,8 @@ pub(crate) struct Watched {
     begun: Instant,
     trying: Trying,
     state: Option<sessions::State>,
+    /// What the topology waits for, where it was looked at.
+    waiting: Option<Option<Waiting>>,
     alarm: Option<JoinHandle<()>>,
     /// Since when what is waited for is reported: of reflectors by name, of the mesh.
     loaded: BTreeMap<NodeName, Instant>,
@@ -49,6 +52,7 @@ impl Watched {
             begun: Instant::now(),
             trying: Trying::new(),
             state: None,
+            waiting: None,
             alarm: None,
             loaded: BTreeMap::new(),
             meshed: None,
@@ -59,13 +63,24 @@ impl Watched {
 impl ClusterReconciler {
     pub(super) async fn sessions(&mut self, world: &World, plan: &fabric::Plan) -> Action {
         let Some(cache) = self.caches.sessions.as_ref().filter(|c| c.ready()) else {
+            // Without their kind nobody reports.
+            let awaited = plan.awaited.as_ref();
+            self.waits_for(
+                awaited.map(|a| awaited::waiting(world, a, &[], &BTreeMap::new())),
+                plan,
+            );
             return Action::Done;
         };
         let ends: Vec<sessions::End> = cache.with(|map| {
             let ends = map.values().filter_map(|entry| entry.value.clone());
             ends.collect()
         });
-        let evidence = self.evidence(world, plan.awaited.as_ref(), &ends).await;
+        let awaited = plan.awaited.as_ref();
+        let (evidence, reported) = self.evidence(world, awaited, &ends).await;
+        self.waits_for(
+            awaited.map(|a| awaited::waiting(world, a, &ends, &reported)),
+            plan,
+        );
         let waits = plan.awaited.is_some();
         if self.worlds.report(evidence) {
             self.clients.queue.resync();
@@ -87,22 +102,35 @@ impl ClusterReconciler {
         }
         if self.watched.state.as_ref() != Some(&seen.state) {
             self.watched.state = Some(seen.state);
-            for name in plan.advertisements.keys() {
-                let queue = &self.clients.queue;
-                queue.enqueue(Key::Advertisement(name.clone()));
-            }
+            self.request_conditions(plan);
         }
         Action::Done
     }
 
-    /// What is reported of what the fabric waits for.
+    fn waits_for(&mut self, waiting: Option<Waiting>, plan: &fabric::Plan) {
+        let now = Some(waiting);
+        if self.watched.waiting != now {
+            self.watched.waiting = now;
+            self.request_conditions(plan);
+        }
+    }
+
+    fn request_conditions(&self, plan: &fabric::Plan) {
+        for name in plan.advertisements.keys() {
+            let queue = &self.clients.queue;
+            queue.enqueue(Key::Advertisement(name.clone()));
+        }
+    }
+
+    /// What is reported of what the fabric waits for, and what the FRRNodeStates say that were looked at for it.
     async fn evidence(
         &mut self,
         world: &World,
         awaited: Option<&Awaited>,
         ends: &[End],
-    ) -> Evidence {
+    ) -> (Evidence, BTreeMap<NodeName, Reported>) {
         let (mut loaded, mut meshed) = (BTreeMap::new(), None);
+        let mut reported = BTreeMap::new();
         match awaited {
             None => {}
             Some(Awaited::Mesh) if !sessions::meshed(world, ends) => {}
@@ -115,9 +143,13 @@ impl ClusterReconciler {
                     // What it has loaded it keeps: once is enough.
                     if let Some(since) = self.watched.loaded.get(name) {
                         loaded.insert(name.clone(), *since);
-                    } else if self.reflects(world, name).await {
+                        continue;
+                    }
+                    let says = self.reported(world, name).await;
+                    if says == Reported::Reflects {
                         loaded.insert(name.clone(), Instant::now());
                     }
+                    reported.insert(name.clone(), says);
                 }
             }
         }
@@ -128,38 +160,54 @@ impl ClusterReconciler {
             meshed: meshed.as_ref().is_some_and(is_spread),
         };
         (self.watched.loaded, self.watched.meshed) = (loaded, meshed);
-        evidence
+        (evidence, reported)
     }
 
     /// Whether a node's FRR says that it passes on what others announce.
-    async fn reflects(&self, world: &World, node: &NodeName) -> bool {
+    async fn reported(&self, world: &World, node: &NodeName) -> Reported {
         let api = untyped::<FRRNodeState>(self.clients.client.clone(), None);
         let answer = tokio::time::timeout(CALL_DEADLINE, api.get_opt(node.as_str())).await;
-        let Ok(Ok(Some(object))) = answer else {
-            tracing::debug!(%node, "cannot read what its FRR has loaded");
-            return false;
+        let object = match answer {
+            Ok(Ok(Some(object))) => object,
+            Ok(Ok(None)) => return Reported::Missing,
+            Ok(Err(_)) | Err(_) => {
+                tracing::debug!(%node, "cannot read what its FRR has loaded");
+                return Reported::Unread;
+            }
         };
         let state = object.try_parse::<FRRNodeState>().ok();
         let running = state.and_then(|s| s.status?.running_config);
-        running.is_some_and(|running| fabric::passes_on(world, &running))
+        match running.filter(|running| !running.is_empty()) {
+            None => Reported::Empty,
+            Some(running) if fabric::passes_on(world, &running) => Reported::Reflects,
+            Some(_) => Reported::ReflectsNot,
+        }
     }
 
-    /// The existing and the wanted condition on a RouteAdvertisements.
+    /// The existing and the wanted condition of the topology on a RouteAdvertisements.
+    pub(super) fn topology_conditions(
+        &self,
+        world: &World,
+        name: &str,
+        existing: &Advertisement,
+    ) -> (Option<Condition>, Option<Condition>) {
+        let existing = existing_condition(existing, awaited::CONDITION);
+        let wanted = match &self.watched.waiting {
+            _ if !fabric::is_of_fabric(world, name) => None,
+            None => existing.clone(),
+            Some(waiting) => awaited::condition(waiting.as_ref(), existing.clone()),
+        };
+        (existing, wanted)
+    }
+
+    /// The existing and the wanted condition of the sessions on a RouteAdvertisements.
     pub(super) fn session_conditions(
         &self,
         world: &World,
         name: &str,
         existing: &Advertisement,
     ) -> (Option<Condition>, Option<Condition>) {
-        let mut all = existing.conditions.iter();
-        let existing = all
-            .find(|c| c.kind == sessions::CONDITION)
-            .map(|c| Condition {
-                kind: sessions::CONDITION,
-                status: c.status,
-                reason: c.reason.clone(),
-                message: c.message.clone(),
-            });
+        let existing = existing_condition(existing, sessions::CONDITION);
         let wanted = if !fabric::is_of_fabric(world, name) {
             None
         } else if let Some(state) = &self.watched.state {
@@ -169,4 +217,14 @@ impl ClusterReconciler {
         };
         (existing, wanted)
     }
+}
+
+fn existing_condition(existing: &Advertisement, kind: &'static str) -> Option<Condition> {
+    let existing = existing.conditions.iter().find(|c| c.kind == kind)?;
+    Some(Condition {
+        kind,
+        status: existing.status,
+        reason: existing.reason.clone(),
+        message: existing.message.clone(),
+    })
 }

@@ -5,6 +5,7 @@
 
 use api::route_advertisements::RouteAdvertisements;
 use kube::ResourceExt;
+use plan_cluster::fabric::awaited::CONDITION as TOPOLOGY;
 use serde::Serialize;
 
 /// One RouteAdvertisements.
@@ -54,6 +55,8 @@ fn line(ra: &RouteAdvertisements) -> AdvertisementLine {
     let kinds = ["Accepted", "Complete"].into_iter();
     // Absent where nothing is managed.
     let kinds = kinds.chain(sessions.map(|_| "SessionsUp"));
+    // Absent where the topology never waited for anything.
+    let kinds = kinds.chain(find(TOPOLOGY).map(|_| TOPOLOGY));
     let bad = kinds.filter(|kind| !is(kind)).map(|kind| {
         find(kind).map_or_else(|| format!("{kind} is not known yet"), |c| c.message.clone())
     });

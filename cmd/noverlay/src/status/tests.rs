@@ -348,6 +348,21 @@ fn every_condition_that_is_not_true_is_shown_with_its_words() {
     assert!(report.is_well(), "{report:?}");
     let shown = rows(&report.table());
     assert!(shown.contains(&"ra true true true".to_owned()), "{shown:?}");
+
+    // Nothing is out of order while the topology changes.
+    let report = self::report(|o| {
+        add_condition(&mut o.ras[0], "SessionsUp", "True", "all");
+        add_condition(
+            &mut o.ras[0],
+            "TopologyInForce",
+            "False",
+            "no FRRNodeState n1",
+        );
+    });
+    assert!(report.is_well(), "{report:?}");
+    let shown = rows(&report.table());
+    let row = "ra true true true no FRRNodeState n1";
+    assert!(shown.contains(&row.to_owned()), "{shown:?}");
 }
 
 #[test]

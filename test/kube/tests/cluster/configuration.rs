@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::harness::{Manager, configuration, served};
 
 /// Replaces the file as kubelet does: in one step.
-fn publish(path: &Path, text: &str) {
+pub(crate) fn publish(path: &Path, text: &str) {
     let new = path.with_extension("new");
     std::fs::write(&new, text).unwrap();
     std::fs::rename(&new, path).unwrap();

@@ -11,3 +11,4 @@ mod networks;
 mod rules;
 mod schema;
 mod sessions;
+mod topology;
