@@ -128,6 +128,7 @@ impl ClusterReconciler {
         self.unsupported.clear();
         self.problems = problems::Problems::default();
         self.worlds.follows();
+        self.watched.follows();
         self.written = networks::Written::default();
         self.renumbered = None;
         self.clients.metrics.follows();
@@ -273,7 +274,7 @@ impl Reconciler for ClusterReconciler {
             Key::Operator => self.operator().await,
             Key::Networks => self.networks(&world, &complete).await,
             Key::Fabric => self.fabric(&fabric).await,
-            Key::Sessions => self.sessions(&world, &fabric).await,
+            Key::Sessions => self.sessions(&complete, &fabric).await,
             Key::UserNetworks => {
                 self.user_networks(&complete, &fabric.labelled, &generations)
                     .await

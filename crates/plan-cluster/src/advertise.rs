@@ -13,7 +13,7 @@ use model::node::Node;
 use model::{Network, NetworkName, NodeName, ObjectKey, Problem};
 
 use crate::check;
-use crate::fabric::{self, roles::Role};
+use crate::fabric::{self, roles::Awaited, roles::Role};
 use crate::generated::{self, label_value};
 use crate::world::World;
 
@@ -55,6 +55,8 @@ pub struct Plan {
     pub serves: Option<BTreeSet<NetworkName>>,
     /// The label that each member of the fabric is to have, where this is the fabric.
     pub roles: BTreeMap<NodeName, Role>,
+    /// What a change of topology that is under way waits for, where this is the fabric.
+    pub awaited: Option<Awaited>,
     /// Who is left out, and why, and what is wrong with other people's objects beside ours; events on the RA.
     pub problems: Vec<Problem>,
 }
@@ -341,9 +343,11 @@ fn finish(ra: &str, draft: Draft<'_>) -> Plan {
         None if draft.fabric.is_some() => (Vec::new(), Vec::new()),
         None => reported(&subject, &draft.left_out, &draft.notes),
     };
+    let fabric = draft.fabric.unwrap_or_default();
     Plan {
         desired: draft.desired,
-        roles: draft.fabric.map(|fabric| fabric.roles).unwrap_or_default(),
+        roles: fabric.roles,
+        awaited: fabric.awaited,
         keep,
         surplus,
         serves: draft.serves,

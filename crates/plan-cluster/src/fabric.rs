@@ -30,7 +30,7 @@ use crate::attachments::NAME_LABEL;
 use crate::ranges::Ranges;
 use crate::world::{Exclusions, FabricSettings, World};
 use crate::{FABRIC_LABEL, MANAGED_BY};
-use roles::{Awaited, Roles};
+use roles::Roles;
 
 /// Name of the BFD profile of the resilient fabric.
 pub const BFD_PROFILE: &str = "noverlay-resilient";
@@ -54,8 +54,6 @@ pub struct Plan {
     pub labelled: BTreeSet<String>,
     /// The settings that all of it is made with: the AS number is the one that is in force.
     pub settings: Option<FabricSettings>,
-    /// What the next step of a change of topology waits for.
-    pub awaited: Option<Awaited>,
     /// Nodes that are left out, and why.
     pub problems: Vec<Problem>,
 }
@@ -187,7 +185,6 @@ pub fn plan(world: &World) -> Plan {
             .map(|ra| (ra.name.clone(), ra))
             .collect(),
         labelled,
-        awaited: roles.awaited,
         problems,
     }
 }

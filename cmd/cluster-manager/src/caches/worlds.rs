@@ -224,6 +224,7 @@ impl Worlds {
     /// Somebody else gives ids out from now on.
     pub(crate) fn follows(&mut self) {
         self.known_ids.clear();
+        self.evidence = Evidence::default();
         self.last = None;
     }
 

@@ -5,6 +5,7 @@
 //! Not here: the state (`plan_cluster::sessions`), what is waited for (`plan_cluster::fabric::awaited`), writing the conditions.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use api::frr_state::FRRNodeState;
@@ -21,7 +22,7 @@ use reconcile::Action;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::ClusterReconciler;
+use super::{ClusterReconciler, planned};
 use crate::caches::Advertisement;
 use crate::key::Key;
 
@@ -31,8 +32,12 @@ pub(crate) struct Watched {
     begun: Instant,
     trying: Trying,
     state: Option<sessions::State>,
-    /// What the topology waits for, where it was looked at.
-    waiting: Option<Option<Waiting>>,
+    /// What the topology waits for, where it was looked at, and since when it is told in these words.
+    waiting: Option<(Option<Waiting>, Instant)>,
+    /// Since when it waits.
+    waits_since: Option<Instant>,
+    /// What reflectors that are waited for reported, and when it was read.
+    looked: BTreeMap<NodeName, (Instant, Reported)>,
     alarm: Option<JoinHandle<()>>,
     /// Since when what is waited for is reported: of reflectors by name, of the mesh.
     loaded: BTreeMap<NodeName, Instant>,
@@ -43,8 +48,12 @@ pub(crate) struct Watched {
 /// where they belong: FRR waits 5 s before it acts on a changed route-map (`bgp route-map delay-timer`).
 const SPREAD: Duration = Duration::from_secs(10);
 
-/// How often reflectors that are waited for are looked at.
+/// How often reflectors that are waited for are looked at: a report is up to 1 MiB large, and some never say what is waited for.
 const LOOK: Duration = Duration::from_secs(2);
+const LOOK_SELDOM: Duration = Duration::from_secs(30);
+
+/// So long the condition keeps its words while only what they name changes.
+const WORDS: Duration = Duration::from_secs(10);
 
 impl Watched {
     pub(crate) fn new() -> Self {
@@ -53,35 +62,49 @@ impl Watched {
             trying: Trying::new(),
             state: None,
             waiting: None,
+            waits_since: None,
+            looked: BTreeMap::new(),
             alarm: None,
             loaded: BTreeMap::new(),
             meshed: None,
         }
     }
+
+    /// Another replica leads: what was seen before is no evidence of what is there when this one leads again.
+    pub(super) fn follows(&mut self) {
+        (self.state, self.waiting, self.waits_since) = (None, None, None);
+        self.looked.clear();
+        self.loaded.clear();
+        self.meshed = None;
+    }
+
+    /// Until the next look: longer the longer it waits.
+    fn pause(&self) -> Duration {
+        let waited = self.waits_since.map_or(Duration::ZERO, |at| at.elapsed());
+        (waited / 10).clamp(LOOK, LOOK_SELDOM)
+    }
 }
 
 impl ClusterReconciler {
-    pub(super) async fn sessions(&mut self, world: &World, plan: &fabric::Plan) -> Action {
+    pub(super) async fn sessions(&mut self, world: &Arc<World>, fabric: &fabric::Plan) -> Action {
+        let planner = &mut self.planner;
+        let plans = planned(|| planner.plan_all(world));
+        // Without members nothing is known of a topology.
+        let plan = plans.get(&fabric::base_name());
+        let awaited = plan.filter(|plan| !plan.roles.is_empty());
+        let awaited = awaited.map(|plan| plan.awaited.as_ref());
         let Some(cache) = self.caches.sessions.as_ref().filter(|c| c.ready()) else {
             // Without their kind nobody reports.
-            let awaited = plan.awaited.as_ref();
-            self.waits_for(
-                awaited.map(|a| awaited::waiting(world, a, &[], &BTreeMap::new())),
-                plan,
-            );
+            self.waits_for((world, &[]), awaited, fabric);
             return Action::Done;
         };
         let ends: Vec<sessions::End> = cache.with(|map| {
             let ends = map.values().filter_map(|entry| entry.value.clone());
             ends.collect()
         });
-        let awaited = plan.awaited.as_ref();
-        let (evidence, reported) = self.evidence(world, awaited, &ends).await;
-        self.waits_for(
-            awaited.map(|a| awaited::waiting(world, a, &ends, &reported)),
-            plan,
-        );
-        let waits = plan.awaited.is_some();
+        let evidence = self.evidence(world, awaited.flatten(), &ends).await;
+        self.waits_for((world, &ends), awaited, fabric);
+        let waits = awaited.flatten().is_some();
         if self.worlds.report(evidence) {
             self.clients.queue.resync();
         }
@@ -91,7 +114,7 @@ impl ClusterReconciler {
         if let Some(old) = self.watched.alarm.take() {
             old.abort();
         }
-        let look = waits.then(|| now + LOOK);
+        let look = waits.then(|| now + self.watched.pause());
         if let Some(at) = seen.again_at.into_iter().chain(look).min() {
             let queue = self.clients.queue.clone();
             let rest: Duration = at.saturating_sub(now);
@@ -102,16 +125,36 @@ impl ClusterReconciler {
         }
         if self.watched.state.as_ref() != Some(&seen.state) {
             self.watched.state = Some(seen.state);
-            self.request_conditions(plan);
+            self.request_conditions(fabric);
         }
         Action::Done
     }
 
-    fn waits_for(&mut self, waiting: Option<Waiting>, plan: &fabric::Plan) {
-        let now = Some(waiting);
-        if self.watched.waiting != now {
-            self.watched.waiting = now;
-            self.request_conditions(plan);
+    /// Takes down what is waited for, and what it is told with.
+    fn waits_for(
+        &mut self,
+        (world, ends): (&World, &[End]),
+        awaited: Option<Option<&Awaited>>,
+        fabric: &fabric::Plan,
+    ) {
+        let Some(awaited) = awaited else {
+            return;
+        };
+        let watched = &mut self.watched;
+        let reported = watched.looked.iter();
+        let reported = reported.map(|(name, (_, says))| (name.clone(), *says));
+        let reported = reported.collect();
+        let now = planned(|| awaited.map(|a| awaited::waiting(world, a, ends, &reported)));
+        watched.waits_since = match &now {
+            Some(_) => watched.waits_since.or_else(|| Some(Instant::now())),
+            None => None,
+        };
+        let keeps = watched.waiting.as_ref().is_some_and(|(told, since)| {
+            *told == now || (since.elapsed() < WORDS && awaited::same_reason(told, &now))
+        });
+        if !keeps {
+            watched.waiting = Some((now, Instant::now()));
+            self.request_conditions(fabric);
         }
     }
 
@@ -122,15 +165,18 @@ impl ClusterReconciler {
         }
     }
 
-    /// What is reported of what the fabric waits for, and what the FRRNodeStates say that were looked at for it.
+    /// What is reported of what the fabric waits for.
     async fn evidence(
         &mut self,
         world: &World,
         awaited: Option<&Awaited>,
         ends: &[End],
-    ) -> (Evidence, BTreeMap<NodeName, Reported>) {
+    ) -> Evidence {
         let (mut loaded, mut meshed) = (BTreeMap::new(), None);
-        let mut reported = BTreeMap::new();
+        let mut looked = std::mem::take(&mut self.watched.looked);
+        looked.retain(
+            |name, _| matches!(awaited, Some(Awaited::Reflectors(all)) if all.contains(name)),
+        );
         match awaited {
             None => {}
             Some(Awaited::Mesh) if !sessions::meshed(world, ends) => {}
@@ -145,11 +191,15 @@ impl ClusterReconciler {
                         loaded.insert(name.clone(), *since);
                         continue;
                     }
+                    let pause = self.watched.pause();
+                    if looked.get(name).is_some_and(|(at, _)| at.elapsed() < pause) {
+                        continue;
+                    }
                     let says = self.reported(world, name).await;
                     if says == Reported::Reflects {
                         loaded.insert(name.clone(), Instant::now());
                     }
-                    reported.insert(name.clone(), says);
+                    looked.insert(name.clone(), (Instant::now(), says));
                 }
             }
         }
@@ -160,10 +210,11 @@ impl ClusterReconciler {
             meshed: meshed.as_ref().is_some_and(is_spread),
         };
         (self.watched.loaded, self.watched.meshed) = (loaded, meshed);
-        (evidence, reported)
+        self.watched.looked = looked;
+        evidence
     }
 
-    /// Whether a node's FRR says that it passes on what others announce.
+    /// What a node's FRRNodeState says of passing on what others announce.
     async fn reported(&self, world: &World, node: &NodeName) -> Reported {
         let api = untyped::<FRRNodeState>(self.clients.client.clone(), None);
         let answer = tokio::time::timeout(CALL_DEADLINE, api.get_opt(node.as_str())).await;
@@ -195,7 +246,7 @@ impl ClusterReconciler {
         let wanted = match &self.watched.waiting {
             _ if !fabric::is_of_fabric(world, name) => None,
             None => existing.clone(),
-            Some(waiting) => awaited::condition(waiting.as_ref(), existing.clone()),
+            Some((waiting, _)) => awaited::condition(waiting.as_ref(), existing.clone()),
         };
         (existing, wanted)
     }

@@ -17,7 +17,7 @@ use super::draft::Facts;
 use super::isolation::Isolation;
 use super::maker::{Announced, leaking, sorted};
 use super::select::Served;
-use crate::fabric::roles::{self, Role, Roles};
+use crate::fabric::roles::{self, Awaited, Role, Roles};
 use crate::fabric::{self, layer2, members};
 use crate::generated::{DEFAULT_VRF, Generated, label_value};
 use crate::world::{FabricSettings, World};
@@ -27,6 +27,8 @@ use crate::world::{FabricSettings, World};
 pub(crate) struct Shared {
     /// The members.
     pub(super) roles: BTreeMap<NodeName, Role>,
+    /// What a change of topology that is under way waits for.
+    pub(super) awaited: Option<Awaited>,
     /// Peer objects that every member loads, and those that only reflectors load, each with the members that do not.
     of_all: BTreeMap<ObjectKey, BTreeSet<NodeName>>,
     of_reflectors: BTreeMap<ObjectKey, BTreeSet<NodeName>>,
@@ -96,7 +98,10 @@ pub(super) fn draft<'a>(
         received: fabric::received(taken_in, &facts.ranges),
         holders: holders(world),
         roles: &roles,
-        shared: Shared::default(),
+        shared: Shared {
+            awaited: roles.awaited.clone(),
+            ..Shared::default()
+        },
     };
     for (name, announced) in &shares.anew {
         if let Some(node) = world.nodes.get(*name) {

@@ -9,7 +9,7 @@ use model::NodeName;
 use model::intent::{Condition, Event};
 
 use super::members::LIST;
-use super::roles::Awaited;
+use super::roles::{Awaited, is_steady};
 use crate::sessions::{End, Reach};
 use crate::world::World;
 
@@ -55,9 +55,15 @@ pub fn waiting(
     let reach = Reach::new(world, ends);
     let (reason, message) = match awaited {
         Awaited::Reflectors(wanted) => (REFLECTORS, reflectors(world, wanted, &reach, reported)),
-        Awaited::Mesh => (MESH, mesh(&reach)),
+        Awaited::Mesh => (MESH, mesh(world, &reach)),
     };
     Waiting { reason, message }
+}
+
+/// Whether the two differ in nothing but words.
+#[must_use]
+pub fn same_reason(a: &Option<Waiting>, b: &Option<Waiting>) -> bool {
+    matches!((a, b), (Some(a), Some(b)) if a.reason == b.reason)
 }
 
 fn reflectors(
@@ -70,31 +76,36 @@ fn reflectors(
     let beginning = format!(
         "sessions and route reflectors of before stay until {names} are reported to reflect the routes of the managed BGP fabric: "
     );
+    if is_steady(world, wanted) {
+        return beginning + WRITING;
+    }
     if reach.live().is_empty() {
         return beginning + NOBODY_REPORTS;
     }
     let is_ready =
         |name: &NodeName| world.nodes.get(name).and_then(|node| node.ready) != Some(false);
     let (ready, away): (Vec<_>, Vec<_>) = wanted.iter().partition(|name| is_ready(name));
-    let mut missing: Vec<String> = ready
+    let lacking = ready
         .iter()
-        .filter_map(|name| lack(name, reach, reported.get(*name).copied()))
-        .collect();
+        .filter_map(|name| lack(name, reach, reported.get(*name).copied()));
+    let mut missing = listed_by("; ", lacking);
     // Nobody waits for those where two others do the work.
     if missing.is_empty() && ready.len() < wanted.len().min(2) {
-        missing.extend(away.iter().map(|name| format!("node {name} is not Ready")));
+        let away = away.iter().map(|name| format!("node {name} is not Ready"));
+        missing = listed_by("; ", away);
     }
     if missing.is_empty() {
         return beginning + ARRIVING;
     }
-    let states = [Reported::Missing, Reported::Empty, Reported::ReflectsNot];
+    let states = [Reported::Missing, Reported::Empty];
     let limited = reported.values().any(|state| states.contains(state));
     let hint = if limited { LIMIT } else { "" };
-    beginning + &missing.join("; ") + hint
+    beginning + &missing + hint
 }
 
 const NOBODY_REPORTS: &str =
     "no BGPSessionState of a node that is Ready says that a session is established";
+const WRITING: &str = "they are; FRRConfigurations or labels of Nodes are still to be written";
 const ARRIVING: &str = "nothing is missing, the routes get some seconds to arrive";
 const LIMIT: &str = " (frr-k8s stores no FRRNodeState that is larger than 1 MiB)";
 
@@ -122,10 +133,12 @@ fn lack(name: &NodeName, reach: &Reach<'_>, reported: Option<Reported>) -> Optio
     }
 }
 
-fn mesh(reach: &Reach<'_>) -> String {
+fn mesh(world: &World, reach: &Reach<'_>) -> String {
     let beginning = "the route reflectors of the managed BGP fabric stay until every two nodes are reported to have a session: ";
     let nodes = reach.live();
-    let rest = if nodes.len() < 2 {
+    let rest = if world.evidence.meshed {
+        WRITING.to_owned()
+    } else if nodes.len() < 2 {
         NOBODY_REPORTS.to_owned()
     } else {
         let pairs = nodes.iter().flat_map(|a| {
@@ -142,10 +155,14 @@ fn mesh(reach: &Reach<'_>) -> String {
 
 /// The first few, without a number of the others: that would change with each of them.
 fn listed(all: impl Iterator<Item = String>) -> String {
+    listed_by(", ", all)
+}
+
+fn listed_by(separator: &str, all: impl Iterator<Item = String>) -> String {
     let mut first: Vec<String> = all.take(NAMED + 1).collect();
     let more = first.len() > NAMED;
     first.truncate(NAMED);
-    first.join(", ") + if more { " and more" } else { "" }
+    first.join(separator) + if more { " and more" } else { "" }
 }
 
 /// The condition; `existing` is what the object says now. Absent where nothing was ever waited for.

@@ -48,7 +48,7 @@ impl Role {
     }
 }
 
-/// What has to be reported before the next step of a change of topology.
+/// What has to be reported for a change of topology, until all of it is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Awaited {
     /// That these reflect, and have a session with every member.
@@ -64,7 +64,7 @@ pub struct Roles {
     pub reflectors: BTreeSet<NodeName>,
     /// Members whose peer object every other member loads; that of the rest is loaded by reflectors only.
     pub peers_of_all: BTreeSet<NodeName>,
-    /// What the next step waits for.
+    /// What a change that is under way waits for.
     pub awaited: Option<Awaited>,
 }
 
@@ -82,10 +82,13 @@ pub fn plan(
         .iter()
         .filter(|node| Role::of(node) == Some(Role::Reflector));
     let current: BTreeSet<NodeName> = current.map(|node| node.name.clone()).collect();
+    let scopes = scopes(world, settings, &nodes);
+    let is_mesh = scopes.values().all(|of_all| *of_all);
     let reflected = match settings.topology {
         FabricTopology::FullMesh => false,
         FabricTopology::RouteReflector => true,
-        FabricTopology::Auto(sizes) if current.is_empty() => nodes.len() > sizes.reflectors_above,
+        // By the objects that stand, not by labels: anybody may set those, and they go with their Nodes.
+        FabricTopology::Auto(sizes) if is_mesh => nodes.len() > sizes.reflectors_above,
         FabricTopology::Auto(sizes) => nodes.len() >= sizes.full_mesh_below,
     };
     let wanted = if reflected {
@@ -93,11 +96,11 @@ pub fn plan(
     } else {
         BTreeSet::new()
     };
-    let scopes = scopes(world, settings, &nodes);
     if wanted.is_empty() {
         return mesh(world, members, current, &scopes);
     }
     let steady = is_steady(world, &wanted);
+    let retiring = !current.is_subset(&wanted);
     let mut reflectors = wanted.clone();
     if !steady {
         reflectors.extend(current);
@@ -112,7 +115,8 @@ pub fn plan(
         None => any_of_all && !steady,
     };
     let peers_of_all: BTreeSet<NodeName> = members.iter().filter(is_of_all).cloned().collect();
-    let waits = peers_of_all.len() > wanted.len();
+    // What is reported counts until all of it is written.
+    let waits = any_of_all || retiring;
     Roles {
         awaited: waits.then_some(Awaited::Reflectors(wanted)),
         peers_of_all,
@@ -121,7 +125,7 @@ pub fn plan(
 }
 
 /// Whether the reflectors do their work: all that can be expected to, and two of several.
-fn is_steady(world: &World, wanted: &BTreeSet<NodeName>) -> bool {
+pub(super) fn is_steady(world: &World, wanted: &BTreeSet<NodeName>) -> bool {
     let reflecting = &world.evidence.reflecting;
     let is_ready =
         |name: &&NodeName| world.nodes.get(*name).and_then(|node| node.ready) != Some(false);
@@ -138,11 +142,10 @@ fn mesh(
     scopes: &BTreeMap<NodeName, bool>,
 ) -> Roles {
     let whole = world.evidence.meshed && scopes.values().all(|of_all| *of_all);
-    let waits = !current.is_empty() && !whole;
     Roles {
-        reflectors: if waits { current } else { BTreeSet::new() },
+        awaited: (!current.is_empty()).then_some(Awaited::Mesh),
+        reflectors: if whole { BTreeSet::new() } else { current },
         peers_of_all: members.clone(),
-        awaited: waits.then_some(Awaited::Mesh),
     }
 }
 

@@ -244,3 +244,48 @@ fn the_condition_comes_with_the_first_wait_and_events_with_its_beginning_and_end
     assert_eq!(still, done);
     assert_eq!(event(done.as_ref(), still.as_ref()), None);
 }
+
+#[test]
+fn hundreds_of_route_reflectors_make_no_text_that_the_api_refuses() {
+    let mut world = mk_world();
+    world.nodes.clear();
+    let mut wanted = BTreeSet::new();
+    for n in 0..600_u32 {
+        let [_, _, high, low] = n.to_be_bytes();
+        let name = format!("{}{n}", "n".repeat(240));
+        let mut node = mk_node(&name, &format!("172.30.{high}.{low}"), None, None);
+        let labels = &mut node.labels;
+        labels.insert(ROLE_LABEL.to_owned(), "route-reflector".to_owned());
+        wanted.insert(node.name.clone());
+        world.nodes.insert(node.name.clone(), node);
+    }
+    let end = |peer: u8| End {
+        node: wanted.iter().next().unwrap().clone(),
+        peer: IpAddr::from([172, 30, 0, peer]),
+        state: "Established".to_owned(),
+    };
+    let awaited = Awaited::Reflectors(wanted.clone());
+    for ends in [vec![], vec![end(1)]] {
+        for states in [Reported::Missing, Reported::ReflectsNot] {
+            let reported = wanted.iter().map(|name| (name.clone(), states)).collect();
+            let text = waiting(&world, &awaited, &ends, &reported).message;
+            assert!((100..8000).contains(&text.len()), "{}: {text}", text.len());
+        }
+    }
+    for node in world.nodes.values_mut().skip(1) {
+        node.ready = Some(false);
+    }
+    let text = waiting(&world, &awaited, &[end(1)], &BTreeMap::new()).message;
+    assert!((100..8000).contains(&text.len()), "{}: {text}", text.len());
+}
+
+#[test]
+fn while_writes_are_refused_it_says_that_nothing_else_is_missing() {
+    let mut world = mk_members(4);
+    world.evidence.reflecting = names(&["n1", "n2"]);
+    let text = "they are; FRRConfigurations or labels of Nodes are still to be written";
+    assert_eq!(of_two(&world, &ALL, &[]), text);
+    world.evidence.meshed = true;
+    let mesh = waiting(&world, &Awaited::Mesh, &established(&ALL), &BTreeMap::new());
+    assert!(mesh.message.ends_with(text), "{}", mesh.message);
+}

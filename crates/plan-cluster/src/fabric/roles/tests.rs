@@ -17,6 +17,11 @@ fn mk_cluster(topology: FabricTopology, nodes: u8) -> World {
     world
 }
 
+fn awaited(world: &World) -> Option<Awaited> {
+    let mut plans = crate::advertise::plan_all(world);
+    plans.remove(&fabric::base_name())?.awaited
+}
+
 fn join(world: &mut World, n: u8) {
     let subnet = format!("10.128.{n}.0/24");
     let id = Some(u32::from(n) + 1);
@@ -56,7 +61,7 @@ fn in_a_mesh_every_node_has_every_other_as_neighbor_and_none_reflects() {
         assert_eq!(neighbors.len(), 4, "{name}: {neighbors:?}");
     }
     assert!(reflectors(&world).is_empty());
-    assert_eq!(fabric::plan(&world).awaited, None);
+    assert_eq!(awaited(&world), None);
 }
 
 #[test]
@@ -71,7 +76,7 @@ fn three_reflectors_of_three_zones_have_everybody_as_neighbor_and_nobody_else_ha
         };
         assert_eq!(neighbors.len(), expected, "{name}: {neighbors:?}");
     }
-    assert_eq!(fabric::plan(&world).awaited, None);
+    assert_eq!(awaited(&world), None);
 }
 
 #[test]
@@ -138,10 +143,7 @@ fn a_reflector_that_is_drained_stays_until_the_one_in_its_place_is_reported_to_r
     settle(&mut world);
     assert_eq!(reflectors(&world), ["n01", "n02", "n03", "n05"]);
     let wanted = ["n01", "n03", "n05"].map(NodeName::from).into();
-    assert_eq!(
-        fabric::plan(&world).awaited,
-        Some(Awaited::Reflectors(wanted))
-    );
+    assert_eq!(awaited(&world), Some(Awaited::Reflectors(wanted)));
     let had = neighbors(&world);
     assert_eq!(had["n09"].len(), 4);
     // Two of three are not enough while the third is Ready.
@@ -152,7 +154,7 @@ fn a_reflector_that_is_drained_stays_until_the_one_in_its_place_is_reported_to_r
     settle(&mut world);
     assert_eq!(reflectors(&world), ["n01", "n03", "n05"]);
     assert_eq!(neighbors(&world)["n09"].len(), 3);
-    assert_eq!(fabric::plan(&world).awaited, None);
+    assert_eq!(awaited(&world), None);
     // It is uncordoned: those that do the work go on doing it.
     node(&mut world, "n02").cordoned = false;
     settle(&mut world);
@@ -191,7 +193,7 @@ fn a_mesh_becomes_one_of_reflectors_only_when_they_are_reported_to_reflect_and_b
     settle(&mut world);
     assert_eq!(neighbors(&world)["n09"].len(), 3);
     assert_eq!(neighbors(&world)["n01"].len(), 9);
-    assert_eq!(fabric::plan(&world).awaited, None);
+    assert_eq!(awaited(&world), None);
     // What is no longer reported brings no mesh back.
     world.evidence = Evidence::default();
     settle(&mut world);
@@ -201,11 +203,11 @@ fn a_mesh_becomes_one_of_reflectors_only_when_they_are_reported_to_reflect_and_b
     settle(&mut world);
     assert!(neighbors(&world).values().all(|all| all.len() == 9));
     assert_eq!(reflectors(&world), ["n01", "n02", "n03"]);
-    assert_eq!(fabric::plan(&world).awaited, Some(Awaited::Mesh));
+    assert_eq!(awaited(&world), Some(Awaited::Mesh));
     world.evidence.meshed = true;
     settle(&mut world);
     assert!(reflectors(&world).is_empty());
-    assert_eq!(fabric::plan(&world).awaited, None);
+    assert_eq!(awaited(&world), None);
 }
 
 #[test]
@@ -286,4 +288,83 @@ fn a_node_that_cannot_load_what_makes_a_reflector_is_none() {
         "{all:?}"
     );
     assert!(all["n01"].is_empty());
+}
+
+#[test]
+fn what_is_reported_counts_until_all_of_a_change_is_written() {
+    let mut world = mk_cluster(FabricTopology::FullMesh, 9);
+    settle(&mut world);
+    world.fabric.as_mut().unwrap().topology = FabricTopology::RouteReflector;
+    settle(&mut world);
+    let before = world.clone();
+    world.evidence = reports(&["n01", "n02", "n03"]);
+    settle(&mut world);
+    assert_eq!(awaited(&world), None);
+    // One write of them was refused.
+    let settings = world.fabric.clone().unwrap();
+    let key = members::peer_key(&settings, &NodeName::from("n09"));
+    world.frr.insert(key.clone(), before.frr[&key].clone());
+    let wanted = ["n01", "n02", "n03"].map(NodeName::from).into();
+    assert_eq!(awaited(&world), Some(Awaited::Reflectors(wanted)));
+    settle(&mut world);
+    assert_eq!(awaited(&world), None);
+
+    world.fabric.as_mut().unwrap().topology = FabricTopology::FullMesh;
+    settle(&mut world);
+    let labelled = world.nodes.clone();
+    world.evidence.meshed = true;
+    settle(&mut world);
+    assert_eq!(awaited(&world), None);
+    world.nodes = labelled;
+    assert_eq!(awaited(&world), Some(Awaited::Mesh));
+}
+
+#[test]
+fn what_is_awaited_are_the_route_reflectors_that_are_planned() {
+    let mut world = mk_cluster(FabricTopology::FullMesh, 6);
+    settle(&mut world);
+    let mut foreign = model::frr::FrrConfiguration::clone(&fabric::plan(&world).base.unwrap());
+    foreign.key.name = "metallb".to_owned();
+    foreign.labels.clear();
+    foreign.node_selector = LabelSelector::label("kubernetes.io/hostname", "n01");
+    foreign.routers[0].asn = model::Asn::try_from(65_000).unwrap();
+    foreign.routers[0].neighbors.clear();
+    foreign.bfd_profiles.clear();
+    add(&mut world, foreign);
+    world.fabric.as_mut().unwrap().topology = FabricTopology::RouteReflector;
+    settle(&mut world);
+    assert_eq!(reflectors(&world), ["n02", "n03", "n04"]);
+    let wanted = ["n02", "n03", "n04"].map(NodeName::from).into();
+    assert_eq!(awaited(&world), Some(Awaited::Reflectors(wanted)));
+}
+
+#[test]
+fn with_auto_the_objects_that_stand_tell_the_topology_and_no_label() {
+    let sizes = AutoSizes {
+        reflectors_above: 10,
+        full_mesh_below: 3,
+    };
+    let mut world = mk_cluster(FabricTopology::Auto(sizes), 9);
+    settle(&mut world);
+    // A label that somebody set.
+    let labels = &mut node(&mut world, "n07").labels;
+    labels.insert(ROLE_LABEL.to_owned(), "route-reflector".to_owned());
+    world.evidence.meshed = true;
+    settle(&mut world);
+    assert!(reflectors(&world).is_empty());
+    assert!(neighbors(&world).values().all(|all| all.len() == 8));
+
+    join(&mut world, 10);
+    join(&mut world, 11);
+    world.evidence = reports(&["n01", "n02", "n03"]);
+    settle(&mut world);
+    assert_eq!(neighbors(&world)["n09"].len(), 3);
+    // All reflectors go at once: others take their place, and no mesh of the rest.
+    world.evidence = Evidence::default();
+    for name in ["n01", "n02", "n03"] {
+        world.nodes.remove(&NodeName::from(name));
+    }
+    settle(&mut world);
+    assert_eq!(reflectors(&world).len(), 3);
+    assert_eq!(neighbors(&world)["n09"].len(), 3);
 }
