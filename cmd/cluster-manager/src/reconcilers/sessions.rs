@@ -94,8 +94,11 @@ impl ClusterReconciler {
         let awaited = plan.filter(|plan| !plan.roles.is_empty());
         let awaited = awaited.map(|plan| plan.awaited.as_ref());
         let Some(cache) = self.caches.sessions.as_ref().filter(|c| c.ready()) else {
-            // Without their kind nobody reports.
-            self.waits_for((world, &[]), awaited, fabric);
+            // Without their kind nobody reports; what is not listed yet may say all that is waited for.
+            let sessions = self.caches.sessions.as_ref();
+            if sessions.is_none_or(|cache| cache.refused().is_some()) {
+                self.waits_for((world, &[]), awaited, fabric);
+            }
             return Action::Done;
         };
         let ends: Vec<sessions::End> = cache.with(|map| {
