@@ -11,7 +11,7 @@ mod events;
 mod foreign;
 mod leading;
 mod missing;
-mod process;
+pub(crate) mod process;
 mod proxy;
 mod quiet;
 mod random;
