@@ -5,11 +5,12 @@
     reason = "a test stops at the first surprise"
 )]
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use kube_tests::{ApiServer, tools, until};
 
 use crate::configuration::publish;
+use crate::faults::process::holder;
 use crate::harness::{Manager, condition, configuration};
 
 const NODES: u8 = 4;
@@ -68,17 +69,40 @@ fn says(api: &ApiServer, (status, reason): (&str, &str), part: &str) {
     });
 }
 
-/// The reasons of the events on a RouteAdvertisements, without those of others.
-fn told(api: &ApiServer) -> BTreeSet<String> {
-    let all = api.items("events.events.k8s.io");
-    let of = all
-        .iter()
-        .filter(|e| e["regarding"]["kind"] == "RouteAdvertisements");
-    let reasons = of.map(|e| e["reason"].as_str().unwrap().to_owned());
+/// How often an event with each reason of ours was told of a RouteAdvertisements, repetitions in a series counted.
+fn told(api: &ApiServer) -> BTreeMap<String, u64> {
     let ours = ["RouteReflectorsAwaited", "FullMeshAwaited", KIND];
-    reasons
-        .filter(|reason| ours.contains(&reason.as_str()))
-        .collect()
+    let mut told = BTreeMap::new();
+    for event in api.items("events.events.k8s.io") {
+        let reason = event["reason"].as_str().unwrap();
+        if event["regarding"]["kind"] == "RouteAdvertisements" && ours.contains(&reason) {
+            let times = event["series"]["count"].as_u64().unwrap_or(1);
+            *told.entry(reason.to_owned()).or_default() += times;
+        }
+    }
+    told
+}
+
+/// How often the manager has read FRRNodeStates: it asks for those of the reflectors while it waits for them.
+fn looks(api: &ApiServer) -> usize {
+    let reads = api.reads();
+    let looks = reads
+        .iter()
+        .filter(|read| read.starts_with("get ") && read.contains("/frrnodestates/"));
+    looks.count()
+}
+
+/// Waits until this manager leads and has looked at the reflectors more than once: at all three, then at those that do not reflect.
+fn leads_and_looks(api: &ApiServer, identity: &str) {
+    until("it leads", 30, || match holder(api) {
+        name if name == identity => Ok(()),
+        name => Err(name),
+    });
+    let before = looks(api);
+    until("it looks at the reflectors", 30, || match looks(api) {
+        now if now >= before + 4 => Ok(()),
+        now => Err(format!("{before} reads, then {now}")),
+    });
 }
 
 #[test]
@@ -122,16 +146,21 @@ fn a_topology_that_waits_for_its_reflectors_says_for_which_and_why_until_it_is_i
         "reflect the routes of the managed BGP fabric: runningConfig of FRRNodeState n2 has no prefix list noverlay-announced",
     );
     // Another manager says the same, and no event again.
+    let events = until("an event says so", 10, || match told(&api) {
+        all if all.contains_key("RouteReflectorsAwaited") => Ok(all),
+        all => Err(format!("{all:?}")),
+    });
     let before = condition(&api, KIND);
     manager.stop();
     let manager = Manager::follow("b", &path);
-    std::thread::sleep(std::time::Duration::from_secs(6));
+    leads_and_looks(&api, "b");
     assert_eq!(condition(&api, KIND), before);
-    assert_eq!(told(&api), ["RouteReflectorsAwaited".to_owned()].into());
+    assert_eq!(told(&api), events);
+    assert_eq!(events.len(), 1, "{events:?}");
     running(&api, "n2", list);
     says(&api, ("True", KIND), "those of its topology");
     until("an event says so", 10, || match told(&api) {
-        all if all.contains(KIND) => Ok(()),
+        all if all.contains_key(KIND) => Ok(()),
         all => Err(format!("{all:?}")),
     });
 
