@@ -4,7 +4,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use crate::failover::under_pings;
+use crate::failover::{STEPS, under_pings};
 use crate::harness::{Standing, able, call, name};
 
 const STAND_IN: &str = include_str!("frr_k8s_stand_in.py");
@@ -84,6 +84,6 @@ fn with_a_stand_in_for_frr_k8s_reflectors_come_up_become_a_mesh_come_back_and_ar
     let binary = Binary::new(0o755);
     let words = ["--nodes", "5", "--topology", "route-reflector"];
     let lab = Standing::up(&[&words[..], &["--frr-k8s", binary.path()]].concat());
-    under_pings("topology");
+    under_pings("topology", [20; STEPS]);
     lab.recovers("1,5");
 }
