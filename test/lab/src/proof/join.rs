@@ -3,6 +3,7 @@
 //! In: a running lab. Out: how long the new node took to reach all pods, and how long
 //! until nothing of it was left in FRR, kernel and OVN of the others.
 
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
@@ -25,8 +26,17 @@ fn limit(lab: &Lab) -> Duration {
     Duration::from_secs(nodes.saturating_mul(4).saturating_add(20))
 }
 
-/// How long a report may take beyond that: a write without an answer is given up after 10 s, and tried again after 30 s at most.
-const REPORT_LIMIT: Duration = Duration::from_secs(45);
+/// How long a report may take after what it reports; reports are written at most once a second, and all nodes share this machine.
+fn report_limit(lab: &Lab) -> Duration {
+    let nodes = u64::try_from(lab.nodes.len()).unwrap_or(u64::MAX);
+    Duration::from_secs(nodes.saturating_add(5))
+}
+
+/// How long it may take where a write failed: one without an answer is given up after 10 s, and tried again after 30 s at most.
+const RETRIED_LIMIT: Duration = Duration::from_secs(45);
+
+/// What a node-agent logs of a write that failed.
+const NOT_WRITTEN: &str = "cannot write to the API server";
 
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(30);
@@ -43,6 +53,7 @@ pub(super) fn and_leave(world: &mut World<'_>) -> Result<Verdict> {
     // Whatever came of it, the lab is left as it was found.
     let subnet = world.lab.pod(&name).map(|pod| pod.subnet);
     let address = world.lab.values.node_address(index);
+    let unwritten = unwritten(world.lab);
     let start = now();
     membership::remove(world.lab, &name, steps)?;
     let (took, failure) = joined?;
@@ -61,25 +72,11 @@ pub(super) fn and_leave(world: &mut World<'_>) -> Result<Verdict> {
         address,
         since: start,
         limit: patience.unwrap_or_else(|| limit(world.lab)),
+        unwritten,
     };
-    let (mut routes, mut rest, mut reports) = (0.0, 0.0, 0.0);
-    for forgot in each(&world.lab.nodes, |node| gone.forgotten_by(world.lab, node)) {
-        match forgot {
-            Ok(took) => {
-                routes = f64::max(routes, took.routes);
-                rest = f64::max(rest, took.neighbor);
-                reports = f64::max(reports, took.report);
-            }
-            Err((layer, seen)) => {
-                let limit = gone.limit.as_secs();
-                let expected = format!("nothing of {name} on the other nodes within {limit} s");
-                return Ok(Err(Failure::new(layer, expected, seen)));
-            }
-        }
-    }
-    Ok(Ok(format!(
-        "reached all pods {took:.1} s after its Node object; routes gone {routes:.1} s, neighbors {rest:.1} s, of NodeRoutes {reports:.1} s after its end began"
-    )))
+    Ok(gone
+        .forgotten_by_all(world.lab, &name)
+        .map(|rest| format!("reached all pods {took:.1} s after its Node object; {rest}")))
 }
 
 fn not_joined(lab: &Lab, name: &str) -> Result<Option<Failure>> {
@@ -90,7 +87,7 @@ fn not_joined(lab: &Lab, name: &str) -> Result<Option<Failure>> {
     }
     let missing = unreached(lab, &attached(lab), now());
     let Some((from, to)) = missing.first() else {
-        return Ok(None);
+        return Ok(not_counted(lab, name));
     };
     let (layer, why) = diagnose::pods(lab, lab.node(from)?, lab.node(to)?);
     let seen = format!(
@@ -104,12 +101,49 @@ fn not_joined(lab: &Lab, name: &str) -> Result<Option<Failure>> {
     )))
 }
 
+/// A node whose NodeRoutes do not count the new one in time: that they do not count it later would say nothing.
+fn not_counted(lab: &Lab, name: &str) -> Option<Failure> {
+    let others: Vec<&Node> = lab.nodes.iter().filter(|node| node.name != name).collect();
+    let count = u64::try_from(others.len()).unwrap_or(u64::MAX);
+    let counted = each(&others, |node| {
+        let mut last = String::new();
+        let done = until(report_limit(lab), PAUSE, || {
+            let reported = reported(lab, &node.name);
+            last = format!("{reported:?}");
+            reported
+                .is_ok_and(|numbers| numbers == (count, count))
+                .then_some(())
+        });
+        done.ok_or_else(|| {
+            format!(
+                "NodeRoutes of {} has (expected, imported) {last}",
+                node.name
+            )
+        })
+    });
+    let seen = counted.into_iter().find_map(std::result::Result::err)?;
+    let expected = format!("{count} routes, that to {name} among them");
+    Some(Failure::new(Layer::Object, expected, seen))
+}
+
+/// How often each node's node-agent has logged that it could not write.
+fn unwritten(lab: &Lab) -> BTreeMap<String, usize> {
+    let counted = lab.nodes.iter().map(|node| {
+        let log = lab.node_dir(&node.name).join("node-agent.log");
+        let text = std::fs::read_to_string(log).unwrap_or_default();
+        (node.name.clone(), text.matches(NOT_WRITTEN).count())
+    });
+    counted.collect()
+}
+
 /// The node that left, as the others know it.
 struct Gone {
     subnet: Ipv4Net,
     address: Ipv4Addr,
     since: Instant,
     limit: Duration,
+    /// [`unwritten`] before it left.
+    unwritten: BTreeMap<String, usize>,
 }
 
 /// Seconds until a node had no route and no neighbor of it, and until its report did not count it.
@@ -117,9 +151,41 @@ struct Forgotten {
     routes: f64,
     neighbor: f64,
     report: f64,
+    /// The report took longer than it may, and a write of its node-agent had failed.
+    was_retried: bool,
 }
 
 impl Gone {
+    /// When no other node had anything of it any more, as one line says it.
+    fn forgotten_by_all(&self, lab: &Lab, left: &str) -> Verdict {
+        let (mut routes, mut rest, mut reports) = (0.0, 0.0, 0.0);
+        let mut retried = Vec::new();
+        let all = each(&lab.nodes, |node| self.forgotten_by(lab, node));
+        for (node, forgot) in lab.nodes.iter().zip(all) {
+            let took = forgot.map_err(|(layer, seen)| {
+                let limit = self.limit.as_secs();
+                let expected = format!("nothing of {left} on the other nodes within {limit} s");
+                Failure::new(layer, expected, seen)
+            })?;
+            routes = f64::max(routes, took.routes);
+            rest = f64::max(rest, took.neighbor);
+            reports = f64::max(reports, took.report);
+            if took.was_retried {
+                retried.push(node.name.as_str());
+            }
+        }
+        let mut text = format!(
+            "routes gone {routes:.1} s, neighbors {rest:.1} s, of NodeRoutes {reports:.1} s after its end began"
+        );
+        if !retried.is_empty() {
+            let names = retried.join(", ");
+            text.push_str(&format!(
+                " (late: a write of the node-agent of {names} to the API server failed)"
+            ));
+        }
+        Ok(text)
+    }
+
     /// When a node had nothing of it any more; or what it still has when the time is over. Each node is watched by itself:
     /// with many, a look at all of them takes long.
     fn forgotten_by(
@@ -154,32 +220,50 @@ impl Gone {
                 format!("bgpd of {name} still has the neighbor {neighbor}"),
             ));
         };
-        let report = self.report_of(lab, name)?;
+        let (report, was_retried) = self.report_of(lab, name)?;
         Ok(Forgotten {
             routes,
             neighbor,
             report,
+            was_retried,
         })
     }
 
-    /// Seconds until the NodeRoutes of a node counted the others and no more.
-    fn report_of(&self, lab: &Lab, name: &str) -> std::result::Result<f64, (Layer, String)> {
+    /// Seconds until the NodeRoutes of a node counted the others and no more, from when the node has nothing of it any more; and
+    /// whether that took so long as it may only where a write failed meanwhile.
+    fn report_of(
+        &self,
+        lab: &Lab,
+        name: &str,
+    ) -> std::result::Result<(f64, bool), (Layer, String)> {
         let others = u64::try_from(lab.nodes.len().saturating_sub(1)).unwrap_or(u64::MAX);
         let mut last = String::new();
-        let done = until(self.limit + REPORT_LIMIT, PAUSE, || {
-            let reported = reported(lab, name);
-            last = format!("{reported:?}");
-            reported
-                .is_ok_and(|numbers| numbers == (others, others))
-                .then(|| self.since.elapsed().as_secs_f64())
-        });
-        done.ok_or_else(|| {
-            let text = format!(
-                "NodeRoutes of {name} has (expected, imported) {last}, not {others} and no route to {}",
-                self.subnet
-            );
-            (Layer::Object, text)
-        })
+        let mut within = |limit: Duration| {
+            until(limit, PAUSE, || {
+                let reported = reported(lab, name);
+                last = format!("{reported:?}");
+                reported
+                    .is_ok_and(|numbers| numbers == (others, others))
+                    .then(|| self.since.elapsed().as_secs_f64())
+            })
+        };
+        if let Some(seconds) = within(report_limit(lab)) {
+            return Ok((seconds, false));
+        }
+        let has_failed = unwritten(lab).get(name) > self.unwritten.get(name);
+        if has_failed && let Some(seconds) = within(RETRIED_LIMIT) {
+            return Ok((seconds, true));
+        }
+        let why = if has_failed {
+            "although its node-agent has had time to write again"
+        } else {
+            "and its node-agent's log tells of no write that failed"
+        };
+        let text = format!(
+            "NodeRoutes of {name} has (expected, imported) {last}, not {others} and no route to {}, {why}",
+            self.subnet
+        );
+        Err((Layer::Object, text))
     }
 
     /// The first layer that still has a route to it.
