@@ -1,7 +1,7 @@
 //! Our CRDs of OVN-Kubernetes' kinds take what its own take: where they are installed in the place of its own, no field of
 //! anybody is dropped and no value refused that it knows.
-//! In: its CRDs (helm/ovn-kubernetes/crds at 8871cd9) as tables of fields, without descriptions and rule expressions.
-//! Out: every difference by path that is not listed here with its reason.
+//! In: its CRDs (helm/ovn-kubernetes/crds at 8871cd9) as tables of fields and of rules' messages, without descriptions and rule expressions.
+//! Out: every difference by path that is not listed here with its reason; rules are the same where path and message are.
 //! Not here: what rules take and refuse (test/kube, tables of objects).
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 /// Where ours differ, and why.
-const DIFFERENCES: [(&str, &str); 11] = [
+const DIFFERENCES: [(&str, &str); 35] = [
     (
         "routeadvertisements: required is [\"spec\"], theirs null",
         "every field of the spec that matters is required: without a spec there is nothing to take",
@@ -55,6 +55,102 @@ const DIFFERENCES: [(&str, &str); 11] = [
         "userdefinednetworks spec.transport: ours alone",
         "only ClusterUserDefinedNetworks have it: declared only to be refused in words that help",
     ),
+    (
+        "routeadvertisements spec.advertisements: nothing is refused with \"\"",
+        "theirs has no message",
+    ),
+    (
+        "routeadvertisements spec.advertisements: ours alone refuses with \"advertisements must not be repeated\"",
+        "theirs has no message",
+    ),
+    (
+        "routeadvertisements spec: ours alone refuses with \"ClusterUserDefinedNetworks and ClusterUserDefinedNetwork are two spellings of one type, only one of them can be used\"",
+        "the spelling of the design documents",
+    ),
+    (
+        "clusteruserdefinednetworks spec.network.layer3.joinSubnets: nothing is refused with \"joinSubnets is immutable\"",
+        "ours is at the parent",
+    ),
+    (
+        "clusteruserdefinednetworks spec.network.layer3: ours alone refuses with \"joinSubnets is immutable\"",
+        "as a rule of the field itself it would not see that the field comes or goes",
+    ),
+    (
+        "clusteruserdefinednetworks spec.network.layer3.mtu: nothing is refused with \"mtu is immutable\"",
+        "ours is at the parent",
+    ),
+    (
+        "clusteruserdefinednetworks spec.network.layer3: ours alone refuses with \"mtu is immutable\"",
+        "as a rule of the field itself it would not see that the field comes or goes",
+    ),
+    (
+        "clusteruserdefinednetworks spec.network.noOverlay: nothing is refused with \"NoOverlay is immutable\"",
+        "ours is at the parent",
+    ),
+    (
+        "clusteruserdefinednetworks spec.network: ours alone refuses with \"NoOverlay is immutable\"",
+        "as a rule of the field itself it would not see that the field comes or goes",
+    ),
+    (
+        "clusteruserdefinednetworks spec.network.transport: nothing is refused with \"Transport is immutable\"",
+        "ours is at the parent",
+    ),
+    (
+        "clusteruserdefinednetworks spec.network: ours alone refuses with \"Transport is immutable\"",
+        "as a rule of the field itself it would not see that the field comes or goes",
+    ),
+    (
+        "clusteruserdefinednetworks spec.uplinks: nothing is refused with \"uplinks is immutable\"",
+        "ours is at the parent",
+    ),
+    (
+        "clusteruserdefinednetworks spec: ours alone refuses with \"uplinks is immutable\"",
+        "as a rule of the field itself it would not see that the field comes or goes",
+    ),
+    (
+        "clusteruserdefinednetworks spec.network: ours alone refuses with \"EVPN is immutable\"",
+        "theirs has no such rule: evpn goes with the transport, which is immutable in both",
+    ),
+    (
+        "clusteruserdefinednetworks spec.network: ours alone refuses with \"NoOverlayOptions is immutable\"",
+        "the design documents' name of noOverlay",
+    ),
+    (
+        "clusteruserdefinednetworks spec.network: ours alone refuses with \"noOverlay and noOverlayOptions are two spellings of one field, only one of them can be used\"",
+        "the design documents' name of noOverlay",
+    ),
+    (
+        "clusteruserdefinednetworks spec.network: ours alone refuses with \"noOverlayOptions is required if and only if transport is 'NoOverlay'\"",
+        "the design documents' name of noOverlay",
+    ),
+    (
+        "clusteruserdefinednetworks spec: ours alone refuses with \"encapsulation is not supported; for mode None use spec.network.transport NoOverlay with spec.network.noOverlay (outboundSNAT and routing), for mode Geneve leave it out\"",
+        "of older design documents",
+    ),
+    (
+        "userdefinednetworks spec.layer3.joinSubnets: nothing is refused with \"joinSubnets is immutable\"",
+        "ours is at the parent",
+    ),
+    (
+        "userdefinednetworks spec.layer3: ours alone refuses with \"joinSubnets is immutable\"",
+        "as a rule of the field itself it would not see that the field comes or goes",
+    ),
+    (
+        "userdefinednetworks spec.layer3.mtu: nothing is refused with \"mtu is immutable\"",
+        "ours is at the parent",
+    ),
+    (
+        "userdefinednetworks spec.layer3: ours alone refuses with \"mtu is immutable\"",
+        "as a rule of the field itself it would not see that the field comes or goes",
+    ),
+    (
+        "userdefinednetworks spec: ours alone refuses with \"encapsulation is not supported; a network without overlay is a ClusterUserDefinedNetwork with spec.network.transport NoOverlay, and the default network has its transport in the configuration file\"",
+        "of older design documents",
+    ),
+    (
+        "userdefinednetworks spec: ours alone refuses with \"transport is not supported by UserDefinedNetwork, only by ClusterUserDefinedNetwork (spec.network.transport)\"",
+        "only ClusterUserDefinedNetworks have it",
+    ),
 ];
 
 const RECORDED: [(&str, &str); 4] = [
@@ -90,7 +186,8 @@ const ELSEWHERE: [&str; 6] = [
 #[derive(Default)]
 struct Ours {
     fields: BTreeMap<String, BTreeMap<String, Value>>,
-    messages: BTreeSet<String>,
+    /// Path and message of each rule; one without a message has an empty one.
+    rules: BTreeSet<(String, String)>,
 }
 
 impl Ours {
@@ -102,9 +199,11 @@ impl Ours {
         let keys = keys.map(|(key, value)| (key.clone(), value.clone()));
         self.fields.insert(path.to_owned(), keys.collect());
         let rules = schema["x-kubernetes-validations"].as_array();
-        let texts = rules.into_iter().flatten().map(|rule| &rule["message"]);
-        let texts = texts.filter_map(Value::as_str).map(str::to_owned);
-        self.messages.extend(texts);
+        let texts = rules
+            .into_iter()
+            .flatten()
+            .map(|rule| message(&rule["message"]));
+        self.rules.extend(texts.map(|text| (path.to_owned(), text)));
         for (name, field) in schema["properties"].as_object().into_iter().flatten() {
             // The API server adds these to every kind.
             if path.is_empty() && ["apiVersion", "kind", "metadata"].contains(&name.as_str()) {
@@ -119,6 +218,10 @@ impl Ours {
             }
         }
     }
+}
+
+fn message(text: &Value) -> String {
+    text.as_str().unwrap_or_default().to_owned()
 }
 
 /// Both spell a set; the order is nobody's.
@@ -148,7 +251,7 @@ fn difference(key: &str, theirs: &Value, ours: &Value) -> Vec<String> {
     }
 }
 
-/// All differences of a kind's fields and messages.
+/// All differences of a kind's fields and rules.
 fn differences(plural: &str, theirs: &Value, ours: &Ours) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let fields = theirs["fields"].as_object().unwrap();
@@ -168,17 +271,24 @@ fn differences(plural: &str, theirs: &Value, ours: &Ours) -> BTreeSet<String> {
     }
     let alone = ours.fields.keys().filter(|p| !fields.contains_key(*p));
     found.extend(alone.map(|path| format!("{}: ours alone", name(path))));
-    for message in theirs["messages"].as_array().unwrap() {
-        let message = message.as_str().unwrap();
-        if !ours.messages.contains(message) {
-            found.insert(format!("{plural}: nothing is refused with {message:?}"));
-        }
+    let rules = theirs["rules"].as_array().unwrap().iter();
+    let rules: BTreeSet<(String, String)> = rules
+        .map(|rule| (message(&rule[0]), message(&rule[1])))
+        .collect();
+    for (path, message) in rules.difference(&ours.rules) {
+        let name = name(path);
+        found.insert(format!("{name}: nothing is refused with {message:?}"));
+    }
+    for (path, message) in ours.rules.difference(&rules) {
+        let name = name(path);
+        found.insert(format!("{name}: ours alone refuses with {message:?}"));
     }
     found
 }
 
 #[test]
-fn every_schema_takes_what_ovn_kubernetes_own_takes_but_for_what_is_listed() {
+fn every_field_and_rule_of_ovn_kubernetes_own_schemas_is_in_ours_and_no_other_but_for_what_is_listed()
+ {
     let files = api::crds::files().unwrap();
     let mut found = BTreeSet::new();
     for (plural, text) in RECORDED {
