@@ -49,30 +49,40 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn mk_prefix((address, bits): (u32, u8)) -> Prefix {
-        Prefix::new(std::net::IpAddr::V4(address.into()), bits).unwrap()
-    }
-
-    /// Addresses of few bits, so that prefixes meet often.
-    fn any_prefix() -> impl Strategy<Value = (u32, u8)> {
-        ((0_u32..64).prop_map(|n| n << 26), 0_u8..=8)
+    /// Addresses and lengths of few bits of either family, so that prefixes meet often.
+    fn any_prefix() -> impl Strategy<Value = Prefix> {
+        let v4 = (0_u32..64, 0_u8..=8)
+            .prop_map(|(n, bits)| Prefix::new(std::net::IpAddr::V4((n << 26).into()), bits));
+        let v6 = (0_u128..64, 0_u8..=8)
+            .prop_map(|(n, bits)| Prefix::new(std::net::IpAddr::V6((n << 122).into()), bits));
+        // And the narrowest.
+        let host = (0_u32..4).prop_map(|n| Prefix::new(std::net::IpAddr::V4((n << 30).into()), 32));
+        prop_oneof![4 => v4, 4 => v6, 1 => host].prop_map(Result::unwrap)
     }
 
     proptest! {
         #[test]
-        fn it_finds_an_overlap_exactly_where_there_is_one(
-            held in prop::collection::vec(any_prefix(), 0..8),
+        fn it_finds_the_widest_overlap_or_else_the_first_with_what_was_there_first(
+            held in prop::collection::vec(any_prefix(), 0..12),
             asked in any_prefix(),
         ) {
-            let held: Vec<Prefix> = held.into_iter().map(mk_prefix).collect();
-            let asked = mk_prefix(asked);
             let mut map = PrefixMap::default();
-            for prefix in &held {
-                map.insert(*prefix, ());
+            let mut model: Vec<(Prefix, usize)> = Vec::new();
+            for (value, prefix) in held.into_iter().enumerate() {
+                map.insert(prefix, value);
+                if model.iter().all(|(other, _)| *other != prefix) {
+                    model.push((prefix, value));
+                }
             }
-            let found = map.overlapping(&asked).map(|(p, ())| *p);
-            prop_assert_eq!(found.is_some(), held.iter().any(|p| p.overlaps(&asked)));
-            prop_assert!(found.is_none_or(|p| p.overlaps(&asked)));
+            model.retain(|(prefix, _)| prefix.overlaps(&asked));
+            // The widest around it; of those inside of it the first by address, the widest at that address.
+            model.sort_by_key(|(prefix, _)| {
+                let is_inside = !prefix.contains(&asked);
+                let address = is_inside.then(|| prefix.network());
+                (is_inside, address, prefix.bits())
+            });
+            let found = map.overlapping(&asked).map(|(prefix, value)| (*prefix, *value));
+            prop_assert_eq!(found, model.first().copied());
         }
     }
 }

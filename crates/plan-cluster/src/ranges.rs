@@ -171,3 +171,6 @@ fn held<'a>(
     });
     nodes.chain(gone).collect()
 }
+
+#[cfg(test)]
+mod tests;
