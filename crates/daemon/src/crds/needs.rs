@@ -1,4 +1,4 @@
-//! The custom resources that each daemon reads and writes, with the fields that it writes.
+//! The custom resources that each daemon reads or writes, with the fields of them that it reads or writes.
 //! In: nothing. Out: a table for each daemon.
 //! Invariant: what a daemon cannot do its work without, or not all of it, is in its table.
 //! Not here: which of them are installed.
@@ -26,6 +26,16 @@ const BGP_SESSION_STATE: Need = Need {
     version: "frrk8s.metallb.io/v1beta1",
     kind: "BGPSessionState",
     fields: &["status.bgpStatus"],
+};
+/// FRRNodeState: the frr-agent writes these, and the cluster-manager reads what a reflector's FRR runs.
+const FRR_NODE_STATE: Need = Need {
+    version: "frrk8s.metallb.io/v1beta1",
+    kind: "FRRNodeState",
+    fields: &[
+        "status.lastConversionResult",
+        "status.lastReloadResult",
+        "status.runningConfig",
+    ],
 };
 
 /// What the cluster-manager needs.
@@ -61,6 +71,7 @@ pub const CLUSTER_MANAGER: &[Need] = &[
         fields: &["spec.namespaceSelector", "status.items"],
     },
     FRR_CONFIGURATION,
+    FRR_NODE_STATE,
     BGP_SESSION_STATE,
     Need {
         version: "k8s.cni.cncf.io/v1",
@@ -82,16 +93,4 @@ pub const NODE_AGENT: &[Need] = &[Need {
 }];
 
 /// What the frr-agent needs.
-pub const FRR_AGENT: &[Need] = &[
-    FRR_CONFIGURATION,
-    Need {
-        version: "frrk8s.metallb.io/v1beta1",
-        kind: "FRRNodeState",
-        fields: &[
-            "status.lastConversionResult",
-            "status.lastReloadResult",
-            "status.runningConfig",
-        ],
-    },
-    BGP_SESSION_STATE,
-];
+pub const FRR_AGENT: &[Need] = &[FRR_CONFIGURATION, FRR_NODE_STATE, BGP_SESSION_STATE];
