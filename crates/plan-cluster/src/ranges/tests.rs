@@ -1,3 +1,7 @@
+//! Votes for the host lengths in force, against a model of sets.
+//! In: nodes with annotations, with objects, with both, and names that are gone. Out: who is elected in each range.
+//! Invariant: a node has one vote in each range at most. Not here: what becomes of a length that is refused.
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::Prefix;
