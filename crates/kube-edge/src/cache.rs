@@ -159,6 +159,12 @@ impl Pauses {
     }
 
     async fn after(&mut self, error: &watcher::Error) {
+        // A watch that began again and has nothing to tell brings no event that would say so.
+        if self.resumed.elapsed() >= SOUND_IN_SILENCE {
+            self.backoff.reset();
+            self.refusals.reset();
+            self.unserved.begins_anew();
+        }
         if is_not_found(error) {
             self.unserved.wait().await;
             self.resumed = Instant::now();
@@ -172,9 +178,7 @@ impl Pauses {
 
     async fn after_a_failure(&mut self) {
         self.refusals.reset();
-        if self.worked.take().is_some_and(|at| at.elapsed() >= SOUND)
-            || self.resumed.elapsed() >= SOUND_IN_SILENCE
-        {
+        if self.worked.take().is_some_and(|at| at.elapsed() >= SOUND) {
             self.backoff.reset();
         }
         tokio::time::sleep(self.backoff.pause()).await;

@@ -19,10 +19,12 @@ use crate::cache::{self, Cache};
 
 /// Between attempts while nothing is known of definitions; grows to the second.
 const UNKNOWN: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(30));
+/// The same for a kind that was listed before: the API server has mostly begun anew, and serves it soon.
+const LISTED: (Duration, Duration) = (Duration::from_millis(200), UNKNOWN.1);
 /// The same while there is no definition: it may be served by an aggregated API server.
 const ABSENT: Duration = Duration::from_secs(1200);
-/// After a change of the definition: it is served soon after it is there, or not in this version until it changes again.
-const PRESENT: (Duration, Duration) = (Duration::from_millis(200), ABSENT);
+/// While there is one: the kind is served soon after, or something is wrong; that it is not served is nobody's normal state.
+const PRESENT: (Duration, Duration) = LISTED;
 
 /// Called after a change of the definitions.
 type Changed = Box<dyn Fn(Option<&ObjectKey>) + Send>;
@@ -104,6 +106,8 @@ enum Definition {
 pub(crate) struct Unserved {
     kind: Option<(Installed, String)>,
     last: Definition,
+    /// It was served before.
+    listed: bool,
     unknown: Backoff,
     absent: Backoff,
     present: Backoff,
@@ -115,6 +119,7 @@ impl Unserved {
         Self {
             kind,
             last: Definition::Unknown,
+            listed: false,
             unknown: Backoff::new(UNKNOWN.0, UNKNOWN.1).with_jitter(),
             absent: Backoff::new(ABSENT, ABSENT).with_jitter(),
             present: Backoff::new(PRESENT.0, PRESENT.1).with_jitter(),
@@ -123,8 +128,17 @@ impl Unserved {
 
     /// The kind is served.
     pub(crate) fn is_over(&mut self) {
+        if !self.listed {
+            self.listed = true;
+            self.unknown = Backoff::new(LISTED.0, LISTED.1).with_jitter();
+        }
+        self.begins_anew();
+    }
+
+    /// Pauses are short again.
+    pub(crate) fn begins_anew(&mut self) {
         self.unknown.reset();
-        self.last = Definition::Unknown;
+        self.present.reset();
     }
 
     /// Returns when it is worth asking again.

@@ -141,7 +141,7 @@ async fn pauses_begin_anew_once_a_watch_has_worked_for_a_while() {
     let mut pauses = Pauses::new(Unserved::new(None));
     let wait = async |pauses: &mut Pauses| {
         let begun = Instant::now();
-        pauses.after_a_failure().await;
+        pauses.after(&watcher::Error::NoResourceVersion).await;
         begun.elapsed()
     };
     for _ in 0..8 {
