@@ -15,6 +15,7 @@ use kube::{Api, Resource, ResourceExt};
 use model::ObjectKey;
 use reconcile::Backoff;
 use serde::de::DeserializeOwned;
+use tokio::sync::watch as channel;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
@@ -52,6 +53,8 @@ struct Inner<T> {
 #[derive(Debug)]
 pub struct Cache<T> {
     inner: Arc<RwLock<Inner<T>>>,
+    /// True from a failure of the watch to what shows that it works.
+    failing: channel::Receiver<bool>,
     watch: Arc<Watch>,
 }
 
@@ -59,6 +62,7 @@ impl<T> Clone for Cache<T> {
     fn clone(&self) -> Self {
         Self {
             inner: Arc::clone(&self.inner),
+            failing: self.failing.clone(),
             watch: Arc::clone(&self.watch),
         }
     }
@@ -91,6 +95,16 @@ impl<T: Clone> Cache<T> {
             .read()
             .unwrap_or_else(PoisonError::into_inner)
             .refused
+    }
+
+    /// Whether the map may be old: the watch has failed, and has neither said anything since nor been silent for long enough.
+    pub(crate) fn failing(&self) -> bool {
+        *self.failing.borrow()
+    }
+
+    /// Tells every change of [`Self::failing`].
+    pub(crate) fn failures(&self) -> channel::Receiver<bool> {
+        self.failing.clone()
     }
 
     /// Another number after every change of what objects say: whoever has made something of the map asks whether it is still
@@ -128,7 +142,7 @@ struct Pauses {
     worked: Option<Instant>,
     /// When the last pause was over.
     resumed: Instant,
-    /// Of a kind that may not be listed: it may stay so, and a quiet daemon is to ask for little.
+    /// Of a kind that may not be listed or watched: it may stay so, and a quiet daemon is to ask for little.
     refusals: Backoff,
     unserved: Unserved,
 }
@@ -165,10 +179,10 @@ impl Pauses {
             self.refusals.reset();
             self.unserved.begins_anew();
         }
-        if is_not_found(error) {
+        if is_call_with(error, 404) {
             self.unserved.wait().await;
             self.resumed = Instant::now();
-        } else if refusal(error).is_some() {
+        } else if is_call_with(error, 403) {
             tokio::time::sleep(self.refusals.pause()).await;
             self.resumed = Instant::now();
         } else {
@@ -261,45 +275,95 @@ where
         refused: None,
     }));
     let inner = Arc::clone(&shared);
+    let (failing, failures) = channel::channel(false);
+    let mut health = Health::new(what, unserved, failing);
     let task = tokio::spawn(async move {
         let mut stream = std::pin::pin!(stream);
         let mut fresh: BTreeMap<ObjectKey, Entry<T>> = BTreeMap::new();
-        let mut broken = false;
-        let mut pauses = Pauses::new(unserved);
-        while let Some(event) = stream.next().await {
+        while let Some(event) = health.next(&mut stream).await {
             let event = match event {
                 Ok(event) => event,
                 Err(error) => {
-                    match refusal(&error) {
-                        Some(code) if is_news(&inner, code) => {
-                            tracing::info!(what, code, "not served or not shown, asking again");
-                            changed(None);
-                        }
-                        None if !broken => {
-                            let error = telling(&error);
-                            tracing::warn!(what, error, "watch is broken, trying again");
-                            broken = true;
-                        }
-                        _ => {}
+                    health.fails(&error);
+                    if refusal(&error).is_some_and(|code| is_news(&inner, code)) {
+                        health.tells_refusal(&error);
+                        changed(None);
                     }
-                    pauses.after(&error).await;
+                    health.pauses.after(&error).await;
                     continue;
                 }
             };
-            if !matches!(event, Event::Init | Event::InitApply(_)) {
-                pauses.works();
-                if std::mem::take(&mut broken) {
-                    tracing::info!(what, "watch works again");
-                }
+            let says = !matches!(event, Event::Init | Event::InitApply(_));
+            let keys = step(&inner, &mut fresh, event, &decode);
+            if says {
+                health.works();
             }
-            for key in step(&inner, &mut fresh, event, &decode) {
+            for key in keys {
                 changed(key.as_ref());
             }
         }
     });
     Cache {
         inner: shared,
+        failing: failures,
         watch: Arc::new(Watch(task.abort_handle())),
+    }
+}
+
+/// Whether a watch works, and what is logged of it.
+struct Health {
+    what: String,
+    failing: channel::Sender<bool>,
+    /// It was logged that the watch is broken.
+    broken: bool,
+    pauses: Pauses,
+}
+
+impl Health {
+    fn new(what: String, unserved: Unserved, failing: channel::Sender<bool>) -> Self {
+        Self {
+            what,
+            failing,
+            broken: false,
+            pauses: Pauses::new(unserved),
+        }
+    }
+
+    /// The next of a stream. A watch that failed and has nothing to tell works when it is silent for long.
+    async fn next<S: Stream + Unpin>(&mut self, stream: &mut S) -> Option<S::Item> {
+        if *self.failing.borrow() {
+            match tokio::time::timeout(SOUND_IN_SILENCE, stream.next()).await {
+                Ok(event) => return event,
+                Err(_) => self.is_sound(),
+            }
+        }
+        stream.next().await
+    }
+
+    fn fails(&mut self, error: &watcher::Error) {
+        self.failing
+            .send_if_modified(|now| !std::mem::replace(now, true));
+        if refusal(error).is_none() && !std::mem::replace(&mut self.broken, true) {
+            let (what, error) = (&self.what, telling(error));
+            tracing::warn!(what, error, "watch is broken, trying again");
+        }
+    }
+
+    fn tells_refusal(&self, error: &watcher::Error) {
+        let (what, code) = (&self.what, refusal(error));
+        tracing::info!(what, code, "not served or not shown, asking again");
+    }
+
+    fn works(&mut self) {
+        self.pauses.works();
+        self.is_sound();
+    }
+
+    fn is_sound(&mut self) {
+        self.failing.send_if_modified(std::mem::take);
+        if std::mem::take(&mut self.broken) {
+            tracing::info!(what = self.what, "watch works again");
+        }
     }
 }
 
@@ -326,13 +390,13 @@ fn refusal(error: &watcher::Error) -> Option<u16> {
     matches!(status.code, 403 | 404).then_some(status.code)
 }
 
-/// Whether the server does not have the kind, or no longer.
-fn is_not_found(error: &watcher::Error) -> bool {
+/// Whether a listing or the begin of a watch was answered with this status.
+fn is_call_with(error: &watcher::Error, code: u16) -> bool {
     use watcher::Error::{InitialListFailed, WatchStartFailed};
     let (InitialListFailed(error) | WatchStartFailed(error)) = error else {
         return false;
     };
-    matches!(error, kube::Error::Api(status) if status.code == 404)
+    matches!(error, kube::Error::Api(status) if status.code == code)
 }
 
 /// Remembers that a listing was refused; true where that is news.

@@ -1,8 +1,9 @@
 //! Which custom resources the API server has, so that a kind that is not installed need not be asked for again and again.
 //! In: a watch of the metadata of CustomResourceDefinitions. Out: when it is worth asking for a kind again.
-//! Invariant: where definitions may not be listed nothing is known of any kind, and each is asked for at intervals.
+//! Invariant: while definitions cannot be listed or watched nothing is known of any kind, and each is asked for at intervals.
 //! Not here: schemas (`daemon::crds`); whether a kind is served, which only asking for it tells.
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use model::ObjectKey;
 use reconcile::Backoff;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::cache::{self, Cache};
 
@@ -76,7 +78,9 @@ impl Installed {
     }
 
     fn definition(&self, name: &str) -> Definition {
-        if self.definitions.refused().is_some() || !self.definitions.ready() {
+        let all = &self.definitions;
+        // One that came while the watch fails is not in the map.
+        if all.failing() || all.refused().is_some() || !all.ready() {
             return Definition::Unknown;
         }
         let entry = self.definitions.get(&ObjectKey::new("", name));
@@ -93,7 +97,7 @@ fn name(url: &str) -> Option<String> {
 }
 
 /// What is known of a kind's definition.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Definition {
     Unknown,
     Absent,
@@ -105,7 +109,8 @@ enum Definition {
 #[derive(Debug)]
 pub(crate) struct Unserved {
     kind: Option<(Installed, String)>,
-    last: Definition,
+    /// The version of its definition that was seen last.
+    last: Option<String>,
     /// It was served before.
     listed: bool,
     unknown: Backoff,
@@ -118,7 +123,7 @@ impl Unserved {
     pub(crate) fn new(kind: Option<(Installed, String)>) -> Self {
         Self {
             kind,
-            last: Definition::Unknown,
+            last: None,
             listed: false,
             unknown: Backoff::new(UNKNOWN.0, UNKNOWN.1).with_jitter(),
             absent: Backoff::new(ABSENT, ABSENT).with_jitter(),
@@ -143,11 +148,15 @@ impl Unserved {
 
     /// Returns when it is worth asking again.
     pub(crate) async fn wait(&mut self) {
+        // What is seen again has no new time: else a watch of definitions that breaks again and again would defer it for ever.
+        let mut times = BTreeMap::new();
         loop {
             let seen = self.definition();
-            let pause = self.pause(&seen);
+            let time = *times
+                .entry(seen.clone())
+                .or_insert_with(|| Instant::now() + self.pause(&seen));
             tokio::select! {
-                () = tokio::time::sleep(pause) => return,
+                () = tokio::time::sleep_until(time) => return,
                 () = self.differs(&seen) => {}
             }
         }
@@ -159,13 +168,12 @@ impl Unserved {
     }
 
     fn pause(&mut self, seen: &Definition) -> Duration {
-        let changed = self.last != *seen;
-        self.last.clone_from(seen);
         match seen {
             Definition::Unknown => self.unknown.pause(),
             Definition::Absent => self.absent.pause(),
-            Definition::Present(_) => {
-                if changed {
+            Definition::Present(version) => {
+                if self.last.as_ref() != Some(version) {
+                    self.last = Some(version.clone());
                     self.present.reset();
                 }
                 self.present.pause()
@@ -176,10 +184,21 @@ impl Unserved {
     /// Returns when the definition is no longer as it was seen.
     async fn differs(&self, seen: &Definition) {
         if let Some((all, name)) = &self.kind {
-            let mut changes = all.changes.clone();
-            let differs = changes.wait_for(|()| all.definition(name) != *seen).await;
-            if differs.is_ok() {
-                return;
+            let (mut changes, mut failures) = (all.changes.clone(), all.definitions.failures());
+            loop {
+                // Before it is looked at, so that what comes after is not missed.
+                changes.mark_unchanged();
+                failures.mark_unchanged();
+                if all.definition(name) != *seen {
+                    return;
+                }
+                let told = tokio::select! {
+                    told = changes.changed() => told,
+                    told = failures.changed() => told,
+                };
+                if told.is_err() {
+                    break;
+                }
             }
         }
         std::future::pending().await

@@ -164,3 +164,53 @@ async fn pauses_begin_anew_once_a_watch_has_worked_for_a_while() {
         "nothing changed for long, and nothing failed"
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_may_not_begin_again_is_tried_as_seldom_as_a_listing_that_is_refused() {
+    let refused = |code| {
+        let status = kube::core::Status::failure("no", "reason").with_code(code);
+        watcher::Error::WatchStartFailed(kube::Error::Api(Box::new(status)))
+    };
+    let mut pauses = Pauses::new(Unserved::new(None));
+    let wait = async |pauses: &mut Pauses, code| {
+        let begun = Instant::now();
+        pauses.after(&refused(code)).await;
+        begun.elapsed()
+    };
+    assert!(wait(&mut pauses, 403).await <= LONGEST_PAUSE);
+    for _ in 0..8 {
+        wait(&mut pauses, 403).await;
+    }
+    let late = wait(&mut pauses, 403).await;
+    assert!((LONGEST_REFUSED / 2..=LONGEST_REFUSED).contains(&late));
+    tokio::time::sleep(SOUND_IN_SILENCE).await;
+    assert!(wait(&mut pauses, 403).await <= LONGEST_PAUSE);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_fails_from_its_error_until_it_says_something_or_is_silent_for_long() {
+    let (say, said) = futures::channel::mpsc::unbounded();
+    let cache = follow("maps".to_owned(), said, decode, |_| {});
+    let breaks = || {
+        let status = kube::core::Status::failure("no", "reason").with_code(500);
+        let error = watcher::Error::WatchStartFailed(kube::Error::Api(Box::new(status)));
+        say.unbounded_send(Err(error)).unwrap();
+    };
+    let after = async |time| {
+        tokio::time::sleep(time).await;
+        cache.failing()
+    };
+    say.unbounded_send(Ok(Event::Init)).unwrap();
+    say.unbounded_send(Ok(Event::InitDone)).unwrap();
+    assert!(!after(FIRST_PAUSE).await);
+    breaks();
+    assert!(after(FIRST_PAUSE).await);
+    say.unbounded_send(Ok(Event::Init)).unwrap();
+    assert!(after(FIRST_PAUSE).await, "nothing is listed yet");
+    say.unbounded_send(Ok(Event::Apply(object("a", "1"))))
+        .unwrap();
+    assert!(!after(FIRST_PAUSE).await);
+    breaks();
+    assert!(after(SOUND_IN_SILENCE / 2).await);
+    assert!(!after(SOUND_IN_SILENCE).await);
+}

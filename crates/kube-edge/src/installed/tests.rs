@@ -188,6 +188,80 @@ async fn a_watch_that_was_silent_for_long_is_asked_for_soon_after_a_404() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn definitions_that_can_no_longer_be_watched_are_unknown() {
+    for code in [403, 500] {
+        let (mut unserved, say) = waiting();
+        list(&say, &["egressservices.k8s.ovn.org"]);
+        assert!(waits(&mut unserved).await >= 600 * SECOND, "it is absent");
+        let after = hears(&mut unserved, 100 * SECOND, || broken(&say, code)).await;
+        assert!(after <= 10 * SECOND, "{code}: {after:?}");
+        // As long as it fails.
+        let fails = async {
+            for _ in 0..60 {
+                broken(&say, code);
+                tokio::time::sleep(10 * SECOND).await;
+            }
+        };
+        let asks = async {
+            for _ in 0..16 {
+                let alone = waits(&mut unserved).await;
+                assert!(alone <= 30 * SECOND, "{code}: {alone:?}");
+            }
+        };
+        tokio::join!(fails, asks);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn definitions_are_known_again_once_their_watch_says_something_or_is_sound_in_silence() {
+    let (mut unserved, say) = waiting();
+    list(&say, &[]);
+    let other = "egressservices.k8s.ovn.org";
+    assert!(waits(&mut unserved).await >= 600 * SECOND);
+    // A short break brings nobody to ask.
+    let after = hears(&mut unserved, 100 * SECOND, || {
+        broken(&say, 500);
+        change(&say, other, "2");
+    });
+    assert!(after.await >= 500 * SECOND);
+    broken(&say, 500);
+    let mut by_clock = 0;
+    while waits(&mut unserved).await <= 30 * SECOND {
+        by_clock += 1;
+        assert!(by_clock < 30, "nothing failed for long");
+    }
+    assert!(by_clock > 2, "{by_clock}");
+    // Whoever waits by the long clock hears of a definition as before.
+    let after = hears(&mut unserved, 100 * SECOND, || change(&say, NAME, "3")).await;
+    assert!(after <= SECOND / 5, "{after:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn definitions_whose_watch_breaks_again_and_again_defer_no_question_for_ever() {
+    let (mut unserved, say) = waiting();
+    list(&say, &[NAME]);
+    for _ in 0..12 {
+        waits(&mut unserved).await;
+    }
+    let flaps = async {
+        for number in 0..100 {
+            broken(&say, 500);
+            tokio::time::sleep(3 * SECOND).await;
+            change(&say, "other", &number.to_string());
+            tokio::time::sleep(3 * SECOND).await;
+        }
+    };
+    let asks = async {
+        for _ in 0..3 {
+            let alone = waits(&mut unserved).await;
+            let seldom = 2 * SECOND..=36 * SECOND;
+            assert!(seldom.contains(&alone), "{alone:?}");
+        }
+    };
+    tokio::join!(flaps, asks);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_end_of_all_that_is_told_ends_no_wait() {
     let (mut unserved, say) = waiting();
     list(&say, &[]);
