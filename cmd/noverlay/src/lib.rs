@@ -138,7 +138,14 @@ fn status(
         .context("cannot start the runtime")?;
     let report = runtime.block_on(async {
         let client = kube_edge::connect(kubeconfig).await?;
-        status::gather(client, frr_namespace, declared).await
+        let report = status::gather(client.clone(), frr_namespace, declared).await;
+        // A kind that is not installed is seldom the only one.
+        if report.as_ref().is_err_and(status::lacks_a_kind) {
+            for line in status::definitions(&client).await {
+                drop(writeln!(std::io::stderr(), "{line}"));
+            }
+        }
+        report
     })?;
     let text = match output {
         Format::Table => report.table(),

@@ -12,6 +12,7 @@ use api::frr_state::{BGPSessionState, FRRNodeState};
 use api::nad::NetworkAttachmentDefinition;
 use api::node_routes::{NetworkRoutes, NodeRoutes, NodeRoutesStatus};
 use api::route_advertisements::RouteAdvertisements;
+use daemon::crds::Lacking;
 use k8s_openapi::api::core::v1::{Node as KubeNode, Pod};
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
@@ -159,21 +160,29 @@ pub(crate) async fn gather(
         fabric: fabric::line(&nodes),
         networks: all,
         route_advertisements: advertisements::lines(&ras),
-        definitions: definitions(daemon::crds::lacking(&client).await),
+        definitions: definitions(&client).await,
     })
 }
 
+/// Whether the cluster cannot be read since a kind is not installed.
+pub(crate) fn lacks_a_kind(error: &anyhow::Error) -> bool {
+    let is_not_found = |cause: &kube::Error| matches!(cause, kube::Error::Api(s) if s.code == 404);
+    let mut causes = error.chain().filter_map(|cause| cause.downcast_ref());
+    causes.any(is_not_found)
+}
+
 /// What is told of custom resource definitions. None of it is an error: what cannot be done without is told where it is needed.
-fn definitions(lacking: Result<Vec<String>, String>) -> Vec<String> {
-    match lacking {
-        Ok(all) => all
-            .iter()
-            .map(|what| format!("custom resource definitions lack {what}"))
-            .collect(),
-        Err(error) => vec![format!(
-            "which fields custom resource definitions have is not known: {error}"
-        )],
-    }
+pub(crate) async fn definitions(client: &kube::Client) -> Vec<String> {
+    told(&daemon::crds::lacking(client).await)
+}
+
+fn told(lacking: &Lacking) -> Vec<String> {
+    let missing = lacking.missing.iter();
+    let missing = missing.map(|what| format!("custom resource definitions lack {what}"));
+    let unknown = lacking.unknown.iter().map(|(version, error)| {
+        format!("which fields custom resource definitions of {version} have is not known: {error}")
+    });
+    missing.chain(unknown).collect()
 }
 
 fn node_lines(

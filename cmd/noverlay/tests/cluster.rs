@@ -337,4 +337,20 @@ fn status_shows_what_the_installed_definitions_lack() {
     let ran = status(&api, &["-o", "json"]);
     let report: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
     assert_eq!(report["definitions"].as_array().unwrap().len(), 2);
+    // A kind without which the cluster cannot be read: what is lacking is told all the same.
+    api.kubectl(&["delete", "crd", "bgpsessionstates.frrk8s.metallb.io"]);
+    let lines = [
+        "custom resource definitions lack k8s.ovn.org/v1 EgressIP",
+        "custom resource definitions lack frrk8s.metallb.io/v1beta1 BGPSessionState",
+        "error: cannot list bgpsessionstates: ",
+    ];
+    until("it is told with the error", 20, || {
+        let ran = status(&api, &[]);
+        let told = lines
+            .iter()
+            .all(|wanted| ran.err.lines().any(|line| line.starts_with(wanted)));
+        let told = told && (ran.status, ran.out.as_str()) == (Some(2), "");
+        let said = format!("{:?} {}{}", ran.status, ran.out, ran.err);
+        told.then_some(()).ok_or(said)
+    });
 }

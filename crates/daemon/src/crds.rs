@@ -10,6 +10,7 @@ use std::time::Duration;
 use kube::Client;
 use reconcile::Backoff;
 use serde_json::Value;
+use tokio::task::JoinSet;
 
 /// A custom resource that is needed.
 #[derive(Debug, Clone, Copy)]
@@ -59,27 +60,55 @@ pub async fn probe(client: Client, needs: &'static [Need]) -> usize {
     count
 }
 
-/// What is missing of what any daemon needs, each once; or why that is not known.
-///
-/// # Errors
-/// When the API server does not answer, or not as expected.
-pub async fn lacking(client: &Client) -> Result<Vec<String>, String> {
-    let mut documents = BTreeMap::new();
-    let mut all = Vec::new();
-    let tables = [needs::CLUSTER_MANAGER, needs::NODE_AGENT, needs::FRR_AGENT];
-    for need in tables.into_iter().flatten() {
-        if !documents.contains_key(need.version) {
-            let document = document(client, need.version);
-            let document = tokio::time::timeout(DEADLINE, document).await;
-            let document = document.map_err(|_| "no answer".to_owned())??;
-            documents.insert(need.version, document);
-        }
-        let known = documents.get(need.version).and_then(Option::as_ref);
-        all.extend(of_version(known, need)?);
+/// What is known of all that any daemon needs.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Lacking {
+    /// What is missing, each once.
+    pub missing: Vec<String>,
+    /// Of which group and version that is not known, and why.
+    pub unknown: Vec<(&'static str, String)>,
+}
+
+/// A document, none where the API server has nothing of its group and version; or why that is not known.
+type Answer = Result<Option<Value>, String>;
+
+const TABLES: [&[Need]; 3] = [needs::CLUSTER_MANAGER, needs::NODE_AGENT, needs::FRR_AGENT];
+
+/// What is missing of what any daemon needs. Documents are asked for at the same time.
+pub async fn lacking(client: &Client) -> Lacking {
+    let needs = TABLES.into_iter().flatten();
+    let versions: BTreeSet<&'static str> = needs.map(|need| need.version).collect();
+    let mut calls = JoinSet::new();
+    for version in versions {
+        let client = client.clone();
+        calls.spawn(async move {
+            let answer = tokio::time::timeout(DEADLINE, document(&client, version)).await;
+            let answer = answer.unwrap_or_else(|_| Err("no answer".to_owned()));
+            (version, answer)
+        });
     }
+    lacking_of(&calls.join_all().await.into_iter().collect())
+}
+
+fn lacking_of(answers: &BTreeMap<&'static str, Answer>) -> Lacking {
+    let mut all = Lacking::default();
+    let mut unknown = BTreeMap::new();
     let mut seen = BTreeSet::new();
-    all.retain(|what| seen.insert(what.clone()));
-    Ok(all)
+    for need in TABLES.into_iter().flatten() {
+        let known = match answers.get(need.version) {
+            Some(Ok(document)) => of_version(document.as_ref(), need),
+            Some(Err(error)) => Err(error.clone()),
+            None => Err("no answer".to_owned()),
+        };
+        match known {
+            Ok(missing) => all
+                .missing
+                .extend(missing.into_iter().filter(|what| seen.insert(what.clone()))),
+            Err(error) => drop(unknown.insert(need.version, error)),
+        }
+    }
+    all.unknown = unknown.into_iter().collect();
+    all
 }
 
 /// What is missing, or why that is not known.
@@ -88,7 +117,7 @@ async fn ask(client: &Client, need: &Need) -> Result<Vec<String>, String> {
 }
 
 /// The document of a group and version; none where the API server has nothing of it.
-async fn document(client: &Client, version: &str) -> Result<Option<Value>, String> {
+async fn document(client: &Client, version: &str) -> Answer {
     let request = http::Request::get(format!("/openapi/v3/apis/{version}")).body(Vec::new());
     let request = request.map_err(|error| error.to_string())?;
     match client.request_text(request).await {
@@ -197,5 +226,25 @@ mod tests {
         );
         assert_eq!(missing(&json!({}), &all), None);
         assert_eq!(missing(&json!({"kind": "Status"}), &all), None);
+    }
+    #[test]
+    fn a_document_that_is_not_known_hides_nothing_of_the_others() {
+        let faulty = || Err("no answer".to_owned());
+        let all = lacking_of(&BTreeMap::from([
+            ("frrk8s.metallb.io/v1beta1", faulty()),
+            ("k8s.cni.cncf.io/v1", Ok(None)),
+            ("k8s.ovn.org/v1", Ok(Some(json!({"kind": "Status"})))),
+            ("noverlay.io/v1alpha1", Ok(None)),
+        ]));
+        assert_eq!(
+            all.missing,
+            [
+                "k8s.cni.cncf.io/v1 NetworkAttachmentDefinition",
+                "noverlay.io/v1alpha1 NodeRoutes"
+            ],
+            "each once"
+        );
+        let unknown: Vec<&str> = all.unknown.iter().map(|(version, _)| *version).collect();
+        assert_eq!(unknown, ["frrk8s.metallb.io/v1beta1", "k8s.ovn.org/v1"]);
     }
 }

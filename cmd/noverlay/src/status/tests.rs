@@ -200,12 +200,17 @@ fn a_whole_cluster_is_well_and_the_table_has_a_line_each() {
 fn what_the_definitions_lack_is_told_a_line_each_and_is_no_fault_of_the_cluster() {
     let mut report = report(|_| {});
     let field = "field spec.network.noOverlayOptions of k8s.ovn.org/v1 ClusterUserDefinedNetwork";
-    report.definitions = definitions(Ok(vec![field.to_owned()]));
+    let version = "k8s.ovn.org/v1";
+    let why = "no answer".to_owned();
+    report.definitions = told(&Lacking {
+        missing: vec![field.to_owned()],
+        unknown: vec![(version, why)],
+    });
     assert!(report.is_well(), "the other spelling does");
     let line = format!("custom resource definitions lack {field}");
     assert!(rows(&report.table()).contains(&line));
-    report.definitions = definitions(Err("no answer".to_owned()));
-    let line = "which fields custom resource definitions have is not known: no answer";
+    let line =
+        "which fields custom resource definitions of k8s.ovn.org/v1 have is not known: no answer";
     assert!(rows(&report.table()).contains(&line.to_owned()));
 }
 
