@@ -1,7 +1,11 @@
 //! What a cache tells, event by event.
 
+use std::time::Duration;
+
+use super::health::*;
 use super::*;
 use k8s_openapi::api::core::v1::ConfigMap;
+use tokio::time::Instant;
 
 fn object(name: &str, value: &str) -> ConfigMap {
     let mut object = ConfigMap::default();
