@@ -17,11 +17,16 @@ use crate::state::{Lab, Node};
 
 /// Echo requests per pair.
 const COUNT: usize = 3;
+/// Of a pair that lost one of them, which a machine that is busy starting the lab may: so many more, each of which has to be
+/// answered.
+const MORE: usize = 30;
 
 /// What the pings and the captures showed.
 pub(super) struct Pings {
     /// Pairs that lost some: from, to, how many came back.
     lost: Vec<(Node, Node, String)>,
+    /// Pairs that lost one ping and none of many more, in words.
+    once: Vec<String>,
     /// Receivers that saw a source which is no pod: to, source.
     foreign: Vec<(Node, Ipv4Addr)>,
     /// Pairs whose packets a receiver never saw from the sender's address.
@@ -80,8 +85,9 @@ pub(super) fn every_pair(world: &mut World<'_>) -> Result<Verdict> {
         return Ok(Err(Failure::new(layer, expected, seen)));
     }
     let nodes = lab.nodes.len();
+    let once: String = pings.once.iter().map(|text| format!("; {text}")).collect();
     Ok(Ok(format!(
-        "{} pairs, {} pings",
+        "{} pairs, {} pings{once}",
         nodes * nodes.saturating_sub(1),
         pings.sent
     )))
@@ -153,10 +159,18 @@ fn ping(lab: &Lab) -> Result<Pings> {
     })
     .into_iter()
     .collect::<Result<_>>()?;
-    let lost = each(&pods, |from| lost_from(lab, &pods, from))
-        .into_iter()
-        .flatten()
-        .collect();
+    let pinged = each(&pods, |from| pinged_from(lab, &pods, from));
+    let (mut lost, mut once) = (Vec::new(), Vec::new());
+    for (from, to, outcome) in pinged.into_iter().flatten() {
+        match outcome {
+            Outcome::Clean => {}
+            Outcome::Once => once.push(format!(
+                "{} -> {} lost one, and none of {MORE} more",
+                from.name, to.name
+            )),
+            Outcome::Lost(summary) => lost.push((from, to, summary)),
+        }
+    }
     let seen: Vec<BTreeSet<Ipv4Addr>> = inner
         .into_iter()
         .map(|capture| {
@@ -196,6 +210,7 @@ fn ping(lab: &Lab) -> Result<Pings> {
     let sent = pods.len() * pods.len().saturating_sub(1) * COUNT;
     Ok(Pings {
         lost,
+        once,
         foreign,
         unseen,
         sent,
@@ -204,22 +219,43 @@ fn ping(lab: &Lab) -> Result<Pings> {
     })
 }
 
-fn lost_from(lab: &Lab, pods: &[Attached], (from, _): &Attached) -> Vec<(Node, Node, String)> {
+/// What came of a pair's pings.
+enum Outcome {
+    Clean,
+    /// One was lost, and none of many more.
+    Once,
+    Lost(String),
+}
+
+fn pinged_from(lab: &Lab, pods: &[Attached], (from, _): &Attached) -> Vec<(Node, Node, Outcome)> {
     let namespace = lab.pod_namespace(&from.name);
     let others = pods.iter().filter(|(to, _)| to != from);
-    let lost = others.filter_map(|(to, pod)| {
-        let ping = tool("ping").words(&format!("-n -q -c {COUNT} -i 0.1 -W 1 {}", pod.address));
-        let shown = match ping.inside(&namespace).output() {
-            Ok(output) => String::from_utf8_lossy(&output.stdout).into_owned(),
-            Err(error) => format!("{error:#}"),
+    let pinged = others.map(|(to, pod)| {
+        let outcome = match received(&namespace, pod.address, COUNT) {
+            (COUNT, _) => Outcome::Clean,
+            (some, summary) if some + 1 == COUNT => match received(&namespace, pod.address, MORE) {
+                (MORE, _) => Outcome::Once,
+                (_, again) => Outcome::Lost(format!("{summary}; then {again}")),
+            },
+            (_, summary) => Outcome::Lost(summary),
         };
-        let all = format!("{COUNT} packets transmitted, {COUNT} received");
-        let summary = shown
-            .lines()
-            .find(|line| line.contains("transmitted"))
-            .unwrap_or("no answer");
-        let clean = summary.starts_with(&all) && !summary.contains("duplicates");
-        (!clean).then(|| (from.clone(), to.clone(), summary.to_owned()))
+        (from.clone(), to.clone(), outcome)
     });
-    lost.collect()
+    pinged.collect()
+}
+
+/// How many of so many pings are answered, none where one is answered twice; with what ping says.
+fn received(namespace: &str, to: Ipv4Addr, count: usize) -> (usize, String) {
+    let ping = tool("ping").words(&format!("-n -q -c {count} -i 0.1 -W 1 {to}"));
+    let shown = match ping.inside(namespace).output() {
+        Ok(output) => String::from_utf8_lossy(&output.stdout).into_owned(),
+        Err(error) => format!("{error:#}"),
+    };
+    let mut lines = shown.lines();
+    let summary = lines.find(|line| line.contains("transmitted"));
+    let summary = summary.unwrap_or("no answer").to_owned();
+    let number = |text: &str| text.strip_suffix(" received")?.trim().parse().ok();
+    let received = summary.split(',').find_map(number);
+    let received = received.filter(|_| !summary.contains("duplicates"));
+    (received.unwrap_or(0), summary)
 }
