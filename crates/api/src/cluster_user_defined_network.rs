@@ -68,8 +68,6 @@ pub struct ClusterUserDefinedNetworkSpec {
         .message("NoOverlay is immutable"),
     validation = Rule::new("has(self.noOverlayOptions) == has(oldSelf.noOverlayOptions) && (!has(self.noOverlayOptions) || self.noOverlayOptions == oldSelf.noOverlayOptions)")
         .message("NoOverlayOptions is immutable"),
-    validation = Rule::new("has(self.evpn) == has(oldSelf.evpn) && (!has(self.evpn) || self.evpn == oldSelf.evpn)")
-        .message("EVPN is immutable"),
     validation = Rule::new("!has(self.transport) || self.transport != 'NoOverlay' || (self.topology == 'Layer3' && has(self.layer3) && self.layer3.role == 'Primary')")
         .message("transport 'NoOverlay' is only supported for Layer3 primary networks"),
     validation = Rule::new("(has(self.transport) && self.transport == 'NoOverlay') == (has(self.noOverlayOptions) || has(self.noOverlay))")

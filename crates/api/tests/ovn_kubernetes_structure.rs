@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 /// Where ours differ, and why.
-const DIFFERENCES: [(&str, &str); 35] = [
+const DIFFERENCES: [(&str, &str); 34] = [
     (
         "routeadvertisements: required is [\"spec\"], theirs null",
         "every field of the spec that matters is required: without a spec there is nothing to take",
@@ -106,10 +106,6 @@ const DIFFERENCES: [(&str, &str); 35] = [
     (
         "clusteruserdefinednetworks spec: ours alone refuses with \"uplinks is immutable\"",
         "as a rule of the field itself it would not see that the field comes or goes",
-    ),
-    (
-        "clusteruserdefinednetworks spec.network: ours alone refuses with \"EVPN is immutable\"",
-        "theirs has no such rule: evpn goes with the transport, which is immutable in both",
     ),
     (
         "clusteruserdefinednetworks spec.network: ours alone refuses with \"NoOverlayOptions is immutable\"",

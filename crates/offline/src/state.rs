@@ -4,7 +4,7 @@
 //! Not here: events, names of generated objects.
 
 use model::intent::Condition;
-use plan_cluster::{FABRIC_LABEL, GENERATED_PREFIX, RA_KEY};
+use plan_cluster::{FABRIC_LABEL, GENERATED_PREFIX, RA_KEY, advertise};
 use serde_json::{Map, Value, json};
 
 use crate::kind::{CUDN, FRR, NAD, NODE, RA};
@@ -33,8 +33,13 @@ pub fn state(plans: &Plans, objects: &Objects) -> Value {
         .chain(of_cudns)
         .filter(|(kind, name, _)| objects.get(kind, name).is_some());
     let conditions = there.map(|(kind, name, list)| {
+        let line = advertise::status_line(list);
         let list: Vec<Value> = list.iter().map(condition).collect();
-        json!({"kind": kind, "name": name, "conditions": list})
+        if kind == RA {
+            json!({"kind": kind, "name": name, "status": line, "conditions": list})
+        } else {
+            json!({"kind": kind, "name": name, "conditions": list})
+        }
     });
     let subnets = objects.all(NODE).map(|node| {
         let text = node.pointer("/metadata/annotations/k8s.ovn.org~1node-subnets");

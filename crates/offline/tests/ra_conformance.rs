@@ -336,7 +336,7 @@ fn normal_attachment(mut object: Value) -> (String, Value) {
     (key, out)
 }
 
-/// Conditions of an object by kind, name and type, without those that one side alone has.
+/// Conditions of an object by kind, name and type, without those that one side alone has, and its `status.status`.
 fn normal_conditions(object: &Value) -> Vec<(String, String)> {
     let list = object["conditions"].as_array().unwrap();
     let is_refused = list
@@ -357,7 +357,15 @@ fn normal_conditions(object: &Value) -> Vec<(String, String)> {
             .join(" | ");
         (key, words)
     };
-    list.iter().filter(compared).map(of).collect()
+    // The message itself is compared as the condition's.
+    let line = object["status"].as_str().map(|line| {
+        let key = [&object["kind"], &object["name"]].map(|text| text.as_str().unwrap());
+        let message = list.iter().find(|c| c["type"] == "Accepted");
+        let message = message.and_then(|c| c["message"].as_str());
+        let words = message.map_or(line.to_owned(), |text| line.replace(text, "(message)"));
+        (key.join(" "), words)
+    });
+    list.iter().filter(compared).map(of).chain(line).collect()
 }
 
 /// Without defaults, as the recordings' own description lists them.

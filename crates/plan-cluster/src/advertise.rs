@@ -71,6 +71,16 @@ impl Plan {
     }
 }
 
+/// `status.status` of a RouteAdvertisements with these conditions, as OVN-Kubernetes writes it: the first of them in one line.
+#[must_use]
+pub fn status_line(conditions: &[Condition]) -> String {
+    match conditions.first() {
+        Some(accepted) if accepted.status => "Accepted".to_owned(),
+        Some(refused) => format!("Not Accepted: {}", refused.message),
+        None => String::new(),
+    }
+}
+
 /// Why nothing can be made of an RA.
 #[derive(Debug)]
 pub(crate) struct Refusal {

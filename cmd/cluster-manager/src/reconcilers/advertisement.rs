@@ -196,11 +196,7 @@ impl ClusterReconciler {
                 .with_label_values(&[key.name.as_str(), condition.kind])
                 .set(i64::from(condition.status));
         }
-        let line = match wanted.first() {
-            Some(c) if c.status => "Accepted".to_owned(),
-            Some(c) => format!("Not Accepted: {}", c.message),
-            None => String::new(),
-        };
+        let line = advertise::status_line(wanted);
         let find = |kind: &str| existing.conditions.iter().find(|c| c.kind == kind);
         let same = existing.status == line
             && report.same_kinds

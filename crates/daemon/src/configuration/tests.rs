@@ -77,6 +77,49 @@ async fn a_file_is_followed_and_what_is_wrong_or_gone_changes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_the_operator_object_says_is_followed_over_the_file_and_what_is_wrong_or_gone_changes_nothing()
+ {
+    let dir = Dir::new("operator");
+    let over = dir.0.join("operator.toml");
+    let snat = |word: &str| format!("[no-overlay]\noutbound-snat = \"{word}\"\n");
+    std::fs::write(&over, snat("disabled")).unwrap();
+    let section = format!("[openshift]\nenable = true\noperator-file = {over:?}\n");
+    let path = dir.publish("1", &format!("{TEXT}{section}"));
+    let daemon = settings::Daemon::NodeAgent;
+    let settings = settings::load(&path, daemon).unwrap();
+    let mut followed = Configuration::follow(&path, daemon, settings);
+    let snats = |followed: &Configuration| {
+        let transport = followed.now().settings.network.transport;
+        transport.no_overlay().unwrap().outbound_snat
+    };
+    assert!(!snats(&followed), "the object's word, not the file's");
+
+    std::fs::write(&over, snat("enabled")).unwrap();
+    followed.changed().await;
+    assert!(snats(&followed));
+
+    std::fs::write(&over, snat("never")).unwrap();
+    followed.changed().await;
+    assert!(snats(&followed));
+    let refused = followed.now().refused.concat();
+    assert!(
+        refused.contains("outbound-snat") && refused.contains("operator.toml"),
+        "{refused}"
+    );
+
+    std::fs::remove_file(&over).unwrap();
+    followed.changed().await;
+    assert!(snats(&followed));
+    let refused = followed.now().refused.concat();
+    assert!(refused.contains("cannot read"), "{refused}");
+
+    std::fs::write(&over, snat("disabled")).unwrap();
+    followed.changed().await;
+    assert!(!snats(&followed));
+    assert_eq!(followed.now().refused, Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_same_text_again_is_no_change_and_fixed_settings_never_change() {
     let dir = Dir::new("same");
     let path = dir.publish("1", TEXT);

@@ -665,11 +665,14 @@ fn what_stands_stays_on_a_node_that_is_left_out_even_without_its_annotation() {
 
 #[test]
 fn two_advertisements_over_one_source_follow_its_changes_in_any_order() {
-    let change = |s: &mut FrrConfiguration| {
+    // Two objects must not define a profile in two ways.
+    let change = |s: &mut FrrConfiguration, interval: u32| {
+        s.bfd_profiles = vec![profile("fast", interval)];
         let router = &mut s.routers[0];
         router.asn = asn(64_600);
         let session = &mut router.neighbors[0].session;
         (session.hold_time, session.keepalive_time) = (Some(9), Some(3));
+        session.bfd_profile = Some("fast".to_owned());
     };
     let key = ObjectKey::new("frr-k8s-system", "src");
     for order in [[RA, "other"], ["other", RA]] {
@@ -683,20 +686,68 @@ fn two_advertisements_over_one_source_follow_its_changes_in_any_order() {
             }
         }
         assert_eq!(world.frr.len(), 7);
-        let mut source = world.frr[&key].clone().unwrap();
-        change(Arc::make_mut(&mut source));
-        add(&mut world, source);
-        for ra in order {
-            let plan = advertise::plan(&world, ra);
-            assert!(plan.conditions[1].status, "{:?}", plan.conditions);
-            for object in plan.desired.into_values() {
-                add(&mut world, object);
+        for interval in [350, 500] {
+            let mut source = world.frr[&key].clone().unwrap();
+            change(Arc::make_mut(&mut source), interval);
+            add(&mut world, source);
+            for ra in order {
+                let plan = advertise::plan(&world, ra);
+                assert!(plan.conditions[1].status, "{:?}", plan.conditions);
+                for object in plan.desired.into_values() {
+                    add(&mut world, object);
+                }
+            }
+            for object in world.frr.values() {
+                let object = object.as_ref().unwrap();
+                let router = &object.routers[0];
+                assert_eq!(router.asn, asn(64_600));
+                assert_eq!(router.neighbors[0].session.hold_time, Some(9));
+                assert_eq!(object.bfd_profiles, [profile("fast", interval)]);
             }
         }
-        for object in world.frr.values() {
-            let router = &object.as_ref().unwrap().routers[0];
-            assert_eq!(router.asn, asn(64_600));
-            assert_eq!(router.neighbors[0].session.hold_time, Some(9));
+    }
+}
+
+#[test]
+fn the_next_hop_of_a_source_is_that_of_what_is_advertised_by_it_and_can_be_changed() {
+    let key = ObjectKey::new("frr-k8s-system", "src");
+    let mut world = existing(&same());
+    for hop in ["172.30.0.99", "172.30.0.98"] {
+        let mut source = world.frr[&key].clone().unwrap();
+        let neighbor = &mut Arc::make_mut(&mut source).routers[0].neighbors[0];
+        neighbor.advertise.next_hops = vec![hop.parse().unwrap()];
+        add(&mut world, source);
+        let plan = advertise::plan(&world, RA);
+        assert!(plan.conditions[1].status, "{:?}", plan.conditions);
+        let node = &world.nodes[&"n1".into()];
+        let source = world.frr[&key].clone().unwrap();
+        // Whoever checks all objects of a node at each write takes the source before anything else was written.
+        for own in [&existing(&same()).frr, &world.frr] {
+            let own = own.values().filter_map(|object| object.clone().ok());
+            let own = own.filter(|object| object.key != key);
+            let objects: Vec<Arc<FrrConfiguration>> = own.chain([Arc::clone(&source)]).collect();
+            let config = frr::merge(&NodeInput {
+                name: node.name.clone(),
+                labels: &node.labels,
+                hostname: "n1".to_owned(),
+                objects: &objects,
+                passwords: &BTreeMap::new(),
+            })
+            .unwrap();
+            let advertise = &config.routers[0].neighbors[0].advertise;
+            assert_eq!(
+                advertise.next_hop_v4.map(|ip| ip.to_string()).as_deref(),
+                Some(hop)
+            );
+            assert!(
+                advertise
+                    .prefixes
+                    .iter()
+                    .any(|p| p.to_string().starts_with("10.128."))
+            );
+        }
+        for object in plan.desired.into_values() {
+            add(&mut world, object);
         }
     }
 }

@@ -228,6 +228,62 @@ fn overlay() -> String {
     "[default]\ntransport = \"geneve\"\ncluster-subnets = \"10.128.0.0/16/24\"\n[ovn]\ntopology = \"build\"\n".to_owned()
 }
 
+const EGRESSIP: &str = "apiVersion: k8s.ovn.org/v1\nkind: EgressIP\nmetadata: {name: out}\nspec: {egressIPs: [172.30.0.77], namespaceSelector: {}}\n";
+
+/// Says that the EgressIP is on this node, as OVN-Kubernetes does.
+fn place(api: &ApiServer, node: &str) {
+    let status =
+        format!(r#"{{"status":{{"items":[{{"node":"{node}","egressIP":"172.30.0.77"}}]}}}}"#);
+    // With or without a subresource of its own, whichever the kind has.
+    let patch = ["patch", "egressip", "out", "--type=merge", "-p", &status];
+    let by_status = [patch.as_slice(), &["--subresource=status"]].concat();
+    if api.try_kubectl(&by_status).is_err() {
+        api.kubectl(&patch);
+    }
+}
+
+/// The nodes that announce it.
+fn announcing(api: &ApiServer) -> Vec<String> {
+    let objects = api.items("frrconfigurations");
+    let announce = objects
+        .iter()
+        .filter(|o| o.to_string().contains("172.30.0.77/32"));
+    let hosts = announce.filter_map(|o| {
+        let host = o.pointer("/spec/nodeSelector/matchLabels/kubernetes.io~1hostname");
+        host?.as_str().map(str::to_owned)
+    });
+    hosts.collect()
+}
+
+#[test]
+fn an_egressip_is_announced_by_the_node_that_it_is_on_and_by_none_after_its_end() {
+    let Some(tools) = tools() else { return };
+    let api = ApiServer::start(tools);
+    for n in 1..=2 {
+        api.node(&format!("n{n}"), &format!("172.30.0.{n}"));
+    }
+    let advertised =
+        "networkSelectors: [{networkSelectionType: DefaultNetwork}], advertisements: [EgressIP]";
+    api.apply(&OUTSIDE.replace("ADVERTISED", advertised));
+    let account = api.kubeconfig("cluster-manager");
+    let _daemon = Daemon::start(&api, "a", &account, &overlay());
+    let announced_by = |nodes: &[&str]| {
+        until(&format!("{nodes:?} announce it"), 30, || {
+            let now = announcing(&api);
+            (now == nodes).then_some(()).ok_or(format!("{now:?}"))
+        });
+    };
+    api.apply(EGRESSIP);
+    place(&api, "n1");
+    announced_by(&["n1"]);
+    place(&api, "n2");
+    announced_by(&["n2"]);
+    place(&api, "n1");
+    announced_by(&["n1"]);
+    api.kubectl(&["delete", "egressip", "out"]);
+    announced_by(&[]);
+}
+
 #[test]
 fn egressips_that_are_announced_stay_while_they_may_not_be_listed() {
     let Some(tools) = tools() else { return };
@@ -238,22 +294,13 @@ fn egressips_that_are_announced_stay_while_they_may_not_be_listed() {
     let advertised =
         "networkSelectors: [{networkSelectionType: DefaultNetwork}], advertisements: [EgressIP]";
     api.apply(&OUTSIDE.replace("ADVERTISED", advertised));
-    api.apply("apiVersion: k8s.ovn.org/v1\nkind: EgressIP\nmetadata: {name: out}\nspec: {egressIPs: [172.30.0.77], namespaceSelector: {}}\n");
-    let status = r#"{"status":{"items":[{"node":"n1","egressIP":"172.30.0.77"}]}}"#;
-    // With or without a subresource of its own, whichever the kind has.
-    let patch = ["patch", "egressip", "out", "--type=merge", "-p", status];
-    let by_status = [patch.as_slice(), &["--subresource=status"]].concat();
-    if api.try_kubectl(&by_status).is_err() {
-        api.kubectl(&patch);
-    }
+    api.apply(EGRESSIP);
+    place(&api, "n1");
     let account = api.kubeconfig("cluster-manager");
     let daemon = Daemon::start(&api, "a", &account, &overlay());
     until("the address is announced", 30, || {
-        let objects = api.items("frrconfigurations");
-        let announced = objects
-            .iter()
-            .any(|o| o.to_string().contains("172.30.0.77/32"));
-        announced.then_some(()).ok_or(format!("{objects:?}"))
+        let now = announcing(&api);
+        (now == ["n1"]).then_some(()).ok_or(format!("{now:?}"))
     });
     let before = versions(&api);
     drop(daemon);
