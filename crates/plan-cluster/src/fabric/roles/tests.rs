@@ -266,18 +266,22 @@ fn with_equal_numbers_auto_stays_what_it_is_at_that_many_nodes_and_other_numbers
     assert_eq!(reflectors(&world).len(), 3);
 }
 
-#[test]
-fn a_node_that_cannot_load_what_makes_a_reflector_is_none() {
-    let mut world = mk_cluster(FabricTopology::RouteReflector, 6);
-    // Somebody else's router of another AS on n01.
-    let mut foreign = model::frr::FrrConfiguration::clone(&fabric::plan(&world).base.unwrap());
+/// Somebody else's router of another AS on n01.
+fn add_router_of_another_as(world: &mut World) {
+    let mut foreign = model::frr::FrrConfiguration::clone(&fabric::plan(world).base.unwrap());
     foreign.key.name = "metallb".to_owned();
     foreign.labels.clear();
     foreign.node_selector = LabelSelector::label("kubernetes.io/hostname", "n01");
     foreign.routers[0].asn = model::Asn::try_from(65_000).unwrap();
     foreign.routers[0].neighbors.clear();
     foreign.bfd_profiles.clear();
-    add(&mut world, foreign);
+    add(world, foreign);
+}
+
+#[test]
+fn a_node_that_cannot_load_what_makes_a_reflector_is_none() {
+    let mut world = mk_cluster(FabricTopology::RouteReflector, 6);
+    add_router_of_another_as(&mut world);
     settle(&mut world);
     assert_eq!(reflectors(&world), ["n02", "n03", "n04"]);
     // It is nobody's neighbor: it has nothing to say yet.
@@ -323,14 +327,7 @@ fn what_is_reported_counts_until_all_of_a_change_is_written() {
 fn what_is_awaited_are_the_route_reflectors_that_are_planned() {
     let mut world = mk_cluster(FabricTopology::FullMesh, 6);
     settle(&mut world);
-    let mut foreign = model::frr::FrrConfiguration::clone(&fabric::plan(&world).base.unwrap());
-    foreign.key.name = "metallb".to_owned();
-    foreign.labels.clear();
-    foreign.node_selector = LabelSelector::label("kubernetes.io/hostname", "n01");
-    foreign.routers[0].asn = model::Asn::try_from(65_000).unwrap();
-    foreign.routers[0].neighbors.clear();
-    foreign.bfd_profiles.clear();
-    add(&mut world, foreign);
+    add_router_of_another_as(&mut world);
     world.fabric.as_mut().unwrap().topology = FabricTopology::RouteReflector;
     settle(&mut world);
     assert_eq!(reflectors(&world), ["n02", "n03", "n04"]);
