@@ -1,4 +1,4 @@
-//! Faults at the worst moment: the server dies between request and reply, in the middle of a dump, has no room left on
+//! Faults at the worst moment: the server dies between request and reply, in the middle of a dump, has no space left on
 //! its disk, or changes its schema.
 //!
 //! In: a real server behind something that holds back and cuts. Out: what callers get, and what the replica shows.
