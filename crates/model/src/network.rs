@@ -72,6 +72,15 @@ impl MissingRoute {
     }
 }
 
+/// Into which VRFs accepted RouteAdvertisements advertise a network's pods. Source: `spec.targetVRF` of those that select it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Advertised {
+    /// Into the default VRF.
+    pub default_vrf: bool,
+    /// Into the network's own VRF (`auto`, or its name).
+    pub own_vrf: bool,
+}
+
 /// How a network is laid out. Source: `spec.network.topology`, NAD `topology`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Topology {
@@ -98,6 +107,8 @@ pub struct Network {
     pub transport: Transport,
     /// MTU of its pods, bytes, where it is configured.
     pub mtu: Option<u32>,
+    /// Where its pods are advertised; of no meaning to the cluster-manager, which decides it.
+    pub advertised: Advertised,
 }
 
 impl Network {

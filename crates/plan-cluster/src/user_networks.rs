@@ -7,7 +7,7 @@
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::network::{MissingRoute, NoOverlay, Routing, Transport};
+use model::network::{Advertised, MissingRoute, NoOverlay, Routing, Transport};
 use model::user_network::{Attachment, ClusterUserDefinedNetwork, UserNetwork, UserTransport};
 use model::{Network, NetworkName, Prefix};
 
@@ -292,6 +292,7 @@ fn of(name: NetworkName, id: u16, network: &UserNetwork) -> Network {
         join_subnets: join_subnets(network),
         transport: transport(network.transport),
         mtu: network.mtu,
+        advertised: Advertised::default(),
     }
 }
 

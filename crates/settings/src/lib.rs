@@ -344,6 +344,7 @@ impl Settings {
             join_subnets: Vec::new(),
             transport: self.network.transport,
             mtu: self.network.mtu,
+            advertised: network::Advertised::default(),
         };
         let families = network.families();
         let joins = self.gateway.join_subnets.iter().copied();

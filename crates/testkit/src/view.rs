@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use model::gateway::{BgpDefault, GatewayMode};
 use model::kernel::LinkFact;
 use model::names::{NetworkName, NodeName};
-use model::network::{MissingRoute, Network, NoOverlay, Routing, Topology, Transport};
+use model::network::{Advertised, MissingRoute, Network, NoOverlay, Routing, Topology, Transport};
 use model::node::{Fact, Node, Salvaged};
 use model::ovs::{BridgeFact, PortFact, patch_port};
 use model::selector::Labels;
@@ -84,6 +84,7 @@ pub fn mk_network() -> Network {
             missing_route: MissingRoute::Discard,
         }),
         mtu: None,
+        advertised: Advertised::default(),
     }
 }
 
