@@ -22,6 +22,13 @@ pub(crate) enum PortKey {
     Kernel,
 }
 
+/// What the filter loop reconciles.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum FilterKey {
+    /// Our sets and chains of the packet filter.
+    Ruleset,
+}
+
 /// What the API loop reconciles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ApiKey {
@@ -38,6 +45,7 @@ pub(crate) struct Queues {
     /// Rows of OVN_Northbound, by owner.
     pub(crate) north: WorkQueue<Owner>,
     pub(crate) port: WorkQueue<PortKey>,
+    pub(crate) filter: WorkQueue<FilterKey>,
     pub(crate) import: WorkQueue<NetworkName>,
     pub(crate) api: WorkQueue<ApiKey>,
 }

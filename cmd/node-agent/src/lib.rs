@@ -7,6 +7,7 @@
 //!  Node objects ----.                                    .--> bridge: flows of br-ex
 //!  NB, conf DB  ----+--facts--> world --watch<Planned>---+--> north:  rows, by owner            (guarded transactions)
 //!  links        ----'             |                      +--> port:   management ports, kernel  (transactions, netlink)
+//!                                 |                      +--> filter: nftables                  (one nft transaction)
 //!                                 '--enqueue what differs+--> api:    annotations, NodeRoutes   (server-side apply)
 //!  routes, by table --events------------------------.    |                     ^ watch<Reports>
 //!  NB rows          --enqueue-----------------------+--> '--> import: routes of gateway routers, by network
@@ -35,7 +36,6 @@ use daemon::{Configuration, Daemon};
 use frr_edge::Frr;
 use kube_edge::{Cache, connect};
 use model::NodeName;
-use model::gateway::GatewayMode;
 use ovsdb::Client;
 use reconcile::{Pace, Timing};
 use settings::{OvnTopology, Settings};
@@ -45,6 +45,7 @@ use crate::importing::FrrProbe;
 use crate::keys::{ApiKey, Queues};
 use crate::loops::api::ApiReconciler;
 use crate::loops::bridge::BridgeReconciler;
+use crate::loops::filter::FilterReconciler;
 use crate::loops::import::{ImportReconciler, Reports, Shared};
 use crate::loops::north::NorthReconciler;
 use crate::loops::port::PortReconciler;
@@ -86,11 +87,6 @@ fn refuse_what_is_not_built(settings: &Settings) -> anyhow::Result<()> {
     if settings.ovn.topology == OvnTopology::Adopt {
         bail!("[ovn] topology = adopt: this node-agent builds the topology itself; allowed: build");
     }
-    if settings.gateway.mode == GatewayMode::Local {
-        bail!(
-            "[gateway] mode = local: this node-agent builds the shared gateway only; allowed: shared"
-        );
-    }
     Ok(())
 }
 
@@ -108,7 +104,7 @@ pub async fn serve(
     refuse_what_is_not_built(&settings)?;
     let kube = connect(settings.kubeconfig.as_deref()).await?;
     tokio::spawn(crds::probe(kube.clone(), crds::needs::NODE_AGENT));
-    let conditions = ["caches", "ovn", "topology", "port", "import"];
+    let conditions = ["caches", "ovn", "topology", "port", "filter", "import"];
     let mut daemon = Daemon::new(settings.metrics_address, &conditions);
     let metrics = Metrics::new(&daemon.registry).context("cannot register metrics")?;
     (daemon.tell_configuration(configuration.clone())).context("cannot register metrics")?;
@@ -128,6 +124,7 @@ pub async fn serve(
     spawn_bridge(&mut daemon, &sources, planned.clone());
     spawn_north(&mut daemon, &sources, planned.clone());
     spawn_port(&mut daemon, &sources, planned.clone());
+    spawn_filter(&mut daemon, &sources, planned.clone());
     let reports = spawn_import(&mut daemon, &sources, planned.clone());
     let follow = follow_configuration(&sources);
     daemon.spawn_source("configuration", follow);
@@ -213,6 +210,13 @@ fn spawn_port(daemon: &mut Daemon, sources: &Sources, planned: PlannedReceiver) 
     let queue = sources.queues.port.clone();
     let work = reconcile::run(ports, queue, timing(100, 200, 10_000), daemon.stopped());
     daemon.spawn_loop("port", work);
+}
+
+fn spawn_filter(daemon: &mut Daemon, sources: &Sources, planned: PlannedReceiver) {
+    let filter = FilterReconciler::new(planned, daemon.readiness.clone());
+    let queue = sources.queues.filter.clone();
+    let work = reconcile::run(filter, queue, timing(100, 200, 10_000), daemon.stopped());
+    daemon.spawn_loop("filter", work);
 }
 
 /// Starts the imports; returns what they find.

@@ -5,6 +5,7 @@
 pub(crate) mod api;
 pub(crate) mod bridge;
 mod failing;
+pub(crate) mod filter;
 pub(crate) mod import;
 pub(crate) mod north;
 pub(crate) mod port;

@@ -11,13 +11,13 @@ use k8s_openapi::api::core::v1::Node as KubeNode;
 use kube_edge::{Cache, watch};
 use model::node::annotation;
 use model::{NodeName, ObjectKey};
-use netlink::Watcher;
+use netlink::{FilterWatcher, Watcher};
 use ovsdb::Client;
 use settings::Settings;
 use telemetry::{Chain, Readiness};
 
 use crate::kernel_events::KernelEvents;
-use crate::keys::{ApiKey, BridgeKey, PortKey, Queues};
+use crate::keys::{ApiKey, BridgeKey, FilterKey, PortKey, Queues};
 use crate::metrics::Metrics;
 use crate::world::{FactsChanged, NodeEntry};
 
@@ -51,6 +51,7 @@ pub(crate) fn start(
     daemon: &mut Daemon,
 ) -> Cache<NodeEntry> {
     daemon.spawn_source("kernel", kernel(sources.clone()));
+    daemon.spawn_source("packet filter", filter(sources.clone()));
     daemon.spawn_source("bridge's flows", flows(sources.clone()));
     let followed = north(sources.clone(), daemon.readiness.clone());
     daemon.spawn_source("northbound database", followed);
@@ -167,6 +168,20 @@ async fn kernel(sources: Sources) {
                 queues.port.enqueue(PortKey::Kernel);
             }
         }
+    }
+}
+
+/// The packet filter: any change, also our own. A kernel without nftables tells nothing; what cannot be written is said there.
+async fn filter(sources: Sources) {
+    let queue = sources.queues.filter;
+    loop {
+        if let Ok(mut watcher) = FilterWatcher::open() {
+            queue.enqueue(FilterKey::Ruleset);
+            while watcher.changed().await.is_ok() {
+                queue.enqueue(FilterKey::Ruleset);
+            }
+        }
+        tokio::time::sleep(Duration::from_secs(10)).await;
     }
 }
 

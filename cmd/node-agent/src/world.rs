@@ -19,7 +19,7 @@ use settings::Settings;
 use telemetry::{Chain, WarnOnce};
 use tokio::sync::{Notify, watch};
 
-use crate::keys::{ApiKey, BridgeKey, PortKey, Queues};
+use crate::keys::{ApiKey, BridgeKey, FilterKey, PortKey, Queues};
 use crate::metrics::Metrics;
 use crate::network_in_force::NetworkInForce;
 
@@ -217,6 +217,9 @@ impl World {
         if was.is_none_or(|was| was.kernel != part.kernel) || !same_ground {
             queues.port.resync();
         }
+        if was.is_none_or(|was| was.nft != part.nft) || !same_ground {
+            queues.filter.enqueue(FilterKey::Ruleset);
+        }
         if was.is_none_or(|was| was.flows != part.flows) {
             queues.bridge.enqueue(BridgeKey::Flows);
         }
@@ -257,5 +260,7 @@ fn node_config(node: &NodeName, settings: &Settings) -> NodeConfig {
         mode: gateway.mode,
         ephemeral_port_range: gateway.ephemeral_port_range,
         bgp_default: gateway.bgp_default,
+        masquerade_subnets: gateway.masquerade_subnets.clone(),
+        service_cidrs: settings.service_cidrs.clone(),
     }
 }

@@ -1,7 +1,9 @@
-//! Flows of a bridge through `ovs-ofctl`: compare, replace in one bundle, watch.
+//! Flows of a bridge through `ovs-ofctl`: compare, replace in one bundle, watch. And the packet filter through `nft` ([`nft`]).
 //! In: flows as values and the folder of Open vSwitch's sockets. Out: the bridge holding exactly them.
 //! Invariant: a replacement is one atomic bundle; every call has a deadline.
 //! Not here: which flows (planners), ports and databases (`ovn`).
+
+pub mod nft;
 
 use std::path::PathBuf;
 use std::process::Stdio;

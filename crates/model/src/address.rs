@@ -7,7 +7,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 /// An address family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -91,6 +91,15 @@ impl Prefix {
     #[must_use]
     pub fn host(ip: IpAddr) -> Self {
         Self(IpNet::from(ip))
+    }
+
+    /// Everything of a family: `0.0.0.0/0` or `::/0`.
+    #[must_use]
+    pub fn all(family: Family) -> Self {
+        Self(match family {
+            Family::V4 => Ipv4Net::default().into(),
+            Family::V6 => Ipv6Net::default().into(),
+        })
     }
 
     /// First address of the prefix.

@@ -14,6 +14,7 @@ pub mod kernel;
 pub mod names;
 pub mod nb;
 pub mod network;
+pub mod nft;
 pub mod node;
 pub mod ovs;
 pub mod problem;

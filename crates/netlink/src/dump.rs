@@ -215,11 +215,22 @@ fn routes_once(
     Ok(Some(out))
 }
 
-/// The routes of a table that we write to, of one family and every protocol.
-pub(crate) fn table_routes(family: u8, table: TableId) -> Result<Vec<TableRoute>, DumpError> {
-    dump_routes(family, Some(table), 0, |payload| {
+/// The routes of a table that we write to, of one family and protocol.
+pub(crate) fn table_routes(
+    family: u8,
+    table: TableId,
+    protocol: u8,
+) -> Result<Vec<TableRoute>, DumpError> {
+    let found = dump_routes(family, Some(table), protocol, |payload| {
         facts::table_route(payload).map(Some)
-    })
+    });
+    match found {
+        // Also main is not there where nothing has ever been up.
+        Err(DumpError::Refused { source, .. }) if source.raw_os_error() == Some(NO_ENTRY) => {
+            Ok(Vec::new())
+        }
+        other => other,
+    }
 }
 
 /// Routes of one family, each read by `each`. A table that is not there has none.

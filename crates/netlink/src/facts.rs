@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use model::address::Mac;
-use model::kernel::LinkFact;
+use model::kernel::{LinkFact, RuleSelector};
 use model::route::TableId;
-use model::{InterfaceAddr, Prefix};
+use model::{Family, InterfaceAddr, Prefix};
 
 use crate::message::{AF_INET, AF_INET6, address, attributes, number};
 
@@ -20,23 +20,33 @@ const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
 const IFLA_MASTER: u16 = 10;
 const IFLA_LINKINFO: u16 = 18;
+const IFLA_IFALIAS: u16 = 20;
 const IFLA_INFO_KIND: u16 = 1;
 const IFLA_INFO_DATA: u16 = 2;
 const IFLA_VRF_TABLE: u16 = 1;
 const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
+const IFA_FLAGS: u16 = 8;
+/// `IFA_F_NOPREFIXROUTE`.
+const NO_PREFIX_ROUTE: u32 = 0x200;
 const FRA_DST: u16 = 1;
 const FRA_IIFNAME: u16 = 3;
 const FRA_PRIORITY: u16 = 6;
+const FRA_FWMARK: u16 = 10;
 const FRA_TABLE: u16 = 15;
 /// `FR_ACT_TO_TBL`.
 const TO_TABLE: u8 = 1;
 const RTA_DST: u16 = 1;
 const RTA_OIF: u16 = 4;
 const RTA_GATEWAY: u16 = 5;
+const RTA_PRIORITY: u16 = 6;
+const RTA_PREFSRC: u16 = 7;
 const RTA_METRICS: u16 = 8;
 const RTA_TABLE: u16 = 15;
 const RTAX_MTU: u16 = 2;
+/// `RTN_UNICAST` and `RTN_UNREACHABLE`.
+const UNICAST: u8 = 1;
+const UNREACHABLE: u8 = 7;
 
 /// Text that ends with a zero byte. What is not UTF-8 is shown with U+FFFD: no name that we look for has one.
 fn text(value: &[u8]) -> String {
@@ -58,6 +68,7 @@ pub(crate) fn link(payload: &[u8]) -> Result<LinkFact, &'static str> {
         addresses: Vec::new(),
         master: None,
         vrf_table: None,
+        alias: String::new(),
     };
     for attribute in attributes(rest) {
         let (kind, value) = attribute?;
@@ -70,6 +81,7 @@ pub(crate) fn link(payload: &[u8]) -> Result<LinkFact, &'static str> {
                 fact.master = (master != 0).then_some(master);
             }
             IFLA_LINKINFO => fact.vrf_table = vrf_table(value)?,
+            IFLA_IFALIAS => fact.alias = text(value),
             _ => {}
         }
     }
@@ -104,6 +116,8 @@ pub(crate) struct Address {
     pub(crate) link: u32,
     /// `None` where the message names none that we know.
     pub(crate) address: Option<InterfaceAddr>,
+    /// The kernel makes a route to its subnet.
+    pub(crate) prefix_route: bool,
     /// The message, to be sent back where the address has to go.
     pub(crate) payload: Vec<u8>,
 }
@@ -114,11 +128,13 @@ pub(crate) fn link_address(payload: &[u8]) -> Result<Address, &'static str> {
         .split_first_chunk::<8>()
         .ok_or("an address message too short")?;
     let mut ip: Option<IpAddr> = None;
+    let mut flags = 0;
     for attribute in attributes(rest) {
         // On point-to-point links Address is the peer, Local is ours.
         match attribute? {
             (IFA_LOCAL, value) => ip = address(value).or(ip),
             (IFA_ADDRESS, value) => ip = ip.or_else(|| address(value)),
+            (IFA_FLAGS, value) => flags = number(value).ok_or("flags cut off")?,
             _ => {}
         }
     }
@@ -126,6 +142,7 @@ pub(crate) fn link_address(payload: &[u8]) -> Result<Address, &'static str> {
     Ok(Address {
         link: u32::from_ne_bytes([i, j, k, l]),
         address: ip.and_then(checked),
+        prefix_route: flags & NO_PREFIX_ROUTE == 0,
         payload: payload.to_vec(),
     })
 }
@@ -145,8 +162,8 @@ pub(crate) fn by_link(addresses: Vec<Address>) -> BTreeMap<u32, Vec<InterfaceAdd
 pub(crate) struct Rule {
     pub(crate) preference: u32,
     pub(crate) table: TableId,
-    /// `None`: to everywhere.
-    pub(crate) to: Option<Prefix>,
+    /// `None`: for everything, or for something else than we use.
+    pub(crate) selector: Option<RuleSelector>,
     /// From the host itself (`iif lo`) into a table.
     pub(crate) is_local: bool,
     /// The message, to be sent back where the rule has to go.
@@ -161,7 +178,7 @@ pub(crate) fn rule(wanted: u8, payload: &[u8]) -> Result<Option<Rule>, &'static 
     if family != wanted {
         return Ok(None);
     }
-    let (mut to, mut from_host) = (None, false);
+    let (mut to, mut mark, mut from_host) = (None, None, false);
     let (mut preference, mut table) = (0, u32::from(table));
     for attribute in attributes(rest) {
         match attribute? {
@@ -169,16 +186,35 @@ pub(crate) fn rule(wanted: u8, payload: &[u8]) -> Result<Option<Rule>, &'static 
             (FRA_IIFNAME, value) => from_host = text(value) == "lo",
             (FRA_PRIORITY, value) => preference = number(value).ok_or("a preference cut off")?,
             (FRA_TABLE, value) => table = number(value).ok_or("a table number cut off")?,
+            (FRA_FWMARK, value) => mark = number(value).filter(|mark| *mark != 0),
             _ => {}
         }
     }
+    let to = to.and_then(|ip| Prefix::new(ip, to_len).ok());
+    let of_family = if wanted == AF_INET6 {
+        Family::V6
+    } else {
+        Family::V4
+    };
+    let selector = match (to, mark) {
+        (Some(to), None) => Some(RuleSelector::To(to)),
+        (None, Some(mark)) => Some(RuleSelector::Mark(of_family, mark)),
+        (Some(_), Some(_)) | (None, None) => None,
+    };
     Ok(Some(Rule {
         preference,
         table,
-        to: to.and_then(|ip| Prefix::new(ip, to_len).ok()),
+        selector,
         is_local: from_host && action == TO_TABLE,
         payload: payload.to_vec(),
     }))
+}
+
+/// What such a route does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TableRouteKind {
+    Unicast,
+    Unreachable,
 }
 
 /// A route of a table that we write to, as it was dumped.
@@ -188,6 +224,10 @@ pub(crate) struct TableRoute {
     pub(crate) table: TableId,
     /// `None` where the destination cannot be read: no route that we want.
     pub(crate) to: Option<Prefix>,
+    pub(crate) metric: u32,
+    /// `None`: of a kind that is never ours.
+    pub(crate) kind: Option<TableRouteKind>,
+    pub(crate) source: Option<IpAddr>,
     pub(crate) via: Option<IpAddr>,
     pub(crate) link: Option<u32>,
     pub(crate) mtu: Option<u32>,
@@ -197,7 +237,7 @@ pub(crate) struct TableRoute {
 
 /// A route: rtmsg of 12 bytes, then attributes.
 pub(crate) fn table_route(payload: &[u8]) -> Result<TableRoute, &'static str> {
-    let (&[family, to_len, _, _, table, protocol, ..], rest) = payload
+    let (&[family, to_len, _, _, table, protocol, _, kind, ..], rest) = payload
         .split_first_chunk::<12>()
         .ok_or("a route message too short")?;
     let mut to = match family {
@@ -209,6 +249,13 @@ pub(crate) fn table_route(payload: &[u8]) -> Result<TableRoute, &'static str> {
         protocol,
         table: u32::from(table),
         to: None,
+        metric: 0,
+        kind: match kind {
+            UNICAST => Some(TableRouteKind::Unicast),
+            UNREACHABLE => Some(TableRouteKind::Unreachable),
+            _ => None,
+        },
+        source: None,
         via: None,
         link: None,
         mtu: None,
@@ -220,6 +267,8 @@ pub(crate) fn table_route(payload: &[u8]) -> Result<TableRoute, &'static str> {
             (RTA_GATEWAY, value) => route.via = address(value),
             (RTA_OIF, value) => route.link = number(value),
             (RTA_TABLE, value) => route.table = number(value).ok_or("a table number cut off")?,
+            (RTA_PRIORITY, value) => route.metric = number(value).ok_or("a metric cut off")?,
+            (RTA_PREFSRC, value) => route.source = address(value),
             (RTA_METRICS, value) => route.mtu = mtu(value)?,
             _ => {}
         }

@@ -5,6 +5,7 @@
 
 pub mod dump;
 mod facts;
+pub mod filter;
 mod kernel;
 mod message;
 pub mod probe;
@@ -12,5 +13,6 @@ pub mod watch;
 pub mod write;
 
 pub use dump::DumpError;
+pub use filter::FilterWatcher;
 pub use watch::{Change, Watcher};
 pub use write::{WriteError, Written};

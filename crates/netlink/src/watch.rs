@@ -38,7 +38,7 @@ const AT_ONCE: usize = 20_000;
 /// Why there is no subscription.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot subscribe to the kernel's events")]
-pub struct WatchError(#[source] std::io::Error);
+pub struct WatchError(#[source] pub(crate) std::io::Error);
 
 /// What changed since the last call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

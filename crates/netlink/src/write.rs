@@ -1,18 +1,24 @@
-//! The kernel's side of all networks of ours: management ports' addresses, our rules, our routes.
+//! The kernel's side of all networks of ours: VRF devices, management ports' addresses, our rules, our routes.
 //! In: entries wanted. Out: the kernel changed where it differs, and what was changed, in words.
 //! Invariant: what is not ours (`kernel`) is not touched; an entry that the kernel refuses keeps no other from being written; a
 //! second call changes nothing.
-//! Not here: devices themselves (Open vSwitch makes them), BGP's routes.
+//! Not here: management ports themselves (Open vSwitch makes them), BGP's routes.
 
-use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use model::diff::Diff;
-use model::kernel::{Entries, KernelEntry, KernelKey, LinkFact, PROTOCOL};
-use model::{InterfaceAddr, Prefix};
-use netlink_packet_route::route::{RouteAttribute, RouteMetric, RouteProtocol};
+use model::kernel::{
+    Entries, KernelEntry, KernelKey, LinkFact, PROTOCOL, RouteTarget, RuleSelector, VRF_ALIAS,
+};
+use model::route::TableId;
+use model::{Family, InterfaceAddr, Prefix};
+use netlink_packet_route::address::{AddressAttribute, AddressFlags};
+use netlink_packet_route::link::LinkAttribute;
+use netlink_packet_route::route::{
+    RouteAttribute, RouteMetric, RouteProtocol, RouteScope, RouteType,
+};
 use netlink_packet_route::rule::RuleAction;
-use rtnetlink::{Handle, LinkUnspec, RouteMessageBuilder};
+use rtnetlink::{Handle, LinkUnspec, LinkVrf, RouteMessageBuilder};
 
 use crate::dump::{self, DumpError};
 use crate::kernel::{self, Held, Removal};
@@ -84,12 +90,8 @@ pub async fn apply(wanted: &Entries, complete: bool) -> Result<Written, WriteErr
 }
 
 async fn read(wanted: &Entries) -> Result<Held, WriteError> {
-    let devices = wanted.keys().filter_map(|key| match key {
-        KernelKey::Link { device } | KernelKey::Address { device, .. } => Some(device.clone()),
-        KernelKey::Route { .. } | KernelKey::Rule { .. } => None,
-    });
-    let devices: BTreeSet<String> = devices.collect();
-    tokio::task::spawn_blocking(move || kernel::read(&devices))
+    let wanted = wanted.clone();
+    tokio::task::spawn_blocking(move || kernel::read(&wanted))
         .await
         .map_err(|_| WriteError::Thread)?
         .map_err(WriteError::Dump)
@@ -125,8 +127,15 @@ impl Writer {
     /// What is wanted first: where one address takes the place of another, the device is never without.
     async fn round(&mut self, links: &[LinkFact], diff: Diff<KernelKey, KernelEntry, Removal>) {
         for (removal, key, entry) in diff.update {
-            // A rule has no place of its own to be changed in.
-            if matches!(key, KernelKey::Rule { .. }) {
+            // What has no place of its own to be changed in goes first.
+            let exchanged = match (&key, &entry) {
+                (KernelKey::Rule { .. } | KernelKey::Address { .. }, _) => true,
+                (KernelKey::Vrf { device }, KernelEntry::Vrf { table, .. }) => {
+                    find(links, device).is_ok_and(|link| link.vrf_table != Some(*table))
+                }
+                _ => false,
+            };
+            if exchanged {
                 self.remove(&key, removal).await;
             }
             self.put(links, &key, &entry).await;
@@ -141,24 +150,28 @@ impl Writer {
 
     async fn put(&mut self, links: &[LinkFact], key: &KernelKey, entry: &KernelEntry) {
         let done = match (key, entry) {
-            (KernelKey::Link { device }, _) => self.up(links, device).await,
-            (KernelKey::Address { device, address }, _) => {
-                self.address(links, device, *address).await
+            (KernelKey::Vrf { device }, KernelEntry::Vrf { table, .. }) => {
+                self.vrf(links, device, *table).await
             }
-            (KernelKey::Route { table, to }, KernelEntry::Route { via, device, mtu }) => {
-                let device = device.as_deref().unwrap_or_default();
-                self.route(links, (*table, *to), (*via, device, *mtu)).await
+            (KernelKey::Link { device }, KernelEntry::Link { vrf, .. }) => {
+                self.link(links, device, vrf.as_deref()).await
+            }
+            (KernelKey::Address { device, address }, KernelEntry::Address { prefix_route }) => {
+                self.address(links, device, *address, *prefix_route).await
+            }
+            (KernelKey::Route { table, to, metric }, KernelEntry::Route(target)) => {
+                self.route(links, (*table, *to, *metric), target).await
             }
             (
                 KernelKey::Rule {
                     preference,
-                    to,
+                    selector,
                     table,
                 },
-                _,
-            ) => self.rule(*preference, *to, *table).await,
-            // No entry of another kind has a route's key.
-            (KernelKey::Route { .. }, _) => return,
+                KernelEntry::Rule { local },
+            ) => self.rule(*preference, *selector, *table, *local).await,
+            // An entry of another kind than its key's is in no plan.
+            _ => return,
         };
         match done {
             Ok(()) => self.written.done.push(format!("wrote the {key}")),
@@ -192,10 +205,65 @@ impl Writer {
         }
     }
 
-    async fn up(&self, links: &[LinkFact], device: &str) -> Result<(), PutError> {
+    /// Makes the device, down; its alias comes together with `up`, so that one that stands up without an alias is somebody
+    /// else's.
+    async fn vrf(&self, links: &[LinkFact], device: &str, table: TableId) -> Result<(), PutError> {
+        let existing = links.iter().find(|link| link.name == device);
+        let index = match existing {
+            Some(link) if link.vrf_table == Some(table) => link.index,
+            Some(_) | None => {
+                let message = LinkVrf::new(device, table).build();
+                self.handle.link().add(message).execute().await?;
+                self.index(device).await?
+            }
+        };
+        let ports = links.iter().filter(|link| link.master == Some(index));
+        let half_made = existing.is_none_or(|link| !link.up && link.alias.is_empty());
+        let message = LinkUnspec::new_with_index(index).up();
+        let message = if half_made && ports.count() == 0 {
+            let alias = LinkAttribute::IfAlias(format!("{VRF_ALIAS}{device}"));
+            message.append_extra_attribute(alias)
+        } else {
+            message
+        };
+        Ok(self.handle.link().set(message.build()).execute().await?)
+    }
+
+    /// Up, and in the VRF or in none.
+    async fn link(
+        &self,
+        links: &[LinkFact],
+        device: &str,
+        vrf: Option<&str>,
+    ) -> Result<(), PutError> {
         let link = find(links, device)?;
-        let message = LinkUnspec::new_with_index(link.index).up().build();
-        Ok(self.handle.link().set(message).execute().await?)
+        let master = match vrf {
+            None => 0,
+            // It may have been made a moment ago.
+            Some(vrf) => self.index(vrf).await?,
+        };
+        let message = LinkUnspec::new_with_index(link.index);
+        let message = if link.master.unwrap_or(0) == master {
+            message
+        } else {
+            message.controller(master)
+        };
+        Ok(self
+            .handle
+            .link()
+            .set(message.up().build())
+            .execute()
+            .await?)
+    }
+
+    /// Index of a device as it is now.
+    async fn index(&self, device: &str) -> Result<u32, PutError> {
+        let name = device.to_owned();
+        let links = tokio::task::spawn_blocking(dump::links).await;
+        let links = links.ok().and_then(Result::ok).unwrap_or_default();
+        let found = links.iter().find(|link| link.name == name);
+        let found = found.ok_or(PutError::NoDevice(name.clone()))?;
+        Ok(found.index)
     }
 
     async fn address(
@@ -203,51 +271,88 @@ impl Writer {
         links: &[LinkFact],
         device: &str,
         address: InterfaceAddr,
+        prefix_route: bool,
     ) -> Result<(), PutError> {
         let link = find(links, device)?;
-        let add = self
+        let mut add = self
             .handle
             .address()
             .add(link.index, address.ip, address.len);
+        if !prefix_route {
+            let flags = AddressAttribute::Flags(AddressFlags::Noprefixroute);
+            add.message_mut().attributes.push(flags);
+        }
         Ok(add.execute().await?)
     }
 
-    async fn rule(&self, preference: u32, to: Prefix, table: u32) -> Result<(), PutError> {
-        let add = self
+    async fn rule(
+        &self,
+        preference: u32,
+        selector: RuleSelector,
+        table: TableId,
+        local: bool,
+    ) -> Result<(), PutError> {
+        let mut add = self
             .handle
             .rule()
             .add()
             .table_id(table)
             .priority(preference)
-            .input_interface("lo")
             .action(RuleAction::ToTable);
-        Ok(match to.network() {
-            IpAddr::V4(ip) => add.v4().destination_prefix(ip, to.bits()).execute().await,
-            IpAddr::V6(ip) => add.v6().destination_prefix(ip, to.bits()).execute().await,
+        if local {
+            add = add.input_interface("lo");
+        }
+        Ok(match selector {
+            RuleSelector::To(to) => match to.network() {
+                IpAddr::V4(ip) => add.v4().destination_prefix(ip, to.bits()).execute().await,
+                IpAddr::V6(ip) => add.v6().destination_prefix(ip, to.bits()).execute().await,
+            },
+            RuleSelector::Mark(Family::V4, mark) => add.fw_mark(mark).v4().execute().await,
+            RuleSelector::Mark(Family::V6, mark) => add.fw_mark(mark).v6().execute().await,
         }?)
     }
 
     async fn route(
         &self,
         links: &[LinkFact],
-        (table, to): (u32, Prefix),
-        (via, device, mtu): (Option<IpAddr>, &str, Option<u32>),
+        (table, to, metric): (TableId, Prefix, u32),
+        target: &RouteTarget,
     ) -> Result<(), PutError> {
-        let device = find(links, device)?;
-        let builder = RouteMessageBuilder::<IpAddr>::new()
+        let mut builder = RouteMessageBuilder::<IpAddr>::new()
             .table_id(table)
-            .protocol(RouteProtocol::from(PROTOCOL))
-            .output_interface(device.index)
-            .destination_prefix(to.network(), to.bits())
-            .and_then(|builder| match via {
-                Some(via) => builder.gateway(via),
-                None => Ok(builder),
-            });
-        // Both errors of the builder are about families, which a plan has right.
+            .protocol(RouteProtocol::from(PROTOCOL));
+        if metric > 0 {
+            builder = builder.priority(metric);
+        }
+        let builder = builder.destination_prefix(to.network(), to.bits());
+        let (builder, metrics) = match target {
+            RouteTarget::Unreachable => (builder.map(|b| b.kind(RouteType::Unreachable)), None),
+            RouteTarget::Device {
+                device,
+                via,
+                source,
+                mtu,
+            } => {
+                let device = find(links, device.as_deref().unwrap_or_default())?;
+                let builder = builder.map(|b| b.output_interface(device.index));
+                let builder = builder.and_then(|b| match via {
+                    Some(via) => b.gateway(*via),
+                    None => Ok(b.scope(RouteScope::Link)),
+                });
+                let builder = builder.and_then(|b| match source {
+                    Some(source) => b.pref_source(*source),
+                    None => Ok(b),
+                });
+                (builder, *mtu)
+            }
+        };
+        // Errors of the builder are about families, which a plan has right.
         let Ok(builder) = builder else { return Ok(()) };
         let mut message = builder.build();
-        let metrics = mtu.map(RouteMetric::Mtu).into_iter().collect();
-        message.attributes.push(RouteAttribute::Metrics(metrics));
+        if let Some(mtu) = metrics {
+            let metrics = vec![RouteMetric::Mtu(mtu)];
+            message.attributes.push(RouteAttribute::Metrics(metrics));
+        }
         Ok(self.handle.route().add(message).replace().execute().await?)
     }
 }

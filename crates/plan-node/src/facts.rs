@@ -18,8 +18,9 @@ use model::problem::Problem;
 use crate::claims::{self, Claims};
 use crate::mtu::HostMtus;
 use crate::snapshot::{
-    GatewayView, Machine, NetworkShare, NetworkView, NodeView, Share, Snapshot, UnknownShare,
+    GatewayView, Machine, NetworkShare, NetworkView, NodeView, Share, Snapshot, UnknownShare, Vrf,
 };
+use crate::vrf::{self, NoVrf};
 
 /// Why nothing can be planned for a network yet, or why what is planned rests on what was known before; one sentence.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -60,6 +61,14 @@ pub enum NotYet {
     /// The kernel cannot be read.
     #[error("cannot read the kernel's links: {0}")]
     Links(String),
+    /// There is no VRF device: no table in which the network's routes are.
+    #[error("network {0}: {1}")]
+    Vrf(NetworkName, NoVrf),
+    /// The masquerade subnet of a family is too small for the network's id.
+    #[error(
+        "network {0} with id {1} has no addresses in [gateway] {2}-masquerade-subnet; allowed: a subnet of at least {3} addresses"
+    )]
+    Masquerade(NetworkName, u16, &'static str, u32),
 }
 
 /// What the configuration says of the node.
@@ -77,6 +86,10 @@ pub struct NodeConfig {
     pub ephemeral_port_range: (u16, u16),
     /// Source: `[gateway] bgp-default`.
     pub bgp_default: BgpDefault,
+    /// Source: `[gateway] v4-masquerade-subnet`, `v6-masquerade-subnet`.
+    pub masquerade_subnets: Vec<Prefix>,
+    /// Source: `[kubernetes] service-cidrs`.
+    pub service_cidrs: Vec<Prefix>,
 }
 
 /// What was last read of each source; what could not be read is absent.
@@ -364,6 +377,9 @@ impl Memory {
             host_addresses,
             node_addresses,
             nat_has_match: self.nat_has_match,
+            mode: self.config.mode,
+            masquerade_subnets: self.config.masquerade_subnets.clone(),
+            service_cidrs: self.config.service_cidrs.clone(),
         })
     }
 
@@ -408,13 +424,15 @@ impl Memory {
                 (before.unwrap_or_default(), Some(error))
             }
         };
-        let missing = missing.or(no_subnet);
+        let (vrf, no_vrf) = self.vrf(network);
+        let missing = missing.or(no_subnet).or(no_vrf);
         let own_mtu = machine.bridge_link().map(|link| link.mtu);
         let made = self.node.as_ref().zip(own_mtu).map(|(node, own)| {
             let share = NetworkShare {
                 network: network.clone(),
                 host_subnets: subnets,
                 mtu: network.mtu.unwrap_or_else(|| self.mtus.ruling(own)),
+                vrf,
             };
             let view = NetworkView {
                 node,
@@ -432,6 +450,30 @@ impl Memory {
             }
             Some(Err(unsound)) => self.without(network, missing.unwrap_or(unsound)),
             None => self.without(network, missing.unwrap_or(NotYet::Nodes)),
+        }
+    }
+
+    /// The VRF device of a network of users, and what keeps it from being as it should: while its management port is away it
+    /// is the one it was.
+    fn vrf(&self, network: &Network) -> (Option<Vrf>, Option<NotYet>) {
+        let name = &network.name;
+        let before = || self.shares.get(name).and_then(|share| share.vrf.clone());
+        let links = self.links.as_deref().unwrap_or_default();
+        match vrf::plan(name, network.id, links) {
+            Ok(vrf) => {
+                let least = 11 + 2 * u32::from(network.id);
+                let is_short = |subnet: &&Prefix| subnet.nth(u128::from(least) - 1).is_none();
+                let families = network.families();
+                let subnets = self.config.masquerade_subnets.iter();
+                let mut subnets = subnets.filter(|subnet| families.contains(&subnet.family()));
+                let short = subnets.find(is_short).filter(|_| vrf.is_some());
+                let missing = short.map(|subnet| {
+                    let version = subnet.family().version();
+                    NotYet::Masquerade(name.clone(), network.id, version, least)
+                });
+                (vrf, missing)
+            }
+            Err(why) => (before(), Some(NotYet::Vrf(name.clone(), why))),
         }
     }
 

@@ -19,6 +19,7 @@ pub mod facts;
 pub mod kernel;
 pub mod learn;
 pub mod mtu;
+pub mod nft;
 pub mod north;
 pub mod snapshot;
 pub mod vrf;
@@ -28,6 +29,7 @@ use std::collections::BTreeMap;
 use model::kernel::Entries;
 use model::names::NetworkName;
 use model::nb::{Owner, RowKey, Rows};
+use model::nft::Ruleset;
 use model::ovs::InternalPort;
 
 use crate::check::{Severity, Violation};
@@ -36,7 +38,7 @@ pub use bridge::FlowTable;
 pub use facts::{Facts, Memory, NodeConfig, NotYet};
 pub use learn::Inputs;
 pub use snapshot::{
-    GatewayView, Machine, NetworkShare, NetworkView, NodeView, Share, Snapshot, UnknownShare,
+    GatewayView, Machine, NetworkShare, NetworkView, NodeView, Share, Snapshot, UnknownShare, Vrf,
 };
 
 /// What a node should hold, by sink. A network that is in a sink and not in the plan is taken away, but for those in `unknown`.
@@ -51,6 +53,8 @@ pub struct Plan {
     pub ports: BTreeMap<NetworkName, InternalPort>,
     /// Addresses, routes and rules of all networks.
     pub kernel: Entries,
+    /// Sets and chains of the host's packet filter.
+    pub nft: Ruleset,
     /// Flows of the external bridge.
     pub flows: FlowTable,
     /// What each import obeys.
@@ -121,6 +125,7 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
         north: BTreeMap::new(),
         ports: BTreeMap::new(),
         kernel: Entries::new(),
+        nft: nft::plan(snapshot),
         flows: bridge::plan(snapshot),
         learn: learn::plan(snapshot),
         annotations: annotations::plan(&snapshot.machine),

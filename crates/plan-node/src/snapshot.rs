@@ -13,6 +13,7 @@ use model::names::{NetworkName, NodeName, RouterName};
 use model::network::{MissingRoute, Network, NoOverlay};
 use model::ovs::BridgeFact;
 use model::problem::Problem;
+use model::route::TableId;
 
 use crate::claims::Claims;
 use crate::facts::NotYet;
@@ -155,6 +156,22 @@ pub struct NodeView {
     pub node_addresses: BTreeSet<IpAddr>,
     /// Whether the Northbound schema has `NAT.match` (OVN 23.03 has not).
     pub nat_has_match: bool,
+    /// Who forwards what leaves pods. Source: `[gateway] mode`.
+    pub mode: GatewayMode,
+    /// Addresses between host and OVN, of which each network of users has two. Source: `[gateway] v4-masquerade-subnet`,
+    /// `v6-masquerade-subnet`.
+    pub masquerade_subnets: Vec<Prefix>,
+    /// Ranges of the cluster's Services. Source: `[kubernetes] service-cidrs`.
+    pub service_cidrs: Vec<Prefix>,
+}
+
+/// The VRF device of a network of users.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Vrf {
+    /// Its name ([`NetworkName::vrf_device`]).
+    pub device: String,
+    /// Its routing table.
+    pub table: TableId,
 }
 
 /// A network's share of a node.
@@ -166,6 +183,8 @@ pub struct NetworkShare {
     pub host_subnets: Vec<Prefix>,
     /// MTU of pods and of the management port, bytes.
     pub mtu: u32,
+    /// Its VRF device, made or to be made; `None` for the default network, and while there can be none.
+    pub vrf: Option<Vrf>,
 }
 
 /// One network on one node.
@@ -242,10 +261,40 @@ impl NetworkView<'_> {
         nth_of_each(&self.share.host_subnets, 2)
     }
 
+    /// Masquerade addresses of the gateway router of a network of users (OVN-Kubernetes: base + 10 + 2 * id - 1); one for
+    /// each of its families, where the masquerade subnet is large enough.
+    #[must_use]
+    pub fn gateway_masquerade(&self) -> Vec<IpAddr> {
+        self.masquerade(1)
+    }
+
+    /// Masquerade addresses of its management port: those behind them.
+    #[must_use]
+    pub fn management_masquerade(&self) -> Vec<IpAddr> {
+        self.masquerade(0)
+    }
+
+    fn masquerade(&self, before: u128) -> Vec<IpAddr> {
+        let id = u128::from(self.share.network.id);
+        let families = self.share.network.families();
+        let subnets = self.node.masquerade_subnets.iter();
+        let subnets = subnets.filter(|subnet| id > 0 && families.contains(&subnet.family()));
+        subnets
+            .filter_map(|subnet| subnet.nth(10 + 2 * id - before))
+            .collect()
+    }
+
     /// How the network is routed where it has no overlay.
     #[must_use]
     pub fn no_overlay(&self) -> Option<NoOverlay> {
         self.share.network.transport.no_overlay()
+    }
+
+    /// Whether its pods' addresses are known outside of the node: without an overlay they always are.
+    #[must_use]
+    pub fn is_advertised(&self) -> bool {
+        let advertised = self.share.network.advertised;
+        self.no_overlay().is_some() || advertised.default_vrf || advertised.own_vrf
     }
 
     /// Whether traffic that leaves the network bears the node's address. Source: `[no-overlay] outbound-snat`.

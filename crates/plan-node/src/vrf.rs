@@ -1,13 +1,18 @@
-//! Which routing table a network's learned routes are in.
-//! In: the network and the links as the kernel has them now. Out: a table, or none while nothing carries the network.
-//! Invariant: a table is never guessed: without the VRF device there is none, and nothing is imported until it is there.
-//! Not here: making VRF devices, and reading links or routes (`netlink`).
+//! Which VRF device carries a network, and which routing table its learned routes are in.
+//! In: the network and the links as the kernel has them now. Out: a device and a table, or why there is none.
+//! Invariant: a table is never guessed: what is learned is read from the table of a device that stands, and nothing is imported
+//! until it does. Not here: making VRF devices, and reading links or routes (`netlink`).
 //!
-//! Source: OVN-Kubernetes `go-controller/pkg/ovn/routeimport/route_import.go`.
+//! Source: OVN-Kubernetes `go-controller/pkg/ovn/routeimport/route_import.go`, `pkg/node/vrfmanager`.
 
 use model::kernel::LinkFact;
-use model::names::NetworkName;
+use model::names::{NetworkName, management_device};
 use model::route::{MAIN_TABLE, TableId};
+
+use crate::snapshot::Vrf;
+
+/// From the management port's index to the table of the VRF (OVN-Kubernetes: `routing-table-id-start`).
+const FIRST_TABLE: TableId = 1000;
 
 /// Main for the default network; for any other the table of the VRF device that bears its name
 /// (`NetworkName::vrf_device`). A device of that name that is no VRF carries nothing.
@@ -20,6 +25,46 @@ pub fn table(network: &NetworkName, network_id: u16, links: &[LinkFact]) -> Opti
         .iter()
         .find(|link| link.name == device)
         .and_then(|link| link.vrf_table)
+}
+
+/// Why a network has no VRF device.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoVrf {
+    /// The table is numbered after the management port, which Open vSwitch has not made yet.
+    #[error("there is no device {0} yet")]
+    NoPort(String),
+    /// A device has the name.
+    #[error("device {0} is no VRF; allowed: a VRF device of that name, or none")]
+    NameTaken(String),
+}
+
+/// The VRF device of a network of users: the one that stands, with the table that it has; else one to be made, with a table
+/// of its own. `None` for the default network.
+///
+/// # Errors
+/// While there can be none.
+pub fn plan(
+    network: &NetworkName,
+    network_id: u16,
+    links: &[LinkFact],
+) -> Result<Option<Vrf>, NoVrf> {
+    let Some(device) = network.vrf_device(network_id) else {
+        return Ok(None);
+    };
+    let port = management_device(network_id);
+    let link = |name: &str| links.iter().find(|link| link.name == name);
+    let index = link(&port).map(|link| link.index);
+    let index = index.ok_or(NoVrf::NoPort(port))?;
+    let table = match link(&device) {
+        Some(link) => link.vrf_table.ok_or(NoVrf::NameTaken(device.clone()))?,
+        None => {
+            let taken = |table: &TableId| links.iter().any(|l| l.vrf_table == Some(*table));
+            let first = FIRST_TABLE.saturating_add(index);
+            let mut tables = first..=TableId::MAX;
+            tables.find(|table| !taken(table)).unwrap_or(first)
+        }
+    };
+    Ok(Some(Vrf { device, table }))
 }
 
 #[cfg(test)]

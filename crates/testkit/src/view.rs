@@ -14,7 +14,7 @@ use model::selector::Labels;
 use model::{Prefix, Scope};
 use plan_node::claims::Claims;
 use plan_node::{
-    GatewayView, Machine, NetworkShare, NetworkView, NodeView, Share, Snapshot, learn,
+    GatewayView, Machine, NetworkShare, NetworkView, NodeView, Share, Snapshot, Vrf, learn,
 };
 
 /// Index of the external bridge's link.
@@ -65,6 +65,7 @@ pub fn mk_view(number: u8) -> View {
             network: mk_network(),
             host_subnets: vec![format!("10.128.{number}.0/24").parse().unwrap()],
             mtu: 1500,
+            vrf: None,
         },
     }
 }
@@ -119,6 +120,11 @@ pub fn mk_node_view(number: u8) -> NodeView {
         host_addresses: [address(number)].into(),
         node_addresses: [address(1), address(2), address(3)].into(),
         nat_has_match: false,
+        mode: GatewayMode::Shared,
+        masquerade_subnets: ["169.254.0.0/17", "fd69::/112"]
+            .map(|subnet| subnet.parse().unwrap())
+            .into(),
+        service_cidrs: Vec::new(),
     }
 }
 
@@ -143,7 +149,15 @@ pub fn mk_snapshot(node: &NodeView, shares: &[NetworkShare]) -> Snapshot {
             links.push(link);
         }
         claims.insert(name.clone(), Claims::default());
-        networks.insert(name.clone(), Share::Here(share.clone()));
+        let vrf = name.vrf_device(share.network.id).map(|device| Vrf {
+            device,
+            table: 1000 + u32::from(share.network.id),
+        });
+        let share = NetworkShare {
+            vrf: share.vrf.clone().or(vrf),
+            ..share.clone()
+        };
+        networks.insert(name.clone(), Share::Here(share));
     }
     Snapshot {
         machine: Machine {
@@ -154,7 +168,7 @@ pub fn mk_snapshot(node: &NodeView, shares: &[NetworkShare]) -> Snapshot {
             host_cidrs: node.gateway.addresses.clone(),
             gateway: Some(node.gateway.clone()),
             ports: Some(BridgeFact { ports }),
-            mode: GatewayMode::Shared,
+            mode: node.mode,
             bgp_default: BgpDefault::Ignore,
             release: None,
             claims,
@@ -179,6 +193,7 @@ pub fn mk_link(index: u32, name: &str) -> LinkFact {
         addresses: Vec::new(),
         master: None,
         vrf_table: None,
+        alias: String::new(),
     }
 }
 

@@ -111,6 +111,8 @@ fn node(report: &mut Report, case: &str, nodes: u32, count: u16) {
         mode: GatewayMode::Shared,
         ephemeral_port_range: (32768, 60999),
         bgp_default: BgpDefault::Ignore,
+        masquerade_subnets: Vec::new(),
+        service_cidrs: Vec::new(),
     });
     let networks = mk_networks(count);
     let bridge = LinkFact {

@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
 use nix::sys::signal::Signal;
 
-use crate::daemons::AutoTopology;
+use crate::daemons::{AutoTopology, Outward};
 use crate::example::Example;
 use crate::objects::kubeconfig_of;
 use crate::process::{self, tail};
@@ -64,6 +64,8 @@ enum Cmd {
         topology: String,
         #[command(flatten)]
         auto: AutoTopology,
+        #[command(flatten)]
+        outward: Outward,
         /// Run this controller of frr-k8s on each node, in place of frr-agent.
         #[arg(long, value_name = "BINARY")]
         frr_k8s: Option<PathBuf>,
@@ -187,6 +189,7 @@ pub(crate) fn run() -> Result<bool> {
             profile,
             topology,
             auto,
+            outward,
             frr_k8s,
             example,
             wait,
@@ -203,6 +206,7 @@ pub(crate) fn run() -> Result<bool> {
                 profile,
                 topology,
                 auto,
+                outward,
                 frr_k8s: frr_k8s.map(std::path::absolute).transpose()?,
                 example: example.transpose()?,
                 places: places()?,

@@ -50,6 +50,38 @@ impl AutoTopology {
     }
 }
 
+/// Who routes what leaves pods, and with which address it leaves.
+#[derive(Debug, Clone, PartialEq, Eq, Args, Serialize, Deserialize)]
+pub(crate) struct Outward {
+    /// `[gateway] mode` of the daemons' configuration.
+    #[arg(long, value_parser = ["shared", "local"], default_value = "shared", conflicts_with = "example")]
+    pub(crate) gateway_mode: String,
+    /// `[no-overlay] outbound-snat` of the daemons' configuration; disabled: the outside host knows the way to pods.
+    #[arg(long, value_parser = ["enabled", "disabled"], default_value = "enabled", conflicts_with = "example")]
+    pub(crate) outbound_snat: String,
+}
+
+impl Outward {
+    /// The kernel of the node routes, not OVN's gateway router.
+    pub(crate) fn is_local(&self) -> bool {
+        self.gateway_mode == "local"
+    }
+
+    /// What leaves the cluster bears the node's address.
+    pub(crate) fn is_translated(&self) -> bool {
+        self.outbound_snat == "enabled"
+    }
+
+    /// One line that shows both.
+    pub(crate) fn shown(&self) -> String {
+        let Self {
+            gateway_mode,
+            outbound_snat,
+        } = self;
+        format!("gateway mode {gateway_mode}, outbound SNAT {outbound_snat}")
+    }
+}
+
 /// Identities of the two managers.
 pub(crate) const MANAGERS: [&str; 2] = ["cm-a", "cm-b"];
 
@@ -217,7 +249,7 @@ cluster-subnets = {}
 mtu = 1500
 
 [no-overlay]
-outbound-snat = enabled
+outbound-snat = {}
 routing = managed
 
 [bgp-managed]
@@ -227,7 +259,7 @@ frr-namespace = frr-k8s-system
 profile = {}
 
 [gateway]
-mode = shared
+mode = {}
 interface = br-ex
 next-hop = {}
 {}ephemeral-port-range = {}-{}
@@ -237,10 +269,12 @@ topology = build
 networks = own
 ",
         network.cluster_subnets(),
+        lab.outward.outbound_snat,
         lab.topology,
         lab.auto.keys(),
         v.as_number,
         lab.profile,
+        lab.outward.gateway_mode,
         v.outside_address(),
         network.join_keys(),
         SNAT_PORTS.start(),

@@ -74,5 +74,10 @@ pub(crate) fn attach(lab: &Lab, node: &Node, subnet: Ipv4Net) -> Result<()> {
             node.name
         );
     }
+    if !lab.outward.is_translated() {
+        // The physical network's administrator has routes to pods.
+        let route = format!("route replace {subnet} via {}", lab.address(node));
+        batch(&lab.namespace("outside"), &route)?;
+    }
     lab.save_pod(&node.name, &pod)
 }

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 
-use crate::daemons::AutoTopology;
+use crate::daemons::{AutoTopology, Outward};
 use crate::example::Example;
 use crate::values::{Values, nth};
 
@@ -87,6 +87,8 @@ pub(crate) struct Lab {
     pub(crate) topology: String,
     /// `[bgp-managed] auto-reflectors-above` and `auto-full-mesh-below`.
     pub(crate) auto: AutoTopology,
+    /// `[gateway] mode` and `[no-overlay] outbound-snat`.
+    pub(crate) outward: Outward,
     /// frr-k8s's controller, where it runs in place of frr-agent.
     pub(crate) frr_k8s: Option<PathBuf>,
     /// The physical network and what its administrator writes, where it is not the demonstration's.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::daemons::AutoTopology;
+use crate::daemons::{AutoTopology, Outward};
 use crate::example::{self, Example};
 use crate::node::link;
 use crate::process::records;
@@ -41,6 +41,8 @@ pub(crate) struct Wanted {
     pub(crate) topology: String,
     /// Where `auto` changes that.
     pub(crate) auto: AutoTopology,
+    /// Who routes what leaves pods, and with which address it leaves.
+    pub(crate) outward: Outward,
     /// frr-k8s's controller, to run in place of frr-agent.
     pub(crate) frr_k8s: Option<PathBuf>,
     /// The physical network and what its administrator writes, where it is not the demonstration's.
@@ -91,7 +93,7 @@ pub(crate) fn up(wanted: &Wanted, steps: Steps) -> Result<Lab> {
     }
     let mut lab = begin(wanted)?;
     daemons::check(&lab).inspect_err(|_| drop(down::down(&lab.name)))?;
-    steps.say(&lab.values.shown());
+    steps.say(&format!("{}; {}", lab.values.shown(), lab.outward.shown()));
     supervisor::launch(&lab)?;
     link::up_underlay(&lab).context("underlay")?;
     example::start_routers(&lab)?;
@@ -140,6 +142,7 @@ fn kept(wanted: &Wanted) -> Option<Lab> {
         && lab.profile == wanted.profile
         && lab.topology == wanted.topology
         && lab.auto == wanted.auto
+        && lab.outward == wanted.outward
         && lab.frr_k8s == wanted.frr_k8s
         && lab.example == wanted.example
         && lab.places == wanted.places
@@ -166,6 +169,7 @@ fn begin(wanted: &Wanted) -> Result<Lab> {
         profile: wanted.profile.clone(),
         topology: wanted.topology.clone(),
         auto: wanted.auto,
+        outward: wanted.outward.clone(),
         frr_k8s: wanted.frr_k8s.clone(),
         example: wanted.example.clone(),
         settings: Vec::new(),

@@ -14,7 +14,12 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
 
-use model::kernel::{Entries, KernelEntry, KernelKey, POD_RULE_PREFERENCE, POD_RULE_TABLE};
+use model::Prefix;
+use model::kernel::{
+    Entries, KernelEntry, KernelKey, LAST_METRIC, POD_RULE_PREFERENCE, POD_RULE_TABLE, RouteTarget,
+    RuleSelector, route_metric,
+};
+use model::route::MAIN_TABLE;
 use netlink::WriteError;
 use netns_tests::{absent, in_namespace, ip, ip_batch, run};
 
@@ -29,26 +34,32 @@ fn mk_network() -> Entries {
     let mut wanted = Entries::new();
     wanted.insert(
         KernelKey::Link { device: device() },
-        KernelEntry::Link { up: true },
+        KernelEntry::Link {
+            up: true,
+            vrf: None,
+        },
     );
     for address in ["10.128.1.2/24", "fd00:10:128:1::2/64"] {
         let (device, address) = (device(), address.parse().unwrap());
-        wanted.insert(KernelKey::Address { device, address }, KernelEntry::Address);
+        let entry = KernelEntry::Address { prefix_route: true };
+        wanted.insert(KernelKey::Address { device, address }, entry);
     }
     for (to, via) in networks {
         let (to, table) = (to.parse().unwrap(), POD_RULE_TABLE);
         let rule = KernelKey::Rule {
             preference: POD_RULE_PREFERENCE,
-            to,
+            selector: RuleSelector::To(to),
             table,
         };
         wanted.insert(rule, KernelEntry::Rule { local: true });
-        let route = KernelEntry::Route {
-            via: Some(via.parse().unwrap()),
+        let route = KernelEntry::Route(RouteTarget::Device {
             device: Some(device()),
+            via: Some(via.parse().unwrap()),
+            source: None,
             mtu: Some(1400),
-        };
-        wanted.insert(KernelKey::Route { table, to }, route);
+        });
+        let metric = route_metric(to.family(), 0);
+        wanted.insert(KernelKey::Route { table, to, metric }, route);
     }
     wanted
 }
@@ -236,12 +247,16 @@ fn with_another(device: &str, address: &str) -> Entries {
     let link = KernelKey::Link {
         device: device.to_owned(),
     };
-    wanted.insert(link, KernelEntry::Link { up: true });
+    let up = KernelEntry::Link {
+        up: true,
+        vrf: None,
+    };
+    wanted.insert(link, up);
     let address = KernelKey::Address {
         device: device.to_owned(),
         address: address.parse().unwrap(),
     };
-    wanted.insert(address, KernelEntry::Address);
+    wanted.insert(address, KernelEntry::Address { prefix_route: true });
     wanted
 }
 
@@ -318,5 +333,50 @@ fn a_device_that_is_not_there_keeps_no_other_network_from_being_written() {
         is_held();
         let failed: Vec<String> = written.failed.iter().map(ToString::to_string).collect();
         assert_eq!(failed, ["device ovn-k8s-mp5 does not exist"; 2]);
+    });
+}
+
+#[test]
+fn the_last_route_stands_behind_those_of_bgp_and_no_other_goes() {
+    if absent(&["ip"]) {
+        return;
+    }
+    in_namespace(|| async {
+        mk_device();
+        ip(&format!("link set {DEVICE} up"));
+        ip("addr add 192.0.2.1/24 dev other");
+        ip_batch(
+            "route add 10.128.0.0/16 via 192.0.2.2 proto bgp metric 20
+             route add unreachable 10.9.0.0/16 proto boot metric 4278198272
+             route add unreachable 10.129.0.0/16 proto 85 metric 4278198272
+",
+        );
+        let subnets: [Prefix; 2] =
+            ["10.128.0.0/16", "fd00:10:128::/48"].map(|t| t.parse().unwrap());
+        let key = |to| KernelKey::Route {
+            table: MAIN_TABLE,
+            to,
+            metric: LAST_METRIC,
+        };
+        let unreachable = || KernelEntry::Route(RouteTarget::Unreachable);
+        let wanted: Entries = subnets.map(|to| (key(to), unreachable())).into();
+        let done = apply(&wanted).await.unwrap();
+        assert_eq!(
+            done.len(),
+            3,
+            "two written, an earlier one removed: {done:?}"
+        );
+        let routes = lines("-4 route show 10.128.0.0/16");
+        let bgp = "10.128.0.0/16 via 192.0.2.2 dev other proto bgp metric 20";
+        let last = "unreachable 10.128.0.0/16 proto 85 metric 4278198272";
+        assert_eq!(routes, [bgp, last]);
+        let foreign = lines("-4 route show 10.9.0.0/16");
+        assert_eq!(foreign.len(), 1, "{foreign:?}");
+        let six = lines("-6 route show fd00:10:128::/48");
+        assert!(six.iter().any(|r| r.starts_with("unreachable")), "{six:?}");
+        assert!(apply(&wanted).await.unwrap().is_empty());
+        let gone = apply(&Entries::new()).await.unwrap();
+        assert_eq!(gone.len(), 2, "{gone:?}");
+        assert_eq!(lines("-4 route show 10.128.0.0/16"), [bgp]);
     });
 }

@@ -5,7 +5,9 @@
 //! Not here: hosts with IPv6 (`netns-tests`).
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test")]
 
-use model::kernel::{Entries, KernelEntry, KernelKey, POD_RULE_PREFERENCE, POD_RULE_TABLE};
+use model::kernel::{
+    Entries, KernelEntry, KernelKey, POD_RULE_PREFERENCE, POD_RULE_TABLE, RouteTarget, RuleSelector,
+};
 use model::route::{MAIN_TABLE, PROTOCOL_BGP};
 use netlink::{Watcher, dump, write};
 use netns_tests::{in_namespace, ip};
@@ -26,22 +28,24 @@ fn network() -> Entries {
     };
     let rule = KernelKey::Rule {
         preference: POD_RULE_PREFERENCE,
-        to,
+        selector: RuleSelector::To(to),
         table,
     };
-    let route = KernelEntry::Route {
-        via: Some("10.128.1.1".parse().unwrap()),
+    let route = KernelEntry::Route(RouteTarget::Device {
         device: Some(device()),
+        via: Some("10.128.1.1".parse().unwrap()),
+        source: None,
         mtu: Some(1400),
-    };
+    });
+    let (metric, vrf) = (0, None);
     Entries::from([
         (
             KernelKey::Link { device: device() },
-            KernelEntry::Link { up: true },
+            KernelEntry::Link { up: true, vrf },
         ),
-        (address, KernelEntry::Address),
+        (address, KernelEntry::Address { prefix_route: true }),
         (rule, KernelEntry::Rule { local: true }),
-        (KernelKey::Route { table, to }, route),
+        (KernelKey::Route { table, to, metric }, route),
     ])
 }
 

@@ -1,13 +1,13 @@
 //! Address translation on the gateway router of a no-overlay network, and the address sets it refers to.
 //! In: `NetworkView`. Out: NAT and Address_Set rows.
 //! Invariant: a row that translates a cluster subnet either exempts a set that holds that subnet, or is limited to node addresses.
-//! Not here: local gateway mode (nftables), per-pod rows, the set of all nodes' addresses (`shared`).
+//! Not here: what the kernel translates in local gateway mode (`nft`), per-pod rows, the set of all nodes' addresses (`shared`).
 //!
 //! ```text
-//!  outbound-snat | NAT.match in the schema | row of a cluster subnet
-//!  enabled       | -                       | exempted_ext_ips = the network's subnets and this node's own addresses
-//!  disabled      | yes                     | match = "ip4.dst == $<node-ips>"
-//!  disabled      | no (OVN 23.03)          | allowed_ext_ips = node-ips set
+//!  mode, outbound-snat | NAT.match in the schema | row of a cluster subnet
+//!  shared, enabled     | -                       | exempted_ext_ips = the network's subnets and this node's own addresses
+//!  all others          | yes                     | match = "ip4.dst == $<node-ips>"
+//!                      | no (OVN 23.03)          | allowed_ext_ips = node-ips set
 //! ```
 //! Names and ids: OVN-Kubernetes `go-controller/pkg/ovn/gateway.go` and `libovsdb/util`.
 
@@ -15,6 +15,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use model::address::{Family, Prefix};
+use model::gateway::GatewayMode;
 use model::hash;
 use model::names::NetworkName;
 use model::nb::{self, OWNER_TYPE, Owner, RowKey, Rows, Table, Value};
@@ -42,9 +43,9 @@ pub fn exemption_id(network: &NetworkName, family: Family) -> String {
 pub fn plan(view: NetworkView<'_>) -> Rows {
     let mut rows_builder = RowsBuilder::new(Owner::Network(view.name().clone()));
     for family in view.share.network.families() {
-        let node_ips = shared::node_ips(family);
-        let exemption = view
-            .outbound_snat()
+        // In local gateway mode the kernel translates the default network's pods.
+        let by_gateway = view.node.mode == GatewayMode::Shared;
+        let exemption = (view.outbound_snat() && by_gateway)
             .then(|| put_exemption(view, family, &mut rows_builder));
         let Some(external) = view.gateway_address(family) else {
             continue;
@@ -64,10 +65,7 @@ pub fn plan(view: NetworkView<'_>) -> Rows {
                     row.exempted = Some(set.clone());
                     row.ids = cluster_subnet_ids(view, subnet);
                 }
-                None if view.node.nat_has_match => {
-                    row.matches = format!("{}.dst == ${}", family.ovn_protocol(), node_ips.id);
-                }
-                None => row.allowed = Some(node_ips.clone()),
+                None => row.limit_to(&shared::node_ips(family), family, view),
             }
             put_row(view, row, &mut rows_builder);
         }
@@ -134,6 +132,15 @@ impl Row {
             exempted: None,
             allowed: None,
             ids: Vec::new(),
+        }
+    }
+
+    /// Translates what goes to these addresses and nothing else.
+    fn limit_to(&mut self, set: &RowKey, family: Family, view: NetworkView<'_>) {
+        if view.node.nat_has_match {
+            self.matches = format!("{}.dst == ${}", family.ovn_protocol(), set.id);
+        } else {
+            self.allowed = Some(set.clone());
         }
     }
 }

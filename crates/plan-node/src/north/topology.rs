@@ -1,4 +1,4 @@
-//! The layer-3 topology of a no-overlay network on its node, shared gateway mode.
+//! The layer-3 topology of a no-overlay network on its node.
 //! In: `NetworkView`. Out: every Northbound row but pods' ports, address translation and imported routes.
 //! Invariant: no transit switch, no route to remote pods; what a node does not know yet (a family, a subnet) gives no row.
 //! Not here: `snat`, what several networks share (`shared`), imported routes.
@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use model::address::{Family, InterfaceAddr, Mac};
+use model::gateway::GatewayMode;
 use model::names::RouterName;
 use model::nb::{self, Owner, RowKey, Rows, Table, Value};
 use model::ovs;
@@ -241,7 +242,8 @@ fn optional(value: &str) -> Value {
     texts(Some(value).filter(|value| !value.is_empty()))
 }
 
-/// Cluster router: the gateway router's join address, and local pods by their source.
+/// Cluster router: the gateway router's join address, and local pods by their source: to the gateway router, or in local
+/// gateway mode to the management port, behind which the kernel routes.
 fn cluster_routes(view: NetworkView<'_>, rows_builder: &mut RowsBuilder) {
     let router = view.cluster_router();
     let gateways = view.gateway_join();
@@ -257,8 +259,12 @@ fn cluster_routes(view: NetworkView<'_>, rows_builder: &mut RowsBuilder) {
             },
         );
     }
+    let out = match view.node.mode {
+        GatewayMode::Shared => gateways,
+        GatewayMode::Local => view.management(),
+    };
     for subnet in &view.share.host_subnets {
-        if let Some(gateway) = of_family(&gateways, subnet.family()) {
+        if let Some(gateway) = of_family(&out, subnet.family()) {
             route(
                 rows_builder,
                 &router,

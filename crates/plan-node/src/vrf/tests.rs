@@ -15,6 +15,7 @@ fn link(name: &str, vrf_table: Option<TableId>) -> LinkFact {
         addresses: Vec::new(),
         master: None,
         vrf_table,
+        alias: String::new(),
     }
 }
 

@@ -9,7 +9,7 @@ use model::names::{NetworkName, NodeName};
 use model::network::Transport;
 use model::node::{Fact, Node};
 use model::ovs::{BridgeFact, patch_port};
-use plan_node::{Facts, FlowTable, Memory, NodeConfig, NotYet, Snapshot};
+use plan_node::{Facts, FlowTable, Memory, NodeConfig, NotYet, Share, Snapshot, Vrf};
 use testkit::{BRIDGE_LINK, mk_link, mk_network, mk_node, mk_port, mk_user_network};
 
 fn prefix(text: &str) -> Prefix {
@@ -21,14 +21,22 @@ fn memory() -> Memory {
 }
 
 fn memory_of(bgp_default: BgpDefault) -> Memory {
-    Memory::new(NodeConfig {
+    Memory::new(config(bgp_default))
+}
+
+fn config(bgp_default: BgpDefault) -> NodeConfig {
+    NodeConfig {
         node: NodeName::from("n1"),
         bridge: "br-ex".to_owned(),
         next_hops: vec!["172.30.0.100".parse().unwrap()],
         mode: GatewayMode::Shared,
         ephemeral_port_range: (32768, 60999),
         bgp_default,
-    })
+        masquerade_subnets: ["169.254.0.0/17", "fd69::/112"]
+            .map(|subnet| subnet.parse().unwrap())
+            .into(),
+        service_cidrs: Vec::new(),
+    }
 }
 
 fn own_node() -> Node {
@@ -409,6 +417,7 @@ fn both_families_of_one_network_do_not_cost_another_its_own() {
     .subnets;
     if let Ok(links) = &mut facts.links {
         links[1].addresses.push("fd00:30::1/64".parse().unwrap());
+        links.push(mk_link(9, "ovn-k8s-mp5"));
     }
     let snapshot = memory().snapshot(facts);
     assert!(snapshot.stale.is_empty() && snapshot.problems.is_empty());
@@ -421,4 +430,83 @@ fn both_families_of_one_network_do_not_cost_another_its_own() {
         text.contains("fd00:30::1"),
         "the other network has its address"
     );
+}
+
+/// The facts with a network of users of that id.
+fn with_blue(id: u16) -> Facts {
+    let mut facts = whole();
+    let blue = mk_user_network(
+        "cluster_udn_blue",
+        id,
+        &["10.200.0.0/16/24"],
+        &["100.65.0.0/16"],
+    );
+    facts.networks.push(blue);
+    let subnets: [(&str, &[&str]); 2] = [
+        ("default", &["10.128.1.0/24"]),
+        ("cluster_udn_blue", &["10.200.1.0/24"]),
+    ];
+    own(&mut facts).subnets = mk_node("n1", &subnets).subnets;
+    facts
+}
+
+fn links(facts: &mut Facts) -> &mut Vec<LinkFact> {
+    facts.links.as_mut().unwrap()
+}
+
+fn vrf_of(snapshot: &Snapshot) -> Option<Vrf> {
+    match &snapshot.networks[&NetworkName::from("cluster_udn_blue")] {
+        Share::Here(share) => share.vrf.clone(),
+        Share::Unknown(_) => panic!("nothing is known of it"),
+    }
+}
+
+#[test]
+fn a_network_of_users_has_its_port_first_and_its_vrf_behind_it() {
+    let mut memory = memory();
+    let name = NetworkName::from("cluster_udn_blue");
+    let snapshot = memory.snapshot(with_blue(5));
+    assert!(plan_node::plan(&snapshot).ports.contains_key(&name));
+    assert_eq!(vrf_of(&snapshot), None);
+    assert!(snapshot.stale[&name].to_string().contains("ovn-k8s-mp5"));
+    let mut facts = with_blue(5);
+    links(&mut facts).push(mk_link(42, "ovn-k8s-mp5"));
+    let snapshot = memory.snapshot(facts);
+    let made = vrf_of(&snapshot).unwrap();
+    assert_eq!((made.device.as_str(), made.table), ("blue", 1042));
+    assert!(snapshot.stale.is_empty(), "{:?}", snapshot.stale);
+    // The port is made anew: another index, the same table.
+    let mut facts = with_blue(5);
+    let mut vrf = mk_link(43, "blue");
+    vrf.vrf_table = Some(1042);
+    links(&mut facts).extend([vrf.clone(), mk_link(77, "ovn-k8s-mp5")]);
+    assert_eq!(vrf_of(&memory.snapshot(facts)), Some(made.clone()));
+    // The port is away: what stands stays.
+    let mut facts = with_blue(5);
+    links(&mut facts).push(vrf);
+    let snapshot = memory.snapshot(facts);
+    assert_eq!(vrf_of(&snapshot), Some(made));
+    assert!(snapshot.stale.contains_key(&name));
+}
+
+#[test]
+fn a_device_in_the_way_or_a_small_masquerade_subnet_costs_its_network_only() {
+    let blue = NetworkName::from("cluster_udn_blue");
+    let mut facts = with_blue(5);
+    links(&mut facts).extend([mk_link(42, "ovn-k8s-mp5"), mk_link(43, "blue")]);
+    let snapshot = memory().snapshot(facts);
+    let said = snapshot.stale[&blue].to_string();
+    assert!(said.contains("blue") && said.contains("allowed"), "{said}");
+    assert_eq!(snapshot.stale.len(), 1);
+    let mut config = config(BgpDefault::Ignore);
+    config.masquerade_subnets = vec!["169.254.169.0/29".parse().unwrap()];
+    let mut facts = with_blue(5);
+    links(&mut facts).push(mk_link(42, "ovn-k8s-mp5"));
+    let snapshot = Memory::new(config).snapshot(facts);
+    let said = snapshot.stale[&blue].to_string();
+    assert!(
+        said.contains("v4-masquerade-subnet") && said.contains("21"),
+        "{said}"
+    );
+    assert_eq!(snapshot.stale.len(), 1);
 }

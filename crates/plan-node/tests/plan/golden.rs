@@ -7,6 +7,7 @@ use std::fmt::Write;
 
 use import::decide::decide;
 use model::address::{Family, Prefix};
+use model::gateway::GatewayMode;
 use model::names::NetworkName;
 use model::nb::{ImportTarget, ImportedRoute, Owner};
 use model::route::{KernelRoute, MAIN_TABLE, RouteKind, RoutePath, TableId};
@@ -115,6 +116,7 @@ fn whole(snapshot: &Snapshot) -> String {
         said,
         render::northbound(&render::rows(&plan)),
         render::kernel(&plan),
+        render::filter(&plan),
         render::flows(&plan),
         learned(snapshot, &plan),
         render::published(&plan),
@@ -148,6 +150,21 @@ fn snat_disabled_without_and_with_the_match_column() {
 }
 
 #[test]
+fn local_gateway_mode() {
+    let mut view = with_ipv6(true);
+    view.node.mode = GatewayMode::Local;
+    compare("local-gateway", 1, &mk_default(&view));
+    view.no_overlay(|options| options.outbound_snat = false);
+    view.node.nat_has_match = true;
+    compare("local-gateway", 2, &mk_default(&view));
+    let (mut view, mut shares) = two_of_one_subnet();
+    view.node.mode = GatewayMode::Local;
+    shares[1].network.advertised.default_vrf = true;
+    shares[2].network.advertised.own_vrf = true;
+    compare("local-gateway", 3, &mk_snapshot(&view.node, &shares));
+}
+
+#[test]
 fn two_cluster_subnets() {
     let mut view = mk_view(1);
     view.add_subnet("10.132.0.0/16/25");
@@ -161,6 +178,7 @@ fn two_of_one_subnet() -> (View, [NetworkShare; 3]) {
         network: mk_user_network(name, id, &["10.200.0.0/16/24"], &["100.65.0.0/16"]),
         host_subnets: vec!["10.200.1.0/24".parse().unwrap()],
         mtu: 1500,
+        vrf: None,
     };
     let blue = share("cluster_udn_blue", 1);
     let red = share("cluster_udn_red", 2);

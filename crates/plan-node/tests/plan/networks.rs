@@ -18,6 +18,7 @@ fn share(name: &str, id: u16) -> NetworkShare {
         network: mk_user_network(name, id, &["10.200.0.0/16/24"], &["100.65.0.0/16"]),
         host_subnets: vec!["10.200.1.0/24".parse().unwrap()],
         mtu: 1500,
+        vrf: None,
     }
 }
 
@@ -61,7 +62,7 @@ fn the_kernels_entries_are_one_plan_for_all_networks() {
     }
     let rules = plan.kernel.keys();
     let rules = rules
-        .filter(|key| matches!(key, KernelKey::Rule { .. }))
+        .filter(|key| matches!(key, KernelKey::Rule { preference: 31, .. }))
         .count();
     assert_eq!(
         rules, 1,

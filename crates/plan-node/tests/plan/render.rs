@@ -5,9 +5,11 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use model::kernel::{KernelEntry, KernelKey};
+use model::Prefix;
+use model::kernel::{KernelEntry, KernelKey, RouteTarget};
 use model::nb::{Owner, Rows, Value};
 use model::ovs::InternalPort;
+use model::route::TableId;
 use plan_node::check::Violation;
 use plan_node::{FlowTable, Plan, Snapshot};
 
@@ -47,6 +49,7 @@ pub(crate) fn plan(plan: &Plan) -> String {
             .collect(),
         kernel(plan),
         links(plan),
+        filter(plan),
         flows(plan),
         uplink(plan),
         published(plan),
@@ -184,12 +187,31 @@ pub(crate) fn kernel(plan: &Plan) -> String {
         ports.map(|port| (port.name.as_str(), port)).collect();
     for (key, entry) in &plan.kernel {
         match (key, entry) {
-            (KernelKey::Link { .. }, entry) => assert_eq!(*entry, KernelEntry::Link { up: true }),
-            (KernelKey::Address { device, address }, _) => {
+            (KernelKey::Vrf { device }, KernelEntry::Vrf { table, up: true }) => {
+                writeln!(out, "vrf {device} table {table}").unwrap();
+            }
+            (
+                KernelKey::Link { .. },
+                KernelEntry::Link {
+                    up: true,
+                    vrf: None,
+                },
+            ) => {}
+            (
+                KernelKey::Link { device },
+                KernelEntry::Link {
+                    up: true,
+                    vrf: Some(vrf),
+                },
+            ) => {
+                writeln!(out, "link {device} master {vrf}").unwrap();
+            }
+            (KernelKey::Address { device, address }, KernelEntry::Address { prefix_route }) => {
                 let port = by_device[device.as_str()];
+                let flag = if *prefix_route { "" } else { " noprefixroute" };
                 writeln!(
                     out,
-                    "address {address} dev {device} mac {} mtu {}",
+                    "address {address} dev {device} mac {} mtu {}{flag}",
                     port.mac, port.mtu
                 )
                 .unwrap();
@@ -197,28 +219,50 @@ pub(crate) fn kernel(plan: &Plan) -> String {
             (
                 KernelKey::Rule {
                     preference,
-                    to,
+                    selector,
                     table,
                 },
-                entry,
+                KernelEntry::Rule { local },
             ) => {
-                assert_eq!(*entry, KernelEntry::Rule { local: true });
-                writeln!(out, "rule {preference} iif lo to {to} lookup {table}").unwrap();
+                let from = if *local { "iif lo " } else { "" };
+                writeln!(out, "rule {preference} {from}{selector} lookup {table}").unwrap();
             }
-            (KernelKey::Route { table, to }, KernelEntry::Route { via, device, mtu }) => {
-                let (via, device) = (via.unwrap(), device.as_deref().unwrap());
-                let mtu = mtu.unwrap();
-                writeln!(
-                    rest,
-                    "route {to} via {via} dev {device} table {table} mtu {mtu}"
-                )
-                .unwrap();
+            (KernelKey::Route { table, to, metric }, KernelEntry::Route(target)) => {
+                writeln!(rest, "{}", route(*table, to, *metric, target)).unwrap();
             }
             (key, entry) => panic!("{key}: {entry:?}"),
         }
     }
     out.push_str(&rest);
-    out.push_str("# Integration bridge\n");
+    out.push_str(&ports_of(plan));
+    out
+}
+
+fn route(table: TableId, to: &Prefix, metric: u32, target: &RouteTarget) -> String {
+    match target {
+        RouteTarget::Unreachable => {
+            format!("route unreachable {to} metric {metric} table {table}")
+        }
+        RouteTarget::Device {
+            device,
+            via,
+            source,
+            mtu,
+        } => {
+            let word = |key: &str, value: Option<String>| {
+                value.map_or(String::new(), |value| format!(" {key} {value}"))
+            };
+            let via = word("via", via.map(|via| via.to_string()));
+            let source = word("src", source.map(|source| source.to_string()));
+            let mtu = word("mtu", mtu.map(|mtu| mtu.to_string()));
+            let device = device.as_deref().unwrap();
+            format!("route {to}{via} dev {device} table {table}{source}{mtu}")
+        }
+    }
+}
+
+fn ports_of(plan: &Plan) -> String {
+    let mut out = String::from("# Integration bridge\n");
     for port in plan.ports.values() {
         writeln!(
             out,
@@ -228,6 +272,29 @@ pub(crate) fn kernel(plan: &Plan) -> String {
         .unwrap();
     }
     out
+}
+
+/// Sets and chains; nothing where there are none.
+pub(crate) fn filter(plan: &Plan) -> String {
+    let mut out = String::new();
+    for (name, set) in &plan.nft.sets {
+        let elements: Vec<String> = set.elements.iter().map(ToString::to_string).collect();
+        let family = set.family.version();
+        writeln!(out, "set {name} ({family}): {}", elements.join(" ")).unwrap();
+    }
+    for (name, chain) in &plan.nft.chains {
+        let hook = chain.hook.map_or(String::new(), |hook| {
+            format!(" {} {} {}", hook.kind, hook.hook, hook.priority)
+        });
+        writeln!(out, "chain {name}{hook}").unwrap();
+        for rule in &chain.rules {
+            writeln!(out, "  {rule}").unwrap();
+        }
+    }
+    if out.is_empty() {
+        return out;
+    }
+    format!("# Packet filter\n{out}")
 }
 
 pub(crate) fn flows(plan: &Plan) -> String {

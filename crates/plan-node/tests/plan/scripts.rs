@@ -55,6 +55,11 @@ fn memory() -> Memory {
         mode: GatewayMode::Shared,
         ephemeral_port_range: (32768, 60999),
         bgp_default: BgpDefault::Ignore,
+        masquerade_subnets: vec![
+            "169.254.0.0/17".parse().unwrap(),
+            "fd69::/112".parse().unwrap(),
+        ],
+        service_cidrs: Vec::new(),
     })
 }
 

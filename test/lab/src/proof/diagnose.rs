@@ -69,8 +69,8 @@ fn one_way(lab: &Lab, from: &Node, to: &Node) -> Result<Option<Finding>> {
     if let Some(finding) = route(lab, from, to)? {
         return Ok(Some(finding));
     }
-    if let Some(seen) = exemption(lab, from)? {
-        return Ok(Some((Layer::Ovn, seen)));
+    if let Some(finding) = exemption(lab, from)? {
+        return Ok(Some(finding));
     }
     let out = format!("nw_src={}", near.subnet);
     if let Some(seen) = flow(lab, from, &out, "lets its pods' packets out")? {
@@ -134,17 +134,51 @@ pub(super) fn route(lab: &Lab, from: &Node, to: &Node) -> Result<Option<Finding>
     Ok(None)
 }
 
-/// What is wrong with a node's SNAT row; `None` where pods are exempt from it.
-pub(super) fn exemption(lab: &Lab, node: &Node) -> Result<Option<String>> {
+/// What is wrong with what translates on a node; `None` where pods are exempt from it.
+pub(super) fn exemption(lab: &Lab, node: &Node) -> Result<Option<Finding>> {
     for range in &lab.values.default_network()?.ranges {
-        let fault = exemption_of(lab, node, &range.subnet.to_string())?;
+        let cluster = range.subnet.to_string();
+        let fault = exemption_of(lab, node, &cluster)?;
         if fault.is_some() {
-            return Ok(fault);
+            return Ok(fault.map(|fault| (Layer::Ovn, fault)));
+        }
+        if lab.outward.is_local() {
+            let fault = filter(lab, node, &cluster)?;
+            return Ok(fault.map(|fault| (Layer::Kernel, fault)));
         }
     }
     Ok(None)
 }
 
+/// What is wrong with the packet filter, which translates in local gateway mode.
+fn filter(lab: &Lab, node: &Node, cluster: &str) -> Result<Option<String>> {
+    let listed = tool("nft")
+        .words("list table inet ovn-kubernetes")
+        .inside(&lab.namespace(&node.name))
+        .run()?;
+    let Some(subnet) = lab.pod(&node.name).map(|pod| pod.subnet) else {
+        return Ok(None);
+    };
+    let rules: Vec<&str> = listed.lines().map(str::trim).collect();
+    let at = |rule: &str| rules.iter().position(|line| *line == rule);
+    let (exempt, all, to_nodes) = (
+        at(&format!(
+            "ip saddr {subnet} ip daddr @no-overlay-snat-exempt-v4 return"
+        )),
+        at(&format!("ip saddr {subnet} masquerade")),
+        at(&format!(
+            "ip saddr {subnet} ip daddr @remote-node-ips-v4 masquerade"
+        )),
+    );
+    let right = if lab.outward.is_translated() {
+        exempt.is_some() && exempt < all && listed.contains(cluster) && to_nodes.is_none()
+    } else {
+        exempt.is_none() && all.is_none() && to_nodes.is_some()
+    };
+    Ok((!right).then(|| format!("{}: table inet ovn-kubernetes is {listed}", node.name)))
+}
+
+/// The row of the gateway router. Only in shared gateway mode with outbound SNAT it translates more than the way to nodes.
 fn exemption_of(lab: &Lab, node: &Node, cluster: &str) -> Result<Option<String>> {
     let router = gateway_router(&node.name);
     let all = router_rows(lab, &node.name, &router, "nat", "nat")?;
@@ -162,7 +196,14 @@ fn exemption_of(lab: &Lab, node: &Node, cluster: &str) -> Result<Option<String>>
             "the SNAT row of {router} translates to {external:?}"
         )));
     }
+    let whole = !lab.outward.is_local() && lab.outward.is_translated();
     let exempt = members(row, "exempted_ext_ips");
+    if !whole {
+        let limited =
+            members(row, "allowed_ext_ips").len() == 1 || word(row, "match").contains("dst ==");
+        let right = limited && exempt.is_empty();
+        return Ok((!right).then(|| format!("the SNAT row of {router} is not limited to nodes")));
+    }
     let sets = rows(lab, &node.name, "address_set", &[])?;
     let set = sets.iter().find(|set| exempt.contains(&word(set, "_uuid")));
     let Some(set) = set else {
@@ -188,6 +229,9 @@ fn flow(lab: &Lab, node: &Node, wanted: &str, what: &str) -> Result<Option<Strin
 
 /// Why a host does not reach pods; `None` where its rule and its table are right.
 pub(super) fn host_way(lab: &Lab, node: &Node, pod: &Pod) -> Result<Option<String>> {
+    if lab.outward.is_local() {
+        return Ok(None);
+    }
     let namespace = lab.namespace(&node.name);
     let (cluster, _) = lab.values.default_network()?.ipv4_range()?;
     let gateway = pod.gateway();

@@ -79,11 +79,8 @@ impl Path {
     }
 
     /// Its source is the node's, by OVN's SNAT row.
-    fn translated(self) -> Self {
-        Self {
-            translated: true,
-            ..self
-        }
+    fn translated_if(self, translated: bool) -> Self {
+        Self { translated, ..self }
     }
 
     fn host_to_pod(self) -> Self {
@@ -100,14 +97,21 @@ fn of_node(lab: &Lab, pods: &[Attached], (node, pod): &Attached) -> Vec<Path> {
     let (address, outside) = (lab.address(node), lab.values.outside_address());
     let (name, inside, management) = (&node.name, pod.address, pod.management());
     let from_outside = lab.namespace("outside");
+    let by_ovn = !lab.outward.is_local();
+    // In local gateway mode hosts take the routes of BGP themselves.
+    let to_pods = if by_ovn { management } else { address };
     let mut paths = vec![
         Path::new(
             format!("pod on {name} -> outside"),
             &inner,
             outside,
-            address,
+            if lab.outward.is_translated() {
+                address
+            } else {
+                inside
+            },
         )
-        .translated(),
+        .translated_if(lab.outward.is_translated() && by_ovn),
         Path::new(
             format!("pod on {name} -> own node"),
             &inner,
@@ -132,8 +136,9 @@ fn of_node(lab: &Lab, pods: &[Attached], (node, pod): &Attached) -> Vec<Path> {
                 pod,
                 inside,
             ),
-            Path::new(format!("pod on {name} -> {remote}"), &inner, there, address).translated(),
-            Path::new(format!("{name} -> pod on {remote}"), &host, pod, management).host_to_pod(),
+            Path::new(format!("pod on {name} -> {remote}"), &inner, there, address)
+                .translated_if(by_ovn),
+            Path::new(format!("{name} -> pod on {remote}"), &host, pod, to_pods).host_to_pod(),
             Path::new(format!("{name} -> {remote}"), &host, there, address),
         ]);
     }
@@ -179,8 +184,8 @@ fn layer(lab: &Lab, pods: &[Attached], host_to_pod: bool) -> Result<diagnose::Fi
         if host_to_pod && let Some(seen) = diagnose::host_way(lab, node, pod)? {
             return Ok((Layer::Kernel, seen));
         }
-        if let Some(seen) = diagnose::exemption(lab, node)? {
-            return Ok((Layer::Ovn, seen));
+        if let Some(finding) = diagnose::exemption(lab, node)? {
+            return Ok(finding);
         }
     }
     for (from, _) in pods {

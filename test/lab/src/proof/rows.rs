@@ -1,8 +1,8 @@
 //! Line 5: what the Northbound DB of each node must hold.
 //!
 //! In: nodes and their subnets. Out: whether each gateway router has exactly one
-//! marked route per remote subnet, no transit switch is there, and the SNAT row
-//! exempts the pods.
+//! marked route per remote subnet, no transit switch is there, and what translates
+//! (a row, or the packet filter in local gateway mode) exempts the pods.
 
 use std::collections::BTreeMap;
 
@@ -77,9 +77,9 @@ fn node(lab: &Lab, pods: &[Attached], (node, _): &Attached) -> Result<Verdict> {
         let seen = format!("{name} has a switch transit_switch");
         return Ok(Err(Failure::new(Layer::Ovn, "no transit switch", seen)));
     }
-    if let Some(seen) = diagnose::exemption(lab, node)? {
-        let expected = "a SNAT row with exempted_ext_ips on a set that holds the cluster subnet";
-        return Ok(Err(Failure::new(Layer::Ovn, expected, seen)));
+    if let Some((layer, seen)) = diagnose::exemption(lab, node)? {
+        let expected = "pods exempt from translation on the way to pods";
+        return Ok(Err(Failure::new(layer, expected, seen)));
     }
     Ok(Ok(String::new()))
 }

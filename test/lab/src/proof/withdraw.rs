@@ -168,7 +168,12 @@ fn leaving(lab: &Lab, others: &[&Node], pod: &Pod) -> Result<Leaving> {
     let sent = sent.into_iter().collect::<Result<Vec<_>>>()?;
     let wire = capture.stop()?;
     let seen: Vec<_> = wire.lines().filter_map(echo_request).collect();
-    let control = |other: &Node| seen.contains(&(lab.address(other), outside));
+    // Where nothing is translated the request bears the pod's own address.
+    let source = |other: &Node| match lab.pod(&other.name) {
+        Some(pod) if !lab.outward.is_translated() => pod.address,
+        Some(_) | None => lab.address(other),
+    };
+    let control = |other: &Node| seen.contains(&(source(other), outside));
     let ours = |line: &&str| echo_request(line).is_some_and(|(_, to)| to == outside);
     Ok(Leaving {
         pods: others

@@ -61,6 +61,7 @@ fn mk_planned(missing: Option<NotYet>, both: bool) -> Arc<Planned> {
             ),
             host_subnets: vec!["10.200.1.0/24".parse().unwrap()],
             mtu: 1500,
+            vrf: None,
         });
     }
     let snapshot = mk_snapshot(&view.node, &shares);

@@ -1,0 +1,264 @@
+//! Our sets and chains of an nftables table through `nft`: read, compare, write in one transaction.
+//! In: a [`Ruleset`]. Out: the table holding it, beside whatever others put there.
+//! Invariant: a change is one transaction, in which sets are filled before rules that use them; every call has a deadline.
+//! Not here: which rules (planners).
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::process::Stdio;
+use std::time::Duration;
+
+use model::Prefix;
+use model::address::Family;
+use model::nft::{self, CHAINS, Chain, Ruleset, SETS, TABLE};
+use tokio::io::AsyncWriteExt;
+use tokio::process::Command;
+
+/// How long one call may take.
+const DEADLINE: Duration = Duration::from_secs(5);
+
+/// Why the table could not be read or written. All of them are tried again.
+#[derive(Debug, thiserror::Error)]
+pub enum NftError {
+    /// nft cannot be run.
+    #[error("cannot run nft")]
+    Run(#[source] std::io::Error),
+    /// It did not end in time.
+    #[error("nft did not end within {DEADLINE:?}")]
+    Deadline,
+    /// It ended with an error.
+    #[error("nft failed: {0}")]
+    Failed(String),
+}
+
+/// What stands of ours in the table.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Stretches of addresses of each set; `None` where an element cannot be read.
+    sets: BTreeMap<String, Option<Vec<(u128, u128)>>>,
+    /// Head of the base chain as nft shows it (empty for another), and rules.
+    chains: BTreeMap<String, (String, Vec<String>)>,
+}
+
+/// Reads the table; one that is not there is empty.
+///
+/// # Errors
+/// When nft cannot be run or fails.
+pub async fn read() -> Result<Held, NftError> {
+    let arguments = ["--numeric-priority", "list", "ruleset"];
+    let said = run(&arguments, None).await?;
+    Ok(parse(&said))
+}
+
+/// Brings the table from what it holds to what is wanted, in one transaction; returns whether there was anything to do. Where the
+/// wish is not `complete`, sets only grow and no chain goes.
+///
+/// # Errors
+/// When nft cannot be run or refuses; then nothing was changed.
+pub async fn apply(held: &Held, wanted: &Ruleset, complete: bool) -> Result<bool, NftError> {
+    match script(held, wanted, complete) {
+        None => Ok(false),
+        Some(script) => run(&["-f", "-"], Some(script)).await.map(|_| true),
+    }
+}
+
+async fn run(arguments: &[&str], input: Option<String>) -> Result<String, NftError> {
+    let mut child = Command::new("nft")
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(NftError::Run)?;
+    let stdin = child.stdin.take();
+    let whole = async {
+        if let Some(mut stdin) = stdin {
+            // A broken pipe means that it ended early; its own words tell why.
+            let text = input.unwrap_or_default();
+            drop(stdin.write_all(text.as_bytes()).await);
+        }
+        child.wait_with_output().await
+    };
+    let output = tokio::time::timeout(DEADLINE, whole)
+        .await
+        .map_err(|_| NftError::Deadline)?
+        .map_err(NftError::Run)?;
+    if output.status.success() {
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    } else {
+        let said = String::from_utf8_lossy(&output.stderr);
+        Err(NftError::Failed(said.trim().replace('\n', "; ")))
+    }
+}
+
+/// The words of nft that make the change; `None` where nothing differs.
+fn script(held: &Held, wanted: &Ruleset, complete: bool) -> Option<String> {
+    let mut lines = vec![format!("add table {TABLE}")];
+    for (name, set) in &wanted.sets {
+        let stands = held.sets.get(name);
+        let stretches = stands.and_then(Option::as_ref);
+        let grown = nft::merged(
+            stretches
+                .into_iter()
+                .flatten()
+                .copied()
+                .chain(set.ranges())
+                .collect(),
+        );
+        let is_there = if complete {
+            stretches == Some(&set.ranges())
+        } else {
+            stretches == Some(&grown)
+        };
+        if is_there {
+            continue;
+        }
+        let kind = match set.family {
+            Family::V4 => "ipv4_addr",
+            Family::V6 => "ipv6_addr",
+        };
+        lines.push(format!(
+            "add set {TABLE} {name} {{ type {kind}; flags interval; auto-merge; }}"
+        ));
+        if complete {
+            lines.push(format!("flush set {TABLE} {name}"));
+        }
+        if !set.elements.is_empty() {
+            let elements: Vec<String> = set.elements.iter().map(ToString::to_string).collect();
+            let elements = elements.join(", ");
+            lines.push(format!("add element {TABLE} {name} {{ {elements} }}"));
+        }
+    }
+    chains(held, wanted, &mut lines);
+    if complete {
+        surplus(held, wanted, &mut lines);
+    }
+    (lines.len() > 1).then(|| lines.join("\n") + "\n")
+}
+
+/// Chains that differ: all are declared before any rule, since rules name chains.
+fn chains(held: &Held, wanted: &Ruleset, lines: &mut Vec<String>) {
+    let differs = |(name, chain): &(&String, &Chain)| {
+        let stands = held.chains.get(*name);
+        stands.is_none_or(|(top, rules)| *top != head(chain) || *rules != chain.rules)
+    };
+    let differing: Vec<(&String, &Chain)> = wanted.chains.iter().filter(differs).collect();
+    for (name, chain) in &differing {
+        let stands = held.chains.get(*name);
+        if stands.is_some_and(|(top, _)| *top != head(chain)) {
+            lines.push(format!("flush chain {TABLE} {name}"));
+            lines.push(format!("delete chain {TABLE} {name}"));
+        }
+        let head = head(chain);
+        if head.is_empty() {
+            lines.push(format!("add chain {TABLE} {name}"));
+        } else {
+            lines.push(format!("add chain {TABLE} {name} {{ {head} }}"));
+        }
+        lines.push(format!("flush chain {TABLE} {name}"));
+    }
+    for (name, chain) in &differing {
+        for rule in &chain.rules {
+            lines.push(format!("add rule {TABLE} {name} {rule}"));
+        }
+    }
+}
+
+/// What may be ours and is not wanted.
+fn surplus(held: &Held, wanted: &Ruleset, lines: &mut Vec<String>) {
+    let is_surplus =
+        |name: &&&str| held.chains.contains_key(**name) && !wanted.chains.contains_key(**name);
+    let chains: Vec<&&str> = CHAINS.iter().filter(is_surplus).collect();
+    for name in &chains {
+        lines.push(format!("flush chain {TABLE} {name}"));
+    }
+    for name in chains {
+        lines.push(format!("delete chain {TABLE} {name}"));
+    }
+    for name in SETS {
+        if held.sets.contains_key(name) && !wanted.sets.contains_key(name) {
+            lines.push(format!("delete set {TABLE} {name}"));
+        }
+    }
+}
+
+/// The first line of a base chain as nft shows it; nothing for another.
+fn head(chain: &Chain) -> String {
+    chain.hook.map_or_else(String::new, |hook| {
+        let model::nft::Hook {
+            kind,
+            hook,
+            priority,
+        } = hook;
+        format!("type {kind} hook {hook} priority {priority}; policy accept;")
+    })
+}
+
+/// Our sets and chains out of `nft list ruleset`.
+fn parse(listing: &str) -> Held {
+    let mut held = Held::default();
+    let table = format!("table {TABLE} {{");
+    let mut lines = listing.lines().skip_while(|line| *line != table).skip(1);
+    while let Some(line) = lines.next() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words.as_slice() {
+            ["}"] => break,
+            [kind, name, "{"] => {
+                let body = lines.by_ref().take_while(|line| line.trim() != "}");
+                let body: Vec<&str> = body.map(str::trim).collect();
+                match *kind {
+                    "set" if SETS.contains(name) => {
+                        held.sets.insert((*name).to_owned(), elements(&body));
+                    }
+                    "chain" if CHAINS.contains(name) => {
+                        held.chains.insert((*name).to_owned(), rules(&body));
+                    }
+                    _ => {}
+                }
+            }
+            _ => {}
+        }
+    }
+    held
+}
+
+fn rules(body: &[&str]) -> (String, Vec<String>) {
+    let (mut head, mut rules) = (String::new(), Vec::new());
+    for line in body {
+        if line.starts_with("type ") {
+            (*line).clone_into(&mut head);
+        } else if !line.starts_with("comment ") && !line.is_empty() {
+            rules.push((*line).to_owned());
+        }
+    }
+    (head, rules)
+}
+
+fn elements(body: &[&str]) -> Option<Vec<(u128, u128)>> {
+    let text = body.join(" ");
+    let Some((_, rest)) = text.split_once("elements = {") else {
+        return Some(Vec::new());
+    };
+    let (list, _) = rest.split_once('}')?;
+    let found: Option<Vec<(u128, u128)>> =
+        list.split(',').map(|item| element(item.trim())).collect();
+    Some(nft::merged(found?))
+}
+
+/// An address, a prefix, or first and last address.
+fn element(text: &str) -> Option<(u128, u128)> {
+    let range = |text: &str| {
+        let prefix = text
+            .parse::<Prefix>()
+            .or_else(|_| text.parse::<IpAddr>().map(Prefix::host));
+        Some(nft::range(&prefix.ok()?))
+    };
+    match text.split_once('-') {
+        Some((first, last)) => Some((range(first)?.0, range(last)?.1)),
+        None => range(text),
+    }
+}
+
+#[cfg(test)]
+mod tests;

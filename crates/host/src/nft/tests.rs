@@ -1,0 +1,154 @@
+//! Listings as nft prints them, and the scripts that follow.
+use super::*;
+use model::nft::{AddressSet, Hook};
+
+fn set(elements: &[&str]) -> AddressSet {
+    AddressSet {
+        family: Family::V4,
+        elements: elements.iter().map(|text| text.parse().unwrap()).collect(),
+    }
+}
+
+fn wanted() -> Ruleset {
+    let hook = Hook {
+        kind: "nat",
+        hook: "postrouting",
+        priority: 101,
+    };
+    let rule = "ip saddr 10.128.1.0/24 ip daddr @no-overlay-snat-exempt-v4 return";
+    Ruleset {
+        sets: [(
+            "no-overlay-snat-exempt-v4".to_owned(),
+            set(&["10.128.0.0/16", "10.128.1.0/24", "172.30.0.1/32"]),
+        )]
+        .into(),
+        chains: [
+            (
+                "ovn-kube-local-gw-masq".to_owned(),
+                Chain {
+                    hook: Some(hook),
+                    rules: vec!["jump ovn-kube-pod-subnet-masq".to_owned()],
+                },
+            ),
+            (
+                "ovn-kube-pod-subnet-masq".to_owned(),
+                Chain {
+                    hook: None,
+                    rules: vec![rule.to_owned()],
+                },
+            ),
+        ]
+        .into(),
+    }
+}
+
+const LISTING: &str = "table ip nat {
+	chain ovn-kube-pod-subnet-masq {
+	}
+}
+table inet ovn-kubernetes {
+	set no-overlay-snat-exempt-v4 {
+		type ipv4_addr
+		flags interval
+		auto-merge
+		elements = { 10.128.0.0/16,
+			     172.30.0.1 }
+	}
+
+	set others {
+		type ipv4_addr
+		elements = { 1.1.1.1 }
+	}
+
+	chain ovn-kube-local-gw-masq {
+		comment \"a word of somebody\"
+		type nat hook postrouting priority 101; policy accept;
+		jump ovn-kube-pod-subnet-masq
+	}
+
+	chain ovn-kube-pod-subnet-masq {
+		ip saddr 10.128.1.0/24 ip daddr @no-overlay-snat-exempt-v4 return
+	}
+
+	chain others {
+		drop
+	}
+}
+table inet other {
+	set remote-node-ips-v4 {
+		type ipv4_addr
+	}
+}
+";
+
+#[test]
+fn what_stands_as_wanted_is_left_alone() {
+    let held = parse(LISTING);
+    assert_eq!(script(&held, &wanted(), true), None);
+    assert_eq!(held.sets.len(), 1, "another table's set is not ours");
+}
+
+#[test]
+fn a_set_is_filled_before_rules_that_use_it_in_one_script() {
+    let script = script(&Held::default(), &wanted(), true).unwrap();
+    let at = |word: &str| script.find(word).unwrap();
+    assert!(at("add element") < at("add rule"), "{script}");
+    assert!(
+        at("add chain inet ovn-kubernetes ovn-kube-pod-subnet-masq") < at("add rule"),
+        "{script}"
+    );
+}
+
+#[test]
+fn one_chain_that_differs_is_written_and_no_other() {
+    let mut held = parse(LISTING);
+    let chain = held.chains.get_mut("ovn-kube-pod-subnet-masq").unwrap();
+    chain
+        .1
+        .insert(0, "ip saddr 10.0.0.0/8 masquerade".to_owned());
+    let script = script(&held, &wanted(), true).unwrap();
+    assert_eq!(script.lines().count(), 4, "{script}");
+    assert!(!script.contains("local-gw-masq"), "{script}");
+}
+
+#[test]
+fn what_is_not_wanted_goes_while_everything_is_known() {
+    let held = parse(LISTING);
+    let said = script(&held, &Ruleset::default(), true).unwrap();
+    for name in ["ovn-kube-local-gw-masq", "ovn-kube-pod-subnet-masq"] {
+        assert!(
+            said.contains(&format!("delete chain {TABLE} {name}")),
+            "{said}"
+        );
+    }
+    assert!(said.contains("delete set"), "{said}");
+    assert!(!said.contains("others"), "{said}");
+    assert_eq!(script(&held, &Ruleset::default(), false), None);
+}
+
+#[test]
+fn a_set_only_grows_while_something_is_unknown() {
+    let held = parse(LISTING);
+    let mut less = wanted();
+    let name = "no-overlay-snat-exempt-v4";
+    less.sets.insert(name.to_owned(), set(&["10.128.0.0/16"]));
+    assert_eq!(script(&held, &less, false), None);
+    assert!(script(&held, &less, true).unwrap().contains("flush set"));
+    less.sets
+        .insert(name.to_owned(), set(&["10.128.0.0/16", "192.0.2.1/32"]));
+    let grown = script(&held, &less, false).unwrap();
+    assert!(
+        grown.contains("192.0.2.1") && !grown.contains("flush set"),
+        "{grown}"
+    );
+}
+
+#[test]
+fn an_element_that_cannot_be_read_is_written_anew() {
+    let held = parse(&LISTING.replace("172.30.0.1 }", "something }"));
+    assert!(
+        script(&held, &wanted(), true)
+            .unwrap()
+            .contains("flush set")
+    );
+}

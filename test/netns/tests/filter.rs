@@ -1,0 +1,176 @@
+//! The packet filter: what is wanted stands, what is others' stays, and nothing is written twice.
+//!
+//! In: rulesets. Out: the table as `nft` shows it, and events of the kernel. Invariant: `nft` is right.
+//! Not here: who wants it.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+use std::time::Duration;
+
+use host::nft;
+use model::Family;
+use model::nft::{AddressSet, Chain, Hook, Ruleset};
+use netlink::FilterWatcher;
+use netns_tests::{absent, in_namespace, run};
+
+fn nft_command(words: &str) -> String {
+    run(Command::new("nft").args(words.split_whitespace()))
+}
+
+fn set(family: Family, elements: &[&str]) -> AddressSet {
+    let elements: BTreeSet<_> = elements.iter().map(|text| text.parse().unwrap()).collect();
+    AddressSet { family, elements }
+}
+
+fn chain(hook: Option<(&'static str, &'static str, i32)>, rules: &[&str]) -> Chain {
+    Chain {
+        hook: hook.map(|(kind, hook, priority)| Hook {
+            kind,
+            hook,
+            priority,
+        }),
+        rules: rules.iter().map(|rule| (*rule).to_owned()).collect(),
+    }
+}
+
+fn sets() -> BTreeMap<String, AddressSet> {
+    let sets = [
+        (
+            "no-overlay-snat-exempt-v4",
+            set(
+                Family::V4,
+                &["10.128.0.0/16", "10.128.1.0/24", "172.30.0.1/32"],
+            ),
+        ),
+        (
+            "no-overlay-snat-exempt-v6",
+            set(Family::V6, &["fd00:10::/48", "fd00:30::1/128"]),
+        ),
+        (
+            "advertised-udn-subnets-v4",
+            set(Family::V4, &["10.150.0.0/16", "10.151.0.0/16"]),
+        ),
+    ];
+    sets.map(|(name, set)| (name.to_owned(), set)).into()
+}
+
+/// What a node in local gateway mode wants, with elements that overlap.
+fn wanted() -> Ruleset {
+    let chains = [
+        (
+            "ovn-kube-local-gw-masq",
+            chain(
+                Some(("nat", "postrouting", 101)),
+                &["jump ovn-kube-pod-subnet-masq", "jump ovn-kube-udn-masq"],
+            ),
+        ),
+        (
+            "ovn-kube-pod-subnet-masq",
+            chain(
+                None,
+                &[
+                    "ip saddr 10.128.1.0/24 ip daddr @no-overlay-snat-exempt-v4 return",
+                    "ip saddr 10.128.1.0/24 masquerade",
+                    "ip6 saddr fd00:10:0:1::/64 ip6 daddr @no-overlay-snat-exempt-v6 return",
+                    "ip6 saddr fd00:10:0:1::/64 masquerade",
+                ],
+            ),
+        ),
+        (
+            "ovn-kube-udn-masq",
+            chain(
+                None,
+                &[
+                    "ip saddr != 169.254.0.0/29 ip daddr != 172.31.0.0/16 ip saddr 169.254.0.0/17 masquerade",
+                ],
+            ),
+        ),
+        (
+            "udn-bgp-drop",
+            chain(
+                Some(("filter", "output", 0)),
+                &["ct state new ip daddr @advertised-udn-subnets-v4 drop"],
+            ),
+        ),
+    ];
+    Ruleset {
+        sets: sets(),
+        chains: chains.map(|(name, chain)| (name.to_owned(), chain)).into(),
+    }
+}
+
+async fn apply(wanted: &Ruleset) -> bool {
+    let held = nft::read().await.unwrap();
+    nft::apply(&held, wanted, true).await.unwrap()
+}
+
+#[test]
+fn a_ruleset_is_written_once_and_repaired_by_what_differs() {
+    if absent(&["nft"]) {
+        return;
+    }
+    in_namespace(|| async {
+        nft_command("add table inet ovn-kubernetes");
+        nft_command("add chain inet ovn-kubernetes others");
+        nft_command("add rule inet ovn-kubernetes others counter accept");
+        assert!(apply(&wanted()).await);
+        let shown = nft_command("list table inet ovn-kubernetes");
+        assert!(
+            shown.contains("ip saddr 10.128.1.0/24 masquerade"),
+            "{shown}"
+        );
+        assert!(
+            !apply(&wanted()).await,
+            "read back as it was written: {shown}"
+        );
+        nft_command("flush chain inet ovn-kubernetes ovn-kube-pod-subnet-masq");
+        nft_command("delete element inet ovn-kubernetes no-overlay-snat-exempt-v4 { 172.30.0.1 }");
+        assert!(apply(&wanted()).await);
+        assert_eq!(nft_command("list table inet ovn-kubernetes"), shown);
+        assert!(apply(&Ruleset::default()).await);
+        let left = nft_command("list table inet ovn-kubernetes");
+        assert!(
+            left.contains("chain others") && !left.contains("masq"),
+            "{left}"
+        );
+        assert!(!left.contains("set "), "{left}");
+    });
+}
+
+#[test]
+fn a_refused_ruleset_changes_nothing() {
+    if absent(&["nft"]) {
+        return;
+    }
+    in_namespace(|| async {
+        assert!(apply(&wanted()).await);
+        let shown = nft_command("list table inet ovn-kubernetes");
+        let mut bad = wanted();
+        let chain = bad.chains.get_mut("ovn-kube-pod-subnet-masq").unwrap();
+        chain.rules = vec!["ip saddr 10.0.0.0/8 jump nowhere".to_owned()];
+        let held = nft::read().await.unwrap();
+        let error = nft::apply(&held, &bad, true).await.unwrap_err().to_string();
+        assert!(
+            error.starts_with("nft failed: ") && error.contains("nowhere"),
+            "{error}"
+        );
+        assert_eq!(nft_command("list table inet ovn-kubernetes"), shown);
+    });
+}
+
+#[test]
+fn a_change_by_hand_is_told() {
+    if absent(&["nft"]) {
+        return;
+    }
+    in_namespace(|| async {
+        assert!(apply(&wanted()).await);
+        let mut watcher = FilterWatcher::open().unwrap();
+        let quiet = tokio::time::timeout(Duration::from_millis(200), watcher.changed()).await;
+        assert!(quiet.is_err(), "nothing happened");
+        nft_command("flush chain inet ovn-kubernetes ovn-kube-udn-masq");
+        let told = tokio::time::timeout(Duration::from_secs(5), watcher.changed()).await;
+        told.unwrap().unwrap();
+    });
+}
