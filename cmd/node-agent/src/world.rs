@@ -261,6 +261,7 @@ fn node_config(node: &NodeName, settings: &Settings) -> NodeConfig {
         ephemeral_port_range: gateway.ephemeral_port_range,
         bgp_default: gateway.bgp_default,
         masquerade_subnets: gateway.masquerade_subnets.clone(),
+        strict_isolation: !settings.features.loose_isolation,
         service_cidrs: settings.service_cidrs.clone(),
     }
 }

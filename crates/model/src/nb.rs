@@ -20,6 +20,15 @@ pub const OWNER_TYPE: &str = "k8s.ovn.org/owner-type";
 /// [`OWNER_TYPE`] of the set of all nodes' addresses, which every network's translation may refer to.
 pub const NODE_IPS_TYPE: &str = "ClusterNodeIPs";
 
+/// Primary id of the set of all advertised networks' subnets on the node (OVN-Kubernetes, `advertised-network-subnets`).
+#[must_use]
+pub fn advertised_subnets_id(family: Family) -> String {
+    format!(
+        "default-network-controller:AdvertisedNetwork:advertised-network-subnets:{}",
+        family.version()
+    )
+}
+
 /// Primary id of that set, one for all networks (OVN-Kubernetes, `node-ips`).
 #[must_use]
 pub fn node_ips_id(family: Family) -> String {
@@ -52,10 +61,13 @@ impl Owner {
     /// The owner of a row that bears this value of [`OWNER`]. By its name, because other columns can be edited by hand.
     #[must_use]
     pub fn of(marker: &str, table: Table, name: &str) -> Self {
-        let is_node_ips = |family| hash::row_name(&node_ips_id(family)) == name;
+        let is_shared = |family| {
+            let ids = [node_ips_id(family), advertised_subnets_id(family)];
+            ids.iter().any(|id| hash::row_name(id) == name)
+        };
         if marker == DEFAULT_NETWORK
             && table == Table::AddressSet
-            && Family::ALL.into_iter().any(is_node_ips)
+            && Family::ALL.into_iter().any(is_shared)
         {
             Self::Node
         } else {
@@ -81,6 +93,9 @@ pub const ROUTE_IMPORT: (&str, &str) = ("k8s.ovn.org/owner-controller", "RouteIm
 pub enum Table {
     /// `Address_Set`.
     AddressSet,
+    /// `Gateway_Chassis`: where a distributed router has its gateway port. It has a name and no parent of its own; a router
+    /// port refers to it.
+    GatewayChassis,
     /// `Logical_Router`.
     Router,
     /// `Logical_Switch`.
@@ -95,12 +110,15 @@ pub enum Table {
     Policy,
     /// `NAT`, child of a router (`nat`).
     Nat,
+    /// `ACL`, child of a switch (`acls`).
+    Acl,
 }
 
 impl Table {
     /// All of them, parents first.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::AddressSet,
+        Self::GatewayChassis,
         Self::Router,
         Self::Switch,
         Self::RouterPort,
@@ -108,6 +126,7 @@ impl Table {
         Self::StaticRoute,
         Self::Policy,
         Self::Nat,
+        Self::Acl,
     ];
 
     /// The table's name in the schema.
@@ -115,6 +134,7 @@ impl Table {
     pub fn name(self) -> &'static str {
         match self {
             Self::AddressSet => "Address_Set",
+            Self::GatewayChassis => "Gateway_Chassis",
             Self::Router => "Logical_Router",
             Self::Switch => "Logical_Switch",
             Self::RouterPort => "Logical_Router_Port",
@@ -122,6 +142,7 @@ impl Table {
             Self::StaticRoute => "Logical_Router_Static_Route",
             Self::Policy => "Logical_Router_Policy",
             Self::Nat => "NAT",
+            Self::Acl => "ACL",
         }
     }
 
@@ -129,12 +150,13 @@ impl Table {
     #[must_use]
     pub fn parent(self) -> Option<(Self, &'static str)> {
         match self {
-            Self::AddressSet | Self::Router | Self::Switch => None,
+            Self::AddressSet | Self::GatewayChassis | Self::Router | Self::Switch => None,
             Self::RouterPort => Some((Self::Router, "ports")),
             Self::SwitchPort => Some((Self::Switch, "ports")),
             Self::StaticRoute => Some((Self::Router, "static_routes")),
             Self::Policy => Some((Self::Router, "policies")),
             Self::Nat => Some((Self::Router, "nat")),
+            Self::Acl => Some((Self::Switch, "acls")),
         }
     }
 }
@@ -219,6 +241,12 @@ pub fn nat_id(kind: &str, logical_ip: &str) -> String {
 #[must_use]
 pub fn policy_id(priority: i64, matches: &str) -> String {
     format!("{priority}|{matches}")
+}
+
+/// `id` of an ACL's key: `ACL.direction`, `priority` and `match`.
+#[must_use]
+pub fn acl_id(direction: &str, priority: i64, matches: &str) -> String {
+    format!("{direction}|{priority}|{matches}")
 }
 
 /// Router port towards a node switch: `rtos-<switch>`.

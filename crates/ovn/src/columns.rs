@@ -18,22 +18,42 @@ pub(crate) enum Form {
     Set,
     /// A map of strings.
     Map,
-    /// A reference to an Address_Set, or none.
-    AddressSet,
+    /// A reference to a row of that table, or none.
+    Row(Table),
 }
 
-use Form::{AddressSet, Map, Number, Set, Text};
+use Form::{Map, Number, Row, Set, Text};
+
+/// Those of NAT.
+const NAT: [(&str, Form); 9] = [
+    ("type", Text),
+    ("external_ip", Text),
+    ("logical_ip", Text),
+    ("external_port_range", Text),
+    ("exempted_ext_ips", Row(Table::AddressSet)),
+    ("allowed_ext_ips", Row(Table::AddressSet)),
+    ("logical_port", Set),
+    ("options", Map),
+    ("external_ids", Map),
+];
 
 /// Columns by table, `external_ids` among them.
 pub(crate) fn columns(table: Table) -> &'static [(&'static str, Form)] {
     match table {
         Table::AddressSet => &[("name", Text), ("addresses", Set), ("external_ids", Map)],
+        Table::GatewayChassis => &[
+            ("name", Text),
+            ("chassis_name", Text),
+            ("priority", Number),
+            ("external_ids", Map),
+        ],
         Table::Router => &[("name", Text), ("options", Map), ("external_ids", Map)],
         Table::Switch => &[("name", Text), ("other_config", Map), ("external_ids", Map)],
         Table::RouterPort => &[
             ("name", Text),
             ("mac", Text),
             ("networks", Set),
+            ("gateway_chassis", Row(Table::GatewayChassis)),
             ("options", Map),
             ("external_ids", Map),
         ],
@@ -60,13 +80,12 @@ pub(crate) fn columns(table: Table) -> &'static [(&'static str, Form)] {
             ("nexthops", Set),
             ("external_ids", Map),
         ],
-        Table::Nat => &[
-            ("type", Text),
-            ("external_ip", Text),
-            ("logical_ip", Text),
-            ("external_port_range", Text),
-            ("exempted_ext_ips", AddressSet),
-            ("allowed_ext_ips", AddressSet),
+        Table::Nat => &NAT,
+        Table::Acl => &[
+            ("direction", Text),
+            ("priority", Number),
+            ("match", Text),
+            ("action", Text),
             ("options", Map),
             ("external_ids", Map),
         ],
@@ -78,12 +97,14 @@ pub(crate) fn optional_columns(table: Table) -> &'static [(&'static str, Form)] 
     match table {
         Table::Nat => &[("match", Text)],
         Table::AddressSet
+        | Table::GatewayChassis
         | Table::Router
         | Table::Switch
         | Table::RouterPort
         | Table::SwitchPort
         | Table::StaticRoute
-        | Table::Policy => &[],
+        | Table::Policy
+        | Table::Acl => &[],
     }
 }
 
@@ -97,20 +118,20 @@ pub(crate) fn children(table: Table) -> impl Iterator<Item = (Table, &'static st
     })
 }
 
-/// Decodes a record's columns; `sets` names Address_Sets by uuid.
+/// Decodes a record's columns; `names` are those of root rows by uuid.
 pub(crate) fn decode(
     table: Table,
     record: &Record,
-    sets: &BTreeMap<Uuid, String>,
+    names: &BTreeMap<Uuid, String>,
 ) -> Result<Columns, AccessError> {
     let mut out = Columns::new();
     for (name, form) in columns(table) {
-        out.insert(name, decode_one(name, *form, record, sets)?);
+        out.insert(name, decode_one(name, *form, record, names)?);
     }
     // A schema without the column holds nothing in it.
     let there = |(name, _): &&(&str, Form)| record.datum(name).is_some();
     for (name, form) in optional_columns(table).iter().filter(there) {
-        out.insert(name, decode_one(name, *form, record, sets)?);
+        out.insert(name, decode_one(name, *form, record, names)?);
     }
     Ok(out)
 }
@@ -119,20 +140,21 @@ fn decode_one(
     name: &str,
     form: Form,
     record: &Record,
-    sets: &BTreeMap<Uuid, String>,
+    names: &BTreeMap<Uuid, String>,
 ) -> Result<Value, AccessError> {
     Ok(match form {
         Text => Value::Text(record.get::<String>(name)?),
         Number => Value::Number(record.get::<i64>(name)?),
         Set => Value::Set(record.get::<BTreeSet<String>>(name)?),
         Map => Value::Entries(record.get::<BTreeMap<String, String>>(name)?),
-        AddressSet => match record.get::<Option<Uuid>>(name)? {
-            None => Value::Set(BTreeSet::new()),
-            Some(uuid) => {
-                let set = sets.get(&uuid).cloned().unwrap_or_else(|| uuid.to_string());
-                Value::Ref(RowKey::root(Table::AddressSet, set))
+        Row(table) => {
+            let rows = record.get::<Vec<Uuid>>(name)?;
+            let named = |uuid: &Uuid| names.get(uuid).cloned().unwrap_or_else(|| uuid.to_string());
+            match rows.as_slice() {
+                [row] => Value::Ref(RowKey::root(table, named(row))),
+                others => Value::set(others.iter().map(named)),
             }
-        },
+        }
     })
 }
 

@@ -275,10 +275,18 @@ fn text<'a>(columns: &'a Columns, name: &str) -> &'a str {
     }
 }
 
+fn number(columns: &Columns, name: &str) -> i64 {
+    match columns.get(name) {
+        Some(Value::Number(number)) => *number,
+        Some(Value::Text(_) | Value::Set(_) | Value::Entries(_) | Value::Ref(_)) | None => 0,
+    }
+}
+
 /// What tells a row from its siblings; the planners use the same functions.
 fn identity(table: Table, row: &Columns) -> String {
     match table {
         Table::AddressSet
+        | Table::GatewayChassis
         | Table::Router
         | Table::Switch
         | Table::RouterPort
@@ -289,15 +297,12 @@ fn identity(table: Table, row: &Columns) -> String {
             text(row, "nexthop"),
             text(row, "output_port"),
         ),
-        Table::Policy => {
-            let priority = match row.get("priority") {
-                Some(Value::Number(n)) => *n,
-                Some(Value::Text(_) | Value::Set(_) | Value::Entries(_) | Value::Ref(_)) | None => {
-                    0
-                }
-            };
-            nb::policy_id(priority, text(row, "match"))
-        }
+        Table::Policy => nb::policy_id(number(row, "priority"), text(row, "match")),
+        Table::Acl => nb::acl_id(
+            text(row, "direction"),
+            number(row, "priority"),
+            text(row, "match"),
+        ),
         Table::Nat => nb::nat_id(text(row, "type"), text(row, "logical_ip")),
     }
 }

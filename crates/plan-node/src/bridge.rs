@@ -19,7 +19,7 @@ use model::gateway::GatewayMode;
 use model::names::NetworkName;
 use model::ovs::{Flow, PortFact, patch_port};
 
-use crate::snapshot::Snapshot;
+use crate::snapshot::{NetworkView, Snapshot};
 
 /// Conntrack zone of the node address (OVN-Kubernetes: 64000).
 const ZONE: u16 = 64000;
@@ -36,6 +36,9 @@ pub struct BridgeNetwork {
     pub patch: u32,
     /// The node's own pod subnets.
     pub pod_subnets: Vec<Prefix>,
+    /// With which its gateway router translates, for the bridge to make the node's of; none of the default network, whose
+    /// gateway router has the node's.
+    pub masquerade: Vec<IpAddr>,
 }
 
 /// What the flows are made of.
@@ -116,7 +119,8 @@ pub fn plan(snapshot: &Snapshot) -> FlowTable {
             Some(BridgeNetwork {
                 network_id: view.share.network.id,
                 patch: patch(name)?,
-                pod_subnets: view.share.host_subnets.clone(),
+                pod_subnets: over_uplink(view),
+                masquerade: view.gateway_masquerade(),
             })
         })
         .collect();
@@ -145,6 +149,15 @@ pub fn plan(snapshot: &Snapshot) -> FlowTable {
             flows: host_stage(uplink),
         },
     }
+}
+
+/// The node's subnets of a network whose pods are reached over the bridge: one that is advertised into its own VRF alone is
+/// reached over that VRF's interfaces, and others may have the same subnets here.
+fn over_uplink(view: NetworkView<'_>) -> Vec<Prefix> {
+    let advertised = view.share.network.advertised;
+    let elsewhere = advertised.own_vrf && !advertised.default_vrf;
+    let subnets = view.share.host_subnets.iter().copied();
+    subnets.filter(|_| !elsewhere).collect()
 }
 
 /// Why there is no uplink.
@@ -238,6 +251,13 @@ pub fn full(input: &BridgeInput) -> Vec<Flow> {
 fn host_address(input: &BridgeInput, address: IpAddr) -> Vec<Flow> {
     let BridgeInput { uplink, mac, .. } = input;
     let (ip, source, destination) = words(Family::of(address));
+    // What was translated here goes back as it came; networks that are not known yet may rely on it.
+    let translates = input.networks.iter().any(|n| !n.masquerade.is_empty());
+    let back = if translates || !input.unknown.is_empty() {
+        ",nat"
+    } else {
+        ""
+    };
     let everybody = std::iter::once("LOCAL".to_owned())
         .chain(input.networks.iter().map(|network| output(network.patch)))
         .chain(input.unknown.iter().map(|patch| output(*patch)))
@@ -254,7 +274,7 @@ fn host_address(input: &BridgeInput, address: IpAddr) -> Vec<Flow> {
             0,
             50,
             format!("{ip},in_port={uplink},dl_dst={mac},{destination}={address}"),
-            format!("ct(table=1,zone={ZONE})"),
+            format!("ct(table=1,zone={ZONE}{back})"),
         ),
         Flow::new(
             1,
@@ -352,12 +372,26 @@ fn gateway_address(input: &BridgeInput, network: &BridgeNetwork, address: IpAddr
     let BridgeInput { uplink, mac, .. } = input;
     let patch = network.patch;
     let (ip, source, _) = words(Family::of(address));
-    let mut flows = vec![Flow::new(
-        0,
-        100,
-        format!("{ip},in_port={patch},dl_src={mac},{source}={address}"),
-        format!("{},{}", commit(mark(network.network_id)), output(*uplink)),
-    )];
+    let mark = mark(network.network_id);
+    let own = |address: &IpAddr| format!("{ip},in_port={patch},dl_src={mac},{source}={address}");
+    let mut flows = if network.network_id == 0 {
+        let actions = format!("{},{}", commit(mark), output(*uplink));
+        vec![Flow::new(0, 100, own(&address), actions)]
+    } else {
+        // Several gateway routers share the address: a port that two of them chose must not be one connection.
+        let actions = format!("{},{}", translate(mark, &address), output(*uplink));
+        let masquerade = network.masquerade.iter();
+        let masquerade = masquerade.filter(|ip| Family::of(**ip) == Family::of(address));
+        let first = |ip: &IpAddr| {
+            let mut same = input.addresses.iter();
+            same.find(|other| Family::of(**other) == Family::of(*ip)) == Some(&address)
+        };
+        let translated = masquerade
+            .filter(|ip| first(ip))
+            .map(|ip| Flow::new(0, 100, own(ip), actions.clone()));
+        let own = Flow::new(0, 99, own(&address), actions.clone());
+        translated.chain([own]).collect()
+    };
     if address.is_ipv4() {
         // Not to the host, which would see its own address in use.
         flows.push(Flow::new(
@@ -376,6 +410,11 @@ fn output(port: u32) -> String {
 
 fn commit(mark: u32) -> String {
     format!("ct(commit,zone={ZONE},exec(set_field:{mark:#x}->ct_mark))")
+}
+
+/// The same, with the node's address as source, and a port that nobody has there.
+fn translate(mark: u32, address: &IpAddr) -> String {
+    format!("ct(commit,zone={ZONE},nat(src={address}),exec(set_field:{mark:#x}->ct_mark))")
 }
 
 /// `ct_mark` of a network's connections (OVN-Kubernetes: 1 for the default network, else 3 + id).

@@ -217,6 +217,8 @@ pub fn rows(rows: &Rows, shared: Option<&Rows>) -> Vec<Violation> {
             }
             Table::Nat => nat(rows, key, columns, &mut found),
             Table::AddressSet
+            | Table::GatewayChassis
+            | Table::Acl
             | Table::Router
             | Table::Switch
             | Table::RouterPort
@@ -306,7 +308,7 @@ fn nat(rows: &Rows, key: &RowKey, columns: &Columns, found: &mut Vec<Violation>)
     };
     let is_exempt = rows
         .get(target)
-        .is_some_and(|columns| set(columns, "addresses").any(|address| address == subnet));
+        .is_some_and(|columns| set(columns, "addresses").any(|address| covers(address, subnet)));
     if !is_exempt {
         found.push(Violation::NotExempt {
             row: key.clone(),
@@ -314,6 +316,13 @@ fn nat(rows: &Rows, key: &RowKey, columns: &Columns, found: &mut Vec<Violation>)
             subnet: subnet.to_owned(),
         });
     }
+}
+
+/// Whether an element of a set holds a subnet.
+fn covers(element: &str, subnet: &str) -> bool {
+    let element: Result<Prefix, _> = element.parse();
+    let subnet: Result<Prefix, _> = subnet.parse();
+    matches!((element, subnet), (Ok(element), Ok(subnet)) if element.contains(&subnet))
 }
 
 fn families(key: &RowKey, one: &str, other: &str, found: &mut Vec<Violation>) {

@@ -88,6 +88,8 @@ pub struct NodeConfig {
     pub bgp_default: BgpDefault,
     /// Source: `[gateway] v4-masquerade-subnet`, `v6-masquerade-subnet`.
     pub masquerade_subnets: Vec<Prefix>,
+    /// Source: `[ovnkubernetesfeature] advertised-udn-isolation-mode`.
+    pub strict_isolation: bool,
     /// Source: `[kubernetes] service-cidrs`.
     pub service_cidrs: Vec<Prefix>,
 }
@@ -379,6 +381,7 @@ impl Memory {
             nat_has_match: self.nat_has_match,
             mode: self.config.mode,
             masquerade_subnets: self.config.masquerade_subnets.clone(),
+            strict_isolation: self.config.strict_isolation,
             service_cidrs: self.config.service_cidrs.clone(),
         })
     }

@@ -3,6 +3,7 @@
 //! that no translating rule is ever without its exemption set.
 //! Not here: pods' ports, imported routes.
 
+pub mod isolation;
 mod rows_builder;
 pub mod shared;
 pub mod snat;
@@ -12,10 +13,11 @@ use model::nb::Rows;
 
 use crate::snapshot::NetworkView;
 
-/// All Northbound rows of a network on its node but pods' ports and imported routes: topology and address translation.
+/// All Northbound rows of a network on its node but pods' ports and imported routes: topology, address translation and isolation.
 #[must_use]
 pub fn plan(view: NetworkView<'_>) -> Rows {
     let mut rows = topology::plan(view);
     rows.extend(snat::plan(view));
+    rows.extend(isolation::plan(view));
     rows
 }

@@ -161,6 +161,8 @@ pub struct NodeView {
     /// Addresses between host and OVN, of which each network of users has two. Source: `[gateway] v4-masquerade-subnet`,
     /// `v6-masquerade-subnet`.
     pub masquerade_subnets: Vec<Prefix>,
+    /// Advertised networks do not reach each other on the node. Source: `[ovnkubernetesfeature] advertised-udn-isolation-mode`.
+    pub strict_isolation: bool,
     /// Ranges of the cluster's Services. Source: `[kubernetes] service-cidrs`.
     pub service_cidrs: Vec<Prefix>,
 }

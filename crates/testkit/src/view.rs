@@ -124,6 +124,7 @@ pub fn mk_node_view(number: u8) -> NodeView {
         masquerade_subnets: ["169.254.0.0/17", "fd69::/112"]
             .map(|subnet| subnet.parse().unwrap())
             .into(),
+        strict_isolation: true,
         service_cidrs: Vec::new(),
     }
 }

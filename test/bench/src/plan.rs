@@ -112,6 +112,7 @@ fn node(report: &mut Report, case: &str, nodes: u32, count: u16) {
         ephemeral_port_range: (32768, 60999),
         bgp_default: BgpDefault::Ignore,
         masquerade_subnets: Vec::new(),
+        strict_isolation: true,
         service_cidrs: Vec::new(),
     });
     let networks = mk_networks(count);

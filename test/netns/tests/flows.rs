@@ -42,6 +42,7 @@ fn mk_flows(mode: GatewayMode) -> Vec<Flow> {
                 "10.128.1.0/24".parse().unwrap(),
                 "fd00:10:128:1::/64".parse().unwrap(),
             ],
+            masquerade: Vec::new(),
         }],
         mac: Mac([0x02, 0x42, 0xac, 0x12, 0x00, 0x02]),
         addresses: vec![

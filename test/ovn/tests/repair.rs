@@ -80,6 +80,8 @@ fn copy(fixture: &Fixture, key: &RowKey, rows: &Rows) -> Row {
 fn wrong(table: Table, column: &str, value: &Value, third_party: Uuid) -> Vec<Datum> {
     match (table, column, value) {
         (Table::Nat, "type", _) => vec!["dnat_and_snat".into()],
+        (Table::Acl, "action", _) => vec!["allow".into()],
+        (Table::Acl, "direction", _) => vec!["to-lport".into()],
         (Table::Policy, "action", _) => vec!["drop".into()],
         (Table::StaticRoute, "policy", Value::Set(items)) if items.is_empty() => {
             vec!["src-ip".into()]

@@ -13,6 +13,7 @@
 use std::process::Command;
 
 use model::diff::Diff;
+use model::gateway::GatewayMode;
 use model::nb::{self, Columns, OWNER, RowKey, Rows, Table, Value};
 use ovn::{encode, north};
 use ovn_tests::{Fixture, TOOLS, View, mk_view, owner_of, rows_of, shared_rows};
@@ -20,6 +21,7 @@ use ovsdb::{
     Condition, Datum, Mutation, OperationError, Row, TransactError, Transaction, random_uuid,
 };
 use ovsdb_tests::{Server, absent, run};
+use testkit::mk_user_network;
 
 const NB_SCHEMA: &str = "/usr/share/ovn/ovn-nb.ovsschema";
 
@@ -348,6 +350,8 @@ async fn a_set_that_another_row_refers_to_does_not_hold_up_the_rest() {
 
     let mut view = mk_view();
     view.no_overlay(|options| options.outbound_snat = false);
+    // Sets of advertised subnets are named in matches, not referred to.
+    view.node.strict_isolation = false;
     fixture.pass(&shared_rows(&view)).await;
     let rows = rows_of(&view);
     let before = fixture.others();
@@ -469,7 +473,7 @@ async fn networks_share_the_set_of_node_addresses_and_neither_stands_in_the_othe
     let mut blue = mk_view();
     blue.share.network.name = "cluster_udn_blue".into();
     blue.share.network.id = 5;
-    for (view, made) in [(&default, 2), (&blue, 0)] {
+    for (view, made) in [(&default, 4), (&blue, 0)] {
         assert_eq!(fixture.pass(&shared_rows(view)).await, made);
         fixture.pass(&rows_of(view)).await;
     }
@@ -521,4 +525,52 @@ async fn a_shared_set_stays_while_a_networks_row_refers_to_it() {
     fixture.by_hand(gone).await;
     fixture.settle().await;
     assert!(fixture.decode().owned.is_empty());
+}
+
+/// The node's share of a network of users with both families.
+fn mk_blue(mode: GatewayMode) -> View {
+    let mut view = mk_view();
+    let join = ["100.65.0.0/16", "fd99::/64"];
+    let subnets = ["10.200.0.0/16/24", "fd00:200::/48/64"];
+    view.share.network = mk_user_network("cluster_udn_blue", 5, &subnets, &join);
+    view.share.host_subnets = ["10.200.1.0/24", "fd00:200:0:1::/64"]
+        .map(|text| text.parse().unwrap())
+        .into();
+    view.node.mode = mode;
+    view
+}
+
+#[tokio::test]
+async fn a_network_of_users_is_written_once_changes_its_mode_and_goes_whole() {
+    let Some(fixture) = Fixture::start().await else {
+        return;
+    };
+    let shared = shared_rows(&mk_blue(GatewayMode::Shared));
+    fixture.pass(&shared).await;
+    let mut before = None;
+    for mode in [GatewayMode::Shared, GatewayMode::Local, GatewayMode::Shared] {
+        let rows = rows_of(&mk_blue(mode));
+        assert!(fixture.pass(&rows).await > 0, "{mode:?}");
+        assert_eq!(fixture.pass(&rows).await, 0, "{mode:?}");
+        if mode == GatewayMode::Shared {
+            let again = before.replace(rows.clone());
+            assert!(again.is_none_or(|before| before == rows));
+        }
+        let port = rows
+            .iter()
+            .find(|(key, _)| key.table == Table::RouterPort && key.id.starts_with("rtos-"));
+        let port = port
+            .map(|(_, columns)| &columns["gateway_chassis"])
+            .unwrap();
+        assert!(
+            matches!(port, Value::Ref(chassis) if fixture.named(Table::GatewayChassis, &chassis.id).len() == 1)
+        );
+    }
+    let owner = owner_of(&rows_of(&mk_blue(GatewayMode::Shared)));
+    let north = fixture.decode();
+    let diff = Diff::between(north.of(&owner), &Rows::new(), nb::satisfies);
+    let gone = encode::topology(&diff, &north, &owner, "noverlay test").unwrap();
+    fixture.by_hand(gone).await;
+    fixture.settle().await;
+    assert!(fixture.decode().of(&owner).is_empty());
 }

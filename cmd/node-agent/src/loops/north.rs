@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::diff::Diff;
-use model::nb::{self, ImportTarget, Owner, Rows};
+use model::nb::{self, ImportTarget, Owner, Rows, Value};
 use model::{NetworkName, NodeName, Problem, RouterName};
-use ovn::north::{North, Quiet};
+use ovn::north::{North, Owned, Quiet};
 use ovsdb::Client;
 use plan_node::learn;
 use prometheus::IntCounterVec;
@@ -131,6 +131,11 @@ impl NorthReconciler {
         let wanted = match plan.north.get(owner) {
             Some(rows) => self.wanted(owner, planned, rows)?,
             None => self.not_wanted(owner, planned, &north)?,
+        };
+        let wanted = if *owner == Owner::Node && !plan.is_complete() {
+            grown(wanted, north.of(owner))
+        } else {
+            wanted
         };
         let mut diff = Diff::between(north.of(owner), &wanted, nb::satisfies);
         // A row whose marker somebody changed is another owner's by its name, and stands in that one's way: it is said there.
@@ -256,6 +261,20 @@ impl NorthReconciler {
     }
 }
 
+/// The rows with all that sets of these names hold: a network that is not known yet may have put it there.
+fn grown(mut wanted: Rows, owned: &Owned) -> Rows {
+    for (key, columns) in &mut wanted {
+        let held = owned.get(key).and_then(|rows| rows.first());
+        for (column, value) in columns {
+            let before = held.and_then(|(_, columns)| columns.get(column));
+            if let (Value::Set(items), Some(Value::Set(before))) = (value, before) {
+                items.extend(before.iter().cloned());
+            }
+        }
+    }
+    wanted
+}
+
 impl Reconciler for NorthReconciler {
     type Key = Owner;
 
@@ -323,5 +342,25 @@ impl Reconciler for NorthReconciler {
         self.failing.note(owner, outcome, &wanted);
         self.problems.set_blocked(self.failing.blocked());
         action
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::nb::{RowKey, Table};
+
+    #[test]
+    fn a_set_of_the_nodes_only_grows_while_a_network_is_not_known() {
+        let key = RowKey::root(Table::AddressSet, "a1");
+        let columns = |items: &[&str]| {
+            let items = items.iter().copied();
+            model::nb::Columns::from([("addresses", Value::set(items))])
+        };
+        let wanted = Rows::from([(key.clone(), columns(&["10.0.0.0/16"]))]);
+        let held = columns(&["10.0.0.0/16", "10.1.0.0/16"]);
+        let owned = Owned::from([(key.clone(), vec![(ovsdb::random_uuid(), held.clone())])]);
+        assert_eq!(grown(wanted.clone(), &owned)[&key], held);
+        assert_eq!(grown(wanted.clone(), &Owned::new()), wanted);
     }
 }

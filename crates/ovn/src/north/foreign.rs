@@ -12,8 +12,9 @@ use ovsdb::{Atom, Datum, Replica, Uuid};
 
 use super::{Owned, external_id, string};
 
-const NAMED: [Table; 5] = [
+const NAMED: [Table; 6] = [
     Table::AddressSet,
+    Table::GatewayChassis,
     Table::Router,
     Table::Switch,
     Table::RouterPort,

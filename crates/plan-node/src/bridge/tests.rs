@@ -11,6 +11,7 @@ fn input(mode: GatewayMode) -> BridgeInput {
             network_id: 0,
             patch: 2,
             pod_subnets: vec!["10.128.1.0/24".parse().unwrap()],
+            masquerade: Vec::new(),
         }],
         unknown: Vec::new(),
         mac: MAC.parse().unwrap(),
@@ -101,6 +102,7 @@ fn each_network_has_its_own_mark_and_hears_neighbors() {
         network_id: 1,
         patch: 7,
         pod_subnets: vec!["10.10.1.0/24".parse().unwrap()],
+        masquerade: vec!["169.254.0.11".parse().unwrap()],
     });
     let flows = full(&input);
     assert_eq!(
@@ -110,6 +112,42 @@ fn each_network_has_its_own_mark_and_hears_neighbors() {
     assert_eq!(
         action(&flows, 100, "ct_state=+est+trk,ct_mark=0x4"),
         Some("output:7")
+    );
+}
+
+#[test]
+fn a_network_of_users_leaves_with_the_nodes_address_and_a_port_of_its_own() {
+    let mut input = input(GatewayMode::Shared);
+    input.networks.push(BridgeNetwork {
+        network_id: 1,
+        patch: 7,
+        pod_subnets: Vec::new(),
+        masquerade: vec!["169.254.0.11".parse().unwrap(), "fd69::b".parse().unwrap()],
+    });
+    input.addresses.push("fd00:30::1".parse().unwrap());
+    let flows = full(&input);
+    let mac = MAC;
+    for (family, own, field, node) in [
+        ("ip", "169.254.0.11", "nw_src", "172.30.0.1"),
+        ("ipv6", "fd69::b", "ipv6_src", "fd00:30::1"),
+    ] {
+        let out =
+            format!("ct(commit,zone=64000,nat(src={node}),exec(set_field:0x4->ct_mark)),output:1");
+        let from = |source| format!("{family},in_port=7,dl_src={mac},{field}={source}");
+        assert_eq!(action(&flows, 100, &from(own)), Some(out.as_str()));
+        assert_eq!(action(&flows, 99, &from(node)), Some(out.as_str()));
+    }
+    let to_node = format!("ip,in_port=1,dl_dst={mac},nw_dst=172.30.0.1");
+    assert_eq!(
+        action(&flows, 50, &to_node),
+        Some("ct(table=1,zone=64000,nat)")
+    );
+    // Its share may not be known yet: what it translated still finds its way back.
+    input.unknown = vec![input.networks.pop().unwrap().patch];
+    let flows = full(&input);
+    assert_eq!(
+        action(&flows, 50, &to_node),
+        Some("ct(table=1,zone=64000,nat)")
     );
 }
 

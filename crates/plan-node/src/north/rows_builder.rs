@@ -6,20 +6,44 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use model::nb::{Columns, OWNER, Owner, RowKey, Rows, Value};
+use model::network::Topology;
+
+use crate::snapshot::NetworkView;
+
+/// `external_ids` of rows of networks of users.
+const NETWORK: &str = "k8s.ovn.org/network";
+const TOPOLOGY: &str = "k8s.ovn.org/topology";
 
 /// Rows of one owner.
 pub(crate) struct RowsBuilder {
-    owner: Owner,
+    /// `external_ids` of all of them.
+    ids: BTreeMap<String, String>,
     rows: Rows,
 }
 
 impl RowsBuilder {
     /// An empty one.
     pub(crate) fn new(owner: Owner) -> Self {
+        let marker = owner.marker().to_owned();
         Self {
-            owner,
+            ids: BTreeMap::from([(OWNER.to_owned(), marker)]),
             rows: Rows::new(),
         }
+    }
+
+    /// One for a network: rows of networks of users also bear OVN-Kubernetes' own ids of network and topology.
+    pub(crate) fn of(view: NetworkView<'_>) -> Self {
+        let mut builder = Self::new(Owner::Network(view.name().clone()));
+        if !view.name().is_default() {
+            let topology = match view.share.network.topology {
+                Topology::Layer3 => "layer3",
+                Topology::Layer2 => "layer2",
+            };
+            let ids = [(NETWORK, view.name().as_str()), (TOPOLOGY, topology)];
+            let ids = ids.map(|(key, value)| (key.to_owned(), value.to_owned()));
+            builder.ids.extend(ids);
+        }
+        builder
     }
 
     /// Puts a row; `external_ids` among the columns are kept beside the owner marker.
@@ -33,7 +57,9 @@ impl RowsBuilder {
             .entry("external_ids")
             .or_insert_with(|| Value::Entries(BTreeMap::new()));
         if let Value::Entries(ids) = ids {
-            ids.insert(OWNER.to_owned(), self.owner.marker().to_owned());
+            for (key, value) in &self.ids {
+                ids.insert(key.clone(), value.clone());
+            }
         }
         self.rows.insert(key, columns);
     }

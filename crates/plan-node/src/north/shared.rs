@@ -1,13 +1,15 @@
-//! Northbound rows that several networks refer to: the sets of all nodes' addresses.
+//! Northbound rows that several networks refer to: the sets of all nodes' addresses, and of all advertised networks' subnets.
 //! In: the node and its networks. Out: Address_Set rows of the node, one plan for all networks.
-//! Invariant: one writer, so that no network takes for a stranger's what another one made. Not here: who refers to them (`snat`).
+//! Invariant: one writer, so that no network takes for a stranger's what another one made. Not here: who refers to them (`snat`, `isolation`).
 
 use std::collections::BTreeSet;
 
 use model::address::Family;
 use model::hash;
 use model::names::NetworkName;
-use model::nb::{NODE_IPS_TYPE, OWNER_TYPE, Owner, RowKey, Rows, Table, node_ips_id};
+use model::nb::{
+    NODE_IPS_TYPE, OWNER_TYPE, Owner, RowKey, Rows, Table, advertised_subnets_id, node_ips_id,
+};
 
 use super::rows_builder::RowsBuilder;
 use super::snat::{CONTROLLER, ID, NAME, of, put_set};
@@ -19,10 +21,21 @@ pub fn node_ips(family: Family) -> RowKey {
     RowKey::root(Table::AddressSet, hash::row_name(&node_ips_id(family)))
 }
 
-/// The rows: a set for each family of the networks.
+/// Key of the set of all advertised networks' subnets of a family.
+#[must_use]
+pub fn advertised_subnets(family: Family) -> RowKey {
+    RowKey::root(
+        Table::AddressSet,
+        hash::row_name(&advertised_subnets_id(family)),
+    )
+}
+
+/// The rows: a set of nodes' addresses for each family of the networks, and with strict isolation one of advertised subnets.
 #[must_use]
 pub fn plan<'a>(node: &NodeView, networks: impl Iterator<Item = NetworkView<'a>>) -> Rows {
+    let networks: Vec<NetworkView<'_>> = networks.collect();
     let families: BTreeSet<Family> = networks
+        .iter()
         .flat_map(|view| view.share.network.families())
         .collect();
     let mut rows_builder = RowsBuilder::new(Owner::Node);
@@ -42,6 +55,25 @@ pub fn plan<'a>(node: &NodeView, networks: impl Iterator<Item = NetworkView<'a>>
             ids,
             &mut rows_builder,
         );
+        if node.strict_isolation {
+            put_advertised(&networks, family, &mut rows_builder);
+        }
     }
     rows_builder.into_rows()
+}
+
+fn put_advertised(networks: &[NetworkView<'_>], family: Family, rows_builder: &mut RowsBuilder) {
+    let id = advertised_subnets_id(family);
+    let advertised = networks.iter().filter(|view| view.is_advertised());
+    let subnets = advertised.flat_map(|view| view.share.network.prefixes());
+    let subnets = subnets.filter(|subnet| subnet.family() == family);
+    let ids = vec![
+        (CONTROLLER, NetworkName::default_network().controller()),
+        (OWNER_TYPE, "AdvertisedNetwork".to_owned()),
+        (NAME, "advertised-network-subnets".to_owned()),
+        ("ip-family", family.version().to_owned()),
+        (ID, id.clone()),
+    ];
+    let subnets = subnets.map(|subnet| subnet.to_string()).collect();
+    put_set(&id, subnets, ids, rows_builder);
 }

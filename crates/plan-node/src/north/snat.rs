@@ -1,13 +1,17 @@
-//! Address translation on the gateway router of a no-overlay network, and the address sets it refers to.
+//! Address translation on the routers of a network, and the address sets it refers to.
 //! In: `NetworkView`. Out: NAT and Address_Set rows.
 //! Invariant: a row that translates a cluster subnet either exempts a set that holds that subnet, or is limited to node addresses.
 //! Not here: what the kernel translates in local gateway mode (`nft`), per-pod rows, the set of all nodes' addresses (`shared`).
 //!
 //! ```text
-//!  mode, outbound-snat | NAT.match in the schema | row of a cluster subnet
-//!  shared, enabled     | -                       | exempted_ext_ips = the network's subnets and this node's own addresses
-//!  all others          | yes                     | match = "ip4.dst == $<node-ips>"
+//!  gateway router      | NAT.match in the schema | row of a cluster subnet, to the node's address (networks of users: to their own)
+//!  shared, SNAT        | -                       | exempted_ext_ips = the network's subnets and this node's own addresses
+//!  no SNAT, or local   | yes                     | match = "ip4.dst == $<node-ips>"
 //!                      | no (OVN 23.03)          | allowed_ext_ips = node-ips set
+//!
+//!  cluster router, networks of users: row of the node's subnet, on the port to the node switch
+//!  local, SNAT         | exempted_ext_ips = as above;  all others: allowed_ext_ips = node-ips set
+//!  not advertised      | neither: nobody outside knows pods' addresses
 //! ```
 //! Names and ids: OVN-Kubernetes `go-controller/pkg/ovn/gateway.go` and `libovsdb/util`.
 
@@ -17,8 +21,8 @@ use std::net::IpAddr;
 use model::address::{Family, Prefix};
 use model::gateway::GatewayMode;
 use model::hash;
-use model::names::NetworkName;
-use model::nb::{self, OWNER_TYPE, Owner, RowKey, Rows, Table, Value};
+use model::names::{NetworkName, RouterName};
+use model::nb::{self, OWNER_TYPE, RowKey, Rows, Table, Value};
 
 use super::rows_builder::{RowsBuilder, text, texts};
 use super::shared;
@@ -41,36 +45,83 @@ pub fn exemption_id(network: &NetworkName, family: Family) -> String {
 /// The rows of a network's address translation.
 #[must_use]
 pub fn plan(view: NetworkView<'_>) -> Rows {
-    let mut rows_builder = RowsBuilder::new(Owner::Network(view.name().clone()));
+    let mut rows_builder = RowsBuilder::of(view);
     for family in view.share.network.families() {
         // In local gateway mode the kernel translates the default network's pods.
-        let by_gateway = view.node.mode == GatewayMode::Shared;
-        let exemption = (view.outbound_snat() && by_gateway)
-            .then(|| put_exemption(view, family, &mut rows_builder));
-        let Some(external) = view.gateway_address(family) else {
-            continue;
-        };
-        if let Some(join) = of_family(&view.gateway_join(), family) {
-            // Answers of the gateway router itself, such as "fragmentation needed".
-            let row = Row::new(external, join.to_string());
-            put_row(view, row, &mut rows_builder);
-        }
-        for subnet in view.share.network.prefixes() {
-            if subnet.family() != family {
-                continue;
-            }
-            let mut row = Row::new(external, subnet.to_string());
-            match &exemption {
-                Some(set) => {
-                    row.exempted = Some(set.clone());
-                    row.ids = cluster_subnet_ids(view, subnet);
-                }
-                None => row.limit_to(&shared::node_ips(family), family, view),
-            }
-            put_row(view, row, &mut rows_builder);
+        let in_ovn = view.node.mode == GatewayMode::Shared || !view.name().is_default();
+        let exempts = view.no_overlay().is_some() && view.outbound_snat() && in_ovn;
+        let exemption = exempts.then(|| put_exemption(view, family, &mut rows_builder));
+        gateway_rows(view, family, exemption.as_ref(), &mut rows_builder);
+        if !view.name().is_default() {
+            cluster_rows(view, family, exemption.as_ref(), &mut rows_builder);
         }
     }
     rows_builder.into_rows()
+}
+
+/// What leaves by the gateway router: with the node's address, or that of the network that the bridge makes the node's.
+fn gateway_rows(
+    view: NetworkView<'_>,
+    family: Family,
+    exemption: Option<&RowKey>,
+    rows_builder: &mut RowsBuilder,
+) {
+    let external = if view.name().is_default() {
+        view.gateway_address(family)
+    } else {
+        first_of(&view.gateway_masquerade(), family)
+    };
+    let Some(external) = external else {
+        return;
+    };
+    let router = view.gateway_router();
+    if let Some(join) = of_family(&view.gateway_join(), family) {
+        // Answers of the gateway router itself, such as "fragmentation needed".
+        let row = Row::new(external, join.to_string());
+        put_row(view, &router, row, rows_builder);
+    }
+    for subnet in view.share.network.prefixes() {
+        if subnet.family() != family {
+            continue;
+        }
+        let mut row = Row::new(external, subnet.to_string());
+        match exemption.filter(|_| view.node.mode == GatewayMode::Shared) {
+            Some(set) => {
+                row.exempted = Some(set.clone());
+                row.ids = cluster_subnet_ids(view, subnet);
+            }
+            None if view.is_advertised() => {
+                row.limit_to(&shared::node_ips(family), family, view);
+            }
+            None => {}
+        }
+        put_row(view, &router, row, rows_builder);
+    }
+}
+
+/// What leaves a network of users by its management port: with an address that main has a way back to.
+fn cluster_rows(
+    view: NetworkView<'_>,
+    family: Family,
+    exemption: Option<&RowKey>,
+    rows_builder: &mut RowsBuilder,
+) {
+    let Some(external) = first_of(&view.management_masquerade(), family) else {
+        return;
+    };
+    for subnet in &view.share.host_subnets {
+        if subnet.family() != family {
+            continue;
+        }
+        let mut row = Row::new(external, subnet.to_string());
+        row.port = Some(nb::rtos(&view.switch()));
+        match exemption.filter(|_| view.node.mode == GatewayMode::Local) {
+            Some(set) => row.exempted = Some(set.clone()),
+            None if view.is_advertised() => row.allowed = Some(shared::node_ips(family)),
+            None => {}
+        }
+        put_row(view, &view.cluster_router(), row, rows_builder);
+    }
 }
 
 fn put_exemption(view: NetworkView<'_>, family: Family, rows_builder: &mut RowsBuilder) -> RowKey {
@@ -81,7 +132,10 @@ fn put_exemption(view: NetworkView<'_>, family: Family, rows_builder: &mut RowsB
         .prefixes()
         .filter(|subnet| subnet.family() == family)
         .map(|subnet| subnet.to_string());
-    let own = of(&view.node.host_addresses, family).map(|ip| ip.to_string());
+    // The host answers pods' own addresses where main leads to them.
+    let answers = view.name().is_default() || view.share.network.advertised.default_vrf;
+    let own = of(&view.node.host_addresses, family).filter(|_| answers);
+    let own = own.map(|ip| ip.to_string());
     let addresses: BTreeSet<String> = subnets.chain(own).collect();
     let ids = vec![
         (CONTROLLER, view.name().controller()),
@@ -120,6 +174,8 @@ struct Row {
     matches: String,
     exempted: Option<RowKey>,
     allowed: Option<RowKey>,
+    /// `logical_port`, on a distributed router.
+    port: Option<String>,
     ids: Vec<(&'static str, String)>,
 }
 
@@ -131,6 +187,7 @@ impl Row {
             matches: String::new(),
             exempted: None,
             allowed: None,
+            port: None,
             ids: Vec::new(),
         }
     }
@@ -145,8 +202,7 @@ impl Row {
     }
 }
 
-fn put_row(view: NetworkView<'_>, row: Row, rows_builder: &mut RowsBuilder) {
-    let router = view.gateway_router();
+fn put_row(view: NetworkView<'_>, router: &RouterName, row: Row, rows_builder: &mut RowsBuilder) {
     let key = RowKey::child(
         Table::Nat,
         router.as_str(),
@@ -167,7 +223,13 @@ fn put_row(view: NetworkView<'_>, row: Row, rows_builder: &mut RowsBuilder) {
         ("allowed_ext_ips", reference(row.allowed)),
         ("external_ids", Value::entries(row.ids)),
     ];
-    rows_builder.put(key, columns.into_iter().chain(matches));
+    let port = row.port.map(|port| ("logical_port", texts([port])));
+    rows_builder.put(key, columns.into_iter().chain(matches).chain(port));
+}
+
+fn first_of(addresses: &[IpAddr], family: Family) -> Option<IpAddr> {
+    let mut addresses = addresses.iter().copied();
+    addresses.find(|ip| Family::of(*ip) == family)
 }
 
 /// An optional reference; without a target the column has to be empty.

@@ -11,10 +11,10 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use model::address::{Family, InterfaceAddr, Mac};
+use model::address::{Family, InterfaceAddr, Mac, Prefix};
 use model::gateway::GatewayMode;
 use model::names::RouterName;
-use model::nb::{self, Owner, RowKey, Rows, Table, Value};
+use model::nb::{self, RowKey, Rows, Table, Value};
 use model::ovs;
 
 use super::rows_builder::{RowsBuilder, text, texts};
@@ -26,7 +26,7 @@ const HOST_POLICY_PRIORITY: i64 = 1004;
 /// The rows of a network's topology.
 #[must_use]
 pub fn plan(view: NetworkView<'_>) -> Rows {
-    let mut rows_builder = RowsBuilder::new(Owner::Network(view.name().clone()));
+    let mut rows_builder = RowsBuilder::of(view);
     roots(view, &mut rows_builder);
     node_switch(view, &mut rows_builder);
     join(view, &mut rows_builder);
@@ -39,21 +39,34 @@ pub fn plan(view: NetworkView<'_>) -> Rows {
 
 fn roots(view: NetworkView<'_>, rows_builder: &mut RowsBuilder) {
     let cluster = view.cluster_router();
-    rows_builder.put(
-        RowKey::root(Table::Router, cluster.as_str()),
-        [("name", text(&cluster))],
-    );
+    let local = view.node.mode == GatewayMode::Local;
+    let mut columns = vec![("name", text(&cluster))];
+    if local && !view.name().is_default() {
+        // Answers to translated packets come back by the other way.
+        columns.push(("options", Value::entries([("ct-commit-all", "true")])));
+    }
+    rows_builder.put(RowKey::root(Table::Router, cluster.as_str()), columns);
     gateway_router(view, rows_builder);
-    for switch in [
-        view.switch(),
-        view.name().join_switch(),
-        view.name().external_switch(&view.node.name),
+    let external = view.name().external_switch(&view.node.name);
+    for (switch, ids) in [
+        (view.switch(), role(view)),
+        (view.name().join_switch(), None),
+        (external, role(view)),
     ] {
         rows_builder.put(
             RowKey::root(Table::Switch, switch.as_str()),
-            [("name", text(&switch))],
+            [
+                ("name", text(&switch)),
+                ("external_ids", Value::entries(ids)),
+            ],
         );
     }
+}
+
+/// `external_ids` that say what a network of users is to its pods.
+fn role(view: NetworkView<'_>) -> Option<(&'static str, &'static str)> {
+    let is_default = view.name().is_default();
+    (!is_default).then_some(("k8s.ovn.org/role", "primary"))
 }
 
 fn gateway_router(view: NetworkView<'_>, rows_builder: &mut RowsBuilder) {
@@ -70,12 +83,14 @@ fn gateway_router(view: NetworkView<'_>, rows_builder: &mut RowsBuilder) {
     } else {
         options.push(("disable_garp_rarp", "true"));
     }
-    let addresses: Vec<String> = view
-        .gateway_addresses()
-        .iter()
-        .map(|address| address.ip.to_string())
+    let addresses = view.gateway_addresses();
+    let addresses = addresses.iter().map(|address| address.ip);
+    let addresses: Vec<String> = addresses
+        .chain(view.gateway_masquerade())
+        .map(|address| address.to_string())
         .collect();
-    let mut ids = Vec::new();
+    let role = role(view).map(|(key, value)| (key, value.to_owned()));
+    let mut ids: Vec<(&str, String)> = role.into_iter().collect();
     if let Some(first) = addresses.first() {
         ids.push(("physical_ip", first.clone()));
         ids.push(("physical_ips", addresses.join(",")));
@@ -98,6 +113,8 @@ struct Link<'a> {
     switch_port: String,
     mac: Mac,
     networks: &'a [InterfaceAddr],
+    /// Where the router port is the router's gateway port.
+    chassis: Option<RowKey>,
 }
 
 fn link(rows_builder: &mut RowsBuilder, link: Link<'_>) {
@@ -111,7 +128,9 @@ fn link(rows_builder: &mut RowsBuilder, link: Link<'_>) {
             ("name", text(&link.router_port)),
             ("mac", text(link.mac)),
             ("networks", texts(link.networks)),
-        ],
+        ]
+        .into_iter()
+        .chain(link.chassis.map(|row| ("gateway_chassis", Value::Ref(row)))),
     );
     rows_builder.put(
         RowKey::child(Table::SwitchPort, link.switch, link.switch_port.as_str()),
@@ -127,10 +146,30 @@ fn link(rows_builder: &mut RowsBuilder, link: Link<'_>) {
     );
 }
 
+/// The cluster router of a network of users translates where it meets the node switch: that port is its gateway port.
+fn gateway_chassis(view: NetworkView<'_>, rows_builder: &mut RowsBuilder) -> Option<RowKey> {
+    if view.name().is_default() {
+        return None;
+    }
+    let chassis = &view.node.gateway.chassis;
+    let name = format!("{}-{chassis}", nb::rtos(&view.switch()));
+    let key = RowKey::root(Table::GatewayChassis, name.as_str());
+    rows_builder.put(
+        key.clone(),
+        [
+            ("name", text(name)),
+            ("chassis_name", text(chassis)),
+            ("priority", Value::Number(1)),
+        ],
+    );
+    Some(key)
+}
+
 fn node_switch(view: NetworkView<'_>, rows_builder: &mut RowsBuilder) {
     let switch = view.switch();
     let gateways = view.subnet_gateways();
     if let Some(mac) = mac_of(&gateways) {
+        let chassis = gateway_chassis(view, rows_builder);
         link(
             rows_builder,
             Link {
@@ -140,6 +179,7 @@ fn node_switch(view: NetworkView<'_>, rows_builder: &mut RowsBuilder) {
                 switch_port: nb::stor(&switch),
                 mac,
                 networks: &gateways,
+                chassis,
             },
         );
     }
@@ -174,6 +214,7 @@ fn join(view: NetworkView<'_>, rows_builder: &mut RowsBuilder) {
                     switch_port: nb::jtor(&router),
                     mac,
                     networks: &networks,
+                    chassis: None,
                 },
             );
         }
@@ -183,8 +224,10 @@ fn join(view: NetworkView<'_>, rows_builder: &mut RowsBuilder) {
 fn external(view: NetworkView<'_>, rows_builder: &mut RowsBuilder) {
     let switch = view.name().external_switch(&view.node.name);
     let router = view.gateway_router();
-    let addresses = view.gateway_addresses();
+    let mut addresses = view.gateway_addresses();
     if !addresses.is_empty() {
+        // What the network's own translation leads to has to be the router's.
+        addresses.extend(view.gateway_masquerade().into_iter().map(host));
         link(
             rows_builder,
             Link {
@@ -194,6 +237,7 @@ fn external(view: NetworkView<'_>, rows_builder: &mut RowsBuilder) {
                 switch_port: nb::etor(&router),
                 mac: view.node.gateway.mac,
                 networks: &addresses,
+                chassis: None,
             },
         );
     }
@@ -210,6 +254,12 @@ fn external(view: NetworkView<'_>, rows_builder: &mut RowsBuilder) {
             ),
         ],
     );
+}
+
+/// An address alone.
+fn host(ip: IpAddr) -> InterfaceAddr {
+    let len = Prefix::host(ip).bits();
+    InterfaceAddr { ip, len }
 }
 
 /// The columns of a static route; `""` leaves an optional one empty.
@@ -287,7 +337,8 @@ fn host_policies(view: NetworkView<'_>, rows_builder: &mut RowsBuilder) {
     let shared = view.gateway_addresses();
     let shared = shared.iter().map(|address| address.ip);
     let host = view.node.host_addresses.iter().copied();
-    let addresses: BTreeSet<IpAddr> = host.chain(shared).collect();
+    let masquerade = view.gateway_masquerade();
+    let addresses: BTreeSet<IpAddr> = host.chain(shared).chain(masquerade).collect();
     for address in addresses {
         let family = Family::of(address);
         let mut subnets = view.share.network.prefixes();

@@ -35,6 +35,7 @@ fn config(bgp_default: BgpDefault) -> NodeConfig {
         masquerade_subnets: ["169.254.0.0/17", "fd69::/112"]
             .map(|subnet| subnet.parse().unwrap())
             .into(),
+        strict_isolation: true,
         service_cidrs: Vec::new(),
     }
 }

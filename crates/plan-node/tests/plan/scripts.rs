@@ -59,6 +59,7 @@ fn memory() -> Memory {
             "169.254.0.0/17".parse().unwrap(),
             "fd69::/112".parse().unwrap(),
         ],
+        strict_isolation: true,
         service_cidrs: Vec::new(),
     })
 }
