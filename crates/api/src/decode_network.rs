@@ -251,15 +251,21 @@ fn decode_attachment(object: &NetworkAttachmentDefinition) -> m::Attachment {
     let config = object.spec.config.clone().unwrap_or_default();
     let owners = metadata.owner_references.iter().flatten();
     let mut owners = owners.filter(|o| o.controller == Some(true) && o.kind == OWNER);
+    let (described, undescribed) = match nad::described(&config) {
+        Ok(network) => (Some(network), None),
+        Err(why) => (None, Some(why)),
+    };
     m::Attachment {
         uid: metadata.uid.clone().unwrap_or_default(),
+        created: seconds(metadata.creation_timestamp.as_ref()),
         labels: metadata.labels.clone().unwrap_or_default(),
         annotations: metadata.annotations.clone().unwrap_or_default(),
         finalizers: finalizers(metadata),
         owner: owners.next().map(|o| o.uid.clone()),
         deleting: metadata.deletion_timestamp.is_some(),
         network: network_of(&config),
-        described: nad::described(&config),
+        described,
+        undescribed,
         config,
     }
 }

@@ -32,5 +32,6 @@ mod warnings;
 pub use decode_frr::{decode_source, read_source, remains};
 pub use decode_network::{decode_namespace, read_attachment, read_cudn, read_egress_ip};
 pub use decode_node::decode_node;
+pub use decode_ra::read_pod_advertisement;
 pub use decode_secret::decode_secret;
 pub use warnings::warnings;

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use kube::{CustomResource, KubeSchema};
 use model::address::{ClusterSubnet, Family};
 use model::network::{Routing, Topology};
-use model::user_network::{Layer2Extras, UserNetwork, UserTransport};
+use model::user_network::{JOIN_SUBNETS, Layer2Extras, Undescribed, UserNetwork, UserTransport};
 use model::{NetworkName, ObjectKey, Prefix};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -36,8 +36,6 @@ const KEYS: [&str; 16] = [
     "infrastructureSubnets",
     "defaultGatewayIPs",
 ];
-/// Join subnets of networks of users that say none (OVN-Kubernetes' defaults).
-const JOIN_SUBNETS: &str = "100.65.0.0/16,fd99::/64";
 /// Subnet of the transit router of a layer-2 network, for each family that it has (OVN-Kubernetes' defaults).
 const TRANSIT_SUBNETS: [(Family, &str); 2] =
     [(Family::V4, "100.88.0.0/16"), (Family::V6, "fd97::/64")];
@@ -105,7 +103,7 @@ fn options(network: &UserNetwork) -> impl Iterator<Item = (&'static str, Value)>
         .map(ToString::to_string)
         .collect();
     let join = if own.is_empty() {
-        JOIN_SUBNETS.to_owned()
+        JOIN_SUBNETS.join(",")
     } else {
         own.join(",")
     };
@@ -146,42 +144,52 @@ fn options(network: &UserNetwork) -> impl Iterator<Item = (&'static str, Value)>
         .filter_map(|(key, value)| Some((key, value?)))
 }
 
-/// The network that [`config`] was made of; `None` where another program has said more of it than that. Who routes is not in
-/// it.
-#[must_use]
-pub(crate) fn described(config: &str) -> Option<UserNetwork> {
-    let config: Map<String, Value> = serde_json::from_str(config).ok()?;
+/// The network that [`config`] was made of, or why there is none: another program has said more of it than that. Who routes
+/// is not in it.
+pub(crate) fn described(config: &str) -> Result<UserNetwork, Undescribed> {
+    let wrong = |why: String| Undescribed::Config(format!("spec.config: {why}"));
+    let config: Map<String, Value> =
+        serde_json::from_str(config).map_err(|err| wrong(format!("no JSON object: {err}")))?;
     let text = |key: &str| config.get(key).and_then(Value::as_str);
-    if text("type") != Some(CNI) || !config.keys().all(|key| KEYS.contains(&key.as_str())) {
-        return None;
+    let said = |key: &str| {
+        config
+            .get(key)
+            .map_or("absent".to_owned(), Value::to_string)
+    };
+    let refused =
+        |key: &str, allowed: &str| wrong(format!("{key} is {}; allowed: {allowed}", said(key)));
+    if text("type") != Some(CNI) {
+        return Err(refused("type", CNI));
     }
-    let topology = match text("topology")? {
-        "layer3" => Topology::Layer3,
-        "layer2" => Topology::Layer2,
-        _ => return None,
+    let transport = transport_of(&config)?;
+    if let Some(key) = config.keys().find(|key| !KEYS.contains(&key.as_str())) {
+        return Err(refused(key, "absent"));
+    }
+    let topology = match text("topology") {
+        Some("layer3") => Topology::Layer3,
+        Some("layer2") => Topology::Layer2,
+        None | Some(_) => return Err(refused("topology", "layer2, layer3")),
     };
     let items = |key: &str| text(key).into_iter().flat_map(|list| list.split(','));
     let list = |key: &str| items(key).map(str::to_owned).collect::<Vec<_>>();
     let subnets = items("subnets").map(|subnet| subnet_of(subnet, topology));
-    let join = items("joinSubnet").map(|join| join.parse().ok());
-    Some(UserNetwork {
+    let subnets: Option<Vec<ClusterSubnet>> = subnets.collect();
+    let join: Option<Vec<Prefix>> = items("joinSubnet").map(|join| join.parse().ok()).collect();
+    let mtu = config.get("mtu");
+    let number = mtu.map(|mtu| mtu.as_u64().and_then(|mtu| u32::try_from(mtu).ok()));
+    Ok(UserNetwork {
         topology,
         primary: text("role") == Some("primary"),
-        subnets: subnets.collect::<Option<_>>()?,
+        subnets: subnets.ok_or_else(|| refused("subnets", "subnets with commas between them"))?,
         refused: Vec::new(),
-        join_subnets: join.collect::<Option<_>>()?,
-        mtu: match config.get("mtu") {
+        join_subnets: join
+            .ok_or_else(|| refused("joinSubnet", "subnets with commas between them"))?,
+        mtu: match number {
             None => None,
-            Some(mtu) => Some(u32::try_from(mtu.as_u64()?).ok()?),
+            Some(None) => return Err(refused("mtu", "a number of bytes")),
+            Some(number) => number,
         },
-        transport: match text("transport") {
-            None => UserTransport::Unset,
-            Some("noOverlay" | "no-overlay") => UserTransport::NoOverlay {
-                outbound_snat: text("outboundSNAT") == Some("enabled"),
-                routing: Routing::Unmanaged,
-            },
-            Some(_) => return None,
-        },
+        transport,
         layer2: Layer2Extras {
             persistent_ips: config.get("allowPersistentIPs") == Some(&Value::Bool(true)),
             reserved: list("reservedSubnets"),
@@ -189,6 +197,22 @@ pub(crate) fn described(config: &str) -> Option<UserNetwork> {
             gateways: list("defaultGatewayIPs"),
         },
     })
+}
+
+fn transport_of(config: &Map<String, Value>) -> Result<UserTransport, Undescribed> {
+    match config.get("transport") {
+        None => Ok(UserTransport::Unset),
+        Some(Value::String(word)) if word == "noOverlay" || word == "no-overlay" => {
+            let snat = config.get("outboundSNAT").and_then(Value::as_str);
+            Ok(UserTransport::NoOverlay {
+                outbound_snat: snat == Some("enabled"),
+                routing: Routing::Unmanaged,
+            })
+        }
+        Some(other) => Err(Undescribed::Transport(format!(
+            "spec.config: transport is {other}; allowed: noOverlay, or absent"
+        ))),
+    }
 }
 
 /// A subnet as [`config`] writes it: that of a layer-3 network with its host length.

@@ -48,6 +48,17 @@ pub struct RouteAdvertisements {
     pub egress_ip: bool,
 }
 
+/// What a RouteAdvertisements says of pods, and whether that is in force.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodAdvertisement {
+    /// `spec.targetVRF`.
+    pub target_vrf: TargetVrf,
+    /// `PodNetwork` is among `spec.advertisements`.
+    pub pod_network: bool,
+    /// Its condition `Accepted`; `None` while nobody has judged it as it is now.
+    pub accepted: Option<bool>,
+}
+
 impl RouteAdvertisements {
     /// Whether it selects a network, by kind and labels; `None` is the default network.
     #[must_use]

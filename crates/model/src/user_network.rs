@@ -8,11 +8,17 @@ use std::net::IpAddr;
 
 use crate::address::{ClusterSubnet, Prefix};
 use crate::names::{NetworkName, NodeName};
-use crate::network::{Routing, Topology};
+use crate::network::{Advertised, MissingRoute, Network, NoOverlay, Routing, Topology, Transport};
 use crate::selector::{LabelSelector, Labels};
+
+pub mod attachment;
+
+pub use attachment::{Attachment, Undescribed};
 
 /// Prefix of the network's name of a ClusterUserDefinedNetwork.
 pub const CUDN_PREFIX: &str = "cluster_udn_";
+/// Join subnets of networks of users that say none, one of each family (OVN-Kubernetes' defaults).
+pub const JOIN_SUBNETS: [&str; 2] = ["100.65.0.0/16", "fd99::/64"];
 
 /// One `k8s.ovn.org/v1` ClusterUserDefinedNetwork.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,6 +97,48 @@ pub struct UserNetwork {
     pub layer2: Layer2Extras,
 }
 
+impl UserNetwork {
+    /// The join subnets of the families that the network has.
+    #[must_use]
+    pub fn join_subnets_in_force(&self) -> Vec<Prefix> {
+        let families: BTreeSet<_> = self.subnets.iter().map(|s| s.cidr.family()).collect();
+        let defaults = JOIN_SUBNETS.iter().filter_map(|text| text.parse().ok());
+        let mut join: Vec<Prefix> = if self.join_subnets.is_empty() {
+            defaults.collect()
+        } else {
+            self.join_subnets.clone()
+        };
+        join.retain(|join| families.contains(&join.family()));
+        join
+    }
+
+    /// The network that it is by this name and id. What the object has no word for: a packet without a route is dropped where
+    /// the fabric is ours; where it is advertised.
+    #[must_use]
+    pub fn network(&self, name: NetworkName, id: u16) -> Network {
+        Network {
+            name,
+            id,
+            topology: self.topology,
+            subnets: self.subnets.clone(),
+            join_subnets: self.join_subnets_in_force(),
+            transport: match self.transport {
+                UserTransport::Unset | UserTransport::Geneve => Transport::Geneve,
+                UserTransport::NoOverlay {
+                    outbound_snat,
+                    routing,
+                } => Transport::NoOverlay(NoOverlay {
+                    outbound_snat,
+                    routing,
+                    missing_route: MissingRoute::of(routing),
+                }),
+            },
+            mtu: self.mtu,
+            advertised: Advertised::default(),
+        }
+    }
+}
+
 /// What a NetworkAttachmentDefinition says of a layer-2 network beside its subnets.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Layer2Extras {
@@ -126,29 +174,6 @@ pub enum Reach {
     Networks(Vec<LabelSelector>),
     /// What cannot be read, and why.
     Unreadable(String),
-}
-
-/// A NetworkAttachmentDefinition as it stands.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Attachment {
-    /// `metadata.uid`.
-    pub uid: String,
-    /// `metadata.labels`.
-    pub labels: Labels,
-    /// `metadata.annotations`.
-    pub annotations: BTreeMap<String, String>,
-    /// `metadata.finalizers`.
-    pub finalizers: BTreeSet<String>,
-    /// uid of the ClusterUserDefinedNetwork that is its controller.
-    pub owner: Option<String>,
-    /// `metadata.deletionTimestamp` is set.
-    pub deleting: bool,
-    /// `spec.config`, JSON text.
-    pub config: String,
-    /// `name` of the configuration, and whether its role is primary; `None` where it is no network of OVN-Kubernetes.
-    pub network: Option<(NetworkName, bool)>,
-    /// The network that the configuration describes, where it is whole. Who routes is not in it: `routing` is Unmanaged.
-    pub described: Option<UserNetwork>,
 }
 
 /// One `k8s.ovn.org/v1` EgressIP.

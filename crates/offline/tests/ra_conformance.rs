@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 
 use model::NetworkName;
 use model::network::IN_FORCE;
+use model::user_network::attachment::ROUTING;
 use offline::{Objects, Plans, settle};
 use plan_cluster::attachments::REFUSED;
 use plan_cluster::transport::{self, DefaultNetwork};
@@ -314,10 +315,9 @@ fn normal_attachment(mut object: Value) -> (String, Value) {
     if object["config"]["transport"] == "no-overlay" {
         object["config"]["transport"] = "noOverlay".into();
     }
-    if object["name"] == "default"
-        && let Some(annotations) = object["annotations"].as_object_mut()
-    {
-        annotations.retain(|key, _| ![IN_FORCE, REFUSED].contains(&key.as_str()));
+    // Of ours alone.
+    if let Some(annotations) = object["annotations"].as_object_mut() {
+        annotations.retain(|key, _| ![IN_FORCE, REFUSED, ROUTING].contains(&key.as_str()));
     }
     for (_, value) in object["annotations"].as_object_mut().into_iter().flatten() {
         // JSON inside of annotations is compared as values.

@@ -11,7 +11,11 @@ mod tunnel_keys;
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::intent::Condition;
-use model::user_network::{Attachment, ClusterUserDefinedNetwork, Namespace, UserNetwork};
+pub use model::user_network::attachment::{FINALIZER, LABEL};
+use model::user_network::attachment::{ROUTING, names_in, routing_word};
+use model::user_network::{
+    Attachment, ClusterUserDefinedNetwork, Namespace, UserNetwork, UserTransport,
+};
 use model::{NetworkName, ObjectKey};
 
 use crate::RA_KEY;
@@ -22,10 +26,6 @@ use crate::world::World;
 pub use of_default::{Configured, DefaultWanted, REFUSED, of_default_network};
 use tunnel_keys::TunnelKeys;
 
-/// Finalizer of the objects, and of a ClusterUserDefinedNetwork that has any (OVN-Kubernetes' own).
-pub const FINALIZER: &str = "k8s.ovn.org/user-defined-network-protection";
-/// Label of the objects (OVN-Kubernetes' own); its value is empty.
-pub const LABEL: &str = "k8s.ovn.org/user-defined-network";
 /// Label that a namespace needs for a primary network (OVN-Kubernetes' own).
 pub const PRIMARY_LABEL: &str = "k8s.ovn.org/primary-user-defined-network";
 /// Label of a managed network, by which its RouteAdvertisements selects it; its value is the object's name.
@@ -343,6 +343,9 @@ fn wanted(
         TUNNEL_KEYS.to_owned(),
         list(tunnel_keys.iter().map(ToString::to_string)),
     );
+    if let UserTransport::NoOverlay { routing, .. } = network.transport {
+        annotations.insert(ROUTING.to_owned(), routing_word(routing).to_owned());
+    }
     // Once there, it stays as an empty list.
     if advertised.is_some() || existing.is_some_and(|e| e.annotations.contains_key(RA_KEY)) {
         let names = advertised
@@ -408,13 +411,6 @@ pub fn advertised(
         }
     }
     out
-}
-
-/// Names in a JSON list of them; they hold no character that JSON would escape.
-fn names_in(list: &str) -> impl Iterator<Item = &str> {
-    let inner = list.trim().trim_start_matches('[').trim_end_matches(']');
-    let names = inner.split(',').map(|name| name.trim().trim_matches('"'));
-    names.filter(|name| !name.is_empty())
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ pub use world::World;
 /// Label and its value that mark the base FRRConfiguration of the managed fabric (design document of the no-overlay mode).
 pub const FABRIC_LABEL: (&str, &str) = ("k8s.ovn.org/managed-internal-fabric", "bgp");
 /// Label and annotation of generated FRRConfigurations; RouteAdvertisements names on NADs.
-pub const RA_KEY: &str = "k8s.ovn.org/route-advertisements";
+pub const RA_KEY: &str = model::user_network::attachment::ROUTE_ADVERTISEMENTS;
 /// Label that tells our objects from other writers'.
 pub const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "noverlay");
 /// Names of generated FRRConfigurations begin so.

@@ -6,7 +6,6 @@
 use model::Prefix;
 use model::user_network::{UserNetwork, UserTransport};
 
-use crate::user_networks;
 use crate::world::World;
 
 /// Bytes that Geneve adds to a packet, as OpenShift's design document counts them.
@@ -49,7 +48,7 @@ pub(crate) fn default_subnets(world: &World) -> Option<String> {
 
 /// What is wrong between the network and its own join subnets.
 fn joins(world: &World, network: &UserNetwork) -> Option<String> {
-    let joins = user_networks::join_subnets(network);
+    let joins = network.join_subnets_in_force();
     let mut pairs = network
         .subnets
         .iter()

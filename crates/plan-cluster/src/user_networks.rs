@@ -7,24 +7,15 @@
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::network::{Advertised, MissingRoute, NoOverlay, Routing, Transport};
+use model::network::Routing;
+use model::user_network::attachment::IDS;
+pub use model::user_network::attachment::{NETWORK_ID, NETWORK_NAME};
 use model::user_network::{Attachment, ClusterUserDefinedNetwork, UserNetwork, UserTransport};
-use model::{Network, NetworkName, Prefix};
+use model::{Network, NetworkName};
 
-use crate::attachments::{FINALIZER, LABEL};
 use crate::fabric;
 use crate::generated::{self, Generated};
 use crate::world::World;
-
-/// Annotation of the network's name.
-pub const NETWORK_NAME: &str = "k8s.ovn.org/network-name";
-/// Annotation of the network's id, decimal.
-pub const NETWORK_ID: &str = "k8s.ovn.org/network-id";
-/// Ids end before this one (OVN-Kubernetes' allocator); 0 is the default network's.
-const IDS: u16 = 4096;
-
-/// Join subnets of networks of users that say none (OVN-Kubernetes' defaults).
-const JOIN_SUBNETS: [&str; 2] = ["100.65.0.0/16", "fd99::/64"];
 
 /// What the objects of networks store of ids. Whoever may write NetworkAttachmentDefinitions in some namespace may annotate
 /// them as it likes: only those that a ClusterUserDefinedNetwork owns are believed, and of nobody's network but that one.
@@ -45,7 +36,7 @@ impl Stored {
             left_behind: BTreeSet::new(),
         };
         let mut counts: BTreeMap<&str, BTreeMap<u16, usize>> = BTreeMap::new();
-        for (claimant, id) in claims(world, |attachment| Some(stored_id(attachment))) {
+        for (claimant, id) in claims(world, |attachment| Some(attachment.stored_id())) {
             match (claimant, id) {
                 (Claimant::Network(cudn), id) => {
                     out.attached.insert(cudn.name.clone());
@@ -143,27 +134,17 @@ impl<'a> Owners<'a> {
                 let (network, _) = attachment
                     .network
                     .as_ref()
-                    .filter(|_| is_marked(attachment))?;
+                    .filter(|_| attachment.is_marked())?;
                 self.by_network.get(network).copied()
             }
         }
     }
 }
 
-fn is_marked(attachment: &Attachment) -> bool {
-    attachment.finalizers.contains(FINALIZER) && attachment.labels.contains_key(LABEL)
-}
-
-/// The id that a NetworkAttachmentDefinition stores, where it can be one.
-fn stored_id(attachment: &Attachment) -> Option<u16> {
-    let id: u16 = attachment.annotations.get(NETWORK_ID)?.parse().ok()?;
-    (1..IDS).contains(&id).then_some(id)
-}
-
 /// Whether an object whose owner is not known was made for a ClusterUserDefinedNetwork.
 #[must_use]
 pub fn is_left_behind(attachment: &Attachment) -> bool {
-    attachment.owner.is_some() && is_marked(attachment)
+    attachment.owner.is_some() && attachment.is_marked()
 }
 
 /// The ids of ClusterUserDefinedNetworks that are served.
@@ -229,7 +210,7 @@ pub fn networks(world: &World) -> BTreeMap<NetworkName, Network> {
         let Some(network) = network.filter(|network| network.primary) else {
             continue;
         };
-        let network = of(cudn.network_name(), *id, &network);
+        let network = network.network(cudn.network_name(), *id);
         // One that never was served is left to others.
         if cudn.network.is_ok() || is_routed(world, &network) {
             out.insert(network.name.clone(), network);
@@ -268,48 +249,4 @@ fn as_attached(world: &World, cudn: &ClusterUserDefinedNetwork) -> Option<UserNe
         *routing = Routing::Managed;
     }
     Some(network)
-}
-
-/// The join subnets of the families that the network has.
-pub(crate) fn join_subnets(network: &UserNetwork) -> Vec<Prefix> {
-    let families: BTreeSet<_> = network.subnets.iter().map(|s| s.cidr.family()).collect();
-    let defaults = JOIN_SUBNETS.iter().filter_map(|text| text.parse().ok());
-    let mut join: Vec<Prefix> = if network.join_subnets.is_empty() {
-        defaults.collect()
-    } else {
-        network.join_subnets.clone()
-    };
-    join.retain(|join| families.contains(&join.family()));
-    join
-}
-
-fn of(name: NetworkName, id: u16, network: &UserNetwork) -> Network {
-    Network {
-        name,
-        id,
-        topology: network.topology,
-        subnets: network.subnets.clone(),
-        join_subnets: join_subnets(network),
-        transport: transport(network.transport),
-        mtu: network.mtu,
-        advertised: Advertised::default(),
-    }
-}
-
-/// The transport, with what the object has no word for: a packet without a route is dropped where the fabric is ours.
-fn transport(transport: UserTransport) -> Transport {
-    match transport {
-        UserTransport::Unset | UserTransport::Geneve => Transport::Geneve,
-        UserTransport::NoOverlay {
-            outbound_snat,
-            routing,
-        } => Transport::NoOverlay(NoOverlay {
-            outbound_snat,
-            routing,
-            missing_route: match routing {
-                Routing::Managed => MissingRoute::Discard,
-                Routing::Unmanaged => MissingRoute::Forward,
-            },
-        }),
-    }
 }

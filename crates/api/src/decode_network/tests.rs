@@ -145,3 +145,25 @@ fn an_attachment_describes_its_network_and_one_that_says_more_describes_none() {
         assert_eq!(described(&config), None, "{config}");
     }
 }
+
+#[test]
+fn why_an_attachment_describes_no_network_names_key_and_value() {
+    let why = |config: &str| {
+        let object = json!({"metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"}, "spec": {"config": config}});
+        let attachment = read_attachment(&object);
+        assert_eq!(attachment.created, 1_767_225_600);
+        match attachment.undescribed.unwrap() {
+            m::Undescribed::Config(why) => ("config", why),
+            m::Undescribed::Transport(why) => ("transport", why),
+        }
+    };
+    let base = r#"{"type":"ovn-k8s-cni-overlay","topology":"layer3","mtu":"x"}"#;
+    let text = "spec.config: mtu is \"x\"; allowed: a number of bytes";
+    assert_eq!(why(base), ("config", text.to_owned()));
+    // Which transport it is matters more than what else is said of it.
+    let evpn = base.replace("\"mtu\":", "\"evpn\":{},\"transport\":\"evpn\",\"mtu\":");
+    let text = "spec.config: transport is \"evpn\"; allowed: noOverlay, or absent";
+    assert_eq!(why(&evpn), ("transport", text.to_owned()));
+    let (kind, text) = why("nothing");
+    assert!(kind == "config" && text.starts_with("spec.config: no JSON object: "));
+}

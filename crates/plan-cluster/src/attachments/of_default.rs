@@ -7,9 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::network::IN_FORCE;
 use model::user_network::Attachment;
+use model::user_network::attachment::names_in;
 use model::{NetworkName, ObjectKey};
 
-use super::{list, names_in};
+use super::list;
 use crate::world::World;
 use crate::{MANAGED_BY, RA_KEY};
 

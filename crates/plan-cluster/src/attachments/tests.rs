@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::samples::{mk_cudn, mk_world};
-use model::network::Topology;
-use model::user_network::{Layer2Extras, UserTransport};
+use model::network::{Routing, Topology};
+use model::user_network::Layer2Extras;
 
 /// A namespace that may have a primary network, of a tenant.
 fn namespace(tenant: &str) -> Namespace {
@@ -43,6 +43,7 @@ fn stored(mut world: World) -> World {
             config: String::new(),
             described: Some(wanted.network.1.clone()),
             network: Some((wanted.network.0, wanted.network.1.primary)),
+            ..Attachment::default()
         };
         world.attachments.insert(key, attachment);
     }
@@ -294,7 +295,14 @@ fn labels_and_annotations_are_the_networks_but_for_those_that_belong_to_others()
     let annotations: Vec<&str> = wanted.annotations.keys().map(String::as_str).collect();
     assert_eq!(
         annotations,
-        [NETWORK_ID, NETWORK_NAME, RA_KEY, TUNNEL_KEYS, "note"]
+        [
+            NETWORK_ID,
+            NETWORK_NAME,
+            RA_KEY,
+            TUNNEL_KEYS,
+            "note",
+            ROUTING
+        ]
     );
     assert_eq!(wanted.annotations[RA_KEY], r#"["a","b"]"#);
     // Once named, an empty list.
@@ -581,4 +589,25 @@ fn who_edits_ids_in_objects_changes_no_network() {
         set(&mut edited, name, "none");
     }
     assert_eq!(id(&edited), own);
+}
+
+#[test]
+fn who_routes_is_written_on_objects_of_networks_without_an_overlay() {
+    let annotation = |transport| {
+        let mut world = mk();
+        if let Ok(network) = &mut cudn(&mut world, "amber").network {
+            network.transport = transport;
+        }
+        let plan = planned(&world);
+        let wanted = &plan.desired[&ObjectKey::new("shop", "amber")];
+        wanted.annotations.get(ROUTING).cloned()
+    };
+    let no_overlay = |routing| UserTransport::NoOverlay {
+        outbound_snat: true,
+        routing,
+    };
+    assert_eq!(annotation(UserTransport::Geneve), None);
+    let of = |routing| annotation(no_overlay(routing));
+    assert_eq!(of(Routing::Managed).as_deref(), Some("managed"));
+    assert_eq!(of(Routing::Unmanaged).as_deref(), Some("unmanaged"));
 }
