@@ -3,6 +3,9 @@
 //! lost later: a source that cannot be read, an own annotation that is malformed, a bridge that is gone change nothing but `stale`.
 //! Not here: reading (the node-agent's sources), plans.
 
+mod reason;
+mod undeclared;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
@@ -21,6 +24,8 @@ use crate::snapshot::{
     GatewayView, Machine, NetworkShare, NetworkView, NodeView, Share, Snapshot, UnknownShare, Vrf,
 };
 use crate::vrf::{self, NoVrf};
+
+pub use undeclared::Undeclared;
 
 /// Why nothing can be planned for a network yet, or why what is planned rests on what was known before; one sentence.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -55,7 +60,7 @@ pub enum NotYet {
     /// The annotation of the own Node names other subnets than the network's.
     #[error("subnet {1} of node {0} is in none of the subnets of network {2}")]
     Outside(NodeName, Prefix, NetworkName),
-    /// A share that must not be built on.
+    /// A share that must not be built on, or a network of which nobody knows what it is.
     #[error("{0}")]
     Unsound(Problem),
     /// The kernel cannot be read.
@@ -99,6 +104,8 @@ pub struct NodeConfig {
 pub struct Facts {
     /// The networks that are declared.
     pub networks: Vec<Network>,
+    /// What is not known of others.
+    pub undeclared: Undeclared,
     /// All Nodes; `None` until they have been listed.
     pub nodes: Option<Vec<Node>>,
     /// Annotation `noverlay.io/release-withdrawals` of the own Node.
@@ -167,6 +174,8 @@ impl Memory {
     /// The node as it is by what was read now, and before where that is missing.
     #[must_use]
     pub fn snapshot(&mut self, mut facts: Facts) -> Snapshot {
+        let undeclared = std::mem::take(&mut facts.undeclared);
+        undeclared.remember(&mut facts.networks, &self.shares);
         let families: BTreeSet<Family> =
             facts.networks.iter().flat_map(Network::families).collect();
         let usable = |a: &InterfaceAddr| families.contains(&Family::of(a.ip)) && !is_link_local(a);
@@ -206,18 +215,22 @@ impl Memory {
         let (networks, stale): (BTreeMap<_, _>, BTreeMap<_, _>) = networks
             .map(|(name, (share, stale))| ((name.clone(), share), (name, stale)))
             .unzip();
-        // A network that is declared no more is forgotten: its name may come back as another one.
-        self.subnets.retain(|name, _| networks.contains_key(name));
-        self.shares.retain(|name, _| networks.contains_key(name));
-        let stale: BTreeMap<NetworkName, NotYet> = stale
+        let stale = stale
             .into_iter()
-            .filter_map(|(name, why)| Some((name, why?)))
-            .collect();
+            .filter_map(|(name, why)| Some((name, why?)));
+        let (mut networks, mut stale) = (networks, stale.collect());
+        undeclared.add_to(&mut networks, &mut stale);
+        if !undeclared.unlisted {
+            // A network that is declared no more is forgotten: its name may come back as another one.
+            self.subnets.retain(|name, _| networks.contains_key(name));
+            self.shares.retain(|name, _| networks.contains_key(name));
+        }
         let mut snapshot = Snapshot {
             problems: Vec::new(),
             ignored: Vec::new(),
             node: self.node.clone(),
             networks,
+            unlisted: undeclared.unlisted,
             stale,
             machine,
         };
@@ -486,7 +499,7 @@ impl Memory {
             Some(share) => Share::Here(share.clone()),
             None => Share::Unknown(UnknownShare {
                 host_subnets: self.subnets.get(&network.name).cloned().unwrap_or_default(),
-                network: network.clone(),
+                network: Some(network.clone()),
             }),
         };
         (share, Some(missing))

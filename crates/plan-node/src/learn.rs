@@ -41,9 +41,9 @@ pub fn plan(snapshot: &Snapshot) -> BTreeMap<NetworkName, Inputs> {
         let fallbacks = Some(fallbacks(view, bgp_default));
         (&share.network, share.host_subnets.as_slice(), fallbacks)
     });
-    let unknown = snapshot.unknown().map(|(_, unknown)| {
+    let unknown = snapshot.unknown().filter_map(|(_, unknown)| {
         let subnets = unknown.host_subnets.as_slice();
-        (&unknown.network, subnets, None)
+        Some((unknown.network.as_ref()?, subnets, None))
     });
     let all = here.chain(unknown);
     all.filter_map(|(network, host_subnets, fallbacks)| {

@@ -4,6 +4,8 @@
 //! Not here: reading the world, comparing with it and changing it (the edges and the binary).
 //!
 //! ```text
+//!  objects -- declare --> networks
+//!                            |
 //!  facts (what was read) -- Memory::snapshot --> Snapshot { machine, node, networks }
 //!                                                   |
 //!    of the node:     north::shared, bridge, annotations       of each network:  north (topology, snat), kernel, learn
@@ -15,6 +17,7 @@ pub mod annotations;
 pub mod bridge;
 pub mod check;
 pub mod claims;
+pub mod declared;
 pub mod facts;
 pub mod kernel;
 pub mod learn;
@@ -35,7 +38,8 @@ use model::ovs::InternalPort;
 use crate::check::{Severity, Violation};
 
 pub use bridge::FlowTable;
-pub use facts::{Facts, Memory, NodeConfig, NotYet};
+pub use declared::{Declared, declare};
+pub use facts::{Facts, Memory, NodeConfig, NotYet, Undeclared};
 pub use learn::Inputs;
 pub use snapshot::{
     GatewayView, Machine, NetworkShare, NetworkView, NodeView, Share, Snapshot, UnknownShare, Vrf,
@@ -47,6 +51,8 @@ pub struct Plan {
     /// Networks that nothing is planned for yet: what stands for them is left alone. While there are any, what all networks
     /// share (kernel, flows, rows of [`Owner::Node`]) may grow and must not shrink.
     pub unknown: Vec<NetworkName>,
+    /// Networks have not been listed yet: each that is nowhere in the plan counts as one of `unknown`.
+    pub unlisted: bool,
     /// Rows of OVN_Northbound but pods' ports and imported routes.
     pub north: BTreeMap<Owner, Rows>,
     /// Management ports on the integration bridge.
@@ -67,7 +73,14 @@ impl Plan {
     /// Whether what is not in the plan is not wanted, in the sinks that all networks share.
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        self.unknown.is_empty()
+        self.unknown.is_empty() && !self.unlisted
+    }
+
+    /// Whether what stands for a network is left alone.
+    #[must_use]
+    pub fn leaves(&self, network: &NetworkName) -> bool {
+        let is_planned = || self.north.contains_key(&Owner::Network(network.clone()));
+        self.unknown.contains(network) || (self.unlisted && !is_planned())
     }
 
     /// Whether a row is planned for another owner than this one.
@@ -108,7 +121,7 @@ pub fn sound_plan(mut snapshot: Snapshot) -> (Plan, Vec<(Owner, Violation)>) {
                     && let Share::Here(here) = share
                 {
                     *share = Share::Unknown(UnknownShare {
-                        network: here.network.clone(),
+                        network: Some(here.network.clone()),
                         host_subnets: here.host_subnets.clone(),
                     });
                 }
@@ -122,6 +135,7 @@ pub fn sound_plan(mut snapshot: Snapshot) -> (Plan, Vec<(Owner, Violation)>) {
 pub fn plan(snapshot: &Snapshot) -> Plan {
     let mut plan = Plan {
         unknown: snapshot.unknown().map(|(name, _)| name.clone()).collect(),
+        unlisted: snapshot.unlisted,
         north: BTreeMap::new(),
         ports: BTreeMap::new(),
         kernel: Entries::new(),
@@ -130,6 +144,9 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
         learn: learn::plan(snapshot),
         annotations: annotations::plan(&snapshot.machine),
     };
+    if let FlowTable::Full { complete, .. } = &mut plan.flows {
+        *complete &= !snapshot.unlisted;
+    }
     for (name, view) in snapshot.here() {
         let owner = Owner::Network(name.clone());
         plan.north.insert(owner, north::plan(view));

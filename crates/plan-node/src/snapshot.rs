@@ -25,8 +25,10 @@ pub struct Snapshot {
     pub machine: Machine,
     /// What every network's share is planned with; `None` until it was known whole once.
     pub node: Option<NodeView>,
-    /// All networks that are declared.
+    /// All networks that are declared, or may be.
     pub networks: BTreeMap<NetworkName, Share>,
+    /// Networks have not been listed yet: there may be any beside those.
+    pub unlisted: bool,
     /// Networks whose share rests on what was known before, or is unknown: what is missing now.
     pub stale: BTreeMap<NetworkName, NotYet>,
     /// What keeps the plan of a share from being whole.
@@ -72,8 +74,8 @@ pub enum Share {
 /// A share that nothing can be planned for yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownShare {
-    /// The network.
-    pub network: Network,
+    /// The network; `None` where its name is all that is known.
+    pub network: Option<Network>,
     /// The node's own subnets of it, as far as known: enough to look after routes that were imported before.
     pub host_subnets: Vec<Prefix>,
 }

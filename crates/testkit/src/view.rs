@@ -176,6 +176,7 @@ pub fn mk_snapshot(node: &NodeView, shares: &[NetworkShare]) -> Snapshot {
         },
         node: Some(node.clone()),
         networks,
+        unlisted: false,
         stale: BTreeMap::new(),
         problems: Vec::new(),
         ignored: Vec::new(),

@@ -22,7 +22,7 @@ use model::{Asn, ObjectKey};
 use plan_cluster::fabric::roles::ROLE_LABEL;
 use plan_cluster::world::{FabricSettings, FabricTopology};
 use plan_cluster::{World, advertise, fabric, networks};
-use plan_node::{Facts, Memory, NodeConfig, check};
+use plan_node::{Facts, Memory, NodeConfig, Undeclared, check};
 use testkit::{BRIDGE_LINK, mk_link, mk_network, mk_node, mk_port, mk_user_network};
 
 use crate::report::{Report, percentile};
@@ -135,6 +135,7 @@ fn node(report: &mut Report, case: &str, nodes: u32, count: u16) {
     let mut facts = Facts {
         nodes: Some(mk_nodes(nodes, &networks)),
         networks,
+        undeclared: Undeclared::default(),
         release: None,
         links: Ok(links),
         chassis: Some("n0".to_owned()),

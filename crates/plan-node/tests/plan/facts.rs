@@ -9,7 +9,7 @@ use model::names::{NetworkName, NodeName};
 use model::network::Transport;
 use model::node::{Fact, Node};
 use model::ovs::{BridgeFact, patch_port};
-use plan_node::{Facts, FlowTable, Memory, NodeConfig, NotYet, Share, Snapshot, Vrf};
+use plan_node::{Facts, FlowTable, Memory, NodeConfig, NotYet, Share, Snapshot, Undeclared, Vrf};
 use testkit::{BRIDGE_LINK, mk_link, mk_network, mk_node, mk_port, mk_user_network};
 
 fn prefix(text: &str) -> Prefix {
@@ -67,6 +67,7 @@ fn whole() -> Facts {
             mk_node("n2", &[("default", &["10.128.2.0/24"])]),
             mk_node("n3", &[("default", &["10.128.3.0/24"])]),
         ]),
+        undeclared: Undeclared::default(),
         release: Some("1".to_owned()),
         links: Ok(vec![mk_link(1, "lo"), bridge("172.30.0.1/24")]),
         chassis: Some("n1".to_owned()),

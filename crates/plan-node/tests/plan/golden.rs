@@ -205,7 +205,7 @@ fn a_network_that_is_not_known_yet_stands_beside_two_that_are() {
     let mut snapshot = mk_snapshot(&view.node, &shares);
     let red = NetworkName::from("cluster_udn_red");
     let unknown = UnknownShare {
-        network: shares[2].network.clone(),
+        network: Some(shares[2].network.clone()),
         host_subnets: Vec::new(),
     };
     snapshot

@@ -12,6 +12,7 @@
 mod annotations;
 mod check;
 mod claims;
+mod declared;
 mod facts;
 mod golden;
 mod kernel;
@@ -23,3 +24,4 @@ mod scripts;
 mod snapshot;
 mod snat;
 mod topology;
+mod undeclared;

@@ -269,7 +269,7 @@ fn no_match_of_a_flow_stands_twice_and_networks_that_are_not_known_hear_what_all
     assert_eq!(everybody(&plan), "LOCAL,output:2,output:3,output:4");
     let red = NetworkName::from("cluster_udn_red");
     let unknown = plan_node::UnknownShare {
-        network: three()[2].network.clone(),
+        network: Some(three()[2].network.clone()),
         host_subnets: Vec::new(),
     };
     snapshot

@@ -21,7 +21,7 @@ use model::names::{NetworkName, NodeName};
 use model::network::{MissingRoute, Network, Transport};
 use model::node::annotation;
 use model::ovs::{BridgeFact, PortFact};
-use plan_node::{Facts, Memory, NodeConfig, Snapshot, sound_plan};
+use plan_node::{Facts, Memory, NodeConfig, Snapshot, Undeclared, sound_plan};
 use testkit::objects::{self, Objects};
 use testkit::script::{Scenario, run_all};
 use testkit::{mk_link, mk_port, mk_user_network};
@@ -94,6 +94,7 @@ impl NodeScenario {
         self.memory.snapshot(Facts {
             networks: self.networks.values().cloned().collect(),
             nodes: (!self.api_lost).then_some(nodes),
+            undeclared: Undeclared::default(),
             release,
             links: if self.links_lost {
                 Err("no answer".to_owned())

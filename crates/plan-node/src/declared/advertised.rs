@@ -1,0 +1,65 @@
+//! Into which VRFs networks are advertised.
+//! In: the names that NetworkAttachmentDefinitions store, the RouteAdvertisements. Out: what each of them does, and what that is for
+//! a network. Invariant: one that is named and not there, or not judged yet, does what it did before.
+//! Not here: which RouteAdvertisements serve a network (the cluster-manager writes their names).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::intent::{PodAdvertisement, TargetVrf};
+use model::names::ObjectKey;
+use model::network::{Advertised, Network};
+
+use super::{Declared, Object, Statement, current};
+
+/// What each RouteAdvertisements does that an object names; `None`: nothing.
+pub(super) fn advertising(
+    before: &Declared,
+    attachments: &BTreeMap<&ObjectKey, &Statement>,
+    advertisements: Option<&BTreeMap<&str, &PodAdvertisement>>,
+) -> BTreeMap<String, Option<TargetVrf>> {
+    let named = attachments.values();
+    let named: BTreeSet<&String> = named.flat_map(|s| &s.advertisements).collect();
+    let effect = |name: &String| {
+        let as_before = || before.advertising.get(name).cloned().flatten();
+        let Some(object) = advertisements.and_then(|all| all.get(name.as_str())) else {
+            return as_before();
+        };
+        match object.accepted {
+            Some(accepted) => {
+                let target = accepted && object.pod_network;
+                target.then(|| object.target_vrf.clone())
+            }
+            None => as_before(),
+        }
+    };
+    named
+        .into_iter()
+        .map(|name| (name.clone(), effect(name)))
+        .collect()
+}
+
+/// The RouteAdvertisements that a network's objects name.
+pub(super) fn names<'a>(objects: &[Object<'a>]) -> BTreeSet<&'a String> {
+    let objects = current(objects).into_iter();
+    objects.flat_map(|o| &o.statement.advertisements).collect()
+}
+
+/// Where they advertise the network; `None` is the default one, which has no VRF of its own.
+pub(super) fn of_network(
+    advertising: &BTreeMap<String, Option<TargetVrf>>,
+    names: &BTreeSet<&String>,
+    network: Option<&Network>,
+) -> Advertised {
+    let own = network.and_then(|network| network.name.vrf_device(network.id));
+    let mut out = Advertised::default();
+    for target in names.iter().filter_map(|name| advertising.get(*name)) {
+        match target {
+            None => {}
+            Some(TargetVrf::Default) => out.default_vrf = true,
+            Some(TargetVrf::Auto) if own.is_none() => out.default_vrf = true,
+            Some(TargetVrf::Auto) => out.own_vrf = true,
+            Some(TargetVrf::Named(name)) => out.own_vrf |= own.as_ref() == Some(name),
+        }
+    }
+    out
+}

@@ -1,0 +1,115 @@
+//! Where networks are advertised, by RouteAdvertisements that come, are judged and go.
+
+use model::intent::TargetVrf;
+use model::network::Advertised;
+use model::user_network::attachment::ROUTE_ADVERTISEMENTS;
+
+use super::*;
+
+fn ra(target_vrf: TargetVrf, accepted: Option<bool>) -> PodAdvertisement {
+    PodAdvertisement {
+        target_vrf,
+        pod_network: true,
+        accepted,
+    }
+}
+
+fn named(name: &str) -> TargetVrf {
+    TargetVrf::Named(name.to_owned())
+}
+
+const NOWHERE: Advertised = Advertised {
+    default_vrf: false,
+    own_vrf: false,
+};
+const DEFAULT: Advertised = Advertised {
+    default_vrf: true,
+    own_vrf: false,
+};
+const OWN: Advertised = Advertised {
+    default_vrf: false,
+    own_vrf: true,
+};
+
+#[test]
+fn where_a_network_is_advertised_is_what_its_accepted_advertisements_say() {
+    let mut all = three();
+    annotate(&mut all, "a/red", ROUTE_ADVERTISEMENTS, r#"["one"]"#);
+    all.insert(default_key(), Attachment::default());
+    annotate(&mut all, "ovn/default", ROUTE_ADVERTISEMENTS, r#"["one"]"#);
+    let of = |one: PodAdvertisement| {
+        let ras = [
+            ("one".to_owned(), one),
+            ("two".to_owned(), ra(TargetVrf::Default, Some(true))),
+        ];
+        let declared = declared_by(&Declared::default(), &all, Some(&ras.into()));
+        assert_eq!(declared.networks[&blue()].advertised, NOWHERE);
+        (
+            declared.networks[&red()].advertised,
+            declared.default_network.unwrap(),
+        )
+    };
+    assert_eq!(of(ra(TargetVrf::Default, Some(true))), (DEFAULT, DEFAULT));
+    assert_eq!(of(ra(TargetVrf::Auto, Some(true))), (OWN, DEFAULT));
+    assert_eq!(of(ra(named("red"), Some(true))), (OWN, NOWHERE));
+    assert_eq!(of(ra(named("blue"), Some(true))), (NOWHERE, NOWHERE));
+    assert_eq!(of(ra(TargetVrf::Auto, Some(false))), (NOWHERE, NOWHERE));
+    let egress = PodAdvertisement {
+        pod_network: false,
+        ..ra(TargetVrf::Auto, Some(true))
+    };
+    assert_eq!(of(egress), (NOWHERE, NOWHERE));
+    // Several: all that they say.
+    annotate(&mut all, "b/red", ROUTE_ADVERTISEMENTS, r#"["two"]"#);
+    let ras = [
+        ("one".to_owned(), ra(TargetVrf::Auto, Some(true))),
+        ("two".to_owned(), ra(TargetVrf::Default, Some(true))),
+    ];
+    let both = declared_by(&Declared::default(), &all, Some(&ras.into()));
+    let wanted = Advertised {
+        default_vrf: true,
+        own_vrf: true,
+    };
+    assert_eq!(both.networks[&red()].advertised, wanted);
+}
+
+#[test]
+fn an_advertisement_that_is_not_there_or_not_judged_yet_changes_nothing_in_force() {
+    let mut all = three();
+    for at in ["a/red", "b/red"] {
+        annotate(&mut all, at, ROUTE_ADVERTISEMENTS, r#"["one"]"#);
+    }
+    all.insert(default_key(), Attachment::default());
+    annotate(&mut all, "ovn/default", ROUTE_ADVERTISEMENTS, r#"["one"]"#);
+    let ras =
+        |one: Option<bool>| Advertisements::from([("one".to_owned(), ra(TargetVrf::Auto, one))]);
+    // Not listed: the networks that name one wait, others do not.
+    let waits = declared_by(&Declared::default(), &all, None);
+    assert_eq!(names(&waits), ["cluster_udn_blue"]);
+    let (name, problem) = waits.waiting().next().unwrap();
+    assert_eq!(
+        (name, problem.reason),
+        (&red(), "RouteAdvertisementsNotListed")
+    );
+    assert_eq!(waits.default_network, None);
+    let good = declared_by(&waits, &all, Some(&ras(Some(true))));
+    assert_eq!(good.networks[&red()].advertised, OWN);
+    assert!(good.troubles.is_empty());
+    for later in [None, Some(Advertisements::new()), Some(ras(None))] {
+        let now = declared_by(&good, &all, later.as_ref());
+        assert_eq!(now.networks, good.networks, "{later:?}");
+        assert_eq!(now.default_network, good.default_network, "{later:?}");
+        assert_eq!(declared_by(&now, &all, later.as_ref()), now);
+    }
+    assert_eq!(
+        declared_by(&good, &all, Some(&ras(Some(false)))).networks[&red()].advertised,
+        NOWHERE
+    );
+    // It is gone, and no object names it any more.
+    for at in ["a/red", "b/red", "ovn/default"] {
+        annotate(&mut all, at, ROUTE_ADVERTISEMENTS, "[]");
+    }
+    let without = after(&good, &all);
+    assert_eq!(without.networks[&red()].advertised, NOWHERE);
+    assert_eq!(without.default_network, Some(NOWHERE));
+}
