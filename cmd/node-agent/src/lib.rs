@@ -1,10 +1,10 @@
 //! The node-agent: learned routes into OVN, the node's topology, SNAT, bridge flows, and the truth about them.
-//! In: Node objects, the kernel over netlink, two OVSDB databases, FRR's sockets. Out: rows, flows, addresses, annotations, NodeRoutes.
+//! In: Node and network objects, the kernel over netlink, two OVSDB databases, FRR's sockets. Out: rows, flows, addresses, annotations, NodeRoutes.
 //! Invariant: one task plans, one loop writes each target; no loop waits for another, and the bridge's host stage needs neither
 //! API server nor OVN. Not here: decisions (`plan-node`, `import`), wires (`ovn`, `netlink`, `host`, `kube-edge`).
 //!
 //! ```text
-//!  Node objects ----.                                    .--> bridge: flows of br-ex
+//!  Nodes, networks -.                                    .--> bridge: flows of br-ex
 //!  NB, conf DB  ----+--facts--> world --watch<Planned>---+--> north:  rows, by owner            (guarded transactions)
 //!  links        ----'             |                      +--> port:   management ports, kernel  (transactions, netlink)
 //!                                 |                      +--> filter: nftables                  (one nft transaction)
@@ -22,6 +22,7 @@ mod keys;
 mod loops;
 pub mod metrics;
 mod network_in_force;
+pub mod networks;
 mod sources;
 pub mod transact;
 mod world;
@@ -167,6 +168,7 @@ fn spawn_plan(
         settings: Arc::clone(&sources.settings),
         configuration: sources.configuration.clone(),
         nodes,
+        networks: sources::networks(kube, sources),
         north: sources.north.clone(),
         switch: sources.switch.clone(),
         metrics: sources.metrics.clone(),

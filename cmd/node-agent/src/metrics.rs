@@ -2,8 +2,9 @@
 //! In: what the passes did. Out: Prometheus series, documented in docs/operations.md.
 //! Invariant: label values are from closed sets. Not here: process metrics (the registry's own).
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use model::NetworkName;
 use prometheus::core::Collector;
@@ -272,6 +273,36 @@ impl ProblemGauge {
     }
 }
 
+/// `noverlay_network_built`, by network.
+#[derive(Debug, Clone)]
+pub(crate) struct BuiltGauge {
+    gauge: IntGaugeVec,
+    shown: Arc<Mutex<BTreeSet<NetworkName>>>,
+}
+
+impl BuiltGauge {
+    fn new(gauge: IntGaugeVec) -> Self {
+        Self {
+            gauge,
+            shown: Arc::default(),
+        }
+    }
+
+    /// Shows these networks, and takes those away that are none any more.
+    pub(crate) fn set(&self, networks: impl Iterator<Item = (NetworkName, bool)>) {
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::take(&mut *shown);
+        for (name, built) in networks {
+            let series = self.gauge.with_label_values(&[name.as_str()]);
+            series.set(i64::from(built));
+            shown.insert(name);
+        }
+        for gone in before.difference(&shown) {
+            drop(self.gauge.remove_label_values(&[gone.as_str()]));
+        }
+    }
+}
+
 /// Those of the node; cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Metrics {
@@ -280,6 +311,7 @@ pub(crate) struct Metrics {
     pub(crate) flow_writes: IntCounterVec,
     pub(crate) netlink_lost: IntCounter,
     pub(crate) problems: ProblemGauge,
+    pub(crate) built: BuiltGauge,
     pub(crate) claims_ignored: IntGauge,
 }
 
@@ -309,6 +341,13 @@ impl Metrics {
                 "noverlay_plan_problems",
                 "Problems of this node's plan; 0 is good",
             )?),
+            built: BuiltGauge::new(IntGaugeVec::new(
+                Opts::new(
+                    "noverlay_network_built",
+                    "1 where the network is planned on this node as it is declared; NodeRoutes tells why it is not",
+                ),
+                &["network"],
+            )?),
             claims_ignored: IntGauge::new(
                 "noverlay_ignored_node_annotations",
                 "Values in Nodes' annotations that are ignored because they cannot be right; the log names the Nodes",
@@ -318,6 +357,7 @@ impl Metrics {
         registry.register(Box::new(m.flow_writes.clone()))?;
         registry.register(Box::new(m.netlink_lost.clone()))?;
         registry.register(Box::new(m.problems.gauge.clone()))?;
+        registry.register(Box::new(m.built.gauge.clone()))?;
         registry.register(Box::new(m.claims_ignored.clone()))?;
         registry.register(Box::new(
             prometheus::process_collector::ProcessCollector::for_self(),

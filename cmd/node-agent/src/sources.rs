@@ -1,4 +1,4 @@
-//! What enqueues what: Nodes, netlink, the flow monitor, the two databases, FRR.
+//! What enqueues what: Nodes, objects of networks, netlink, the flow monitor, the two databases, FRR.
 //! In: subscriptions. Out: requests, and the cache of Nodes. Invariant: a source that may have lost something enqueues everything.
 //! Not here: state; the loops read it themselves.
 
@@ -19,6 +19,7 @@ use telemetry::{Chain, Readiness};
 use crate::kernel_events::KernelEvents;
 use crate::keys::{ApiKey, BridgeKey, FilterKey, PortKey, Queues};
 use crate::metrics::Metrics;
+use crate::networks::Networks;
 use crate::world::{FactsChanged, NodeEntry};
 
 const PUBLISHED: [&str; 5] = [
@@ -100,6 +101,13 @@ fn nodes(kube: &kube::Client, sources: &Sources, ready: Readiness) -> Cache<Node
         }
     };
     watch(kube::Api::all(kube.clone()), None, decode, changed)
+}
+
+/// Watches what declares networks.
+pub(crate) fn networks(kube: &kube::Client, sources: &Sources) -> Networks {
+    let facts = sources.facts.clone();
+    let default = sources.settings.network.nad.clone();
+    Networks::start(kube, default, move || facts.note())
 }
 
 fn decode(object: &KubeNode) -> NodeEntry {

@@ -14,7 +14,8 @@ use model::node::Node;
 use model::{Network, NetworkName, NodeName, ObjectKey, Problem};
 use netlink::dump;
 use ovsdb::Client;
-use plan_node::{Facts, Memory, NodeConfig, NotYet, Plan, Snapshot};
+use plan_node::check::Severity;
+use plan_node::{Declared, Facts, Memory, NodeConfig, NotYet, Plan, Snapshot, Undeclared};
 use settings::Settings;
 use telemetry::{Chain, WarnOnce};
 use tokio::sync::{Notify, watch};
@@ -22,6 +23,7 @@ use tokio::sync::{Notify, watch};
 use crate::keys::{ApiKey, BridgeKey, FilterKey, PortKey, Queues};
 use crate::metrics::Metrics;
 use crate::network_in_force::NetworkInForce;
+use crate::networks::Networks;
 
 /// Facts that change together are read together.
 const SETTLE: Duration = Duration::from_millis(20);
@@ -46,12 +48,31 @@ pub(crate) struct Planned {
     pub(crate) plan: Plan,
     /// Networks whose part rests on what was known before, or is not known yet: why.
     pub(crate) stale: BTreeMap<NetworkName, NotYet>,
+    /// Networks that are not built as they are declared: why.
+    pub(crate) unbuilt: BTreeMap<NetworkName, Unbuilt>,
     /// The Northbound schema was known once: which columns there are is no guess.
     pub(crate) schema: bool,
     /// The Nodes by name; `None` until they have been listed.
     pub(crate) nodes: Option<BTreeSet<NodeName>>,
     /// `external_ids:system-id`; `None` until it was known.
     pub(crate) chassis: Option<String>,
+}
+
+/// Why a network is not built as it is declared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Unbuilt {
+    /// CamelCase.
+    pub(crate) reason: &'static str,
+    /// One sentence.
+    pub(crate) message: String,
+}
+
+/// What was said before, so that it is said once.
+#[derive(Default)]
+struct Told {
+    problems: BTreeSet<Problem>,
+    stale: WarnOnce<NetworkName>,
+    broken: WarnOnce<Owner>,
 }
 
 /// Asks for the facts to be read again.
@@ -73,6 +94,7 @@ pub(crate) struct World {
     /// What of the configuration may change while the daemon runs.
     pub(crate) configuration: Configuration,
     pub(crate) nodes: Cache<NodeEntry>,
+    pub(crate) networks: Networks,
     pub(crate) north: Client,
     pub(crate) switch: Client,
     pub(crate) metrics: Metrics,
@@ -82,7 +104,7 @@ pub(crate) struct World {
 impl World {
     /// Reads and plans, now and whenever facts changed. The channel holds nothing before the first plan.
     pub(crate) async fn run(
-        self,
+        mut self,
         changed: FactsChanged,
         planned: watch::Sender<Option<Arc<Planned>>>,
     ) {
@@ -90,25 +112,25 @@ impl World {
         let (kube, configuration) = (self.kube.clone(), self.configuration.clone());
         let mut in_force = NetworkInForce::ask(kube, configuration, move || answered.note());
         let mut memory = Memory::new(node_config(&self.node, &self.settings));
-        let (mut warned, mut broken) = (WarnOnce::default(), WarnOnce::default());
-        let (mut problems, mut schema) = (BTreeSet::new(), false);
+        let (mut told, mut schema) = (Told::default(), false);
         loop {
-            let network = in_force.network();
-            let known = network.is_some();
-            let declared = || self.configuration.now().settings.default_network();
-            let mut facts = self.read(vec![network.unwrap_or_else(declared)]).await;
+            let declared = self.networks.declared().clone();
+            let (networks, known) = self.known_networks(&mut in_force, &declared);
+            let mut facts = self.read(networks, &declared).await;
             if !known {
                 // As if no Node were listed: of the network nothing is built, of the host everything.
                 facts.nodes = None;
             }
             schema |= facts.nat_has_match.is_some();
             let snapshot = memory.snapshot(facts);
-            self.log(&snapshot, &mut problems, &mut warned);
-            let next = Arc::new(self.planned(&snapshot, schema, &mut broken));
+            self.log(&snapshot, &declared, &mut told);
+            let next = Arc::new(self.planned(&snapshot, schema, &declared, &mut told));
             let before = planned.send_replace(Some(Arc::clone(&next)));
             self.enqueue(before.as_deref(), &next);
-            // What cannot be read now may be readable without any event that says so.
-            let wait = if next.stale.is_empty() { SWEEP } else { RETRY };
+            // What cannot be read now may be readable without any event that says so; who mends an object tells.
+            let is_mended_silently = |why: &NotYet| why.reason().is_none();
+            let waits = !known || !declared.listed || next.stale.values().any(is_mended_silently);
+            let wait = if waits { RETRY } else { SWEEP };
             if tokio::time::timeout(wait, changed.0.notified())
                 .await
                 .is_ok()
@@ -118,7 +140,24 @@ impl World {
         }
     }
 
-    async fn read(&self, networks: Vec<Network>) -> Facts {
+    /// The networks to plan for, the default one first; false: what is in force of that one is not known yet.
+    fn known_networks(
+        &self,
+        in_force: &mut NetworkInForce,
+        declared: &Declared,
+    ) -> (Vec<Network>, bool) {
+        let network = in_force.network();
+        let known = network.is_some() && declared.default_network.is_some();
+        let configured = || self.configuration.now().settings.default_network();
+        let default = Network {
+            advertised: declared.default_network.unwrap_or_default(),
+            ..network.unwrap_or_else(configured)
+        };
+        let of_users = declared.networks.values().cloned();
+        (std::iter::once(default).chain(of_users).collect(), known)
+    }
+
+    async fn read(&self, networks: Vec<Network>, declared: &Declared) -> Facts {
         let links = match tokio::task::spawn_blocking(dump::links).await {
             Ok(links) => links.map_err(|error| Chain(&error).to_string()),
             Err(_) => Err("the reading thread ended badly".to_owned()),
@@ -137,8 +176,15 @@ impl World {
         };
         let own = self.nodes.get(&ObjectKey::new("", self.node.as_str()));
         let schema = self.north.schema();
+        let waiting = declared.waiting();
+        let standing = switch.with_replica(ovn::switch::port_owners);
         Facts {
             networks,
+            undeclared: Undeclared {
+                unlisted: !declared.listed,
+                waiting: waiting.map(|(n, why)| (n.clone(), why.clone())).collect(),
+                standing: standing.and_then(Result::ok).unwrap_or_default(),
+            },
             nodes: listed.then(nodes),
             release: own.and_then(|own| own.value.release),
             links,
@@ -149,19 +195,55 @@ impl World {
         }
     }
 
-    fn planned(&self, snapshot: &Snapshot, schema: bool, warned: &mut WarnOnce<Owner>) -> Planned {
+    fn planned(
+        &self,
+        snapshot: &Snapshot,
+        schema: bool,
+        declared: &Declared,
+        told: &mut Told,
+    ) -> Planned {
         let (plan, violations) = plan_node::sound_plan(snapshot.clone());
         for (owner, violation) in &violations {
-            warned.warn(owner.clone(), format!("the plan of {owner}: {violation}"));
+            let text = format!("the plan of {owner}: {violation}");
+            told.broken.warn(owner.clone(), text);
         }
-        let problems = snapshot.problems.len() + snapshot.stale.len() + violations.len();
+        let stale = &snapshot.stale;
+        let mut unbuilt: BTreeMap<NetworkName, Unbuilt> = BTreeMap::new();
+        for (owner, violation) in &violations {
+            if let Owner::Network(name) = owner
+                && violation.severity() == Severity::Error
+            {
+                let message = violation.to_string();
+                let reason = "PlanRefused";
+                unbuilt.insert(name.clone(), Unbuilt { reason, message });
+            }
+        }
+        for (name, why) in stale {
+            let message = why.to_string();
+            let why = why.reason().map(|reason| Unbuilt { reason, message });
+            unbuilt.extend(why.map(|why| (name.clone(), why)));
+        }
+        for (name, trouble) in &declared.troubles {
+            let (reason, message) = (trouble.problem().reason, trouble.problem().to_string());
+            unbuilt.insert(name.clone(), Unbuilt { reason, message });
+        }
+        let unsaid = unbuilt.keys().filter(|name| !stale.contains_key(*name));
+        let of_objects = unsaid.count() + declared.ignored.len();
+        let problems = snapshot.problems.len() + stale.len() + violations.len() + of_objects;
         self.metrics.problems.set_plan(problems);
+        let here: BTreeSet<&NetworkName> = snapshot.here().map(|(name, _)| name).collect();
+        let names = snapshot.networks.keys().chain(unbuilt.keys());
+        let built = |name: &NetworkName| here.contains(name) && !unbuilt.contains_key(name);
+        self.metrics
+            .built
+            .set(names.map(|name| (name.clone(), built(name))));
         let names = |nodes: &BTreeMap<ObjectKey, kube_edge::Entry<NodeEntry>>| {
             nodes.values().map(|e| e.value.node.name.clone()).collect()
         };
         Planned {
             plan,
-            stale: snapshot.stale.clone(),
+            stale: stale.clone(),
+            unbuilt,
             schema,
             nodes: self.nodes.ready().then(|| self.nodes.with(names)),
             chassis: snapshot.machine.gateway.as_ref().map(|g| g.chassis.clone()),
@@ -169,27 +251,26 @@ impl World {
     }
 
     /// Says each problem once, and why a network rests on what was known before.
-    fn log(
-        &self,
-        snapshot: &Snapshot,
-        before: &mut BTreeSet<Problem>,
-        warned: &mut WarnOnce<NetworkName>,
-    ) {
+    fn log(&self, snapshot: &Snapshot, declared: &Declared, told: &mut Told) {
         let ignored = i64::try_from(snapshot.ignored.len()).unwrap_or(i64::MAX);
         self.metrics.claims_ignored.set(ignored);
-        let all = snapshot.problems.iter().chain(&snapshot.ignored);
-        let now: BTreeSet<Problem> = all.cloned().collect();
-        for problem in now.difference(before).take(NAMED) {
+        let troubles = declared.troubles.iter();
+        let troubles = troubles.filter(|(name, _)| !snapshot.stale.contains_key(*name));
+        let of_plan = snapshot.problems.iter().chain(&snapshot.ignored);
+        let of_objects = declared.ignored.iter();
+        let of_objects = of_objects.chain(troubles.map(|(_, trouble)| trouble.problem()));
+        let now: BTreeSet<Problem> = of_plan.chain(of_objects).cloned().collect();
+        for problem in now.difference(&told.problems).take(NAMED) {
             tracing::warn!(reason = problem.reason, "{problem}");
         }
-        *before = now;
+        told.problems = now;
         for name in snapshot.networks.keys() {
             match snapshot.stale.get(name) {
                 Some(why) => {
                     let text = format!("network {name} stays as it is: {why}");
-                    warned.warn(name.clone(), text);
+                    told.stale.warn(name.clone(), text);
                 }
-                None => warned.clear(name),
+                None => told.stale.clear(name),
             }
         }
     }
@@ -204,6 +285,7 @@ impl World {
                 && before.schema == now.schema
                 && before.stale == now.stale
                 && before.plan.unknown == part.unknown
+                && before.plan.unlisted == part.unlisted
         });
         if was.is_none() || !same_ground {
             queues.north.resync();
@@ -229,7 +311,7 @@ impl World {
         if before.is_none_or(|before| before.stale != now.stale) {
             queues.import.resync();
         }
-        if !same_ground {
+        if !same_ground || before.is_none_or(|before| before.unbuilt != now.unbuilt) {
             queues.api.enqueue(ApiKey::Report);
         }
         if was.is_none_or(|was| was.annotations != part.annotations) {

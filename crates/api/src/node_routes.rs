@@ -37,6 +37,9 @@ pub const WITHDRAWALS_PROCESSED: &str = "WithdrawalsProcessed";
 /// A condition's type: False while a network has more routes than it may.
 pub const WITHIN_LIMITS: &str = "WithinLimits";
 
+/// A condition's type: False while a node does not build a network as it is declared, and why.
+pub const BUILT: &str = "Built";
+
 /// One network on one node.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
@@ -64,7 +67,8 @@ pub struct NetworkRoutes {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skipped: Vec<SkippedRoutes>,
     /// `WithinLimits`: False while the network has more routes than it may. `WithdrawalsProcessed`: False while routes are
-    /// retained because too many would go at once. Each absent where it never was False.
+    /// retained because too many would go at once. `Built`: False while the node does not build the network as it is declared.
+    /// Each absent where it never was False.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,

@@ -77,6 +77,13 @@ impl Installed {
         cache::follow_kind(what, stream, unserved, decode, changed)
     }
 
+    /// Whether the API server is known to have no definition of a kind: then there are no objects of it.
+    #[must_use]
+    pub fn lacks<K: Resource<DynamicType = ()>>(&self) -> bool {
+        let name = format!("{}.{}", K::plural(&()), K::group(&()));
+        self.definition(&name) == Definition::Absent
+    }
+
     fn definition(&self, name: &str) -> Definition {
         let all = &self.definitions;
         // One that came while the watch fails is not in the map.

@@ -1,10 +1,11 @@
 //! What the node tells the API server: its annotations, and the NodeRoutes report.
 //! In: the plan's part, what the imports found. Out: server-side applies, on change only.
-//! Invariant: nothing is written that stands there already. Not here: what is true (the numbers: `import::coverage`; the limit: `import::budget`; mass withdrawals: `import::suppression`).
+//! Invariant: nothing is written that stands there already. Not here: what is true (what is not built: `world`; the numbers: `import::coverage`; the limit: `import::budget`; mass withdrawals: `import::suppression`).
 
+mod built;
 mod existing;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -133,26 +134,16 @@ impl ApiReconciler {
         let Some(planned) = self.planned.borrow().clone() else {
             return Ok(Action::AwaitChange);
         };
-        if reports.is_empty() && !(planned.plan.is_complete() && planned.plan.learn.is_empty()) {
+        let is_whole = planned.plan.is_complete() && planned.plan.learn.is_empty();
+        if reports.is_empty() && planned.unbuilt.is_empty() && !is_whole {
             return Ok(Action::AwaitChange);
         }
         if self.read(&own.uid).await.is_err() {
             return Ok(Action::Requeue);
         }
         self.over.retain(|name, _| reports.contains_key(name));
-        let (mut networks, mut events) = (Vec::new(), Vec::new());
-        // Of a network whose import has not come to its end once, what was reported before stands: nothing is known to be missing.
-        let unreported = planned.plan.learn.keys().chain(&planned.plan.unknown);
-        let unreported: BTreeSet<&str> = unreported
-            .filter(|name| !reports.contains_key(name))
-            .map(NetworkName::as_str)
-            .collect();
-        let existing = self
-            .reported
-            .iter()
-            .flat_map(|report| &report.status.networks);
-        let existing = existing.filter(|routes| unreported.contains(routes.name.as_str()));
-        networks.extend(existing.cloned());
+        let mut events = Vec::new();
+        let mut networks = self.without_reports(&planned, &reports);
         for (name, report) in &reports {
             let conditions = [
                 self.limits(name, report.over, report.over_pods.as_ref()),
@@ -164,6 +155,15 @@ impl ApiReconciler {
                 events.extend(event);
             }
             networks.push(routes);
+        }
+        for routes in &mut networks {
+            let name = NetworkName::from(routes.name.as_str());
+            let built = self.built(&name, planned.unbuilt.get(&name));
+            if let Some((condition, event)) = built {
+                routes.conditions.retain(|c| c.type_ != condition.type_);
+                routes.conditions.push(condition);
+                events.extend(event);
+            }
         }
         networks.sort_by(|a, b| a.name.cmp(&b.name));
         let mut action = self.write(&own.uid, NodeRoutesStatus { networks }).await?;
@@ -202,7 +202,7 @@ impl ApiReconciler {
         let since = self.over.get(network);
         let over = since.is_some_and(|at| at.elapsed() < CALM);
         let limit = self.limits_in_force().max_imported_routes;
-        let trouble = over.then(|| over_limit(network, limit, pods));
+        let trouble = over.then(|| (LIMITS.bad.0, over_limit(network, limit, pods)));
         self.condition(
             network,
             &LIMITS,
@@ -220,7 +220,7 @@ impl ApiReconciler {
         let names: Vec<String> = first.iter().map(Prefix::to_string).collect();
         let limits = self.limits_in_force();
         let trouble = (*count > 0).then(|| {
-            format!(
+            let text = format!(
                 "{count} routes of network {network} would have gone within {} s while the sessions that brought them are up; retained for {} s at most: {}{}. \
                  If it is meant, let them go with another value of the Node's annotation {}",
                 limits.mass_withdraw_window.as_secs(),
@@ -228,7 +228,8 @@ impl ApiReconciler {
                 names.join(", "),
                 if *count > names.len() { ", ..." } else { "" },
                 annotation::RELEASE_WITHDRAWALS
-            )
+            );
+            (WITHDRAWALS.bad.0, text)
         });
         self.condition(
             network,
@@ -238,12 +239,12 @@ impl ApiReconciler {
         )
     }
 
-    /// A condition that is False while there is trouble, and an event where it changes; nothing where there never was any.
+    /// A condition that is False while there is trouble, by reason and message, and an event where it changes; nothing where there never was any.
     fn condition(
         &self,
         network: &NetworkName,
         words: &Words,
-        trouble: Option<String>,
+        trouble: Option<(&'static str, String)>,
         fine: String,
     ) -> Option<(Condition, Option<Event>)> {
         let existing = self.reported.as_ref().and_then(|report| {
@@ -253,7 +254,7 @@ impl ApiReconciler {
         });
         let warning = trouble.is_some();
         let (status, reasons, message) = match trouble {
-            Some(text) => ("False", words.bad, text),
+            Some((reason, text)) => ("False", (reason, words.bad.1), text),
             None => {
                 existing?;
                 ("True", words.good, fine)

@@ -69,6 +69,7 @@ fn mk_planned(missing: Option<NotYet>, both: bool) -> Arc<Planned> {
     Arc::new(Planned {
         plan: plan_node::plan(&snapshot),
         stale: missing.map(|why| (default, why)).into_iter().collect(),
+        unbuilt: BTreeMap::new(),
         schema: true,
         nodes: None,
         chassis: None,

@@ -1,0 +1,66 @@
+//! What NodeRoutes says of networks that this node does not build as they are declared.
+//! In: the plan's word on each, what was reported before. Out: entries, the condition `Built` and its events.
+//! Invariant: an event is given when the condition changes, never twice in a row, over restarts too.
+//! Not here: why a network is not built (`plan_node`, `world`).
+
+use std::collections::BTreeMap;
+
+use api::node_routes::{BUILT, NetworkRoutes};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use model::NetworkName;
+use model::intent::Event;
+
+use super::{ApiReconciler, Words};
+use crate::loops::import::Reports;
+use crate::world::{Planned, Unbuilt};
+
+const WORDS: Words = Words {
+    kind: BUILT,
+    bad: ("NotBuilt", "NetworkNotBuilt"),
+    good: ("Built", "NetworkBuilt"),
+};
+
+impl ApiReconciler {
+    /// Entries of networks whose import has not come to its end once: what was reported before stands, as nothing is known to be
+    /// missing; and of those that are not built.
+    pub(super) fn without_reports(
+        &self,
+        planned: &Planned,
+        reports: &Reports,
+    ) -> Vec<NetworkRoutes> {
+        let plan = &planned.plan;
+        let may_come = |name: &NetworkName| plan.learn.contains_key(name) || plan.leaves(name);
+        let reported = self.reported.iter();
+        let reported = reported.flat_map(|report| &report.status.networks);
+        let by_name = reported.map(|routes| (NetworkName::from(routes.name.as_str()), routes));
+        let kept = by_name.filter(|(name, _)| may_come(name));
+        let mut all: BTreeMap<NetworkName, NetworkRoutes> =
+            kept.map(|(name, routes)| (name, routes.clone())).collect();
+        for name in planned.unbuilt.keys() {
+            let entry = all.entry(name.clone());
+            entry.or_insert_with(|| NetworkRoutes {
+                name: name.to_string(),
+                ..NetworkRoutes::default()
+            });
+        }
+        all.retain(|name, _| !reports.contains_key(name));
+        all.into_values().collect()
+    }
+
+    /// The condition on a network that is not built, and an event where it changes; nothing where it always was.
+    pub(super) fn built(
+        &self,
+        network: &NetworkName,
+        unbuilt: Option<&Unbuilt>,
+    ) -> Option<(Condition, Option<Event>)> {
+        let trouble = unbuilt.map(|why| {
+            let text = format!(
+                "network {network} is not built as declared: {}",
+                why.message
+            );
+            (why.reason, text)
+        });
+        let fine = format!("network {network} is built as it is declared");
+        self.condition(network, &WORDS, trouble, fine)
+    }
+}
