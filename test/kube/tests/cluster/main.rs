@@ -2,6 +2,7 @@
 mod configuration;
 mod conflicts;
 mod crds;
+mod declared;
 mod documents;
 mod faults;
 mod features;
