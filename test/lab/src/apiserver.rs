@@ -4,11 +4,13 @@
 //! over TLS with role based access control and an audit log, and kubeconfig files.
 //! There is no controller-manager: what would need one is not here.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
+use crate::family::Family;
 use crate::process::{self, Start, tail};
 use crate::run::{tool, until};
 use crate::state::{Lab, text};
@@ -75,6 +77,11 @@ fn etcd(lab: &Lab) -> Start {
 fn server(lab: &Lab) -> Start {
     let dir = lab.node_dir("underlay");
     let file = |name: &str| text(&dir.join(name));
+    // Of the family of the server's own address.
+    let services = match Family::of(lab.values.api_address()) {
+        Family::V4 => "10.254.0.0/24",
+        Family::V6 => "fd97:254::/112",
+    };
     let argv = [
         text(&lab.places.tools.join("kube-apiserver")),
         "--etcd-servers=http://127.0.0.1:2379".to_owned(),
@@ -91,7 +98,7 @@ fn server(lab: &Lab) -> Start {
             file("accounts.key")
         ),
         "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
-        "--service-cluster-ip-range=10.254.0.0/24".to_owned(),
+        format!("--service-cluster-ip-range={services}"),
         "--authorization-mode=RBAC".to_owned(),
         "--endpoint-reconciler-type=none".to_owned(),
         format!("--audit-policy-file={}", file("audit-policy.json")),
@@ -170,7 +177,7 @@ pub(crate) fn kubeconfig(lab: &Lab, name: &str, login: &Login) -> Result<PathBuf
     let content = serde_json::json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "lab",
         "clusters": [{"name": "lab", "cluster": {
-            "server": format!("https://{}:{PORT}", lab.values.api_address()),
+            "server": format!("https://{}", SocketAddr::new(lab.values.api_address(), PORT)),
             "certificate-authority": dir.join("ca.crt"),
         }}],
         "users": [{"name": name, "user": user}],

@@ -16,6 +16,7 @@ use nix::sys::signal::Signal;
 
 use crate::daemons::{AutoTopology, Outward};
 use crate::example::Example;
+use crate::family::Families;
 use crate::objects::kubeconfig_of;
 use crate::process::{self, tail};
 use crate::run::tell;
@@ -72,6 +73,9 @@ enum Cmd {
         /// Another physical network: a folder like those in docs/examples/routing.
         #[arg(long, value_name = "FOLDER", conflicts_with_all = ["seed", "profile", "topology"])]
         example: Option<PathBuf>,
+        /// Which addresses nodes, pods and the API server have.
+        #[arg(long, value_enum, default_value = "ipv4", conflicts_with = "example")]
+        families: Families,
         /// Seconds to wait for the pods.
         #[arg(long, default_value_t = 120)]
         wait: u64,
@@ -192,10 +196,14 @@ pub(crate) fn run() -> Result<bool> {
             outward,
             frr_k8s,
             example,
+            families,
             wait,
         } => {
             let _lock = lock(&name)?;
-            let values = seed.map_or_else(Values::demonstration, Values::drawn);
+            let values = match seed {
+                Some(seed) => Values::drawn(seed, families),
+                None => Values::demonstration(families),
+            };
             let example = example.map(|folder| Example::read(&folder, &values));
             let wait = Duration::from_secs(wait);
             let wanted = Wanted {

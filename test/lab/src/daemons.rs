@@ -242,6 +242,8 @@ fn cluster_sections(lab: &Lab) -> Result<String> {
     }
     let v = &lab.values;
     let network = v.default_network()?;
+    let outside = v.outside_addresses().into_iter();
+    let next_hops: Vec<String> = outside.map(|address| address.to_string()).collect();
     Ok(format!(
         "[default]
 transport = no-overlay
@@ -275,7 +277,7 @@ networks = own
         v.as_number,
         lab.profile,
         lab.outward.gateway_mode,
-        v.outside_address(),
+        next_hops.join(", "),
         network.join_keys(),
         SNAT_PORTS.start(),
         SNAT_PORTS.end(),

@@ -3,7 +3,7 @@
 //! In: a folder with `noverlay.conf`, and where they are needed `objects.yaml` and `routers/NAME.conf` (frr.conf of a router,
 //! whose address on the underlay is its router id). Out: the same in a lab. Addresses are those of the demonstration.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::apiserver::kubectl;
 use crate::node::{frr, link};
 use crate::run::until;
 use crate::state::{Lab, Node, check_name, text};
-use crate::values::{Values, nth};
+use crate::values::Values;
 
 /// Last bytes of addresses that routers may have.
 const INDEXES: std::ops::Range<u32> = 101..250;
@@ -69,16 +69,16 @@ fn index(config: &str, values: &Values) -> Result<u32> {
         .lines()
         .find_map(|line| line.trim().strip_prefix("bgp router-id "));
     let id = id.context("no line `bgp router-id ADDRESS`: it is the address of the router")?;
-    let address: Ipv4Addr = id
+    let address: IpAddr = id
         .trim()
         .parse()
         .with_context(|| format!("bgp router-id {id}"))?;
     let found = INDEXES
         .into_iter()
-        .find(|index| nth(values.underlay, *index) == address);
+        .find(|index| values.address(*index) == address);
     found.with_context(|| {
-        let first = nth(values.underlay, INDEXES.start);
-        let last = nth(values.underlay, INDEXES.end.saturating_sub(1));
+        let first = values.address(INDEXES.start);
+        let last = values.address(INDEXES.end.saturating_sub(1));
         format!("bgp router-id {address}: {first} to {last} are possible")
     })
 }

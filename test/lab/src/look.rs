@@ -5,19 +5,20 @@
 //! asked: this is what the proof stands on.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 use anyhow::{Context, Result};
-use ipnet::Ipv4Net;
+use ipnet::IpNet;
 use serde_json::Value;
 
+use crate::family::Family;
 use crate::node::frr::vtysh;
 use crate::node::ovs::nbctl;
 use crate::run::tool;
 use crate::state::Lab;
 
-/// A route: where to, over which neighbor.
-pub(crate) type Routes = BTreeSet<(Ipv4Net, Ipv4Addr)>;
+/// A route: where to, over which neighbor. A node's link-local address counts as its address on the underlay.
+pub(crate) type Routes = BTreeSet<(IpNet, IpAddr)>;
 
 /// One BGP neighbor of a node, as bgpd tells it.
 #[derive(Debug, Clone)]
@@ -28,14 +29,23 @@ pub(crate) struct Session {
     pub(crate) uptime: u64,
 }
 
-/// A node's BGP neighbors; empty when bgpd has no configuration.
+/// A node's BGP neighbors of all families of the lab; empty when bgpd has no configuration.
 pub(crate) fn sessions(lab: &Lab, node: &str) -> Result<BTreeMap<String, Session>> {
-    let shown = vtysh(lab, node, &["show bgp ipv4 unicast summary json"]).run()?;
+    let mut found = BTreeMap::new();
+    for family in lab.values.families() {
+        found.extend(sessions_of(lab, node, family)?);
+    }
+    Ok(found)
+}
+
+fn sessions_of(lab: &Lab, node: &str, family: Family) -> Result<BTreeMap<String, Session>> {
+    let command = format!("show bgp {} unicast summary json", family.afi());
+    let shown = vtysh(lab, node, &[&command]).run()?;
     // Without configuration the answer is a sentence or an empty object.
     let parsed: Value = serde_json::from_str(shown.trim()).unwrap_or(Value::Null);
     let peers = parsed
         .get("peers")
-        .or_else(|| parsed.pointer("/ipv4Unicast/peers"));
+        .or_else(|| parsed.pointer(&format!("/{}Unicast/peers", family.afi())));
     let peers = peers.and_then(Value::as_object);
     let session = |peer: &Value| Session {
         state: peer
@@ -56,7 +66,7 @@ pub(crate) fn sessions(lab: &Lab, node: &str) -> Result<BTreeMap<String, Session
 }
 
 /// Why a node's session with this peer ended the last time, in bgpd's words.
-pub(crate) fn last_reset(lab: &Lab, node: &str, peer: Ipv4Addr) -> Result<String> {
+pub(crate) fn last_reset(lab: &Lab, node: &str, peer: IpAddr) -> Result<String> {
     let shown = vtysh(lab, node, &[&format!("show bgp neighbors {peer} json")]).run()?;
     let parsed: Value = serde_json::from_str(shown.trim()).context("bgpd's neighbor")?;
     let why = parsed.pointer(&format!("/{peer}/lastResetDueTo"));
@@ -84,7 +94,16 @@ pub(crate) fn bfd_not_up(lab: &Lab, node: &str) -> Result<Vec<String>> {
 
 /// Routes that bgpd learned from its neighbors and takes for the best.
 pub(crate) fn frr_routes(lab: &Lab, node: &str) -> Result<Routes> {
-    let shown = vtysh(lab, node, &["show bgp ipv4 unicast json"]).run()?;
+    let mut found = Routes::new();
+    for family in lab.values.families() {
+        found.extend(frr_routes_of(lab, node, family)?);
+    }
+    Ok(found)
+}
+
+fn frr_routes_of(lab: &Lab, node: &str, family: Family) -> Result<Routes> {
+    let command = format!("show bgp {} unicast json", family.afi());
+    let shown = vtysh(lab, node, &[&command]).run()?;
     let parsed: Value = serde_json::from_str(shown.trim()).unwrap_or(Value::Null);
     let mut found = Routes::new();
     for (prefix, paths) in parsed
@@ -107,13 +126,13 @@ pub(crate) fn frr_routes(lab: &Lab, node: &str) -> Result<Routes> {
                 .and_then(Value::as_array)
                 .into_iter()
                 .flatten();
-            for hop in hops.filter_map(|hop| hop.get("ip")?.as_str()?.parse::<Ipv4Addr>().ok()) {
-                // 0.0.0.0 is the node's own prefix.
+            for hop in hops.filter_map(|hop| hop.get("ip")?.as_str()?.parse::<IpAddr>().ok()) {
+                // 0.0.0.0 or :: is the node's own prefix.
                 if best
                     && !hop.is_unspecified()
                     && let Ok(prefix) = prefix.parse()
                 {
-                    found.insert((prefix, hop));
+                    found.insert((prefix, lab.behind(hop)));
                 }
             }
         }
@@ -123,9 +142,18 @@ pub(crate) fn frr_routes(lab: &Lab, node: &str) -> Result<Routes> {
 
 /// Routes of protocol bgp in the kernel's main table.
 pub(crate) fn kernel_routes(lab: &Lab, node: &str) -> Result<Routes> {
+    let mut found = Routes::new();
+    for family in lab.values.families() {
+        found.extend(kernel_routes_of(lab, node, family)?);
+    }
+    Ok(found)
+}
+
+fn kernel_routes_of(lab: &Lab, node: &str, family: Family) -> Result<Routes> {
     let namespace = lab.namespace(node);
     let shown = tool("ip")
-        .args(["-n", &namespace, "-j", "route", "show", "proto", "bgp"])
+        .args(["-n", &namespace, "-j", family.option()])
+        .args(["route", "show", "proto", "bgp"])
         .run()?;
     let parsed: Value = serde_json::from_str(&shown).context("routes of the kernel")?;
     let mut found = Routes::new();
@@ -144,17 +172,17 @@ pub(crate) fn kernel_routes(lab: &Lab, node: &str) -> Result<Routes> {
             .chain([route])
             .filter_map(|hop| word(hop, "gateway")?.parse().ok())
         {
-            found.insert((prefix, hop));
+            found.insert((prefix, lab.behind(hop)));
         }
     }
     Ok(found)
 }
 
 /// A prefix, or an address as a prefix.
-fn prefix(text: &str) -> Option<Ipv4Net> {
+fn prefix(text: &str) -> Option<IpNet> {
     text.parse()
         .ok()
-        .or_else(|| Some(Ipv4Net::from(text.parse::<Ipv4Addr>().ok()?)))
+        .or_else(|| Some(IpNet::from(text.parse::<IpAddr>().ok()?)))
 }
 
 /// A row of the Northbound DB: its columns as JSON.
@@ -250,7 +278,7 @@ pub(crate) fn router_rows(
 
 /// The imported routes of a node's gateway router, each row by itself: a doubled row
 /// is there twice.
-pub(crate) fn imported(lab: &Lab, node: &str) -> Result<Vec<(Ipv4Net, Ipv4Addr)>> {
+pub(crate) fn imported(lab: &Lab, node: &str) -> Result<Vec<(IpNet, IpAddr)>> {
     let router = gateway_router(node);
     let all = router_rows(
         lab,
@@ -266,7 +294,7 @@ pub(crate) fn imported(lab: &Lab, node: &str) -> Result<Vec<(Ipv4Net, Ipv4Addr)>
     let route = |row: &Row| {
         Some((
             prefix(&word(row, "ip_prefix"))?,
-            word(row, "nexthop").parse().ok()?,
+            lab.behind(word(row, "nexthop").parse().ok()?),
         ))
     };
     Ok(marked.filter_map(route).collect())

@@ -12,6 +12,7 @@ mod daemons;
 mod down;
 mod example;
 mod failover;
+mod family;
 mod frr_k8s;
 mod look;
 mod measure;

@@ -33,14 +33,18 @@ pub(crate) fn inside<T: Send>(
     })
 }
 
-/// Makes a namespace with its loopback up and IPv6 off.
-pub(crate) fn add(namespace: &str) -> Result<()> {
+/// Makes a namespace with its loopback up, and IPv6 off or with addresses that can be used at once.
+pub(crate) fn add(namespace: &str, ipv6: bool) -> Result<()> {
     tool("ip").words(&format!("netns add {namespace}")).run()?;
-    // Not every kernel has IPv6; where it is missing there is nothing to turn off.
-    tool("sysctl")
-        .words("-qew net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1")
-        .inside(namespace)
-        .run()?;
+    let settings = if ipv6 {
+        // Nobody else has these addresses, and nobody advertises others.
+        "-qw net.ipv6.conf.all.accept_dad=0 net.ipv6.conf.default.accept_dad=0 \
+         net.ipv6.conf.all.accept_ra=0 net.ipv6.conf.default.accept_ra=0"
+    } else {
+        // Not every kernel has IPv6; where it is missing there is nothing to turn off.
+        "-qew net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1"
+    };
+    tool("sysctl").words(settings).inside(namespace).run()?;
     tool("ip")
         .words(&format!("-n {namespace} link set lo up"))
         .run()?;

@@ -191,7 +191,7 @@ fn gone(lab: &Lab, others: &[&Node], prefix: Ipv4Net) -> Result<()> {
     let clean = until(PATIENCE, Duration::from_millis(100), || {
         let has = |node: &&Node| {
             let routes = kernel_routes(lab, &node.name).unwrap_or_default();
-            routes.iter().any(|(to, _)| *to == prefix)
+            routes.iter().any(|(to, _)| *to == prefix.into())
         };
         (!others.iter().any(has)).then_some(())
     });

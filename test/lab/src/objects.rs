@@ -8,11 +8,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use ipnet::Ipv4Net;
+use ipnet::IpNet;
 use nix::unistd::Group;
 use serde_json::{Value, json};
 
 use crate::apiserver::{ACCOUNTS, Login, get, kubeconfig, kubectl};
+use crate::family::Family;
 use crate::run::{each, until};
 use crate::state::{Lab, Node, text};
 
@@ -117,16 +118,18 @@ pub(crate) fn create_nodes(lab: &Lab, nodes: &[Node]) -> Result<()> {
 }
 
 fn object(lab: &Lab, node: &Node) -> Value {
+    let addresses = lab.addresses(node).into_iter();
+    let mut addresses: Vec<Value> = addresses
+        .map(|address| json!({"type": "InternalIP", "address": address}))
+        .collect();
+    addresses.push(json!({"type": "Hostname", "address": node.name}));
     json!({
         "apiVersion": "v1", "kind": "Node",
         "metadata": {"name": node.name, "labels": {
             "kubernetes.io/hostname": node.name, "kubernetes.io/os": "linux",
         }},
         "status": {
-            "addresses": [
-                {"type": "InternalIP", "address": lab.address(node).to_string()},
-                {"type": "Hostname", "address": node.name},
-            ],
+            "addresses": addresses,
             "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady",
                 "message": "the lab plays the kubelet"}],
         },
@@ -141,8 +144,9 @@ pub(crate) fn delete_node(lab: &Lab, name: &str) -> Result<()> {
         .map(drop)
 }
 
-/// The subnet that each node got, by node name; nodes without one are not in it.
-pub(crate) fn subnets(lab: &Lab) -> Result<BTreeMap<String, Ipv4Net>> {
+/// The subnets that each node got, by node name; nodes that lack one of a family of the lab are not in it.
+pub(crate) fn subnets(lab: &Lab) -> Result<BTreeMap<String, Vec<IpNet>>> {
+    let families = lab.values.families();
     let nodes = get(lab, "/api/v1/nodes")?;
     let mut found = BTreeMap::new();
     for node in items(&nodes) {
@@ -151,22 +155,29 @@ pub(crate) fn subnets(lab: &Lab) -> Result<BTreeMap<String, Ipv4Net>> {
         let annotation = annotations
             .and_then(|a| a.get(SUBNETS))
             .and_then(Value::as_str);
-        if let (Some(name), Some(subnet)) = (name, annotation.and_then(first_subnet)) {
-            found.insert(name.to_owned(), subnet);
+        let subnets = annotation.and_then(|text| subnets_of(text, &families));
+        if let (Some(name), Some(subnets)) = (name, subnets) {
+            found.insert(name.to_owned(), subnets);
         }
     }
     Ok(found)
 }
 
-/// `{"default": ["10.128.0.0/24"]}` or `{"default": "10.128.0.0/24"}`.
-fn first_subnet(annotation: &str) -> Option<Ipv4Net> {
+/// `{"default": ["10.128.0.0/24"]}` or `{"default": "10.128.0.0/24"}`: the first subnet of each of these families.
+fn subnets_of(annotation: &str, families: &[Family]) -> Option<Vec<IpNet>> {
     let networks: Value = serde_json::from_str(annotation).ok()?;
     let default = networks.get("default")?;
     let list = match default.as_array() {
         Some(list) => list.iter().collect(),
         None => vec![default],
     };
-    list.iter().find_map(|entry| entry.as_str()?.parse().ok())
+    let all = list.iter().filter_map(|entry| entry.as_str()?.parse().ok());
+    let all: Vec<IpNet> = all.collect();
+    let first = |family: &Family| all.iter().find(|net| Family::of(net.addr()) == *family);
+    families
+        .iter()
+        .map(|family| first(family).copied())
+        .collect()
 }
 
 /// The objects of a list.
@@ -293,13 +304,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_subnet_is_read_from_both_forms_of_the_annotation() {
-        let wanted = "10.128.2.0/24".parse().ok();
+    fn the_first_subnet_of_each_family_is_read_from_both_forms_of_the_annotation() {
+        let nets = |texts: &[&str]| Some(texts.iter().map(|t| t.parse().unwrap()).collect());
+        let (v4, both) = ([Family::V4], [Family::V4, Family::V6]);
+        let dual = r#"{"default":["10.128.2.0/24","10.128.9.0/24","fd00::/64"]}"#;
+        assert_eq!(subnets_of(dual, &v4), nets(&["10.128.2.0/24"]));
         assert_eq!(
-            first_subnet(r#"{"default":["10.128.2.0/24","fd00::/64"]}"#),
-            wanted
+            subnets_of(dual, &both),
+            nets(&["10.128.2.0/24", "fd00::/64"])
         );
-        assert_eq!(first_subnet(r#"{"default":"10.128.2.0/24"}"#), wanted);
-        assert_eq!(first_subnet(r#"{"blue":["10.128.2.0/24"]}"#), None);
+        let one = r#"{"default":"10.128.2.0/24"}"#;
+        assert_eq!(subnets_of(one, &v4), nets(&["10.128.2.0/24"]));
+        assert_eq!(subnets_of(one, &both), None);
+        assert_eq!(subnets_of(r#"{"blue":["10.128.2.0/24"]}"#, &v4), None);
     }
 }

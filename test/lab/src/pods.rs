@@ -5,12 +5,13 @@
 //! The row comes first, as a CNI would do it; other rows are the product's.
 
 use anyhow::{Context, Result, bail};
-use ipnet::Ipv4Net;
+use ipnet::IpNet;
 
+use crate::family::Family;
 use crate::netns;
-use crate::node::link::{batch, drop_ingress, no_offload};
+use crate::node::link::{batch, drop_ingress, no_ipv6, no_offload};
 use crate::node::ovs::{nbctl, vsctl, wait_port};
-use crate::state::{Lab, Node, Pod};
+use crate::state::{Lab, Node, Pod, PodAddress};
 use crate::values::mac;
 
 /// The node's end of the pod's interface.
@@ -34,11 +35,12 @@ pub(crate) fn has_switch(lab: &Lab, node: &str) -> bool {
 }
 
 /// Attaches the pod of a node.
-pub(crate) fn attach(lab: &Lab, node: &Node, subnet: Ipv4Net) -> Result<()> {
-    let pod = Pod::of(subnet);
-    let (port, address) = (port_name(&node.name), pod.address);
-    let mac = mac(address);
-    let row = format!("{mac} {address}");
+pub(crate) fn attach(lab: &Lab, node: &Node, subnets: &[IpNet]) -> Result<()> {
+    let pod = Pod::of(subnets);
+    let port = port_name(&node.name);
+    let first = pod.addresses.first().context("no subnet")?;
+    let mac = mac(first.address);
+    let row = format!("{mac} {}", pod.shown());
     nbctl(lab, &node.name)
         .args(["lsp-add", &node.name, &port])
         .args(["--", "lsp-set-addresses", &port, &row])
@@ -46,21 +48,23 @@ pub(crate) fn attach(lab: &Lab, node: &Node, subnet: Ipv4Net) -> Result<()> {
         .run()
         .with_context(|| format!("switch port of the pod on {}", node.name))?;
     let (namespace, inner) = (lab.namespace(&node.name), lab.pod_namespace(&node.name));
-    netns::add(&inner)?;
+    netns::add(&inner, lab.values.has(Family::V6))?;
     batch(
         &namespace,
         &format!(
             "link add {VETH} mtu 1500 type veth peer name eth0 netns {inner} address {mac} mtu 1500"
         ),
     )?;
+    no_ipv6(lab, &namespace, VETH)?;
     batch(&namespace, &format!("link set {VETH} up"))?;
-    let (prefix, gateway) = (subnet.prefix_len(), pod.gateway());
-    batch(
-        &inner,
-        &format!(
-            "addr add {address}/{prefix} dev eth0\nlink set eth0 up\nroute add default via {gateway}"
-        ),
-    )?;
+    let lines = pod.addresses.iter().map(|a| {
+        let prefix = a.subnet.prefix_len();
+        format!("addr add {}/{prefix} dev eth0\n", a.address)
+    });
+    let gateways = pod.addresses.iter().map(PodAddress::gateway);
+    let routes = gateways.map(|gateway| format!("\nroute add default via {gateway}"));
+    let (addresses, routes): (String, String) = (lines.collect(), routes.collect());
+    batch(&inner, &format!("{addresses}link set eth0 up{routes}"))?;
     no_offload(&namespace, VETH)?;
     no_offload(&inner, "eth0")?;
     drop_ingress(&namespace, VETH)?;

@@ -113,6 +113,15 @@ fn lonely(lab: &Lab) -> Option<Failure> {
     })
 }
 
+/// A phrase that names the families where the lab has several.
+fn in_families(lab: &Lab) -> String {
+    let families = lab.values.families();
+    match families.len() {
+        0 | 1 => String::new(),
+        number => format!(" in {number} families"),
+    }
+}
+
 /// Numbers of the lines.
 pub(crate) const NUMBERS: RangeInclusive<i64> = 1..=8;
 

@@ -17,7 +17,7 @@ pub(crate) fn attached(lab: &Lab) -> Vec<Attached> {
     lab.nodes.iter().filter_map(pod).collect()
 }
 
-/// Pings every pair until it has answered once or the deadline has passed; gives the
+/// Pings every pair until it has answered once in each family or the deadline has passed; gives the
 /// pairs that never answered, by node name.
 pub(crate) fn unreached(lab: &Lab, pods: &[Attached], deadline: Instant) -> Vec<(String, String)> {
     let from_one = |(from, _): &Attached| {
@@ -39,6 +39,8 @@ pub(crate) fn unreached(lab: &Lab, pods: &[Attached], deadline: Instant) -> Vec<
 }
 
 fn answers(namespace: &str, pod: &Pod) -> bool {
-    let ping = tool("ping").words(&format!("-n -q -c 1 -W 0.5 {}", pod.address));
-    ping.inside(namespace).run().is_ok()
+    pod.addresses.iter().all(|to| {
+        let ping = tool("ping").words(&format!("-n -q -c 1 -W 0.5 {}", to.address));
+        ping.inside(namespace).run().is_ok()
+    })
 }

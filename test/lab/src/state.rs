@@ -4,16 +4,17 @@
 //! sockets, and the record that the next command reads. Invariant: whatever `up` makes
 //! can be found again from the lab's name alone, so a half-made lab can be taken down.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use ipnet::Ipv4Net;
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use crate::daemons::{AutoTopology, Outward};
 use crate::example::Example;
-use crate::values::{Values, nth};
+use crate::family::Family;
+use crate::values::{Values, link_local, nth};
 
 /// Parent of all labs' folders; short, because socket paths end at 108 bytes.
 const BASE: &str = "/run/noverlay-lab";
@@ -28,31 +29,64 @@ pub(crate) struct Node {
     pub(crate) index: u32,
 }
 
-/// The pod of a node, as it was attached.
+/// The pod of a node, as it was attached: an address of each family that the lab has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Pod {
+    /// IPv4 first.
+    pub(crate) addresses: Vec<PodAddress>,
+}
+
+/// An address of a pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PodAddress {
     /// The node's part of the cluster subnet, as the product allocated it.
-    pub(crate) subnet: Ipv4Net,
+    pub(crate) subnet: IpNet,
     /// The pod's address: the fifth of the subnet.
-    pub(crate) address: Ipv4Addr,
+    pub(crate) address: IpAddr,
 }
 
 impl Pod {
-    /// The pod that a node with this subnet gets.
-    pub(crate) fn of(subnet: Ipv4Net) -> Self {
+    /// The pod that a node with these subnets gets.
+    pub(crate) fn of(subnets: &[IpNet]) -> Self {
+        let address = |subnet: &IpNet| PodAddress {
+            subnet: *subnet,
+            address: nth(*subnet, 5),
+        };
         Self {
-            subnet,
-            address: nth(subnet, 5),
+            addresses: subnets.iter().map(address).collect(),
         }
     }
 
+    /// Its address of a family.
+    pub(crate) fn in_family(&self, family: Family) -> Option<&PodAddress> {
+        let mut all = self.addresses.iter();
+        all.find(|address| address.family() == family)
+    }
+
+    /// All its addresses, as one text.
+    pub(crate) fn shown(&self) -> String {
+        let all: Vec<String> = self
+            .addresses
+            .iter()
+            .map(|a| a.address.to_string())
+            .collect();
+        all.join(" ")
+    }
+}
+
+impl PodAddress {
+    /// Its family.
+    pub(crate) fn family(&self) -> Family {
+        Family::of(self.address)
+    }
+
     /// The router's address in the subnet.
-    pub(crate) fn gateway(&self) -> Ipv4Addr {
+    pub(crate) fn gateway(&self) -> IpAddr {
         nth(self.subnet, 1)
     }
 
     /// The management port's address: what a pod sees of a host.
-    pub(crate) fn management(&self) -> Ipv4Addr {
+    pub(crate) fn management(&self) -> IpAddr {
         nth(self.subnet, 2)
     }
 }
@@ -169,9 +203,31 @@ impl Lab {
         }
     }
 
-    /// Underlay address of a node.
-    pub(crate) fn address(&self, node: &Node) -> Ipv4Addr {
-        self.values.node_address(node.index)
+    /// First underlay address of a node.
+    pub(crate) fn address(&self, node: &Node) -> IpAddr {
+        self.values.address(node.index)
+    }
+
+    /// Underlay addresses of a node, one of each family.
+    pub(crate) fn addresses(&self, node: &Node) -> Vec<IpAddr> {
+        self.values.addresses(node.index)
+    }
+
+    /// The same, with its link-local address where the lab has IPv6.
+    pub(crate) fn next_hops(&self, node: &Node) -> Vec<IpAddr> {
+        let mut all = self.addresses(node);
+        if self.values.has(Family::V6) {
+            all.push(link_local(self.address(node)));
+        }
+        all
+    }
+
+    /// The node's address that a next hop stands for: bgpd takes a direct neighbor's link-local address where it can.
+    pub(crate) fn behind(&self, hop: IpAddr) -> IpAddr {
+        let mut nodes = self.nodes.iter();
+        let owner = nodes.find(|node| link_local(self.address(node)) == hop);
+        let address = owner.and_then(|n| self.values.address_of(n.index, Family::V6).ok());
+        address.unwrap_or(hop)
     }
 
     /// The node with this name.

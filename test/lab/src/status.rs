@@ -68,11 +68,12 @@ pub(crate) fn print(lab: &Lab) -> Result<bool> {
 }
 
 fn line(lab: &Lab, node: &Node, state: String, reflecting: &[String]) -> (Vec<String>, bool) {
-    let others = lab.nodes.len().saturating_sub(1);
+    let families = lab.values.families().len();
+    let others = lab.nodes.len().saturating_sub(1) * families;
     let peers = if reflecting.is_empty() || reflecting.contains(&node.name) {
         others
     } else {
-        reflecting.len()
+        reflecting.len() * families
     };
     // Beside other routers there may be more routes than those to pods, and several to one.
     let more = lab.example.is_some();
@@ -105,8 +106,10 @@ fn line(lab: &Lab, node: &Node, state: String, reflecting: &[String]) -> (Vec<St
     } else {
         state
     };
-    let pod = pod.map_or_else(|| "(none)".to_owned(), |pod| pod.address.to_string());
-    let address = lab.address(node).to_string();
+    let pod = pod.map_or_else(|| "(none)".to_owned(), |pod| pod.shown());
+    let addresses = lab.addresses(node).into_iter();
+    let addresses: Vec<String> = addresses.map(|address| address.to_string()).collect();
+    let address = addresses.join(" ");
     (
         vec![node.name.clone(), address, up, frr, kernel, ovn, pod, state],
         good,

@@ -11,6 +11,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::daemons::{AutoTopology, Outward};
 use crate::example::{self, Example};
+use crate::family::Family;
 use crate::node::link;
 use crate::process::records;
 use crate::reach::{attached, unreached};
@@ -125,6 +126,9 @@ fn check(wanted: &Wanted) -> Result<()> {
     check_name("lab", &wanted.name, 8)?;
     if !(1..=24).contains(&wanted.nodes) {
         bail!("--nodes {}: 1 to 24 are possible", wanted.nodes);
+    }
+    if wanted.values.has(Family::V6) && !Path::new("/proc/net/if_inet6").exists() {
+        bail!("--families: this machine's kernel has no IPv6");
     }
     if let Some(binary) = &wanted.frr_k8s {
         frr_k8s::check(binary)?;
@@ -244,7 +248,7 @@ pub(crate) fn attach(lab: &Lab, nodes: &[Node], wait: Duration, steps: Steps) ->
             subnets.contains_key(&node.name) && pods::has_switch(lab, &node.name)
         });
         for attached in each(&ready, |node| match subnets.get(&node.name) {
-            Some(subnet) => pods::attach(lab, node, *subnet),
+            Some(subnets) => pods::attach(lab, node, subnets),
             None => Ok(()),
         }) {
             attached?;
@@ -252,7 +256,7 @@ pub(crate) fn attach(lab: &Lab, nodes: &[Node], wait: Duration, steps: Steps) ->
         for node in ready {
             let pod = lab
                 .pod(&node.name)
-                .map(|pod| pod.address.to_string())
+                .map(|pod| pod.shown())
                 .unwrap_or_default();
             steps.say(&format!("{}: pod attached at {pod}", node.name));
         }

@@ -5,11 +5,14 @@
 //! Node subnets are not here: the product allocates them.
 
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use anyhow::{Context, Result};
-use ipnet::{IpNet, Ipv4Net};
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::family::{Families, Family};
 
 /// Last byte of the outside host's address.
 const OUTSIDE: u32 = 100;
@@ -27,8 +30,8 @@ pub(crate) struct Values {
     pub(crate) networks: BTreeMap<String, Network>,
     /// AS number of the fabric.
     pub(crate) as_number: u32,
-    /// The network that the nodes share, a /24.
-    pub(crate) underlay: Ipv4Net,
+    /// The networks that the nodes share, one of each family that the lab has: a /24, a /64.
+    pub(crate) underlays: Vec<IpNet>,
     /// Nodes are named after this and their index.
     pub(crate) stem: String,
 }
@@ -55,16 +58,6 @@ pub(crate) struct Range {
 }
 
 impl Network {
-    fn ipv4(subnet: Ipv4Net, host_prefix: u8, join: Ipv4Net) -> Self {
-        Self {
-            ranges: vec![Range {
-                subnet: subnet.into(),
-                host_prefix,
-            }],
-            joins: vec![join.into()],
-        }
-    }
-
     /// The range of IPv4.
     pub(crate) fn ipv4_range(&self) -> Result<(Ipv4Net, u8)> {
         let mut ranges = self.ranges.iter();
@@ -102,40 +95,61 @@ impl Values {
     }
 
     /// The demonstration's values.
-    pub(crate) fn demonstration() -> Self {
+    pub(crate) fn demonstration(families: Families) -> Self {
+        let ranges = families.of(
+            range(net([10, 128, 0, 0], 16), 24),
+            range(net6([0xfd01, 0x128], 48), 64),
+        );
+        let joins = families.of(net([100, 64, 0, 0], 16), net6([0xfd98, 0], 64));
         Self {
             seed: None,
-            networks: default_only(Network::ipv4(
-                net([10, 128, 0, 0], 16),
-                24,
-                net([100, 64, 0, 0], 16),
-            )),
+            networks: default_only(Network { ranges, joins }),
             as_number: 64512,
-            underlay: net([172, 30, 0, 0], 24),
+            underlays: families.of(net([172, 30, 0, 0], 24), net6([0xfd00, 0x30], 64)),
             stem: "n".to_owned(),
         }
     }
 
-    /// Other values, drawn from `seed`; no two of the networks can overlap.
-    pub(crate) fn drawn(seed: u64) -> Self {
+    /// Other values, drawn from `seed`; no two of the networks can overlap. What both families have in common does not depend on
+    /// which of them are wanted.
+    pub(crate) fn drawn(seed: u64, families: Families) -> Self {
         let mut rng = Rng(seed);
         let stems = ["ash", "birch-", "elm", "fir-", "oak", "pine-", "yew"];
         let stem = usize::try_from(rng.below(7)).unwrap_or(0);
+        let pods = net([10, rng.byte(16, 240), 0, 0], 16);
+        // Even seeds give 24, odd ones 25: two neighbours cover both.
+        let length = if seed.is_multiple_of(2) { 24 } else { 25 };
+        let join = net([100, rng.byte(65, 128), 0, 0], 16);
+        let as_number = match rng.below(2) {
+            0 => 64513 + rng.below(1000),
+            _ => 4_200_000_000 + rng.below(90_000_000),
+        };
+        let underlay = net([172, rng.byte(16, 32), rng.byte(0, 255), 0], 24);
+        let mut word = || u16::try_from(rng.below(0x1_0000)).unwrap_or(0);
+        let (pods6, join6) = (net6([0xfd01, word()], 48), net6([0xfd98, word()], 64));
+        let underlay6 = net6([0xfd00, word()], 64);
+        let ranges = families.of(range(pods, length), range(pods6, 64));
         Self {
             seed: Some(seed),
-            networks: default_only(Network::ipv4(
-                net([10, rng.byte(16, 240), 0, 0], 16),
-                // Even seeds give 24, odd ones 25: two neighbours cover both.
-                if seed.is_multiple_of(2) { 24 } else { 25 },
-                net([100, rng.byte(65, 128), 0, 0], 16),
-            )),
-            as_number: match rng.below(2) {
-                0 => 64513 + rng.below(1000),
-                _ => 4_200_000_000 + rng.below(90_000_000),
-            },
-            underlay: net([172, rng.byte(16, 32), rng.byte(0, 255), 0], 24),
+            networks: default_only(Network {
+                ranges,
+                joins: families.of(join, join6),
+            }),
+            as_number,
+            underlays: families.of(underlay, underlay6),
             stem: stems.get(stem).copied().unwrap_or("elm").to_owned(),
         }
+    }
+
+    /// The families that the lab has, IPv4 first.
+    pub(crate) fn families(&self) -> Vec<Family> {
+        let underlays = self.underlays.iter();
+        underlays.map(|net| Family::of(net.addr())).collect()
+    }
+
+    /// Does the lab have this family?
+    pub(crate) fn has(&self, family: Family) -> bool {
+        self.families().contains(&family)
     }
 
     /// Name of the node with this index (from 1).
@@ -143,20 +157,51 @@ impl Values {
         format!("{}{index}", self.stem)
     }
 
-    /// Underlay address of the node with this index.
-    pub(crate) fn node_address(&self, index: u32) -> Ipv4Addr {
-        nth(self.underlay, index)
+    /// Underlay addresses of the host with this index, one of each family; every lab has one.
+    pub(crate) fn addresses(&self, index: u32) -> Vec<IpAddr> {
+        let underlays = self.underlays.iter();
+        underlays.map(|net| nth(*net, index)).collect()
     }
 
-    /// Underlay address of the host outside the cluster.
-    pub(crate) fn outside_address(&self) -> Ipv4Addr {
-        nth(self.underlay, OUTSIDE)
+    /// The same with the prefix lengths, as `ip` takes them.
+    pub(crate) fn interface_addresses(&self, index: u32) -> Vec<String> {
+        let underlays = self.underlays.iter();
+        let text = |net: &IpNet| format!("{}/{}", nth(*net, index), net.prefix_len());
+        underlays.map(text).collect()
+    }
+
+    /// Underlay address of the host with this index in a family.
+    pub(crate) fn address_of(&self, index: u32, family: Family) -> Result<IpAddr> {
+        let mut all = self.addresses(index).into_iter();
+        let found = all.find(|address| Family::of(*address) == family);
+        found.with_context(|| format!("the lab has no {}", family.afi()))
+    }
+
+    /// First underlay address of the host with this index.
+    pub(crate) fn address(&self, index: u32) -> IpAddr {
+        let first = self.underlays.first();
+        first.map_or(Ipv4Addr::UNSPECIFIED.into(), |net| nth(*net, index))
+    }
+
+    /// Underlay addresses of the host outside the cluster.
+    pub(crate) fn outside_addresses(&self) -> Vec<IpAddr> {
+        self.addresses(OUTSIDE)
+    }
+
+    /// Underlay address of the host outside the cluster in a family.
+    pub(crate) fn outside_address(&self, family: Family) -> Result<IpAddr> {
+        self.address_of(OUTSIDE, family)
     }
 
     /// Underlay address of the API server.
-    pub(crate) fn api_address(&self) -> Ipv4Addr {
-        nth(self.underlay, API)
+    pub(crate) fn api_address(&self) -> IpAddr {
+        self.address(API)
     }
+
+    /// Index of the outside host.
+    pub(crate) const OUTSIDE: u32 = OUTSIDE;
+    /// Index of the API server.
+    pub(crate) const API: u32 = API;
 
     /// An index that no node uses, below the addresses that are taken.
     pub(crate) fn free_index(used: &[u32]) -> Option<u32> {
@@ -169,12 +214,13 @@ impl Values {
             Some(seed) => format!("seed {seed}: "),
             None => String::new(),
         };
+        let underlays: Vec<String> = self.underlays.iter().map(IpNet::to_string).collect();
         let networks = self.networks.iter();
         let networks: String = networks.map(|(name, n)| shown(name, n)).collect();
         format!(
             "{seed}{networks}AS {}, underlay {}, nodes {}, {}, ...",
             self.as_number,
-            self.underlay,
+            underlays.join(" and "),
             self.node_name(1),
             self.node_name(2),
         )
@@ -197,18 +243,54 @@ fn shown(name: &str, network: &Network) -> String {
 }
 
 /// The address `offset` above the network's own.
-pub(crate) fn nth(network: Ipv4Net, offset: u32) -> Ipv4Addr {
-    Ipv4Addr::from(u32::from(network.network()).wrapping_add(offset))
+pub(crate) fn nth(network: IpNet, offset: u32) -> IpAddr {
+    match network.network() {
+        IpAddr::V4(first) => Ipv4Addr::from(u32::from(first).wrapping_add(offset)).into(),
+        IpAddr::V6(first) => {
+            Ipv6Addr::from(u128::from(first).wrapping_add(u128::from(offset))).into()
+        }
+    }
 }
 
-/// The MAC that belongs to an address: 0a:58 and its four bytes.
-pub(crate) fn mac(address: Ipv4Addr) -> String {
-    let [a, b, c, d] = address.octets();
-    format!("0a:58:{a:02x}:{b:02x}:{c:02x}:{d:02x}")
+/// The MAC that belongs to an address: 0a:58, and its four bytes or the first four of its text's SHA-256.
+fn mac_bytes(address: IpAddr) -> [u8; 6] {
+    let [a, b, c, d] = match address {
+        IpAddr::V4(address) => address.octets(),
+        IpAddr::V6(address) => {
+            let digest = Sha256::digest(address.to_string());
+            digest.first_chunk().copied().unwrap_or_default()
+        }
+    };
+    [0x0a, 0x58, a, b, c, d]
 }
 
-fn net(octets: [u8; 4], prefix: u8) -> Ipv4Net {
-    Ipv4Net::new_assert(Ipv4Addr::from(octets), prefix)
+/// The same as text.
+pub(crate) fn mac(address: IpAddr) -> String {
+    mac_bytes(address)
+        .map(|byte| format!("{byte:02x}"))
+        .join(":")
+}
+
+/// The link-local address of an interface with the MAC that belongs to this address (RFC 4291).
+pub(crate) fn link_local(address: IpAddr) -> IpAddr {
+    let [a, b, c, d, e, f] = mac_bytes(address);
+    let host = [a ^ 2, b, c, 0xff, 0xfe, d, e, f];
+    Ipv6Addr::from((0xfe80_u128 << 112) | u128::from(u64::from_be_bytes(host))).into()
+}
+
+fn net(octets: [u8; 4], prefix: u8) -> IpNet {
+    Ipv4Net::new_assert(Ipv4Addr::from(octets), prefix).into()
+}
+
+fn net6([a, b]: [u16; 2], prefix: u8) -> IpNet {
+    Ipv6Net::new_assert(Ipv6Addr::new(a, b, 0, 0, 0, 0, 0, 0), prefix).into()
+}
+
+fn range(subnet: IpNet, host_prefix: u8) -> Range {
+    Range {
+        subnet,
+        host_prefix,
+    }
 }
 
 /// `SplitMix64`: small, and the same on every machine.

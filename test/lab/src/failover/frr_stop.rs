@@ -15,6 +15,7 @@ use super::pinger::Pinger;
 use super::watch::{Side, Watch};
 use super::{PATIENCE, watched};
 use crate::apiserver::kubectl;
+use crate::family::Family;
 use crate::look::{kernel_routes, sessions};
 use crate::node::frr::boot;
 use crate::process;
@@ -208,7 +209,7 @@ impl<'a> Outside<'a> {
             socket.exists().then_some(())
         })
         .context("bgpd of the outside host opens no socket")?;
-        let own = lab.values.outside_address();
+        let own = lab.values.outside_address(Family::V4)?;
         let (peer, asn) = (lab.address(node), lab.values.as_number);
         let mut config = format!(
             "router bgp {AS}\n bgp router-id {own}\n no bgp ebgp-requires-policy\n \

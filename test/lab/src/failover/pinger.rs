@@ -14,7 +14,7 @@ use nix::unistd::Pid;
 
 use crate::reach::Attached;
 use crate::run::tool;
-use crate::state::Lab;
+use crate::state::{Lab, PodAddress};
 
 /// Seconds between two pings of a pair.
 const PACE: f64 = 0.01;
@@ -47,13 +47,16 @@ impl Pinger {
     /// Starts one ping for each pair, or, where that are too many, for each pod and the next.
     pub(super) fn start(lab: &Lab, pods: &[Attached]) -> Result<Self> {
         let mut pairs = Vec::new();
+        let several = lab.values.families().len() > 1;
         let next = |at: usize| (at + 1) % pods.len().max(1);
         for (at, (from, _)) in pods.iter().enumerate() {
             let all = pods.len() <= ALL_PAIRS;
             let others = pods.iter().enumerate();
             let others = others.filter(|(to, _)| *to != at && (all || *to == next(at)));
-            for (_, (to, pod)) in others {
-                let words = format!("-n -D -i {PACE} {}", pod.address);
+            let others =
+                others.flat_map(|(_, (to, pod))| pod.addresses.iter().map(move |a| (to, a)));
+            for (to, PodAddress { address, .. }) in others {
+                let words = format!("-n -D -i {PACE} {address}");
                 let mut child = tool("ping")
                     .words(&words)
                     .with(|c| {
@@ -69,7 +72,11 @@ impl Pinger {
                     drop(stdout.read_to_end(&mut text));
                     String::from_utf8_lossy(&text).into_owned()
                 });
-                pairs.push((format!("{} -> {}", from.name, to.name), child, lines));
+                let mut name = format!("{} -> {}", from.name, to.name);
+                if several {
+                    name.push_str(&format!(" at {address}"));
+                }
+                pairs.push((name, child, lines));
             }
         }
         Ok(Self { pairs })

@@ -9,13 +9,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io::{BufRead, BufReader, Read};
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use ipnet::Ipv4Net;
+use ipnet::IpNet;
 use serde_json::Value;
 
 use crate::look::{gateway_router, kernel_routes};
@@ -122,8 +122,8 @@ impl Gaps {
         let mut words = line.split_whitespace();
         let deleted = words.clone().next() == Some("Deleted");
         let prefix = words.nth(usize::from(deleted))?;
-        let address = prefix.parse::<Ipv4Addr>().map(Ipv4Net::from);
-        prefix.parse::<Ipv4Net>().ok().or(address.ok())?;
+        let address = prefix.parse::<IpAddr>().map(IpNet::from);
+        prefix.parse::<IpNet>().ok().or(address.ok())?;
         self.gone(prefix);
         if !deleted {
             self.there(prefix, prefix);
@@ -300,7 +300,8 @@ fn follow(lab: &Lab, node: &str, side: Side, more: &[String]) -> Result<(Child, 
         begun: now(),
         missing: 0,
         wanted: subnets
-            .map(|pod| pod.subnet.to_string())
+            .flat_map(|pod| pod.addresses)
+            .map(|own| own.subnet.to_string())
             .chain(more.iter().cloned())
             .collect(),
         has: BTreeMap::new(),

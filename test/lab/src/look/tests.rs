@@ -39,6 +39,7 @@ fn a_pair_is_found_by_its_key() {
 #[test]
 fn an_address_is_a_prefix_of_full_length() {
     assert_eq!(prefix("10.0.0.1"), "10.0.0.1/32".parse().ok());
+    assert_eq!(prefix("fd00::1"), "fd00::1/128".parse().ok());
     assert_eq!(prefix("10.0.0.0/24"), "10.0.0.0/24".parse().ok());
     assert_eq!(prefix("default"), None);
 }

@@ -6,10 +6,11 @@
 
 use anyhow::Result;
 
+use crate::family::Family;
 use crate::netns;
 use crate::run::tool;
 use crate::state::{Lab, Node};
-use crate::values::mac;
+use crate::values::{Values, mac};
 
 /// Interface of a node that leads to the underlay; a port of br-ex.
 pub(crate) const UPLINK: &str = "eth0";
@@ -19,32 +20,37 @@ pub(crate) const BRIDGE: &str = "br0";
 /// Makes the underlay and the outside host.
 pub(crate) fn up_underlay(lab: &Lab) -> Result<()> {
     let (underlay, outside) = (lab.namespace("underlay"), lab.namespace("outside"));
-    netns::add(&underlay)?;
-    netns::add(&outside)?;
-    let (api, prefix) = (lab.values.api_address(), lab.values.underlay.prefix_len());
+    let ipv6 = lab.values.has(Family::V6);
+    netns::add(&underlay, ipv6)?;
+    netns::add(&outside, ipv6)?;
+    let api = addresses(lab, Values::API, BRIDGE);
     batch(
         &underlay,
         &format!(
             "link add {BRIDGE} type bridge forward_delay 0
-             addr add {api}/{prefix} dev {BRIDGE}
-             link set {BRIDGE} up
+             {api}link set {BRIDGE} up
              link add up0 type veth peer name {UPLINK} netns {outside}
              link set up0 master {BRIDGE} up"
         ),
     )?;
-    let address = lab.values.outside_address();
-    batch(
-        &outside,
-        &format!("addr add {address}/{prefix} dev {UPLINK}\nlink set {UPLINK} up"),
-    )?;
+    let own = addresses(lab, Values::OUTSIDE, UPLINK);
+    batch(&outside, &format!("{own}link set {UPLINK} up"))?;
     no_offload(&underlay, "up0")?;
     no_offload(&outside, UPLINK)
+}
+
+/// Lines for `ip` that give a device the addresses of the host with this index.
+fn addresses(lab: &Lab, index: u32, device: &str) -> String {
+    let all = lab.values.interface_addresses(index).into_iter();
+    all.map(|address| format!("addr add {address} dev {device}\n"))
+        .collect()
 }
 
 /// Makes a node's namespace, its kernel settings and its uplink.
 pub(super) fn up(lab: &Lab, node: &Node) -> Result<()> {
     let (namespace, underlay) = (lab.namespace(&node.name), lab.namespace("underlay"));
-    netns::add(&namespace)?;
+    let ipv6 = lab.values.has(Family::V6);
+    netns::add(&namespace, ipv6)?;
     // The product's SNAT takes its source ports from 32768 upwards.
     let settings = [
         "net.ipv4.ip_forward=1",
@@ -52,9 +58,10 @@ pub(super) fn up(lab: &Lab, node: &Node) -> Result<()> {
         "net.ipv4.conf.default.rp_filter=2",
         "net.ipv4.ip_local_port_range=10000 29999",
     ];
+    let forwarding = ipv6.then_some("net.ipv6.conf.all.forwarding=1");
     tool("sysctl")
         .args(["-qw"])
-        .args(settings)
+        .args(settings.into_iter().chain(forwarding))
         .inside(&namespace)
         .run()?;
     let far = underlay_port(node);
@@ -64,6 +71,7 @@ pub(super) fn up(lab: &Lab, node: &Node) -> Result<()> {
     )?;
     batch(&underlay, &format!("link set {far} master {BRIDGE} up"))?;
     let mac = mac(lab.address(node));
+    no_ipv6(lab, &namespace, UPLINK)?;
     batch(&namespace, &format!("link set {UPLINK} address {mac} up"))?;
     no_offload(&namespace, UPLINK)?;
     no_offload(&underlay, &far)?;
@@ -77,15 +85,14 @@ pub(super) fn up(lab: &Lab, node: &Node) -> Result<()> {
 /// Makes the namespace of a router and its link to the underlay.
 pub(crate) fn up_router(lab: &Lab, router: &Node) -> Result<()> {
     let (namespace, underlay) = (lab.namespace(&router.name), lab.namespace("underlay"));
-    netns::add(&namespace)?;
+    netns::add(&namespace, lab.values.has(Family::V6))?;
     let (far, mac) = (underlay_port(router), mac(lab.address(router)));
-    let (address, prefix) = (lab.address(router), lab.values.underlay.prefix_len());
+    let own = addresses(lab, router.index, UPLINK);
     batch(
         &namespace,
         &format!(
             "link add {UPLINK} type veth peer name {far} netns {underlay}
-             link set {UPLINK} address {mac} up
-             addr add {address}/{prefix} dev {UPLINK}"
+             {own}link set {UPLINK} address {mac} up"
         ),
     )?;
     batch(&underlay, &format!("link set {far} master {BRIDGE} up"))?;
@@ -108,14 +115,26 @@ pub(crate) fn up_router(lab: &Lab, router: &Node) -> Result<()> {
         .map(drop)
 }
 
-/// Gives br-ex the node's address.
+/// Gives br-ex the node's addresses.
 pub(super) fn address(lab: &Lab, node: &Node) -> Result<()> {
-    let (address, prefix) = (lab.address(node), lab.values.underlay.prefix_len());
-    let namespace = lab.namespace(&node.name);
+    let own = addresses(lab, node.index, "br-ex");
     batch(
-        &namespace,
-        &format!("addr add {address}/{prefix} dev br-ex\nlink set br-ex up"),
+        &lab.namespace(&node.name),
+        &format!("{own}link set br-ex up"),
     )
+}
+
+/// A port of OVS has no addresses of its own.
+pub(crate) fn no_ipv6(lab: &Lab, namespace: &str, device: &str) -> Result<()> {
+    if !lab.values.has(Family::V6) {
+        return Ok(());
+    }
+    let words = format!("-qw net.ipv6.conf.{device}.disable_ipv6=1");
+    tool("sysctl")
+        .words(&words)
+        .inside(namespace)
+        .run()
+        .map(drop)
 }
 
 /// Cuts a node's uplink so that nobody notices by itself: its port leaves the underlay's

@@ -5,13 +5,14 @@
 //! cut segments lose large ones.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
 
 use super::{Failure, Layer, Verdict, World, diagnose};
+use crate::family::Family;
 use crate::netns::inside;
 use crate::reach::{Attached, attached};
 use crate::run::now;
@@ -28,9 +29,15 @@ const ALL_PAIRS: usize = 4;
 pub(super) fn whole(world: &mut World<'_>) -> Result<Verdict> {
     let lab = &*world.lab;
     let pods = attached(lab);
-    serve(&lab.namespace("outside"))?;
+    // One that listens at :: takes IPv4 as well.
+    let at: IpAddr = if lab.values.has(Family::V6) {
+        Ipv6Addr::UNSPECIFIED.into()
+    } else {
+        Ipv4Addr::UNSPECIFIED.into()
+    };
+    serve(&lab.namespace("outside"), at)?;
     pods.iter()
-        .try_for_each(|(node, _)| serve(&lab.pod_namespace(&node.name)))?;
+        .try_for_each(|(node, _)| serve(&lab.pod_namespace(&node.name), at))?;
     let payload = payload();
     let (mut done, mut broken) = (0, None);
     let start = now();
@@ -42,7 +49,7 @@ pub(super) fn whole(world: &mut World<'_>) -> Result<Verdict> {
         done += 1;
         if let Err(error) = exchange(&namespace, to, &payload) {
             // Each of the others would take its time to fail, too.
-            broken = Some((i, format!("{name}: {error:#}")));
+            broken = Some((i, format!("{name} at {to}: {error:#}")));
             break;
         }
     }
@@ -65,7 +72,7 @@ pub(super) fn whole(world: &mut World<'_>) -> Result<Verdict> {
 
 /// With whom the pod and the host of the node with this number exchange data: name of
 /// the exchange, namespace of the client, address of the server.
-fn targets(lab: &Lab, pods: &[Attached], number: usize) -> Vec<(String, String, Ipv4Addr)> {
+fn targets(lab: &Lab, pods: &[Attached], number: usize) -> Vec<(String, String, IpAddr)> {
     let Some((from, _)) = pods.get(number) else {
         return Vec::new();
     };
@@ -74,17 +81,21 @@ fn targets(lab: &Lab, pods: &[Attached], number: usize) -> Vec<(String, String, 
     let mut found = Vec::new();
     if number < ALL_PAIRS {
         let name = format!("pod on {} and outside", from.name);
-        found.push((name, inner.clone(), lab.values.outside_address()));
+        for outside in lab.values.outside_addresses() {
+            found.push((name.clone(), inner.clone(), outside));
+        }
     }
     for (j, (to, pod)) in pods.iter().enumerate().filter(|(j, _)| *j != number) {
         let next = j == (number + 1) % pods.len();
         if next || (number < j && few) {
             let name = format!("pods on {} and {}", from.name, to.name);
-            found.push((name, inner.clone(), pod.address));
+            let all = pod.addresses.iter();
+            found.extend(all.map(|a| (name.clone(), inner.clone(), a.address)));
         }
         if next && number < ALL_PAIRS {
             let name = format!("{} and pod on {}", from.name, to.name);
-            found.push((name, host.clone(), pod.address));
+            let all = pod.addresses.iter();
+            found.extend(all.map(|a| (name.clone(), host.clone(), a.address)));
         }
     }
     found
@@ -103,10 +114,8 @@ fn payload() -> Vec<u8> {
 }
 
 /// A server that answers with the digest of what it got, and then sends it back.
-fn serve(namespace: &str) -> Result<()> {
-    let listener = inside(namespace, || {
-        Ok(TcpListener::bind((Ipv4Addr::UNSPECIFIED, PORT))?)
-    });
+fn serve(namespace: &str, at: IpAddr) -> Result<()> {
+    let listener = inside(namespace, || Ok(TcpListener::bind((at, PORT))?));
     let listener = listener.with_context(|| format!("listening in {namespace}"))?;
     std::thread::spawn(move || {
         while let Ok((stream, _)) = listener.accept() {
@@ -126,7 +135,7 @@ fn answer(mut stream: TcpStream) -> Result<()> {
     Ok(())
 }
 
-fn exchange(namespace: &str, to: Ipv4Addr, payload: &[u8]) -> Result<()> {
+fn exchange(namespace: &str, to: IpAddr, payload: &[u8]) -> Result<()> {
     let mut stream = inside(namespace, || {
         Ok(TcpStream::connect_timeout(
             &SocketAddr::from((to, PORT)),

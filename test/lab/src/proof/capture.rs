@@ -4,7 +4,7 @@
 //! listens until it is asked to stop.
 
 use std::io::{BufRead, BufReader, Read};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::process::{Child, Stdio};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -107,13 +107,15 @@ fn end(text: &str) -> Option<End> {
 }
 
 /// Source and destination of an echo request; `None` for any other line.
-pub(super) fn echo_request(line: &str) -> Option<(Ipv4Addr, Ipv4Addr)> {
+pub(super) fn echo_request(line: &str) -> Option<(IpAddr, IpAddr)> {
     let (source, destination, what) = packet(line)?;
-    what.starts_with("ICMP echo request").then_some(())?;
+    let texts = ["ICMP echo request", "ICMP6, echo request"];
+    texts
+        .iter()
+        .any(|text| what.starts_with(text))
+        .then_some(())?;
     match (source, destination) {
-        ((IpAddr::V4(source), None), (IpAddr::V4(destination), None)) => {
-            Some((source, destination))
-        }
+        ((source, None), (destination, None)) => Some((source, destination)),
         _ => None,
     }
 }
@@ -131,17 +133,30 @@ mod tests {
 
     #[test]
     fn an_echo_request_is_read_from_tcpdumps_line() {
-        let line =
-            "10:06:12.1 IP 10.128.2.5 > 10.128.3.5: ICMP echo request, id 1, seq 1, length 64";
-        let ends = (Ipv4Addr::new(10, 128, 2, 5), Ipv4Addr::new(10, 128, 3, 5));
-        assert_eq!(echo_request(line), Some(ends));
-        assert!(!is_geneve(line));
+        for (line, source, destination) in [
+            (
+                "10:06:12.1 IP 10.128.2.5 > 10.128.3.5: ICMP echo request, id 1, seq 1, length 64",
+                "10.128.2.5",
+                "10.128.3.5",
+            ),
+            (
+                "10:06:12.1 IP6 fd01:128:0:1::5 > fd01:128::5: ICMP6, echo request, id 1, seq 1, length 64",
+                "fd01:128:0:1::5",
+                "fd01:128::5",
+            ),
+        ] {
+            let ends = (source.parse().unwrap(), destination.parse().unwrap());
+            assert_eq!(echo_request(line), Some(ends));
+            assert!(!is_geneve(line));
+        }
     }
 
     #[test]
     fn a_reply_and_another_protocol_are_no_echo_requests() {
         for line in [
             "1 IP 10.0.0.1 > 10.0.0.2: ICMP echo reply, id 1, seq 1",
+            "1 IP6 fd00::1 > fd00::2: ICMP6, echo reply, id 1, seq 1",
+            "1 IP6 fe80::1 > ff02::1:ff00:2: ICMP6, neighbor solicitation, who has fd00::2, length 32",
             "1 IP 10.0.0.1.99 > 10.0.0.2.6081: Geneve, Flags [none], vni 0x1: IP 10.128.0.5 > 10.128.1.5: ICMP echo request, id 1, seq 1, length 64",
             "10:00:00.1 ARP, Request who-has 10.0.0.1 tell 10.0.0.2, length 28",
             "",

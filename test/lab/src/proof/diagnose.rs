@@ -4,8 +4,10 @@
 //! layer, from object to packet, that has not what it must have, and what that is.
 
 use anyhow::Result;
+use ipnet::IpNet;
 
 use super::Layer;
+use crate::family::Family;
 use crate::look::{
     frr_routes, gateway_router, imported, kernel_routes, members, router_rows, rows, sessions, word,
 };
@@ -13,7 +15,7 @@ use crate::node::ovs::br_ex;
 use crate::objects::{frr_configured, reflectors, subnets};
 use crate::pods::has_switch;
 use crate::run::tool;
-use crate::state::{Lab, Node, Pod};
+use crate::state::{Lab, Node, Pod, PodAddress};
 
 /// A layer and what is wrong with it.
 pub(super) type Finding = (Layer, String);
@@ -72,12 +74,21 @@ fn one_way(lab: &Lab, from: &Node, to: &Node) -> Result<Option<Finding>> {
     if let Some(finding) = exemption(lab, from)? {
         return Ok(Some(finding));
     }
-    let out = format!("nw_src={}", near.subnet);
-    if let Some(seen) = flow(lab, from, &out, "lets its pods' packets out")? {
-        return Ok(Some((Layer::Packets, seen)));
+    for a in &near.addresses {
+        let (source, _) = a.family().flow_words();
+        let out = format!("{source}={}", a.subnet);
+        if let Some(seen) = flow(lab, from, &out, "lets its pods' packets out")? {
+            return Ok(Some((Layer::Packets, seen)));
+        }
     }
-    let inward = format!("nw_dst={}", far.subnet);
-    Ok(flow(lab, to, &inward, "takes packets for its pods in")?.map(|seen| (Layer::Packets, seen)))
+    for a in &far.addresses {
+        let (_, destination) = a.family().flow_words();
+        let inward = format!("{destination}={}", a.subnet);
+        if let Some(seen) = flow(lab, to, &inward, "takes packets for its pods in")? {
+            return Ok(Some((Layer::Packets, seen)));
+        }
+    }
+    Ok(None)
 }
 
 /// Why a node's bgpd has no session with a neighbor.
@@ -97,14 +108,25 @@ fn session(lab: &Lab, near: &str, neighbor: &str, far: &str) -> Result<Option<Fi
     Ok(Some((Layer::Frr, seen)))
 }
 
-/// Where the route from one node to another's subnet is missing; `None` where every
+/// Where the route from one node to another's subnets is missing; `None` where every
 /// layer has it.
 pub(super) fn route(lab: &Lab, from: &Node, to: &Node) -> Result<Option<Finding>> {
-    let (Some(pod), address) = (lab.pod(&to.name), lab.address(to)) else {
+    let Some(pod) = lab.pod(&to.name) else {
         return Ok(Some(missing_pod(lab, to)));
     };
+    for to_subnet in &pod.addresses {
+        let found = route_to(lab, from, to, to_subnet)?;
+        if found.is_some() {
+            return Ok(found);
+        }
+    }
+    Ok(None)
+}
+
+fn route_to(lab: &Lab, from: &Node, to: &Node, of: &PodAddress) -> Result<Option<Finding>> {
     let (near, far) = (&from.name, &to.name);
-    let subnet = pod.subnet;
+    let address = lab.values.address_of(to.index, of.family())?;
+    let subnet = of.subnet;
     let neighbor = address.to_string();
     let reflectors = reflectors(lab)?;
     // Two nodes without a session get what the other announces by a reflector.
@@ -137,41 +159,48 @@ pub(super) fn route(lab: &Lab, from: &Node, to: &Node) -> Result<Option<Finding>
 /// What is wrong with what translates on a node; `None` where pods are exempt from it.
 pub(super) fn exemption(lab: &Lab, node: &Node) -> Result<Option<Finding>> {
     for range in &lab.values.default_network()?.ranges {
-        let cluster = range.subnet.to_string();
-        let fault = exemption_of(lab, node, &cluster)?;
+        let fault = exemption_of(lab, node, range.subnet)?;
         if fault.is_some() {
             return Ok(fault.map(|fault| (Layer::Ovn, fault)));
         }
-        if lab.outward.is_local() {
-            let fault = filter(lab, node, &cluster)?;
-            return Ok(fault.map(|fault| (Layer::Kernel, fault)));
+        let in_kernel = lab.outward.is_local();
+        let fault = in_kernel.then(|| filter(lab, node, range.subnet));
+        if let Some(fault) = fault.transpose()?.flatten() {
+            return Ok(Some((Layer::Kernel, fault)));
         }
     }
     Ok(None)
 }
 
 /// What is wrong with the packet filter, which translates in local gateway mode.
-fn filter(lab: &Lab, node: &Node, cluster: &str) -> Result<Option<String>> {
+fn filter(lab: &Lab, node: &Node, cluster: IpNet) -> Result<Option<String>> {
     let listed = tool("nft")
         .words("list table inet ovn-kubernetes")
         .inside(&lab.namespace(&node.name))
         .run()?;
-    let Some(subnet) = lab.pod(&node.name).map(|pod| pod.subnet) else {
+    let family = Family::of(cluster.addr());
+    let pod = lab.pod(&node.name);
+    let Some(own) = pod.as_ref().and_then(|pod| pod.in_family(family)) else {
         return Ok(None);
     };
+    let (ip, version) = match family {
+        Family::V4 => ("ip", "v4"),
+        Family::V6 => ("ip6", "v6"),
+    };
+    let subnet = own.subnet;
     let rules: Vec<&str> = listed.lines().map(str::trim).collect();
-    let at = |rule: &str| rules.iter().position(|line| *line == rule);
-    let (exempt, all, to_nodes) = (
-        at(&format!(
-            "ip saddr {subnet} ip daddr @no-overlay-snat-exempt-v4 return"
-        )),
-        at(&format!("ip saddr {subnet} masquerade")),
-        at(&format!(
-            "ip saddr {subnet} ip daddr @remote-node-ips-v4 masquerade"
-        )),
-    );
+    let at = |rule: &str| {
+        let rule = format!("{ip} saddr {subnet} {rule}");
+        rules.iter().position(|line| *line == rule)
+    };
+    let exempt = at(&format!(
+        "{ip} daddr @no-overlay-snat-exempt-{version} return"
+    ));
+    let to_nodes = at(&format!("{ip} daddr @remote-node-ips-{version} masquerade"));
+    let all = at("masquerade");
     let right = if lab.outward.is_translated() {
-        exempt.is_some() && exempt < all && listed.contains(cluster) && to_nodes.is_none()
+        let holds = listed.contains(&cluster.to_string());
+        exempt.is_some() && exempt < all && holds && to_nodes.is_none()
     } else {
         exempt.is_none() && all.is_none() && to_nodes.is_some()
     };
@@ -179,7 +208,11 @@ fn filter(lab: &Lab, node: &Node, cluster: &str) -> Result<Option<String>> {
 }
 
 /// The row of the gateway router. Only in shared gateway mode with outbound SNAT it translates more than the way to nodes.
-fn exemption_of(lab: &Lab, node: &Node, cluster: &str) -> Result<Option<String>> {
+fn exemption_of(lab: &Lab, node: &Node, cluster: IpNet) -> Result<Option<String>> {
+    let address = lab
+        .values
+        .address_of(node.index, Family::of(cluster.addr()))?;
+    let cluster = cluster.to_string();
     let router = gateway_router(&node.name);
     let all = router_rows(lab, &node.name, &router, "nat", "nat")?;
     let mut ours = all
@@ -191,7 +224,7 @@ fn exemption_of(lab: &Lab, node: &Node, cluster: &str) -> Result<Option<String>>
         )));
     };
     let external = word(row, "external_ip");
-    if external != lab.address(node).to_string() {
+    if external != address.to_string() {
         return Ok(Some(format!(
             "the SNAT row of {router} translates to {external:?}"
         )));
@@ -212,7 +245,7 @@ fn exemption_of(lab: &Lab, node: &Node, cluster: &str) -> Result<Option<String>>
         )));
     };
     let addresses = members(set, "addresses");
-    let covered = addresses.iter().any(|address| address == cluster);
+    let covered = addresses.contains(&cluster);
     Ok((!covered)
         .then(|| format!("the exemption set of {router} lacks {cluster}: it holds {addresses:?}")))
 }
@@ -232,17 +265,30 @@ pub(super) fn host_way(lab: &Lab, node: &Node, pod: &Pod) -> Result<Option<Strin
     if lab.outward.is_local() {
         return Ok(None);
     }
+    for range in &lab.values.default_network()?.ranges {
+        let family = Family::of(range.subnet.addr());
+        let fault = match pod.in_family(family) {
+            Some(own) => host_way_to(lab, node, own, range.subnet)?,
+            None => None,
+        };
+        if fault.is_some() {
+            return Ok(fault);
+        }
+    }
+    Ok(None)
+}
+
+fn host_way_to(lab: &Lab, node: &Node, own: &PodAddress, cluster: IpNet) -> Result<Option<String>> {
     let namespace = lab.namespace(&node.name);
-    let (cluster, _) = lab.values.default_network()?.ipv4_range()?;
-    let gateway = pod.gateway();
+    let (gateway, family) = (own.gateway(), own.family().option());
     let rules = tool("ip")
-        .args(["-n", &namespace, "rule", "show", "pref", "31"])
+        .args(["-n", &namespace, family, "rule", "show", "pref", "31"])
         .run()?;
     if !rules.contains(&cluster.to_string()) || !rules.contains("lookup 7") {
         return Ok(Some(format!("{}: no ip rule 31 for {cluster}", node.name)));
     }
     let table = tool("ip")
-        .args(["-n", &namespace, "route", "show", "table", "7"])
+        .args(["-n", &namespace, family, "route", "show", "table", "7"])
         .run()?;
     let wanted = format!("{cluster} via {gateway} dev ovn-k8s-mp0");
     let there = table.lines().any(|line| line.starts_with(&wanted));

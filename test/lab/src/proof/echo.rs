@@ -5,7 +5,7 @@
 //! namespace they were made in, so one process plays all hosts.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Starts a server in a namespace; it ends with this process. It is bound to its
 /// address: a host would answer from another one that lies nearer to the client.
-pub(super) fn serve(namespace: &str, address: Ipv4Addr) -> Result<()> {
+pub(super) fn serve(namespace: &str, address: IpAddr) -> Result<()> {
     let at = (address, PORT);
     let sockets = inside(namespace, || {
         Ok((TcpListener::bind(at)?, UdpSocket::bind(at)?))
@@ -42,7 +42,7 @@ pub(super) fn serve(namespace: &str, address: Ipv4Addr) -> Result<()> {
 }
 
 /// The address that the server at `to` sees of a TCP client in this namespace.
-pub(super) fn tcp(namespace: &str, to: Ipv4Addr) -> Result<SocketAddrV4> {
+pub(super) fn tcp(namespace: &str, to: IpAddr) -> Result<SocketAddr> {
     inside(namespace, || {
         let mut stream = TcpStream::connect_timeout(&SocketAddr::from((to, PORT)), PATIENCE)?;
         stream.set_read_timeout(Some(PATIENCE))?;
@@ -53,7 +53,7 @@ pub(super) fn tcp(namespace: &str, to: Ipv4Addr) -> Result<SocketAddrV4> {
 }
 
 /// The same with UDP; asks three times, because UDP may lose.
-pub(super) fn udp(namespace: &str, to: Ipv4Addr) -> Result<SocketAddrV4> {
+pub(super) fn udp(namespace: &str, to: IpAddr) -> Result<SocketAddr> {
     inside(namespace, || {
         let socket = asking(to, PORT)?;
         let mut buffer = [0; 64];
@@ -69,7 +69,7 @@ pub(super) fn udp(namespace: &str, to: Ipv4Addr) -> Result<SocketAddrV4> {
 }
 
 /// Does a UDP packet to a closed port bring back the ICMP message?
-pub(super) fn refused(namespace: &str, to: Ipv4Addr) -> Result<()> {
+pub(super) fn refused(namespace: &str, to: IpAddr) -> Result<()> {
     inside(namespace, || {
         let socket = asking(to, CLOSED)?;
         let mut buffer = [0; 64];
@@ -84,8 +84,12 @@ pub(super) fn refused(namespace: &str, to: Ipv4Addr) -> Result<()> {
     })
 }
 
-fn asking(to: Ipv4Addr, port: u16) -> Result<UdpSocket> {
-    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+fn asking(to: IpAddr, port: u16) -> Result<UdpSocket> {
+    let any: IpAddr = match to {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind((any, 0))?;
     socket.connect((to, port))?;
     socket.set_read_timeout(Some(Duration::from_millis(700)))?;
     Ok(socket)

@@ -4,11 +4,11 @@
 //! until nothing of it was left in FRR, kernel and OVN of the others.
 
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use ipnet::Ipv4Net;
+use ipnet::IpNet;
 
 use super::{Failure, Layer, Verdict, World, diagnose};
 use crate::look::{frr_routes, imported, kernel_routes, sessions};
@@ -51,8 +51,12 @@ pub(super) fn and_leave(world: &mut World<'_>) -> Result<Verdict> {
     let joined = membership::add(world.lab, &name, patience, steps)
         .and_then(|took| Ok((took, not_joined(world.lab, &name)?)));
     // Whatever came of it, the lab is left as it was found.
-    let subnet = world.lab.pod(&name).map(|pod| pod.subnet);
-    let address = world.lab.values.node_address(index);
+    let pod = world.lab.pod(&name);
+    let node = Node {
+        name: name.clone(),
+        index,
+    };
+    let (neighbors, next_hops) = (world.lab.addresses(&node), world.lab.next_hops(&node));
     let unwritten = unwritten(world.lab);
     let start = now();
     membership::remove(world.lab, &name, steps)?;
@@ -60,7 +64,7 @@ pub(super) fn and_leave(world: &mut World<'_>) -> Result<Verdict> {
     if let Some(failure) = failure {
         return Ok(Err(failure));
     }
-    let Some(subnet) = subnet else {
+    let Some(pod) = pod else {
         return Ok(Err(Failure::new(
             Layer::Lab,
             "a pod on the new node",
@@ -68,8 +72,9 @@ pub(super) fn and_leave(world: &mut World<'_>) -> Result<Verdict> {
         )));
     };
     let gone = Gone {
-        subnet,
-        address,
+        subnets: pod.addresses.iter().map(|a| a.subnet).collect(),
+        neighbors,
+        next_hops,
         since: start,
         limit: patience.unwrap_or_else(|| limit(world.lab)),
         unwritten,
@@ -104,7 +109,7 @@ fn not_joined(lab: &Lab, name: &str) -> Result<Option<Failure>> {
 /// A node whose NodeRoutes do not count the new one in time: that they do not count it later would say nothing.
 fn not_counted(lab: &Lab, name: &str) -> Option<Failure> {
     let others: Vec<&Node> = lab.nodes.iter().filter(|node| node.name != name).collect();
-    let count = u64::try_from(others.len()).unwrap_or(u64::MAX);
+    let count = routes_to(lab, others.len());
     let counted = each(&others, |node| {
         let mut last = String::new();
         let done = until(report_limit(lab), PAUSE, || {
@@ -126,6 +131,12 @@ fn not_counted(lab: &Lab, name: &str) -> Option<Failure> {
     Some(Failure::new(Layer::Object, expected, seen))
 }
 
+/// How many subnets so many nodes have.
+fn routes_to(lab: &Lab, nodes: usize) -> u64 {
+    let families = lab.values.families().len();
+    u64::try_from(nodes.saturating_mul(families)).unwrap_or(u64::MAX)
+}
+
 /// How often each node's node-agent has logged that it could not write.
 fn unwritten(lab: &Lab) -> BTreeMap<String, usize> {
     let counted = lab.nodes.iter().map(|node| {
@@ -138,8 +149,9 @@ fn unwritten(lab: &Lab) -> BTreeMap<String, usize> {
 
 /// The node that left, as the others know it.
 struct Gone {
-    subnet: Ipv4Net,
-    address: Ipv4Addr,
+    subnets: Vec<IpNet>,
+    neighbors: Vec<IpAddr>,
+    next_hops: Vec<IpAddr>,
     since: Instant,
     limit: Duration,
     /// [`unwritten`] before it left.
@@ -204,20 +216,23 @@ impl Gone {
             let layer = kept.map_err(failed)?.unwrap_or(Layer::Lab);
             return Err((
                 layer,
-                format!("{name} still has a route to {}", self.subnet),
+                format!("{name} still has a route to {:?}", self.subnets),
             ));
         };
-        let neighbor = self.address.to_string();
+        let neighbors: Vec<String> = self.neighbors.iter().map(IpAddr::to_string).collect();
         let rest = until(self.limit, PAUSE, || {
-            let clean = sessions(lab, name).is_ok_and(|all| !all.contains_key(&neighbor));
+            let clean = |all: BTreeMap<String, _>| !neighbors.iter().any(|n| all.contains_key(n));
+            let clean = sessions(lab, name).is_ok_and(clean);
             clean.then(|| self.since.elapsed().as_secs_f64())
         });
         let Some(neighbor) = rest else {
-            let listed = frr_configured(lab, name, &neighbor).unwrap_or(false);
+            let mut all = neighbors.iter();
+            let listed = all.any(|n| frr_configured(lab, name, n).unwrap_or(false));
             let layer = if listed { Layer::Object } else { Layer::Frr };
+            let neighbors = neighbors.join(" or ");
             return Err((
                 layer,
-                format!("bgpd of {name} still has the neighbor {neighbor}"),
+                format!("bgpd of {name} still has the neighbor {neighbors}"),
             ));
         };
         let (report, was_retried) = self.report_of(lab, name)?;
@@ -236,7 +251,7 @@ impl Gone {
         lab: &Lab,
         name: &str,
     ) -> std::result::Result<(f64, bool), (Layer, String)> {
-        let others = u64::try_from(lab.nodes.len().saturating_sub(1)).unwrap_or(u64::MAX);
+        let others = routes_to(lab, lab.nodes.len().saturating_sub(1));
         let mut last = String::new();
         let mut within = |limit: Duration| {
             until(limit, PAUSE, || {
@@ -260,15 +275,16 @@ impl Gone {
             "and its node-agent's log tells of no write that failed"
         };
         let text = format!(
-            "NodeRoutes of {name} has (expected, imported) {last}, not {others} and no route to {}, {why}",
-            self.subnet
+            "NodeRoutes of {name} has (expected, imported) {last}, not {others} and no route to {:?}, {why}",
+            self.subnets
         );
         Err((Layer::Object, text))
     }
 
     /// The first layer that still has a route to it.
     fn route_on(&self, lab: &Lab, name: &str) -> Result<Option<Layer>> {
-        let hit = |route: &(Ipv4Net, Ipv4Addr)| route.0 == self.subnet || route.1 == self.address;
+        let hit =
+            |(to, via): &(IpNet, IpAddr)| self.subnets.contains(to) || self.next_hops.contains(via);
         if frr_routes(lab, name)?.iter().any(hit) {
             return Ok(Some(Layer::Frr));
         }

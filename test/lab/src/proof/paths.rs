@@ -4,11 +4,12 @@
 //! that it must see (pods: their own, or the node's where it leaves the cluster;
 //! hosts: their own, or the management port's on the way to pods).
 
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, SocketAddr};
 
 use anyhow::Result;
 
-use super::{Failure, Layer, Verdict, World, diagnose, echo, listed};
+use super::{Failure, Layer, Verdict, World, diagnose, echo, in_families, listed};
+use crate::family::Family;
 use crate::reach::{Attached, attached};
 use crate::run::each;
 use crate::state::Lab;
@@ -21,9 +22,9 @@ struct Path {
     /// Where the client is.
     from: String,
     /// Where the server is.
-    to: Ipv4Addr,
+    to: IpAddr,
     /// The source address that the server must see.
-    source: Ipv4Addr,
+    source: IpAddr,
     /// Is the source port one of the SNAT row's?
     translated: bool,
     /// Does it begin at a host and end at a pod?
@@ -34,13 +35,14 @@ struct Path {
 pub(super) fn table(world: &mut World<'_>) -> Result<Verdict> {
     let lab = &*world.lab;
     let pods = attached(lab);
-    echo::serve(&lab.namespace("outside"), lab.values.outside_address())?;
-    for (node, pod) in &pods {
-        echo::serve(&lab.namespace(&node.name), lab.address(node))?;
-        echo::serve(&lab.pod_namespace(&node.name), pod.address)?;
+    let families = lab.values.families();
+    for family in &families {
+        serve(lab, &pods, *family)?;
     }
     let checked: Vec<(usize, Vec<(bool, String)>)> = each(&pods, |from| {
-        let paths = of_node(lab, &pods, from);
+        let all = families.iter();
+        let all = all.filter_map(|family| of_node(lab, &pods, from, *family));
+        let paths: Vec<Path> = all.flatten().collect();
         (paths.len(), paths.iter().flat_map(complaints).collect())
     });
     let count: usize = checked.iter().map(|(paths, _)| paths).sum();
@@ -50,7 +52,8 @@ pub(super) fn table(world: &mut World<'_>) -> Result<Verdict> {
         .collect();
     if all.is_empty() && count > 0 {
         return Ok(Ok(format!(
-            "{count} paths, each with TCP, UDP and a closed port"
+            "{count} paths{}, each with TCP, UDP and a closed port",
+            in_families(lab)
         )));
     }
     let texts: Vec<String> = all.iter().map(|(_, text)| text.clone()).collect();
@@ -65,8 +68,22 @@ pub(super) fn table(world: &mut World<'_>) -> Result<Verdict> {
     )))
 }
 
+/// Servers of one family everywhere.
+fn serve(lab: &Lab, pods: &[Attached], family: Family) -> Result<()> {
+    let outside = lab.values.outside_address(family)?;
+    echo::serve(&lab.namespace("outside"), outside)?;
+    for (node, pod) in pods {
+        let address = lab.values.address_of(node.index, family)?;
+        echo::serve(&lab.namespace(&node.name), address)?;
+        if let Some(own) = pod.in_family(family) {
+            echo::serve(&lab.pod_namespace(&node.name), own.address)?;
+        }
+    }
+    Ok(())
+}
+
 impl Path {
-    fn new(name: String, from: &str, to: Ipv4Addr, source: Ipv4Addr) -> Self {
+    fn new(name: String, from: &str, to: IpAddr, source: IpAddr) -> Self {
         let from = from.to_owned();
         Self {
             name,
@@ -91,11 +108,18 @@ impl Path {
     }
 }
 
-/// All paths that begin on a node, and the one from outside to it.
-fn of_node(lab: &Lab, pods: &[Attached], (node, pod): &Attached) -> Vec<Path> {
+/// All paths of a family that begin on a node, and the one from outside to it; `None` where the lab has not that family.
+fn of_node(
+    lab: &Lab,
+    pods: &[Attached],
+    (node, pod): &Attached,
+    family: Family,
+) -> Option<Vec<Path>> {
     let (host, inner) = (lab.namespace(&node.name), lab.pod_namespace(&node.name));
-    let (address, outside) = (lab.address(node), lab.values.outside_address());
-    let (name, inside, management) = (&node.name, pod.address, pod.management());
+    let address = lab.values.address_of(node.index, family).ok()?;
+    let outside = lab.values.outside_address(family).ok()?;
+    let own = pod.in_family(family)?;
+    let (name, inside, management) = (&node.name, own.address, own.management());
     let from_outside = lab.namespace("outside");
     let by_ovn = !lab.outward.is_local();
     // In local gateway mode hosts take the routes of BGP themselves.
@@ -128,7 +152,8 @@ fn of_node(lab: &Lab, pods: &[Attached], (node, pod): &Attached) -> Vec<Path> {
         ),
     ];
     for (other, far) in pods.iter().filter(|(other, _)| other != node) {
-        let (there, remote, pod) = (lab.address(other), &other.name, far.address);
+        let there = lab.values.address_of(other.index, family).ok()?;
+        let (remote, pod) = (&other.name, far.in_family(family)?.address);
         paths.extend([
             Path::new(
                 format!("pod on {name} -> pod on {remote}"),
@@ -142,16 +167,17 @@ fn of_node(lab: &Lab, pods: &[Attached], (node, pod): &Attached) -> Vec<Path> {
             Path::new(format!("{name} -> {remote}"), &host, there, address),
         ]);
     }
-    paths
+    Some(paths)
 }
 
 /// What is wrong with a path; the flag tells a host's way to a pod.
 fn complaints(path: &Path) -> Vec<(bool, String)> {
     let Path { name, from, to, .. } = path;
+    let name = format!("{name} at {to}");
     let seen = [("TCP", echo::tcp(from, *to)), ("UDP", echo::udp(from, *to))];
     let mut texts: Vec<String> = seen
         .into_iter()
-        .filter_map(|(protocol, seen)| wrong(path, protocol, seen))
+        .filter_map(|(protocol, seen)| wrong(path, &name, protocol, seen))
         .collect();
     if let Err(error) = echo::refused(from, *to) {
         texts.push(format!("{name}: {error:#}"));
@@ -162,11 +188,10 @@ fn complaints(path: &Path) -> Vec<(bool, String)> {
         .collect()
 }
 
-fn wrong(path: &Path, protocol: &str, seen: Result<SocketAddrV4>) -> Option<String> {
-    let name = &path.name;
+fn wrong(path: &Path, name: &str, protocol: &str, seen: Result<SocketAddr>) -> Option<String> {
     match seen {
         Err(error) => Some(format!("{name} ({protocol}): {error:#}")),
-        Ok(seen) if *seen.ip() != path.source => Some(format!(
+        Ok(seen) if seen.ip() != path.source => Some(format!(
             "{name} ({protocol}): {} is seen instead of {}",
             seen.ip(),
             path.source

@@ -4,16 +4,17 @@
 //! receivers saw (tcpdump inside each pod), and what the underlay carried.
 
 use std::collections::BTreeSet;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 use anyhow::Result;
 
 use super::capture::{Capture, GENEVE, echo_request, is_geneve};
-use super::{Failure, Layer, Verdict, World, diagnose, listed, lonely};
+use super::{Failure, Layer, Verdict, World, diagnose, in_families, listed, lonely};
+use crate::family::Family;
 use crate::node::link::BRIDGE;
 use crate::reach::{Attached, attached};
 use crate::run::{each, tool};
-use crate::state::{Lab, Node};
+use crate::state::{Lab, Node, PodAddress};
 
 /// Echo requests per pair.
 const COUNT: usize = 3;
@@ -28,7 +29,7 @@ pub(super) struct Pings {
     /// Pairs that lost one ping and none of many more, in words.
     once: Vec<String>,
     /// Receivers that saw a source which is no pod: to, source.
-    foreign: Vec<(Node, Ipv4Addr)>,
+    foreign: Vec<(Node, IpAddr)>,
     /// Pairs whose packets a receiver never saw from the sender's address.
     unseen: Vec<(Node, Node)>,
     /// Echo requests sent from one node to another.
@@ -87,8 +88,9 @@ pub(super) fn every_pair(world: &mut World<'_>) -> Result<Verdict> {
     let nodes = lab.nodes.len();
     let once: String = pings.once.iter().map(|text| format!("; {text}")).collect();
     Ok(Ok(format!(
-        "{} pairs, {} pings{once}",
+        "{} pairs{}, {} pings{once}",
         nodes * nodes.saturating_sub(1),
+        in_families(lab),
         pings.sent
     )))
 }
@@ -146,16 +148,12 @@ fn pinged<'a>(kept: &'a mut Option<Pings>, lab: &Lab) -> Result<&'a Pings> {
 #[expect(clippy::too_many_lines, reason = "one sequence of events")]
 fn ping(lab: &Lab) -> Result<Pings> {
     let pods = attached(lab);
-    let filter = format!("icmp[icmptype] == icmp-echo or udp port {GENEVE}");
+    let echo = echo_filter(lab);
+    let filter = format!("{echo} or udp port {GENEVE}");
     let outer = Capture::start(&lab.namespace("underlay"), BRIDGE, &[], &filter)?;
     let inner: Vec<Capture> = each(&pods, |(node, _)| {
         let namespace = lab.pod_namespace(&node.name);
-        Capture::start(
-            &namespace,
-            "eth0",
-            &["-Q", "in"],
-            "icmp[icmptype] == icmp-echo",
-        )
+        Capture::start(&namespace, "eth0", &["-Q", "in"], &echo)
     })
     .into_iter()
     .collect::<Result<_>>()?;
@@ -171,7 +169,7 @@ fn ping(lab: &Lab) -> Result<Pings> {
             Outcome::Lost(summary) => lost.push((from, to, summary)),
         }
     }
-    let seen: Vec<BTreeSet<Ipv4Addr>> = inner
+    let seen: Vec<BTreeSet<IpAddr>> = inner
         .into_iter()
         .map(|capture| {
             Ok(capture
@@ -183,7 +181,8 @@ fn ping(lab: &Lab) -> Result<Pings> {
         })
         .collect::<Result<_>>()?;
     let wire = outer.stop()?;
-    let addresses: BTreeSet<Ipv4Addr> = pods.iter().map(|(_, pod)| pod.address).collect();
+    let addresses = pods.iter().flat_map(|(_, pod)| &pod.addresses);
+    let addresses: BTreeSet<IpAddr> = addresses.map(|a| a.address).collect();
     let (mut foreign, mut unseen) = (Vec::new(), Vec::new());
     for ((to, _), sources) in pods.iter().zip(&seen) {
         foreign.extend(
@@ -195,7 +194,10 @@ fn ping(lab: &Lab) -> Result<Pings> {
         let others = pods.iter().filter(|(from, _)| from != to);
         unseen.extend(
             others
-                .filter(|(_, pod)| !sources.contains(&pod.address))
+                .filter(|(_, pod)| {
+                    let mut all = pod.addresses.iter();
+                    !all.all(|a| sources.contains(&a.address))
+                })
                 .map(|(from, _)| (from.clone(), to.clone())),
         );
     }
@@ -207,7 +209,8 @@ fn ping(lab: &Lab) -> Result<Pings> {
         lines.map(str::to_owned).collect::<Vec<String>>()
     };
     let (plain, geneve) = (counted(&plain), counted(&is_geneve));
-    let sent = pods.len() * pods.len().saturating_sub(1) * COUNT;
+    let families = lab.values.families().len();
+    let sent = pods.len() * pods.len().saturating_sub(1) * COUNT * families;
     Ok(Pings {
         lost,
         once,
@@ -217,6 +220,13 @@ fn ping(lab: &Lab) -> Result<Pings> {
         plain,
         geneve,
     })
+}
+
+/// tcpdump's filter for echo requests of all families of the lab.
+fn echo_filter(lab: &Lab) -> String {
+    let families = lab.values.families().into_iter();
+    let filters: Vec<&str> = families.map(Family::echo_filter).collect();
+    filters.join(" or ")
 }
 
 /// What came of a pair's pings.
@@ -230,10 +240,11 @@ enum Outcome {
 fn pinged_from(lab: &Lab, pods: &[Attached], (from, _): &Attached) -> Vec<(Node, Node, Outcome)> {
     let namespace = lab.pod_namespace(&from.name);
     let others = pods.iter().filter(|(to, _)| to != from);
-    let pinged = others.map(|(to, pod)| {
-        let outcome = match received(&namespace, pod.address, COUNT) {
+    let each_address = others.flat_map(|(to, pod)| pod.addresses.iter().map(move |a| (to, a)));
+    let pinged = each_address.map(|(to, PodAddress { address, .. })| {
+        let outcome = match received(&namespace, *address, COUNT) {
             (COUNT, _) => Outcome::Clean,
-            (some, summary) if some + 1 == COUNT => match received(&namespace, pod.address, MORE) {
+            (some, summary) if some + 1 == COUNT => match received(&namespace, *address, MORE) {
                 (MORE, _) => Outcome::Once,
                 (_, again) => Outcome::Lost(format!("{summary}; then {again}")),
             },
@@ -245,7 +256,7 @@ fn pinged_from(lab: &Lab, pods: &[Attached], (from, _): &Attached) -> Vec<(Node,
 }
 
 /// How many of so many pings are answered, none where one is answered twice; with what ping says.
-fn received(namespace: &str, to: Ipv4Addr, count: usize) -> (usize, String) {
+fn received(namespace: &str, to: IpAddr, count: usize) -> (usize, String) {
     let ping = tool("ping").words(&format!("-n -q -c {count} -i 0.1 -W 1 {to}"));
     let shown = match ping.inside(namespace).output() {
         Ok(output) => String::from_utf8_lossy(&output.stdout).into_owned(),
@@ -253,7 +264,7 @@ fn received(namespace: &str, to: Ipv4Addr, count: usize) -> (usize, String) {
     };
     let mut lines = shown.lines();
     let summary = lines.find(|line| line.contains("transmitted"));
-    let summary = summary.unwrap_or("no answer").to_owned();
+    let summary = format!("{to}: {}", summary.unwrap_or("no answer"));
     let number = |text: &str| text.strip_suffix(" received")?.trim().parse().ok();
     let received = summary.split(',').find_map(number);
     let received = received.filter(|_| !summary.contains("duplicates"));

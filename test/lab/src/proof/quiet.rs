@@ -65,7 +65,7 @@ fn own_neighbor(lab: &Lab) -> Result<Option<Failure>> {
     for node in &lab.nodes {
         let namespace = lab.namespace(&node.name);
         let shown = tool("ip")
-            .args(["-n", &namespace, "-4", "-j", "address", "show"])
+            .args(["-n", &namespace, "-j", "address", "show"])
             .run()?;
         let links: Value = serde_json::from_str(&shown).context("addresses")?;
         let own: Vec<&str> = links
@@ -183,7 +183,8 @@ fn young_sessions(lab: &Lab, quiet: u64) -> Result<Vec<Complaint>> {
     let mut found = Vec::new();
     for node in &lab.nodes {
         let others = lab.nodes.iter().filter(|other| *other != node);
-        let others: Vec<String> = others.map(|o| lab.address(o).to_string()).collect();
+        let others = others.flat_map(|other| lab.addresses(other));
+        let others: Vec<String> = others.map(|address| address.to_string()).collect();
         found.extend(unsteady(
             &node.name,
             &others,

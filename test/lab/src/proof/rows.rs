@@ -37,7 +37,8 @@ pub(super) fn right(world: &mut World<'_>) -> Result<Verdict> {
             return Ok(Err(failure));
         }
     }
-    let others = pods.len().saturating_sub(1);
+    let families = lab.values.families().len();
+    let others = pods.len().saturating_sub(1) * families;
     Ok(Ok(format!(
         "{} nodes, {others} imported routes on each",
         pods.len()
@@ -52,10 +53,13 @@ fn node(lab: &Lab, pods: &[Attached], (node, _): &Attached) -> Result<Verdict> {
         *seen.entry(route).or_insert(0) += 1;
     }
     let others = pods.iter().filter(|(other, _)| other != node);
-    let wanted: BTreeMap<_, i32> = others
-        .clone()
-        .map(|(other, pod)| ((pod.subnet, lab.address(other)), 1))
-        .collect();
+    let mut wanted: BTreeMap<_, i32> = BTreeMap::new();
+    for (other, pod) in others.clone() {
+        for a in &pod.addresses {
+            let via = lab.values.address_of(other.index, a.family())?;
+            wanted.insert((a.subnet, via), 1);
+        }
+    }
     if seen != wanted {
         let expected = format!(
             "on GR_{name} one imported route for each of {:?}",

@@ -6,6 +6,7 @@
 //! That packets are seen nowhere says something only where they were sent, and where
 //! such as must leave were seen: both are counted beside them.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -13,13 +14,14 @@ use nix::sys::signal::Signal;
 
 use super::capture::{Capture, GENEVE, echo_request, is_geneve};
 use super::{Failure, Layer, Verdict, World, diagnose, listed, lonely};
+use crate::family::Family;
 use crate::look::{Routes, frr_routes, imported, kernel_routes};
 use crate::node::frr::vtysh;
 use crate::node::link::BRIDGE;
 use crate::process;
-use crate::reach::{attached, unreached};
+use crate::reach::{Attached, attached, unreached};
 use crate::run::{each, now, tool, until};
-use crate::state::{Lab, Node, Pod};
+use crate::state::{Lab, Node, PodAddress};
 
 /// How long the others may still have the route.
 const LIMIT: Duration = Duration::from_secs(2);
@@ -34,6 +36,19 @@ pub(super) fn and_restore(world: &mut World<'_>) -> Result<Verdict> {
     }
     let pods = attached(lab);
     let (node, pod) = pods.first().context("no pod is attached")?;
+    let mut remarks = Vec::new();
+    for own in &pod.addresses {
+        match one_subnet(lab, &pods, node, own)? {
+            Ok(remark) if pod.addresses.len() == 1 => remarks.push(remark),
+            Ok(remark) => remarks.push(format!("{}: {remark}", own.subnet)),
+            Err(failure) => return Ok(Err(failure)),
+        }
+    }
+    Ok(Ok(remarks.join("; ")))
+}
+
+/// Withdraws one subnet of a node and brings it back.
+fn one_subnet(lab: &Lab, pods: &[Attached], node: &Node, pod: &PodAddress) -> Result<Verdict> {
     let others: Vec<&Node> = lab.nodes.iter().filter(|other| *other != node).collect();
     let running = vtysh(lab, &node.name, &["show running-config"]).run()?;
     let statement = format!("network {}", pod.subnet);
@@ -49,15 +64,16 @@ pub(super) fn and_restore(world: &mut World<'_>) -> Result<Verdict> {
     if let Some(record) = &applier {
         process::send(record, Signal::SIGSTOP)?;
     }
-    let withdrawn = announce(lab, node, &format!("no {statement}"))
+    let family = pod.family();
+    let withdrawn = announce(lab, node, family, &format!("no {statement}"))
         .and_then(|()| gone(lab, &others, node, pod));
-    let restored = announce(lab, node, &statement);
+    let restored = announce(lab, node, family, &statement);
     if let Some(record) = &applier {
         process::send(record, Signal::SIGCONT)?;
     }
     restored?;
     let start = now();
-    let missing = unreached(lab, &pods, start + BACK);
+    let missing = unreached(lab, pods, start + BACK);
     let seconds = match withdrawn? {
         Ok(seconds) => seconds,
         Err(failure) => return Ok(Err(failure)),
@@ -89,14 +105,10 @@ pub(super) fn and_restore(world: &mut World<'_>) -> Result<Verdict> {
     )))
 }
 
-fn announce(lab: &Lab, node: &Node, statement: &str) -> Result<()> {
+fn announce(lab: &Lab, node: &Node, family: Family, statement: &str) -> Result<()> {
     let router = format!("router bgp {}", lab.values.as_number);
-    let commands = [
-        "configure terminal",
-        &router,
-        "address-family ipv4 unicast",
-        statement,
-    ];
+    let part = format!("address-family {} unicast", family.afi());
+    let commands = ["configure terminal", &router, &part, statement];
     vtysh(lab, &node.name, &commands).run().map(drop)
 }
 
@@ -105,7 +117,7 @@ fn gone(
     lab: &Lab,
     others: &[&Node],
     node: &Node,
-    pod: &Pod,
+    pod: &PodAddress,
 ) -> Result<std::result::Result<f64, Failure>> {
     let start = now();
     // Each node is watched by itself: with many, a look at all of them takes long.
@@ -124,7 +136,7 @@ fn gone(
     }
     let seconds = dropped.into_iter().flatten().fold(0.0, f64::max);
     let leaving = leaving(lab, others, pod)?;
-    Ok(match leaving.evaluated(lab, node) {
+    Ok(match leaving.evaluated(node) {
         Some(failure) => Err(failure),
         None => Ok(seconds),
     })
@@ -138,23 +150,26 @@ struct Leaving {
     /// Per node: name, requests to the withdrawn pod that left the sender, what ping said of them, and whether its
     /// request to the outside host was seen on the underlay.
     pods: Vec<(String, usize, String, bool)>,
+    /// The outside host.
+    outside: IpAddr,
     /// Packets for the withdrawn pod, and Geneve packets, on the underlay.
     leaked: Vec<String>,
 }
 
 /// Has the others' pods ping the withdrawn one, and then the outside host, which every pod must reach.
-fn leaving(lab: &Lab, others: &[&Node], pod: &Pod) -> Result<Leaving> {
-    let outside = lab.values.outside_address();
+fn leaving(lab: &Lab, others: &[&Node], pod: &PodAddress) -> Result<Leaving> {
+    let outside = lab.values.outside_address(pod.family())?;
+    let echo = pod.family().echo_filter();
     let filter = format!(
-        "dst host {} or udp port {GENEVE} or (icmp[icmptype] == icmp-echo and dst host {outside})",
+        "dst host {} or udp port {GENEVE} or ({echo} and dst host {outside})",
         pod.address
     );
     let capture = Capture::start(&lab.namespace("underlay"), BRIDGE, &[], &filter)?;
     let sent = each(others, |other| -> Result<(usize, String)> {
         let namespace = lab.pod_namespace(&other.name);
-        let filter = format!("icmp[icmptype] == icmp-echo and dst host {}", pod.address);
+        let filter = format!("{echo} and dst host {}", pod.address);
         let own = Capture::start(&namespace, "eth0", &["-Q", "out"], &filter)?;
-        let ping = |count: usize, to| {
+        let ping = |count: usize, to: IpAddr| {
             let words = format!("-n -q -c {count} -i 0.2 -W 0.3 {to}");
             tool("ping").words(&words).inside(&namespace).output()
         };
@@ -169,11 +184,14 @@ fn leaving(lab: &Lab, others: &[&Node], pod: &Pod) -> Result<Leaving> {
     let wire = capture.stop()?;
     let seen: Vec<_> = wire.lines().filter_map(echo_request).collect();
     // Where nothing is translated the request bears the pod's own address.
-    let source = |other: &Node| match lab.pod(&other.name) {
-        Some(pod) if !lab.outward.is_translated() => pod.address,
-        Some(_) | None => lab.address(other),
+    let source = |other: &Node| {
+        if lab.outward.is_translated() {
+            return lab.values.address_of(other.index, pod.family()).ok();
+        }
+        let other = lab.pod(&other.name)?;
+        other.in_family(pod.family()).map(|own| own.address)
     };
-    let control = |other: &Node| seen.contains(&(source(other), outside));
+    let control = |other: &Node| source(other).is_some_and(|own| seen.contains(&(own, outside)));
     let ours = |line: &&str| echo_request(line).is_some_and(|(_, to)| to == outside);
     Ok(Leaving {
         pods: others
@@ -181,9 +199,10 @@ fn leaving(lab: &Lab, others: &[&Node], pod: &Pod) -> Result<Leaving> {
             .zip(sent)
             .map(|(other, (left, said))| (other.name.clone(), left, said, control(other)))
             .collect(),
+        outside,
         leaked: wire
             .lines()
-            .filter(|line| line.contains(" IP ") || is_geneve(line))
+            .filter(|line| line.contains(" IP ") || line.contains(" IP6 ") || is_geneve(line))
             .filter(|line| !ours(line))
             .map(str::to_owned)
             .collect(),
@@ -192,7 +211,7 @@ fn leaving(lab: &Lab, others: &[&Node], pod: &Pod) -> Result<Leaving> {
 
 impl Leaving {
     /// Why this is not silence; `None` where it is.
-    fn evaluated(&self, lab: &Lab, node: &Node) -> Option<Failure> {
+    fn evaluated(&self, node: &Node) -> Option<Failure> {
         if !self.leaked.is_empty() {
             let expected = format!(
                 "no packet for the withdrawn pod of {} on the underlay, and no Geneve",
@@ -207,7 +226,7 @@ impl Leaving {
             } else if !said.contains(" 0 received") {
                 format!("no answer to the pod on {name}")
             } else if !control {
-                let outside = lab.values.outside_address();
+                let outside = self.outside;
                 format!("an echo request of the pod on {name} to {outside} on the underlay")
             } else {
                 continue;
@@ -220,7 +239,7 @@ impl Leaving {
 }
 
 /// At which layer a node is the first to keep the route.
-fn keeps(lab: &Lab, other: &Node, pod: &Pod) -> (Layer, String) {
+fn keeps(lab: &Lab, other: &Node, pod: &PodAddress) -> (Layer, String) {
     let name = &other.name;
     let has = |routes: Result<Routes>| {
         routes.is_ok_and(|routes| routes.iter().any(|(subnet, _)| *subnet == pod.subnet))

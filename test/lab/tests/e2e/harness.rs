@@ -295,10 +295,12 @@ impl Standing {
         self.pod_word(number, "subnet")
     }
 
+    /// A word of the first address of a node's pod.
     fn pod_word(&self, number: usize, key: &str) -> String {
         let file = self.dir(&self.node(number)).join("pod.json");
         let pod: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
-        pod.get(key).and_then(Value::as_str).unwrap().to_owned()
+        let word = pod.pointer(&format!("/addresses/0/{key}"));
+        word.and_then(Value::as_str).unwrap().to_owned()
     }
 
     /// A text or number of the lab's record.
@@ -319,7 +321,7 @@ impl Standing {
 
     /// Underlay address of the node with this index; 100 is the outside host.
     pub(crate) fn host(&self, index: u32) -> String {
-        let underlay = self.record("/values/underlay");
+        let underlay = self.record("/values/underlays/0");
         let (network, _) = underlay.rsplit_once('.').unwrap();
         format!("{network}.{index}")
     }
