@@ -197,6 +197,7 @@ impl ConfigurationReconciler {
             Ok(config) => config,
             Err(problems) => return Wanted::Refused(problems),
         };
+        let config = frr::with_router_ids(config, node.is_ipv6_only());
         let (config, mut lints) = frr::without_self(config, &node.own_addresses());
         lints.extend(frr::lint(&config, &node.own_addresses()));
         if lints != self.linted {

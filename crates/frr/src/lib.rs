@@ -9,6 +9,7 @@ pub mod config;
 pub mod lint;
 pub mod merge;
 pub mod render;
+pub mod router_id;
 pub mod select;
 
 pub use attribution::attribute;
@@ -19,6 +20,7 @@ pub use config::{
 pub use lint::{lint, without_self};
 pub use merge::merge;
 pub use render::render;
+pub use router_id::with_router_ids;
 pub use select::{Selected, select};
 
 #[cfg(test)]

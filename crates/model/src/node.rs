@@ -110,6 +110,15 @@ impl Node {
         self.labels.get(HOSTNAME_LABEL).map(String::as_str)
     }
 
+    /// Whether it is a node of IPv6 alone, by its InternalIPs and what it was known by before it lost them. Addresses that the host
+    /// has beside them do not count: those of a container bridge are the same on all nodes.
+    #[must_use]
+    pub fn is_ipv6_only(&self) -> bool {
+        let primary = self.primary.known().into_iter().flatten().map(|a| a.ip);
+        let mut known = self.internal_ips.iter().copied().chain(primary).peekable();
+        known.peek().is_some() && known.all(|ip| ip.is_ipv6())
+    }
+
     /// Every address that counts as the node itself: InternalIPs, primary addresses and host addresses.
     #[must_use]
     pub fn own_addresses(&self) -> std::collections::BTreeSet<IpAddr> {
@@ -119,5 +128,46 @@ impl Node {
             out.extend(fact.known().into_iter().flatten().map(|a| a.ip));
         }
         out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_is_of_ipv6_alone_by_what_it_is_and_was_reached_at_and_not_by_what_its_host_has_beside()
+     {
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        let interface = |text: &str| vec![text.parse::<InterfaceAddr>().unwrap()];
+        let node = |internal: &[&str], primary: &str| Node {
+            name: NodeName::from("n1"),
+            labels: Labels::new(),
+            internal_ips: internal.iter().map(|text| ip(text)).collect(),
+            bad_addresses: Vec::new(),
+            node_id: Fact::Absent,
+            subnets: Fact::Absent,
+            primary: match primary {
+                "" => Fact::Absent,
+                text => Fact::Known(interface(text)),
+            },
+            host_cidrs: Fact::Known(interface("10.88.0.1/16")),
+            host_mtu: Fact::Absent,
+            salvaged: Salvaged::default(),
+            ready: None,
+            cordoned: false,
+        };
+        for (internal, primary, wanted) in [
+            (&["fd00::1"][..], "", true),
+            (&["fd00::1"][..], "fd00::1/64", true),
+            (&[][..], "fd00::1/64", true),
+            (&["fd00::1", "10.0.0.1"][..], "", false),
+            (&["fd00::1"][..], "10.0.0.1/24", false),
+            // Nothing is known.
+            (&[][..], "", false),
+        ] {
+            let seen = node(internal, primary).is_ipv6_only();
+            assert_eq!(seen, wanted, "{internal:?} {primary}");
+        }
     }
 }

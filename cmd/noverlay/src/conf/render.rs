@@ -109,6 +109,8 @@ pub(crate) fn forecast(documents: &Documents, asked: &Asked) -> Forecast {
             let own = node
                 .map(model::node::Node::own_addresses)
                 .unwrap_or_default();
+            let ipv6_only = node.is_some_and(model::node::Node::is_ipv6_only);
+            let config = frr::with_router_ids(config, ipv6_only);
             let (config, left_out) = frr::without_self(config, &own);
             out.lints.extend(left_out);
             out.lints.extend(frr::lint(&config, &own));

@@ -68,6 +68,7 @@ fn text(sources: &[Source], node: &Node) -> String {
         passwords: &passwords,
     };
     let config = frr::merge(&input).expect("they merge");
+    let config = frr::with_router_ids(config, node.is_ipv6_only());
     let (config, _) = frr::without_self(config, &node.own_addresses());
     frr::render(&config)
 }

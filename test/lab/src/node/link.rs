@@ -24,10 +24,12 @@ pub(crate) fn up_underlay(lab: &Lab) -> Result<()> {
     netns::add(&underlay, ipv6)?;
     netns::add(&outside, ipv6)?;
     let api = addresses(lab, Values::API, BRIDGE);
+    // Else it is the lowest of its ports', and with each node that comes or goes nobody may find the API server for a while.
+    let mac = mac(lab.values.api_address());
     batch(
         &underlay,
         &format!(
-            "link add {BRIDGE} type bridge forward_delay 0
+            "link add {BRIDGE} address {mac} type bridge forward_delay 0
              {api}link set {BRIDGE} up
              link add up0 type veth peer name {UPLINK} netns {outside}
              link set up0 master {BRIDGE} up"
