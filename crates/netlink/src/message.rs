@@ -107,6 +107,8 @@ const DEAD: u8 = 1;
 pub(crate) struct Decoded {
     pub(crate) route: KernelRoute,
     pub(crate) nexthop_id: Option<u32>,
+    /// Whether its paths are those of a nexthop object.
+    pub(crate) by_object: bool,
     /// rtm_protocol.
     pub(crate) protocol: u8,
     /// rtm_tos: routes that differ only in it are distinguished by nothing else here.
@@ -153,6 +155,7 @@ pub(crate) fn decode_route(payload: &[u8]) -> Result<Option<Decoded>, &'static s
     paths.sort_unstable();
     paths.dedup();
     Ok(Some(Decoded {
+        by_object: nexthop_id.is_some(),
         nexthop_id: nexthop_id.filter(|_| paths.is_empty() && !dead),
         route: KernelRoute {
             table,

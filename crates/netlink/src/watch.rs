@@ -1,6 +1,6 @@
-//! What changed in the kernel: flags, and events of IPv4 routes of BGP. Everything else that concerns routes asks for a dump.
+//! What changed in the kernel: flags, and events of routes of BGP. Everything else that concerns routes asks for a dump.
 //! In: multicast groups. Out: flags, hints. Invariant: whatever may have been lost is said as `lost`; where events do not
-//! tell all about routes (links, nexthop objects, addresses, IPv6, too many of them), the hints say so.
+//! tell all about routes (links, nexthop objects, addresses, IPv6 routes without one, too many of them), the hints say so.
 //! Not here: state; the kernel lets routes go without an event of theirs, so events alone are none.
 
 use netlink_sys::protocols::NETLINK_ROUTE;
@@ -222,10 +222,10 @@ fn note_route(change: &mut Change, kind: u16, flags: u16, payload: &[u8]) {
     if decoded.protocol != PROTOCOL_BGP && what != RouteChange::Replaced {
         return;
     }
-    // IPv6 tells of single paths, and a path that is only an id is in another table of the kernel.
-    let reported = decoded.route.prefix.network().is_ipv4()
-        && decoded.nexthop_id.is_none()
-        && decoded.tos == 0;
+    // A path that is only an id is in another table of the kernel. IPv6 routes of one metric are joined to one, path by path,
+    // and an event tells of all paths or of one; where they are of a nexthop object (as zebra has them), they never are.
+    let is_whole = decoded.route.prefix.network().is_ipv4() || decoded.by_object;
+    let reported = is_whole && decoded.nexthop_id.is_none() && decoded.tos == 0;
     if reported {
         change.hints.push(RouteEvent {
             change: what,

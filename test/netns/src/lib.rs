@@ -116,8 +116,17 @@ pub fn ip(arguments: &str) -> String {
 
 /// Runs many `ip` commands, one a line. Panics where one fails.
 pub fn ip_batch(lines: &str) {
+    assert!(batch(&["-batch", "-"], lines), "ip -batch failed");
+}
+
+/// The same, where some may fail: the rest is run all the same.
+pub fn try_ip_batch(lines: &str) {
+    batch(&["-force", "-batch", "-"], lines);
+}
+
+fn batch(options: &[&str], lines: &str) -> bool {
     let mut child = Command::new("ip")
-        .args(["-batch", "-"])
+        .args(options)
         .stdin(Stdio::piped())
         .spawn()
         .expect("ip starts");
@@ -126,7 +135,7 @@ pub fn ip_batch(lines: &str) {
         .write_all(lines.as_bytes())
         .expect("ip reads its lines");
     drop(stdin);
-    assert!(child.wait().expect("ip ends").success(), "ip -batch failed");
+    child.wait().expect("ip ends").success()
 }
 
 /// A link `name` that is up, with 192.0.2.1/24 and 2001:db8::1/64; its other end is `<name>-peer`.
