@@ -1,0 +1,177 @@
+//! What the installed ovn-northd makes of static routes whose next hop is not of the destination's family (RFC 8950).
+//!
+//! In: rows, written as an import would write them. Out: flows of the Southbound database.
+//! Invariant: what the import leaves out for its family is what northd makes nothing of. Not here: packets (the lab).
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use import::decide;
+use model::gateway::BgpDefault;
+use model::nb::ROUTE_IMPORT;
+use model::route::{KernelRoute, MAIN_TABLE, RouteKind, RoutePath};
+use model::subnets::Subnets;
+use model::{Prefix, Scope};
+use ovsdb_tests::{Server, absent, run};
+
+const BRIDGE: u32 = 3;
+/// Destination and next hop; whether they are of one family.
+const ROUTES: [(&str, &str, bool); 4] = [
+    ("10.9.0.0/24", "172.30.0.2", true),
+    ("fd00:9::/64", "fe80::2", true),
+    ("10.8.0.0/24", "fe80::2", false),
+    ("10.7.0.0/24", "fd00:30::2", false),
+];
+
+/// A Northbound database with a router, and northd that makes a Southbound one of it.
+struct Northd {
+    nb: Server,
+    sb: PathBuf,
+    children: Vec<Child>,
+}
+
+impl Northd {
+    fn start() -> Self {
+        let nb = Server::start();
+        let (file, sb) = (nb.path("sb.db"), nb.path("sb.sock"));
+        run(Command::new("ovsdb-tool")
+            .arg("create")
+            .arg(&file)
+            .arg("/usr/share/ovn/ovn-sb.ovsschema"));
+        let remote = format!("--remote=punix:{}", sb.display());
+        let control = |name: &str| format!("--unixctl={}", nb.path(name).display());
+        let server = ["ovsdb-server", &remote, &control("sb.ctl")].map(str::to_owned);
+        let database = file.display().to_string();
+        let northd = [
+            "ovn-northd".to_owned(),
+            format!("--ovnnb-db={}", unix(&nb.socket())),
+            format!("--ovnsb-db={}", unix(&sb)),
+            control("northd.ctl"),
+        ];
+        let children = vec![spawn(&[&server[..], &[database]].concat()), spawn(&northd)];
+        Self { nb, sb, children }
+    }
+
+    fn nbctl(&self, words: &[&str]) {
+        let db = format!("--db={}", unix(&self.nb.socket()));
+        run(Command::new("ovn-nbctl")
+            .args([&db, "--timeout=20", "--wait=sb"])
+            .args(words));
+    }
+
+    /// All flows, as text.
+    fn flows(&self) -> String {
+        let db = format!("--db={}", unix(&self.sb));
+        let sbctl = Command::new("ovn-sbctl")
+            .args([&db, "--timeout=20", "lflow-list", "GR_n1"])
+            .output();
+        String::from_utf8(sbctl.unwrap().stdout).unwrap()
+    }
+}
+
+impl Drop for Northd {
+    fn drop(&mut self) {
+        for child in &mut self.children {
+            // It may have ended by itself.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn unix(socket: &Path) -> String {
+    format!("unix:{}", socket.display())
+}
+
+fn spawn(words: &[String]) -> Child {
+    Command::new("setpriv")
+        .args(["--pdeathsig", "KILL"])
+        .args(words)
+        .args(["-vconsole:off", "-vsyslog:off"])
+        .stdin(Stdio::null())
+        .spawn()
+        .expect("setpriv starts")
+}
+
+/// What the import decides about a route over the gateway bridge.
+fn decided(to: &str, via: &str) -> decide::Decision {
+    let scope = Scope {
+        gateway_link: Some(BRIDGE),
+        cluster_subnets: Vec::new(),
+        host_subnets: Vec::new(),
+        join_subnets: Vec::new(),
+        other_networks: Subnets::default(),
+        own_addresses: BTreeSet::new(),
+        no_overlay: true,
+        taken: BTreeSet::new(),
+        fallbacks: BTreeMap::new(),
+        fallbacks_known: true,
+        bgp_default: BgpDefault::Ignore,
+    };
+    let prefix: Prefix = to.parse().unwrap();
+    let route = KernelRoute {
+        table: MAIN_TABLE,
+        prefix,
+        metric: 20,
+        kind: RouteKind::Unicast,
+        paths: vec![RoutePath {
+            gateway: Some(via.parse().unwrap()),
+            oif: BRIDGE,
+        }],
+    };
+    decide::decide(&route, &scope)
+}
+
+#[test]
+fn northd_makes_nothing_of_a_next_hop_of_another_family_and_so_it_is_left_out_by_reason() {
+    if absent(&[
+        "ovsdb-server",
+        "ovsdb-tool",
+        "ovn-nbctl",
+        "ovn-sbctl",
+        "ovn-northd",
+        "setpriv",
+    ]) {
+        return;
+    }
+    let northd = Northd::start();
+    northd.nbctl(&["lr-add", "GR_n1"]);
+    let port = ["lrp-add", "GR_n1", "rtoe-GR_n1", "0a:58:ac:1e:00:01"];
+    northd.nbctl(&[&port[..], &["172.30.0.1/24", "fd00:30::1/64"]].concat());
+    for (to, via, _) in ROUTES {
+        // As rows: ovn-nbctl's own command has an opinion of what it is given.
+        let quoted = |column: &str, value: &str| format!("{column}=\"{value}\"");
+        let (to, via) = (quoted("ip_prefix", to), quoted("nexthop", via));
+        let port = quoted("output_port", "rtoe-GR_n1");
+        let ids = format!("external_ids:{}={}", ROUTE_IMPORT.0, ROUTE_IMPORT.1);
+        let create = ["--", "--id=@r", "create", "Logical_Router_Static_Route"];
+        let refer = [
+            "--",
+            "add",
+            "Logical_Router",
+            "GR_n1",
+            "static_routes",
+            "@r",
+        ];
+        northd.nbctl(&[&create[1..], &[&to, &via, &port, &ids], &refer].concat());
+    }
+    northd.nbctl(&["sync"]);
+    let flows = northd.flows();
+    for (to, via, same) in ROUTES {
+        let has_flow = flows.contains(&format!(".dst == {to}"));
+        assert_eq!(has_flow, same, "{to} via {via}:\n{flows}");
+        let decision = decided(to, via);
+        if same {
+            assert_eq!(decision.hops, [via.parse::<std::net::IpAddr>().unwrap()]);
+        } else {
+            assert!(decision.hops.is_empty(), "{decision:?}");
+            assert_eq!(
+                decision.reasons,
+                [decide::FAMILY_MISMATCH],
+                "{to} via {via}"
+            );
+        }
+    }
+}
