@@ -80,8 +80,11 @@ pub(crate) fn attach(lab: &Lab, node: &Node, subnets: &[IpNet]) -> Result<()> {
     }
     if !lab.outward.is_translated() {
         // The physical network's administrator has routes to pods.
-        let route = format!("route replace {subnet} via {}", lab.address(node));
-        batch(&lab.namespace("outside"), &route)?;
+        for a in &pod.addresses {
+            let via = lab.values.address_of(node.index, a.family())?;
+            let route = format!("route replace {} via {via}", a.subnet);
+            batch(&lab.namespace("outside"), &route)?;
+        }
     }
     lab.save_pod(&node.name, &pod)
 }
