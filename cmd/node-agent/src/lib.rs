@@ -23,6 +23,7 @@ mod loops;
 pub mod metrics;
 mod network_in_force;
 pub mod networks;
+mod refused_vrfs;
 mod sources;
 pub mod transact;
 mod world;
@@ -51,6 +52,7 @@ use crate::loops::import::{ImportReconciler, Reports, Shared};
 use crate::loops::north::NorthReconciler;
 use crate::loops::port::PortReconciler;
 use crate::metrics::Metrics;
+use crate::refused_vrfs::RefusedVrfs;
 use crate::sources::Sources;
 use crate::world::{FactsChanged, NodeEntry, Planned, World};
 
@@ -109,13 +111,15 @@ pub async fn serve(
     let mut daemon = Daemon::new(settings.metrics_address, &conditions);
     let metrics = Metrics::new(&daemon.registry).context("cannot register metrics")?;
     (daemon.tell_configuration(configuration.clone())).context("cannot register metrics")?;
+    let facts = FactsChanged::default();
     let sources = Sources {
         node: NodeName::from(node),
         north: Client::connect(databases::north(&settings)?),
         switch: Client::connect(databases::switch(&settings)?),
         settings: Arc::new(settings),
         configuration,
-        facts: FactsChanged::default(),
+        refused_vrfs: RefusedVrfs::new(facts.clone()),
+        facts,
         events: Arc::default(),
         queues: Queues::default(),
         metrics,
@@ -169,6 +173,7 @@ fn spawn_plan(
         configuration: sources.configuration.clone(),
         nodes,
         networks: sources::networks(kube, sources),
+        refused_vrfs: sources.refused_vrfs.clone(),
         north: sources.north.clone(),
         switch: sources.switch.clone(),
         metrics: sources.metrics.clone(),
@@ -206,6 +211,7 @@ fn spawn_port(daemon: &mut Daemon, sources: &Sources, planned: PlannedReceiver) 
     let ports = PortReconciler::new(
         planned,
         sources.switch.clone(),
+        sources.refused_vrfs.clone(),
         sources.metrics.transactions.clone(),
         daemon.readiness.clone(),
     );

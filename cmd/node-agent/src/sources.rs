@@ -20,6 +20,7 @@ use crate::kernel_events::KernelEvents;
 use crate::keys::{ApiKey, BridgeKey, FilterKey, PortKey, Queues};
 use crate::metrics::Metrics;
 use crate::networks::Networks;
+use crate::refused_vrfs::RefusedVrfs;
 use crate::world::{FactsChanged, NodeEntry};
 
 const PUBLISHED: [&str; 5] = [
@@ -40,6 +41,7 @@ pub(crate) struct Sources {
     pub(crate) north: Client,
     pub(crate) switch: Client,
     pub(crate) facts: FactsChanged,
+    pub(crate) refused_vrfs: RefusedVrfs,
     pub(crate) events: Arc<KernelEvents>,
     pub(crate) queues: Queues,
     pub(crate) metrics: Metrics,

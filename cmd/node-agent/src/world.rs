@@ -24,6 +24,7 @@ use crate::keys::{ApiKey, BridgeKey, FilterKey, PortKey, Queues};
 use crate::metrics::Metrics;
 use crate::network_in_force::NetworkInForce;
 use crate::networks::Networks;
+use crate::refused_vrfs::RefusedVrfs;
 
 /// Facts that change together are read together.
 const SETTLE: Duration = Duration::from_millis(20);
@@ -75,6 +76,15 @@ struct Told {
     broken: WarnOnce<Owner>,
 }
 
+impl Planned {
+    /// Whether the network's part waits for what passes with the start of the node; what somebody has to change is in its
+    /// condition, and keeps no other network's node from being ready.
+    pub(crate) fn awaits(&self, network: &NetworkName) -> bool {
+        let why = self.stale.get(network);
+        why.is_some_and(|why| why.reason().is_none())
+    }
+}
+
 /// Asks for the facts to be read again.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct FactsChanged(Arc<Notify>);
@@ -95,6 +105,7 @@ pub(crate) struct World {
     pub(crate) configuration: Configuration,
     pub(crate) nodes: Cache<NodeEntry>,
     pub(crate) networks: Networks,
+    pub(crate) refused_vrfs: RefusedVrfs,
     pub(crate) north: Client,
     pub(crate) switch: Client,
     pub(crate) metrics: Metrics,
@@ -192,6 +203,7 @@ impl World {
             physical_networks: mappings.and_then(Result::ok).unwrap_or_default(),
             ports: ports.and_then(Result::ok).flatten(),
             nat_has_match: schema.map(|schema| ovn::north::nat_has_match(&schema)),
+            refused_vrfs: self.refused_vrfs.now(),
         }
     }
 

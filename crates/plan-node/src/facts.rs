@@ -3,7 +3,7 @@
 //! lost later: a source that cannot be read, an own annotation that is malformed, a bridge that is gone change nothing but `stale`.
 //! Not here: reading (the node-agent's sources), plans.
 
-mod reason;
+mod not_yet;
 mod undeclared;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,56 +25,8 @@ use crate::snapshot::{
 };
 use crate::vrf::{self, NoVrf};
 
+pub use not_yet::NotYet;
 pub use undeclared::Undeclared;
-
-/// Why nothing can be planned for a network yet, or why what is planned rests on what was known before; one sentence.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NotYet {
-    /// The API server has not answered.
-    #[error("the Nodes have not been listed yet")]
-    Nodes,
-    /// It has no such object.
-    #[error("there is no Node object {0}")]
-    NoNode(NodeName),
-    /// Something that the cluster-manager gives out.
-    #[error("node {0} has no {1} yet")]
-    Waiting(NodeName, String),
-    /// An annotation cannot be read.
-    #[error("node {0}: {1}")]
-    Malformed(NodeName, String),
-    /// The external bridge is not there.
-    #[error("bridge {0} does not exist or has no MAC")]
-    NoBridge(String),
-    /// The external bridge has no address to share.
-    #[error("bridge {0} has no address of the cluster's families")]
-    NoAddress(String),
-    /// ovn-controller has no name.
-    #[error("the local Open vSwitch database has no system-id yet")]
-    NoChassis,
-    /// ovn-controller would not connect the external switch.
-    #[error("external_ids:ovn-bridge-mappings of the local Open vSwitch does not name bridge {0}")]
-    NoMapping(String),
-    /// A transport that this agent does not build.
-    #[error("network {0} is not a no-overlay one")]
-    Transport(NetworkName),
-    /// The annotation of the own Node names other subnets than the network's.
-    #[error("subnet {1} of node {0} is in none of the subnets of network {2}")]
-    Outside(NodeName, Prefix, NetworkName),
-    /// A share that must not be built on, or a network of which nobody knows what it is.
-    #[error("{0}")]
-    Unsound(Problem),
-    /// The kernel cannot be read.
-    #[error("cannot read the kernel's links: {0}")]
-    Links(String),
-    /// There is no VRF device: no table in which the network's routes are.
-    #[error("network {0}: {1}")]
-    Vrf(NetworkName, NoVrf),
-    /// The masquerade subnet of a family is too small for the network's id.
-    #[error(
-        "network {0} with id {1} has no addresses in [gateway] {2}-masquerade-subnet; allowed: a subnet of at least {3} addresses"
-    )]
-    Masquerade(NetworkName, u16, &'static str, u32),
-}
 
 /// What the configuration says of the node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -120,6 +72,8 @@ pub struct Facts {
     pub ports: Option<BridgeFact>,
     /// Whether the Northbound schema has `NAT.match`; `None` while there is none.
     pub nat_has_match: Option<bool>,
+    /// VRF devices that the kernel refused to make, and why.
+    pub refused_vrfs: BTreeMap<String, String>,
 }
 
 /// What was known of the node before; one for the life of a process.
@@ -140,6 +94,7 @@ pub struct Memory {
     gateway: Option<GatewayView>,
     ports: Option<BridgeFact>,
     nat_has_match: bool,
+    refused_vrfs: BTreeMap<String, String>,
     mtus: HostMtus,
     subnets: BTreeMap<NetworkName, Vec<Prefix>>,
     /// Of each network the last share that could be built on.
@@ -164,6 +119,7 @@ impl Memory {
             gateway: None,
             ports: None,
             nat_has_match: false,
+            refused_vrfs: BTreeMap::new(),
             mtus: HostMtus::default(),
             subnets: BTreeMap::new(),
             shares: BTreeMap::new(),
@@ -183,6 +139,7 @@ impl Memory {
         let links_missing = self.note_links(&mut facts);
         self.ports = facts.ports.take().or(self.ports.take());
         self.nat_has_match = facts.nat_has_match.unwrap_or(self.nat_has_match);
+        self.refused_vrfs = std::mem::take(&mut facts.refused_vrfs);
         let machine = self.machine(&facts.networks, usable);
         let gateway_missing = links_missing.clone().or_else(|| {
             let made = self.gateway_of(&facts, &machine);
@@ -476,6 +433,11 @@ impl Memory {
         let before = || self.shares.get(name).and_then(|share| share.vrf.clone());
         let links = self.links.as_deref().unwrap_or_default();
         match vrf::plan(name, network.id, links) {
+            Ok(Some(vrf)) if self.is_refused(&vrf.device, links) => {
+                let why = self.refused_vrfs.get(&vrf.device).cloned();
+                let why = NoVrf::Refused(vrf.device, why.unwrap_or_default());
+                (None, Some(NotYet::Vrf(name.clone(), why)))
+            }
             Ok(vrf) => {
                 let least = 11 + 2 * u32::from(network.id);
                 let is_short = |subnet: &&Prefix| subnet.nth(u128::from(least) - 1).is_none();
@@ -491,6 +453,12 @@ impl Memory {
             }
             Err(why) => (before(), Some(NotYet::Vrf(name.clone(), why))),
         }
+    }
+
+    /// The kernel did not make the device when it was last asked, and nobody else has.
+    fn is_refused(&self, device: &str, links: &[LinkFact]) -> bool {
+        let is_there = links.iter().any(|link| link.name == device);
+        !is_there && self.refused_vrfs.contains_key(device)
     }
 
     /// The last share, or none.

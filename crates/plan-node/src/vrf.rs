@@ -33,6 +33,9 @@ pub enum NoVrf {
     /// The table is numbered after the management port, which Open vSwitch has not made yet.
     #[error("there is no device {0} yet")]
     NoPort(String),
+    /// The kernel does not make the device: it has no VRFs, or refuses this one.
+    #[error("VRF device {0} cannot be made: {1}")]
+    Refused(String, String),
     /// A device has the name.
     #[error("device {0} is no VRF; allowed: a VRF device of that name, or none")]
     NameTaken(String),

@@ -142,6 +142,7 @@ fn node(report: &mut Report, case: &str, nodes: u32, count: u16) {
         physical_networks: [("br-ex".to_owned(), "physnet".to_owned())].into(),
         ports: Some(BridgeFact { ports }),
         nat_has_match: Some(true),
+        refused_vrfs: BTreeMap::new(),
     };
     let mut all = |facts: &Facts| {
         let facts = facts.clone();

@@ -143,7 +143,8 @@ impl ImportReconciler {
             shared.queues.api.enqueue(ApiKey::Report);
         }
         import.enqueue_again(name, has_looked, shared);
-        let well = !stale && matches!(passed, Ok(Passed::Agreed { .. }));
+        let somebodys = stale && !planned.awaits(name);
+        let well = somebodys || !stale && matches!(passed, Ok(Passed::Agreed { .. }));
         let action = import.evaluate(name, passed, stale, &mut self.warned);
         let outcome = if well { Outcome::Well } else { Outcome::Failed };
         let wanted: BTreeSet<NetworkName> = planned.plan.learn.keys().cloned().collect();

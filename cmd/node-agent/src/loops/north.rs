@@ -317,7 +317,7 @@ impl Reconciler for NorthReconciler {
                 self.warned.clear(owner);
                 let stale = match owner {
                     Owner::Node => false,
-                    Owner::Network(name) => planned.stale.contains_key(name),
+                    Owner::Network(name) => planned.awaits(name),
                 };
                 if stale {
                     // It stands as it was last known; the plan says what is missing.

@@ -7,7 +7,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use model::NetworkName;
-use netlink::write;
+use model::kernel::KernelKey;
+use netlink::write::{self, WriteError};
 use ovsdb::{Client, Transaction};
 use prometheus::IntCounterVec;
 use reconcile::{Action, Reconciler};
@@ -16,6 +17,7 @@ use tokio::sync::watch;
 
 use crate::keys::PortKey;
 use crate::loops::failing::{Failing, Outcome};
+use crate::refused_vrfs::RefusedVrfs;
 use crate::transact::{TransactionFailed, transact};
 use crate::world::Planned;
 
@@ -36,6 +38,7 @@ enum PassError {
 pub(crate) struct PortReconciler {
     planned: watch::Receiver<Option<Arc<Planned>>>,
     switch: Client,
+    refused_vrfs: RefusedVrfs,
     transactions: IntCounterVec,
     warned: WarnOnce<PortKey>,
     failing: Failing<PortKey>,
@@ -45,12 +48,14 @@ impl PortReconciler {
     pub(crate) fn new(
         planned: watch::Receiver<Option<Arc<Planned>>>,
         switch: Client,
+        refused_vrfs: RefusedVrfs,
         transactions: IntCounterVec,
         readiness: Readiness,
     ) -> Self {
         Self {
             planned,
             switch,
+            refused_vrfs,
             transactions,
             warned: WarnOnce::default(),
             failing: Failing::new("port", readiness),
@@ -80,13 +85,26 @@ impl PortReconciler {
         Ok(())
     }
 
-    async fn kernel(planned: &Planned) -> Result<(), PassError> {
+    async fn kernel(&self, planned: &Planned) -> Result<(), PassError> {
         let plan = &planned.plan;
         let written = write::apply(&plan.kernel, plan.is_complete()).await?;
         for change in written.done {
             tracing::info!(change, "changed the kernel");
         }
+        let mut refused = false;
+        for error in &written.failed {
+            if let WriteError::Refused {
+                key: KernelKey::Vrf { device },
+                source,
+            } = error
+            {
+                self.refused_vrfs.note(device, Chain(source).to_string());
+                refused = true;
+            }
+        }
         match written.failed.into_iter().next() {
+            // What else failed may follow from it: the next plan does without the device.
+            Some(_) if refused => Ok(()),
             Some(error) => Err(error.into()),
             None => Ok(()),
         }
@@ -116,7 +134,7 @@ impl Reconciler for PortReconciler {
                 return Action::AwaitChange;
             }
             PortKey::Port(name) => self.port(name, &planned).await,
-            PortKey::Kernel => Self::kernel(&planned).await,
+            PortKey::Kernel => self.kernel(&planned).await,
         };
         let ports = planned.plan.ports.keys().cloned().map(PortKey::Port);
         let mut wanted: BTreeSet<PortKey> = ports.collect();
@@ -127,7 +145,7 @@ impl Reconciler for PortReconciler {
             Ok(()) => {
                 self.warned.clear(key);
                 let stale = match key {
-                    PortKey::Port(name) => planned.stale.contains_key(name),
+                    PortKey::Port(name) => planned.awaits(name),
                     PortKey::Kernel => false,
                 };
                 if stale {

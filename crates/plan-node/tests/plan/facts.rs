@@ -76,6 +76,7 @@ fn whole() -> Facts {
             ports: vec![mk_port("eth0", "", 1), mk_port(&patch, "patch", 2)],
         }),
         nat_has_match: Some(true),
+        refused_vrfs: BTreeMap::new(),
     }
 }
 

@@ -105,6 +105,7 @@ impl NodeScenario {
             physical_networks: self.mappings.clone(),
             ports: Some(BridgeFact { ports }),
             nat_has_match: Some(self.nat_has_match),
+            refused_vrfs: BTreeMap::new(),
         })
     }
 

@@ -49,6 +49,7 @@ fn facts() -> Facts {
             ],
         }),
         nat_has_match: Some(true),
+        refused_vrfs: BTreeMap::new(),
     }
 }
 
@@ -80,6 +81,9 @@ fn memory() -> Memory {
         mode: GatewayMode::Shared,
         ephemeral_port_range: (32768, 60999),
         bgp_default: BgpDefault::Ignore,
+        masquerade_subnets: vec!["169.254.0.0/17".parse().unwrap()],
+        strict_isolation: true,
+        service_cidrs: Vec::new(),
     })
 }
 
