@@ -137,9 +137,7 @@ impl Memory {
         let usable = |a: &InterfaceAddr| families.contains(&Family::of(a.ip)) && !is_link_local(a);
         let node_missing = self.note_nodes(&mut facts);
         let links_missing = self.note_links(&mut facts);
-        self.ports = facts.ports.take().or(self.ports.take());
-        self.nat_has_match = facts.nat_has_match.unwrap_or(self.nat_has_match);
-        self.refused_vrfs = std::mem::take(&mut facts.refused_vrfs);
+        self.note_switch(&mut facts);
         let machine = self.machine(&facts.networks, usable);
         let gateway_missing = links_missing.clone().or_else(|| {
             let made = self.gateway_of(&facts, &machine);
@@ -194,6 +192,12 @@ impl Memory {
         snapshot.problems = snapshot.here().flat_map(|(_, v)| v.problems()).collect();
         snapshot.ignored = self.ignored(&snapshot);
         snapshot
+    }
+
+    fn note_switch(&mut self, facts: &mut Facts) {
+        self.ports = facts.ports.take().or(self.ports.take());
+        self.nat_has_match = facts.nat_has_match.unwrap_or(self.nat_has_match);
+        self.refused_vrfs = std::mem::take(&mut facts.refused_vrfs);
     }
 
     fn note_nodes(&mut self, facts: &mut Facts) -> Option<NotYet> {
