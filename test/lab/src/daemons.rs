@@ -59,6 +59,9 @@ pub(crate) struct Outward {
     /// `[no-overlay] outbound-snat` of the daemons' configuration; disabled: the outside host knows the way to pods.
     #[arg(long, value_parser = ["enabled", "disabled"], default_value = "enabled", conflicts_with = "example")]
     pub(crate) outbound_snat: String,
+    /// Datapath of Open vSwitch: its own, or the kernel's module.
+    #[arg(long, value_parser = ["userspace", "kernel"], default_value = "userspace")]
+    pub(crate) datapath: String,
 }
 
 impl Outward {
@@ -72,13 +75,24 @@ impl Outward {
         self.outbound_snat == "enabled"
     }
 
-    /// One line that shows both.
+    /// `Bridge.datapath_type`.
+    pub(crate) fn datapath_type(&self) -> &'static str {
+        if self.by_kernel() { "system" } else { "netdev" }
+    }
+
+    /// Packets are the kernel module's.
+    pub(crate) fn by_kernel(&self) -> bool {
+        self.datapath == "kernel"
+    }
+
+    /// One line that shows all.
     pub(crate) fn shown(&self) -> String {
         let Self {
             gateway_mode,
             outbound_snat,
+            datapath,
         } = self;
-        format!("gateway mode {gateway_mode}, outbound SNAT {outbound_snat}")
+        format!("gateway mode {gateway_mode}, outbound SNAT {outbound_snat}, {datapath} datapath")
     }
 }
 
@@ -263,6 +277,8 @@ profile = {}
 [gateway]
 mode = {}
 interface = br-ex
+v4-masquerade-subnet = 169.254.0.0/17
+v6-masquerade-subnet = fd69::/112
 next-hop = {}
 {}ephemeral-port-range = {}-{}
 

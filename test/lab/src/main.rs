@@ -18,6 +18,7 @@ mod look;
 mod measure;
 mod membership;
 mod netns;
+mod networks;
 mod node;
 mod object_to_route;
 mod objects;

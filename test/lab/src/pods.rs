@@ -22,41 +22,78 @@ pub(crate) fn port_name(node: &str) -> String {
     format!("default_pod-{node}")
 }
 
+/// Where a pod is attached, and under which names.
+pub(crate) struct Place {
+    /// Its logical switch.
+    pub(crate) switch: String,
+    /// Its switch port.
+    pub(crate) port: String,
+    /// The node's end of its interface.
+    pub(crate) device: String,
+    /// Its namespace.
+    pub(crate) namespace: String,
+    /// The file in the node's folder that remembers it.
+    pub(crate) file: String,
+}
+
 /// Has the product made the node's switch?
 pub(crate) fn has_switch(lab: &Lab, node: &str) -> bool {
+    has_switch_named(lab, node, node)
+}
+
+/// Has the product made a switch of this name on a node?
+pub(crate) fn has_switch_named(lab: &Lab, node: &str, name: &str) -> bool {
     let found = nbctl(lab, node).args([
         "--bare",
         "--columns=name",
         "find",
         "logical_switch",
-        &format!("name={node}"),
+        &format!("name={name}"),
     ]);
-    found.run().is_ok_and(|name| name.trim() == node)
+    found.run().is_ok_and(|found| found.trim() == name)
 }
 
 /// Attaches the pod of a node.
 pub(crate) fn attach(lab: &Lab, node: &Node, subnets: &[IpNet]) -> Result<()> {
+    let place = Place {
+        switch: node.name.clone(),
+        port: port_name(&node.name),
+        device: VETH.to_owned(),
+        namespace: lab.pod_namespace(&node.name),
+        file: "pod.json".to_owned(),
+    };
+    attach_at(lab, node, subnets, &place).map(drop)
+}
+
+/// Attaches a pod of a node to a switch.
+pub(crate) fn attach_at(lab: &Lab, node: &Node, subnets: &[IpNet], place: &Place) -> Result<Pod> {
+    let Place {
+        switch,
+        port,
+        device,
+        namespace: inner,
+        ..
+    } = place;
     let pod = Pod::of(subnets);
-    let port = port_name(&node.name);
     let first = pod.addresses.first().context("no subnet")?;
     let mac = mac(first.address);
     let row = format!("{mac} {}", pod.shown());
     nbctl(lab, &node.name)
-        .args(["lsp-add", &node.name, &port])
-        .args(["--", "lsp-set-addresses", &port, &row])
-        .args(["--", "lsp-set-port-security", &port, &row])
+        .args(["lsp-add", switch, port])
+        .args(["--", "lsp-set-addresses", port, &row])
+        .args(["--", "lsp-set-port-security", port, &row])
         .run()
         .with_context(|| format!("switch port of the pod on {}", node.name))?;
-    let (namespace, inner) = (lab.namespace(&node.name), lab.pod_namespace(&node.name));
-    netns::add(&inner, lab.values.has(Family::V6))?;
+    let namespace = lab.namespace(&node.name);
+    netns::add(inner, lab.values.has(Family::V6))?;
     batch(
         &namespace,
         &format!(
-            "link add {VETH} mtu 1500 type veth peer name eth0 netns {inner} address {mac} mtu 1500"
+            "link add {device} mtu 1500 type veth peer name eth0 netns {inner} address {mac} mtu 1500"
         ),
     )?;
-    no_ipv6(lab, &namespace, VETH)?;
-    batch(&namespace, &format!("link set {VETH} up"))?;
+    no_ipv6(lab, &namespace, device)?;
+    batch(&namespace, &format!("link set {device} up"))?;
     let lines = pod.addresses.iter().map(|a| {
         let prefix = a.subnet.prefix_len();
         format!("addr add {}/{prefix} dev eth0\n", a.address)
@@ -64,15 +101,23 @@ pub(crate) fn attach(lab: &Lab, node: &Node, subnets: &[IpNet]) -> Result<()> {
     let gateways = pod.addresses.iter().map(PodAddress::gateway);
     let routes = gateways.map(|gateway| format!("\nroute add default via {gateway}"));
     let (addresses, routes): (String, String) = (lines.collect(), routes.collect());
-    batch(&inner, &format!("{addresses}link set eth0 up{routes}"))?;
-    no_offload(&namespace, VETH)?;
-    no_offload(&inner, "eth0")?;
-    drop_ingress(&namespace, VETH)?;
+    batch(inner, &format!("{addresses}link set eth0 up{routes}"))?;
+    no_offload(&namespace, device)?;
+    no_offload(inner, "eth0")?;
+    drop_ingress(lab, &namespace, device)?;
     vsctl(lab, &node.name)
-        .args(["add-port", "br-int", VETH, "--", "set", "interface", VETH])
+        .args([
+            "add-port",
+            "br-int",
+            device,
+            "--",
+            "set",
+            "interface",
+            device,
+        ])
         .args([format!("external-ids:iface-id={port}")])
         .run()?;
-    if !wait_port(lab, &node.name, VETH) {
+    if !wait_port(lab, &node.name, device) {
         bail!(
             "the pod's interface on {} got no port number from ovs-vswitchd",
             node.name
@@ -86,5 +131,6 @@ pub(crate) fn attach(lab: &Lab, node: &Node, subnets: &[IpNet]) -> Result<()> {
             batch(&lab.namespace("outside"), &route)?;
         }
     }
-    lab.save_pod(&node.name, &pod)
+    lab.save_pod(&node.name, &place.file, &pod)?;
+    Ok(pod)
 }

@@ -9,6 +9,7 @@ mod capture;
 mod diagnose;
 mod echo;
 mod join;
+mod networks;
 mod paths;
 mod pings;
 mod quiet;
@@ -123,12 +124,12 @@ fn in_families(lab: &Lab) -> String {
 }
 
 /// Numbers of the lines.
-pub(crate) const NUMBERS: RangeInclusive<i64> = 1..=8;
+pub(crate) const NUMBERS: RangeInclusive<i64> = 1..=9;
 
 /// A line's number, what it claims, and how it is checked.
 type Line = (u8, &'static str, fn(&mut World<'_>) -> Result<Verdict>);
 
-const LINES: [Line; 8] = [
+const LINES: [Line; 9] = [
     (
         1,
         "every pod pings every other pod and is seen with its own address",
@@ -165,7 +166,15 @@ const LINES: [Line; 8] = [
         "a withdrawn subnet is unreachable within 2 s, and back as it was",
         withdraw::and_restore,
     ),
+    (
+        NETWORKS,
+        "pods of each network reach their own network, the outside host, and no other network",
+        networks::apart,
+    ),
 ];
+
+/// The line that only a lab with networks of users has.
+const NETWORKS: u8 = 9;
 
 /// Checks the lines; `true` when every one holds. That no line was checked is an error.
 pub(crate) fn prove(lab: &mut Lab, wanted: &Wanted) -> Result<bool> {
@@ -180,6 +189,9 @@ pub(crate) fn prove(lab: &mut Lab, wanted: &Wanted) -> Result<bool> {
     let (mut held, mut failed) = (0, 0);
     for (number, claim, check) in LINES {
         if !wanted.only.is_empty() && !wanted.only.contains(&number) {
+            continue;
+        }
+        if number == NETWORKS && world.lab.networks.is_empty() {
             continue;
         }
         let begin = now();

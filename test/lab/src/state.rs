@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::daemons::{AutoTopology, Outward};
 use crate::example::Example;
 use crate::family::Family;
+use crate::networks::UserNetwork;
 use crate::values::{Values, link_local, nth};
 
 /// Parent of all labs' folders; short, because socket paths end at 108 bytes.
@@ -123,6 +124,8 @@ pub(crate) struct Lab {
     pub(crate) auto: AutoTopology,
     /// `[gateway] mode` and `[no-overlay] outbound-snat`.
     pub(crate) outward: Outward,
+    /// Networks of users.
+    pub(crate) networks: Vec<UserNetwork>,
     /// frr-k8s's controller, where it runs in place of frr-agent.
     pub(crate) frr_k8s: Option<PathBuf>,
     /// The physical network and what its administrator writes, where it is not the demonstration's.
@@ -246,9 +249,9 @@ impl Lab {
     }
 
     /// Remembers that a node's pod is attached.
-    pub(crate) fn save_pod(&self, node: &str, pod: &Pod) -> Result<()> {
+    pub(crate) fn save_pod(&self, node: &str, file: &str, pod: &Pod) -> Result<()> {
         write_whole(
-            &self.node_dir(node).join("pod.json"),
+            &self.node_dir(node).join(file),
             &serde_json::to_string(pod)?,
         )
     }

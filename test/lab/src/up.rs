@@ -12,10 +12,11 @@ use anyhow::{Context, Result, bail};
 use crate::daemons::{AutoTopology, Outward};
 use crate::example::{self, Example};
 use crate::family::Family;
+use crate::networks::{self, UserNetwork};
 use crate::node::link;
 use crate::process::records;
 use crate::reach::{attached, unreached};
-use crate::run::{each, now, tell};
+use crate::run::{each, now, tell, tool};
 use crate::state::{Lab, Node, Places, check_name};
 use crate::supervisor;
 use crate::values::Values;
@@ -44,6 +45,8 @@ pub(crate) struct Wanted {
     pub(crate) auto: AutoTopology,
     /// Who routes what leaves pods, and with which address it leaves.
     pub(crate) outward: Outward,
+    /// Networks of users.
+    pub(crate) networks: Vec<UserNetwork>,
     /// frr-k8s's controller, to run in place of frr-agent.
     pub(crate) frr_k8s: Option<PathBuf>,
     /// The physical network and what its administrator writes, where it is not the demonstration's.
@@ -95,6 +98,7 @@ pub(crate) fn up(wanted: &Wanted, steps: Steps) -> Result<Lab> {
     let mut lab = begin(wanted)?;
     daemons::check(&lab).inspect_err(|_| drop(down::down(&lab.name)))?;
     steps.say(&format!("{}; {}", lab.values.shown(), lab.outward.shown()));
+    modules(&lab);
     supervisor::launch(&lab)?;
     link::up_underlay(&lab).context("underlay")?;
     example::start_routers(&lab)?;
@@ -105,6 +109,7 @@ pub(crate) fn up(wanted: &Wanted, steps: Steps) -> Result<Lab> {
     bare(&lab, steps)?;
     objects::create_nodes(&lab, &lab.nodes)?;
     example::apply(&lab)?;
+    networks::create(&lab)?;
     daemons::start_managers(&lab)?;
     for started in each(&lab.nodes, |node| daemons::start_agents(&lab, node)) {
         started?;
@@ -114,6 +119,7 @@ pub(crate) fn up(wanted: &Wanted, steps: Steps) -> Result<Lab> {
         lab.applier_note()
     ));
     attach(&lab, &lab.nodes, wanted.wait, steps)?;
+    networks::attach(&lab, wanted.wait, steps)?;
     lab.complete = true;
     lab.save()?;
     Ok(lab)
@@ -147,6 +153,7 @@ fn kept(wanted: &Wanted) -> Option<Lab> {
         && lab.topology == wanted.topology
         && lab.auto == wanted.auto
         && lab.outward == wanted.outward
+        && lab.networks == wanted.networks
         && lab.frr_k8s == wanted.frr_k8s
         && lab.example == wanted.example
         && lab.places == wanted.places
@@ -174,6 +181,7 @@ fn begin(wanted: &Wanted) -> Result<Lab> {
         topology: wanted.topology.clone(),
         auto: wanted.auto,
         outward: wanted.outward.clone(),
+        networks: wanted.networks.clone(),
         frr_k8s: wanted.frr_k8s.clone(),
         example: wanted.example.clone(),
         settings: Vec::new(),
@@ -188,6 +196,16 @@ fn begin(wanted: &Wanted) -> Result<Lab> {
         raise_neighbours(&mut lab)?;
     }
     Ok(lab)
+}
+
+/// Loads what a kernel may have as modules; where it has none, or all built in, what needs them tells.
+fn modules(lab: &Lab) {
+    let wanted: &[&str] = if lab.outward.by_kernel() {
+        &["tun", "openvswitch"]
+    } else {
+        &["tun"]
+    };
+    drop(tool("modprobe").args(["-aq"]).args(wanted).run());
 }
 
 /// Remembers the kernel's limits before it raises them.

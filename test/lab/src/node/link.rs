@@ -81,7 +81,7 @@ pub(super) fn up(lab: &Lab, node: &Node) -> Result<()> {
         .args(["add table netdev lab"])
         .inside(&namespace)
         .run()?;
-    drop_ingress(&namespace, UPLINK)
+    drop_ingress(lab, &namespace, UPLINK)
 }
 
 /// Makes the namespace of a router and its link to the underlay.
@@ -164,8 +164,11 @@ pub(crate) fn underlay_port(node: &Node) -> String {
 }
 
 /// The kernel must not see what arrives on a port of OVS; the hook is behind the one
-/// where OVS reads.
-pub(crate) fn drop_ingress(namespace: &str, device: &str) -> Result<()> {
+/// where the userspace datapath reads. The kernel's datapath takes packets itself.
+pub(crate) fn drop_ingress(lab: &Lab, namespace: &str, device: &str) -> Result<()> {
+    if lab.outward.by_kernel() {
+        return Ok(());
+    }
     let rule = format!(
         "add chain netdev lab {device} {{ type filter hook ingress device \"{device}\" priority 0; policy drop; }}"
     );

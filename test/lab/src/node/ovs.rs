@@ -35,20 +35,21 @@ pub(super) fn up_switch(lab: &Lab, node: &Node) -> Result<()> {
     let socket = format!("unix:{}", text(&lab.ovs_dir(&node.name).join("db.sock")));
     process::start(lab, daemon(lab, node, "ovs-vswitchd", vec![socket]), 0)?;
     let (address, dir) = (lab.address(node), lab.ovs_dir(&node.name));
+    let kind = lab.outward.datapath_type();
     let ids = format!(
         "set open . external-ids:system-id={} external-ids:hostname={} \
          external-ids:ovn-remote=unix:{} external-ids:ovn-encap-type=geneve \
          external-ids:ovn-encap-ip={address} external-ids:ovn-bridge=br-int \
          external-ids:ovn-bridge-mappings=physnet:br-ex \
-         external-ids:ovn-bridge-datapath-type=netdev external-ids:ovn-monitor-all=true",
+         external-ids:ovn-bridge-datapath-type={kind} external-ids:ovn-monitor-all=true",
         chassis(node),
         node.name,
         text(&dir.join("ovnsb_db.sock")),
     );
     let bridges = format!(
-        "-- add-br br-ex -- set bridge br-ex datapath_type=netdev fail_mode=secure other-config:hwaddr={} \
+        "-- add-br br-ex -- set bridge br-ex datapath_type={kind} fail_mode=secure other-config:hwaddr={} \
          -- add-port br-ex {UPLINK} \
-         -- add-br br-int -- set bridge br-int datapath_type=netdev fail_mode=secure",
+         -- add-br br-int -- set bridge br-int datapath_type={kind} fail_mode=secure",
         mac(address)
     );
     vsctl(lab, &node.name)
