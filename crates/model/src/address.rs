@@ -8,6 +8,7 @@ use std::net::IpAddr;
 use std::str::FromStr;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use sha2::{Digest, Sha256};
 
 /// An address family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -248,21 +249,19 @@ impl fmt::Display for InterfaceAddr {
 pub struct Mac(pub [u8; 6]);
 
 impl Mac {
-    /// The address that OVN-Kubernetes derives from an IPv4 address: `0a:58` and its four bytes.
-    /// For IPv6 the last four bytes are used; nothing of ours gives IPv6-only ports a MAC this way.
+    /// The address that OVN-Kubernetes derives from an IP address: `0a:58`, and of IPv4 its four bytes, of IPv6 the first four of
+    /// the SHA-256 of its text.
     #[must_use]
     pub fn of_ip(ip: IpAddr) -> Self {
         let [a, b, c, d] = match ip {
             IpAddr::V4(ip) => ip.octets(),
-            IpAddr::V6(ip) => (u32::from_be_bytes([0; 4]) | low32(ip)).to_be_bytes(),
+            IpAddr::V6(ip) => {
+                let digest = Sha256::digest(ip.to_string());
+                digest.first_chunk().copied().unwrap_or_default()
+            }
         };
         Self([0x0a, 0x58, a, b, c, d])
     }
-}
-
-fn low32(ip: std::net::Ipv6Addr) -> u32 {
-    let [.., a, b, c, d] = ip.octets();
-    u32::from_be_bytes([a, b, c, d])
 }
 
 impl FromStr for Mac {

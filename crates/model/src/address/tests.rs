@@ -63,6 +63,9 @@ fn a_cluster_subnet_names_what_is_allowed() {
 fn macs_are_derived_and_read_back() {
     let mac = Mac::of_ip("10.128.1.2".parse().unwrap());
     assert_eq!(mac.to_string(), "0a:58:0a:80:01:02");
+    // printf %s fd01:128::2 | sha256sum
+    let of_ipv6 = Mac::of_ip("fd01:128::2".parse().unwrap());
+    assert_eq!(of_ipv6.to_string(), "0a:58:c3:5f:4c:89");
     assert_eq!("0A:58:0a:80:01:02".parse::<Mac>().unwrap(), mac);
     for wrong in [
         "0a:58",
