@@ -15,6 +15,7 @@
 mod cluster;
 mod failover;
 mod failures;
+mod families;
 mod follow;
 mod frr_k8s;
 mod harness;
