@@ -297,7 +297,6 @@ impl World {
                 && before.schema == now.schema
                 && before.stale == now.stale
                 && before.plan.unknown == part.unknown
-                && before.plan.unlisted == part.unlisted
         });
         if was.is_none() || !same_ground {
             queues.north.resync();

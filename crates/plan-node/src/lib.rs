@@ -25,6 +25,7 @@ pub mod mtu;
 pub mod nft;
 pub mod north;
 pub mod snapshot;
+mod unknown;
 pub mod vrf;
 
 use std::collections::BTreeMap;
@@ -44,15 +45,14 @@ pub use learn::Inputs;
 pub use snapshot::{
     GatewayView, Machine, NetworkShare, NetworkView, NodeView, Share, Snapshot, UnknownShare, Vrf,
 };
+pub use unknown::Unknown;
 
 /// What a node should hold, by sink. A network that is in a sink and not in the plan is taken away, but for those in `unknown`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
     /// Networks that nothing is planned for yet: what stands for them is left alone. While there are any, what all networks
     /// share (kernel, flows, rows of [`Owner::Node`]) may grow and must not shrink.
-    pub unknown: Vec<NetworkName>,
-    /// Networks have not been listed yet: each that is nowhere in the plan counts as one of `unknown`.
-    pub unlisted: bool,
+    pub unknown: Unknown,
     /// Rows of OVN_Northbound but pods' ports and imported routes.
     pub north: BTreeMap<Owner, Rows>,
     /// Management ports on the integration bridge.
@@ -73,14 +73,7 @@ impl Plan {
     /// Whether what is not in the plan is not wanted, in the sinks that all networks share.
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        self.unknown.is_empty() && !self.unlisted
-    }
-
-    /// Whether what stands for a network is left alone.
-    #[must_use]
-    pub fn leaves(&self, network: &NetworkName) -> bool {
-        let is_planned = || self.north.contains_key(&Owner::Network(network.clone()));
-        self.unknown.contains(network) || (self.unlisted && !is_planned())
+        self.unknown.is_empty()
     }
 
     /// Whether a row is planned for another owner than this one.
@@ -134,8 +127,7 @@ pub fn sound_plan(mut snapshot: Snapshot) -> (Plan, Vec<(Owner, Violation)>) {
 #[must_use]
 pub fn plan(snapshot: &Snapshot) -> Plan {
     let mut plan = Plan {
-        unknown: snapshot.unknown().map(|(name, _)| name.clone()).collect(),
-        unlisted: snapshot.unlisted,
+        unknown: unknown(snapshot),
         north: BTreeMap::new(),
         ports: BTreeMap::new(),
         kernel: Entries::new(),
@@ -162,4 +154,10 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
         }
     }
     plan
+}
+
+fn unknown(snapshot: &Snapshot) -> Unknown {
+    let names = snapshot.unknown().map(|(name, _)| name.clone());
+    let planned = || snapshot.here().map(|(name, _)| name.clone()).collect();
+    Unknown::new(names.collect(), snapshot.unlisted.then(planned))
 }

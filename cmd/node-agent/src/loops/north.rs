@@ -304,7 +304,7 @@ impl Reconciler for NorthReconciler {
         }
         let is_known = match owner {
             Owner::Node => planned.plan.is_complete() || planned.plan.north.contains_key(owner),
-            Owner::Network(name) => !planned.plan.leaves(name),
+            Owner::Network(name) => !planned.plan.unknown.contains(name),
         };
         if !is_known {
             // The plan says why.

@@ -102,9 +102,9 @@ fn bridge(plan: &Plan) -> (String, bool) {
 
 #[test]
 fn before_networks_are_listed_what_stands_for_any_of_them_is_left_alone() {
-    let mut facts = facts();
-    facts.undeclared = unlisted();
-    let snapshot = memory().snapshot(facts);
+    let mut whole = facts();
+    whole.undeclared = unlisted();
+    let snapshot = memory().snapshot(whole);
     assert!(
         snapshot.stale.is_empty(),
         "the default network is known whole"
@@ -113,11 +113,18 @@ fn before_networks_are_listed_what_stands_for_any_of_them_is_left_alone() {
     assert!(!plan.is_complete());
     // Also of a network that nothing on this node tells of.
     for name in [blue(), NetworkName::from("cluster_udn_red")] {
-        assert!(plan.leaves(&name), "{name}");
+        assert!(plan.unknown.contains(&name), "{name}");
         assert!(!plan.north.contains_key(&Owner::Network(name)));
     }
-    assert!(plan.unknown.contains(&blue()), "a port stands for it");
-    assert!(!plan.leaves(&NetworkName::default_network()));
+    // Before the switch's database was read no port is known either.
+    let mut unread = facts();
+    unread.undeclared = Undeclared {
+        unlisted: true,
+        ..Undeclared::default()
+    };
+    let unread = plan_node::plan(&memory().snapshot(unread));
+    assert!(unread.unknown.contains(&blue()) && unread.unknown.iter().next().is_none());
+    assert!(!plan.unknown.contains(&NetworkName::default_network()));
     let (answers, complete) = bridge(&plan);
     assert!(answers.contains("output:3") && !complete, "{answers}");
     assert!(!plan.ports.contains_key(&blue()) && !plan.learn.contains_key(&blue()));
@@ -133,8 +140,8 @@ fn a_network_that_nobody_can_describe_keeps_what_stands_and_one_that_is_gone_doe
         matches!(&snapshot.stale[&blue()], NotYet::Unsound(p) if p.reason == "AttachmentMalformed")
     );
     let plan = plan_node::plan(&snapshot);
-    assert!(plan.leaves(&blue()) && !plan.is_complete());
-    assert!(!plan.leaves(&NetworkName::from("cluster_udn_red")));
+    assert!(plan.unknown.contains(&blue()) && !plan.is_complete());
+    assert!(!plan.unknown.contains(&NetworkName::from("cluster_udn_red")));
     let (answers, complete) = bridge(&plan);
     assert!(answers.contains("output:3") && !complete, "{answers}");
     // It was known once: all of it stays.
@@ -163,19 +170,19 @@ fn a_network_that_nobody_can_describe_keeps_what_stands_and_one_that_is_gone_doe
     }
     now.undeclared = Undeclared::default();
     let gone = plan_node::plan(&memory.snapshot(now));
-    assert!(gone.is_complete() && !gone.leaves(&blue()));
+    assert!(gone.is_complete() && !gone.unknown.contains(&blue()));
     assert!(!gone.north.contains_key(&Owner::Network(blue())));
 }
 
 #[test]
 fn an_agent_that_starts_without_the_api_server_takes_nothing_away() {
-    let mut facts = facts();
-    facts.undeclared = unlisted();
-    facts.nodes = None;
-    let plan = plan_node::plan(&memory().snapshot(facts));
+    let mut whole = facts();
+    whole.undeclared = unlisted();
+    whole.nodes = None;
+    let plan = plan_node::plan(&memory().snapshot(whole));
     assert!(!plan.is_complete() && plan.north.is_empty() && plan.ports.is_empty());
     for name in [blue(), NetworkName::default_network()] {
-        assert!(plan.leaves(&name), "{name}");
+        assert!(plan.unknown.contains(&name), "{name}");
     }
     assert!(matches!(plan.flows, FlowTable::Host { .. }));
 }
