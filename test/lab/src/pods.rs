@@ -94,14 +94,7 @@ pub(crate) fn attach_at(lab: &Lab, node: &Node, subnets: &[IpNet], place: &Place
     )?;
     no_ipv6(lab, &namespace, device)?;
     batch(&namespace, &format!("link set {device} up"))?;
-    let lines = pod.addresses.iter().map(|a| {
-        let prefix = a.subnet.prefix_len();
-        format!("addr add {}/{prefix} dev eth0\n", a.address)
-    });
-    let gateways = pod.addresses.iter().map(PodAddress::gateway);
-    let routes = gateways.map(|gateway| format!("\nroute add default via {gateway}"));
-    let (addresses, routes): (String, String) = (lines.collect(), routes.collect());
-    batch(inner, &format!("{addresses}link set eth0 up{routes}"))?;
+    address(inner, &pod)?;
     no_offload(&namespace, device)?;
     no_offload(inner, "eth0")?;
     drop_ingress(lab, &namespace, device)?;
@@ -123,14 +116,32 @@ pub(crate) fn attach_at(lab: &Lab, node: &Node, subnets: &[IpNet], place: &Place
             node.name
         );
     }
-    if !lab.outward.is_translated() {
-        // The physical network's administrator has routes to pods.
-        for a in &pod.addresses {
-            let via = lab.values.address_of(node.index, a.family())?;
-            let route = format!("route replace {} via {via}", a.subnet);
-            batch(&lab.namespace("outside"), &route)?;
-        }
-    }
+    route_back(lab, node, &pod)?;
     lab.save_pod(&node.name, &place.file, &pod)?;
     Ok(pod)
+}
+
+/// Gives a pod its addresses and its default routes.
+fn address(namespace: &str, pod: &Pod) -> Result<()> {
+    let lines = pod.addresses.iter().map(|a| {
+        let prefix = a.subnet.prefix_len();
+        format!("addr add {}/{prefix} dev eth0\n", a.address)
+    });
+    let gateways = pod.addresses.iter().map(PodAddress::gateway);
+    let routes = gateways.map(|gateway| format!("\nroute add default via {gateway}"));
+    let (addresses, routes): (String, String) = (lines.collect(), routes.collect());
+    batch(namespace, &format!("{addresses}link set eth0 up{routes}"))
+}
+
+/// Where nothing is translated the physical network's administrator has routes to pods.
+fn route_back(lab: &Lab, node: &Node, pod: &Pod) -> Result<()> {
+    if lab.outward.is_translated() {
+        return Ok(());
+    }
+    for a in &pod.addresses {
+        let via = lab.values.address_of(node.index, a.family())?;
+        let route = format!("route replace {} via {via}", a.subnet);
+        batch(&lab.namespace("outside"), &route)?;
+    }
+    Ok(())
 }

@@ -225,22 +225,28 @@ pub(crate) fn prove(lab: &mut Lab, wanted: &Wanted) -> Result<bool> {
             NUMBERS.end()
         );
     }
-    let early = supervisor::early(&name);
-    if !early.is_empty() {
-        tell(&format!("note: {}", early.trim_end()));
-    }
-    let deaths = supervisor::deaths(&name);
-    if !deaths.is_empty() {
-        failed += 1;
-        tell(&format!(
-            "deaths  FAIL  daemons that died since the lab came up:\n{deaths}"
-        ));
-    }
+    failed += of_the_supervisor(&name);
     let seconds = start.elapsed().as_secs_f64();
     tell(&format!(
         "proof: {held} ok, {failed} failed, {seconds:.1} s{note}"
     ));
     Ok(failed == 0)
+}
+
+/// What the supervisor has to tell; returns how many more lines that makes.
+fn of_the_supervisor(name: &str) -> usize {
+    let early = supervisor::early(name);
+    if !early.is_empty() {
+        tell(&format!("note: {}", early.trim_end()));
+    }
+    let deaths = supervisor::deaths(name);
+    if deaths.is_empty() {
+        return 0;
+    }
+    tell(&format!(
+        "deaths  FAIL  daemons that died since the lab came up:\n{deaths}"
+    ));
+    1
 }
 
 fn print_failure(failure: &Failure) {
