@@ -2,7 +2,7 @@
 //! In: the objects as they are read now, and what was made of them before. Out: [`Declared`].
 //! Invariant: what is in force of a network stays while one of its objects says it: objects that contradict each other never make
 //! it flap, nor does the order in which they come; what has not been listed, or cannot be read, takes nothing away.
-//! Not here: what an object says ([`said`]), reading (the node-agent), a node's share of a network (`facts`).
+//! Not here: what an object says (`said`), reading (the node-agent), a node's share of a network (`facts`).
 
 mod advertised;
 mod said;
