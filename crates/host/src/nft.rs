@@ -17,6 +17,9 @@ use tokio::process::Command;
 /// How long one call may take.
 const DEADLINE: Duration = Duration::from_secs(5);
 
+/// What nft says of a table that is not there.
+const NO_TABLE: &str = "No such file or directory";
+
 /// Why the table could not be read or written. All of them are tried again.
 #[derive(Debug, thiserror::Error)]
 pub enum NftError {
@@ -40,14 +43,34 @@ pub struct Held {
     chains: BTreeMap<String, (String, Vec<String>)>,
 }
 
+impl Held {
+    /// Whether it holds as many rules in each wanted chain, and the addresses of each wanted set, in whatever spelling.
+    #[must_use]
+    pub fn has_the_form_of(&self, wanted: &Ruleset) -> bool {
+        let chains = wanted.chains.iter().all(|(name, chain)| {
+            let held = self.chains.get(name);
+            held.is_some_and(|(_, rules)| rules.len() == chain.rules.len())
+        });
+        let sets = wanted.sets.iter().all(|(name, set)| {
+            let held = self.sets.get(name).and_then(Option::as_ref);
+            held == Some(&set.ranges())
+        });
+        chains && sets
+    }
+}
+
 /// Reads the table; one that is not there is empty.
 ///
 /// # Errors
 /// When nft cannot be run or fails.
 pub async fn read() -> Result<Held, NftError> {
-    let arguments = ["--numeric-priority", "list", "ruleset"];
-    let said = run(&arguments, None).await?;
-    Ok(parse(&said))
+    let (family, name) = TABLE.split_once(' ').unwrap_or_default();
+    let arguments = ["--numeric-priority", "list", "table", family, name];
+    match run(&arguments, None).await {
+        Ok(said) => Ok(parse(&said)),
+        Err(NftError::Failed(said)) if said.contains(NO_TABLE) => Ok(Held::default()),
+        Err(error) => Err(error),
+    }
 }
 
 /// Brings the table from what it holds to what is wanted, in one transaction; returns whether there was anything to do. Where the
@@ -130,18 +153,26 @@ fn script(held: &Held, wanted: &Ruleset, complete: bool) -> Option<String> {
             lines.push(format!("add element {TABLE} {name} {{ {elements} }}"));
         }
     }
-    chains(held, wanted, &mut lines);
+    chains(held, wanted, complete, &mut lines);
     if complete {
         surplus(held, wanted, &mut lines);
     }
     (lines.len() > 1).then(|| lines.join("\n") + "\n")
 }
 
-/// Chains that differ: all are declared before any rule, since rules name chains.
-fn chains(held: &Held, wanted: &Ruleset, lines: &mut Vec<String>) {
+/// Chains that differ: all are declared before any rule, since rules name chains. Where not everything is known, a chain
+/// that holds all that is wanted, in its order, may hold more.
+fn chains(held: &Held, wanted: &Ruleset, complete: bool, lines: &mut Vec<String>) {
     let differs = |(name, chain): &(&String, &Chain)| {
-        let stands = held.chains.get(*name);
-        stands.is_none_or(|(top, rules)| *top != head(chain) || *rules != chain.rules)
+        let Some((top, rules)) = held.chains.get(*name) else {
+            return true;
+        };
+        let holds = if complete {
+            *rules == chain.rules
+        } else {
+            holds_in_order(rules, &chain.rules)
+        };
+        *top != head(chain) || !holds
     };
     let differing: Vec<(&String, &Chain)> = wanted.chains.iter().filter(differs).collect();
     for (name, chain) in &differing {
@@ -163,6 +194,12 @@ fn chains(held: &Held, wanted: &Ruleset, lines: &mut Vec<String>) {
             lines.push(format!("add rule {TABLE} {name} {rule}"));
         }
     }
+}
+
+/// Whether all the wanted rules are there, one behind the other.
+fn holds_in_order(held: &[String], wanted: &[String]) -> bool {
+    let mut held = held.iter();
+    wanted.iter().all(|rule| held.any(|other| other == rule))
 }
 
 /// What may be ours and is not wanted.

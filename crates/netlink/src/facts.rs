@@ -34,6 +34,7 @@ const FRA_IIFNAME: u16 = 3;
 const FRA_PRIORITY: u16 = 6;
 const FRA_FWMARK: u16 = 10;
 const FRA_TABLE: u16 = 15;
+const FRA_PROTOCOL: u16 = 21;
 /// `FR_ACT_TO_TBL`.
 const TO_TABLE: u8 = 1;
 const RTA_DST: u16 = 1;
@@ -166,6 +167,8 @@ pub(crate) struct Rule {
     pub(crate) selector: Option<RuleSelector>,
     /// From the host itself (`iif lo`) into a table.
     pub(crate) is_local: bool,
+    /// Who made it (`FRA_PROTOCOL`); 0 where nobody said.
+    pub(crate) protocol: u8,
     /// The message, to be sent back where the rule has to go.
     pub(crate) payload: Vec<u8>,
 }
@@ -179,13 +182,14 @@ pub(crate) fn rule(wanted: u8, payload: &[u8]) -> Result<Option<Rule>, &'static 
         return Ok(None);
     }
     let (mut to, mut mark, mut from_host) = (None, None, false);
-    let (mut preference, mut table) = (0, u32::from(table));
+    let (mut preference, mut table, mut protocol) = (0, u32::from(table), 0);
     for attribute in attributes(rest) {
         match attribute? {
             (FRA_DST, value) => to = address(value),
             (FRA_IIFNAME, value) => from_host = text(value) == "lo",
             (FRA_PRIORITY, value) => preference = number(value).ok_or("a preference cut off")?,
             (FRA_TABLE, value) => table = number(value).ok_or("a table number cut off")?,
+            (FRA_PROTOCOL, value) => protocol = value.first().copied().unwrap_or(0),
             (FRA_FWMARK, value) => mark = number(value).filter(|mark| *mark != 0),
             _ => {}
         }
@@ -206,6 +210,7 @@ pub(crate) fn rule(wanted: u8, payload: &[u8]) -> Result<Option<Rule>, &'static 
         table,
         selector,
         is_local: from_host && action == TO_TABLE,
+        protocol,
         payload: payload.to_vec(),
     }))
 }

@@ -1,6 +1,6 @@
 //! What the kernel holds of ours, decoded: VRF devices, management ports' addresses, our rules, our routes.
 //! In: dumps. Out: entries by identity, each with the message that tells of it. Invariant: only wanted devices, our preference
-//! with our table, and our protocol in our table are ours; rules and routes of whatever network, wanted or not.
+//! with our table or our protocol, and our protocol in our table are ours; rules and routes of whatever network, wanted or not.
 //! Not here: what is wanted (`plan_node::kernel`), changes (`write`).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -133,7 +133,9 @@ impl Held {
     fn rule(&mut self, found: Rule) {
         let (preference, table) = (found.preference, found.table);
         let to_pods = (preference, table) == (POD_RULE_PREFERENCE, POD_RULE_TABLE);
-        if !to_pods && preference != VRF_RULE_PREFERENCE {
+        // The preference of rules to VRFs is a usual one: those of ours bear our protocol.
+        let to_vrf = preference == VRF_RULE_PREFERENCE && found.protocol == PROTOCOL;
+        if !to_pods && !to_vrf {
             return;
         }
         if let Some(selector) = found.selector {

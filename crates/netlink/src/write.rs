@@ -4,11 +4,13 @@
 //! second call changes nothing.
 //! Not here: management ports themselves (Open vSwitch makes them), BGP's routes.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use model::diff::Diff;
 use model::kernel::{
     Entries, KernelEntry, KernelKey, LinkFact, PROTOCOL, RouteTarget, RuleSelector, VRF_ALIAS,
+    VRF_RULE_PREFERENCE,
 };
 use model::route::TableId;
 use model::{Family, InterfaceAddr, Prefix};
@@ -17,7 +19,7 @@ use netlink_packet_route::link::LinkAttribute;
 use netlink_packet_route::route::{
     RouteAttribute, RouteMetric, RouteProtocol, RouteScope, RouteType,
 };
-use netlink_packet_route::rule::RuleAction;
+use netlink_packet_route::rule::{RuleAction, RuleAttribute};
 use rtnetlink::{Handle, LinkUnspec, LinkVrf, RouteMessageBuilder};
 
 use crate::dump::{self, DumpError};
@@ -83,6 +85,8 @@ pub async fn apply(wanted: &Entries, complete: bool) -> Result<Written, WriteErr
     let mut writer = Writer {
         handle,
         written: Written::default(),
+        outside: BTreeSet::new(),
+        absent: BTreeSet::new(),
     };
     let outcome = writer.rounds(wanted, complete).await;
     task.abort();
@@ -100,6 +104,9 @@ async fn read(wanted: &Entries) -> Result<Held, WriteError> {
 struct Writer {
     handle: Handle,
     written: Written,
+    /// Devices that are not in their VRF, and tables whose VRF is not there: nothing is put there, or main would have it.
+    outside: BTreeSet<String>,
+    absent: BTreeSet<TableId>,
 }
 
 impl Writer {
@@ -116,6 +123,8 @@ impl Writer {
             }
             let before = self.written.done.len();
             self.written.failed.clear();
+            self.outside.clear();
+            self.absent.clear();
             self.round(&held.links, diff).await;
             if self.written.done.len() == before {
                 break;
@@ -148,7 +157,34 @@ impl Writer {
         }
     }
 
+    /// Whether an entry hangs on a VRF that could not be made.
+    fn is_without_vrf(&self, key: &KernelKey) -> bool {
+        match key {
+            KernelKey::Vrf { .. } | KernelKey::Link { .. } => false,
+            KernelKey::Address { device, .. } => self.outside.contains(device),
+            KernelKey::Route { table, .. } | KernelKey::Rule { table, .. } => {
+                self.absent.contains(table)
+            }
+        }
+    }
+
+    /// Remembers what hangs on an entry that could not be written.
+    fn note_failure(&mut self, key: &KernelKey, entry: &KernelEntry) {
+        match (key, entry) {
+            (KernelKey::Vrf { .. }, KernelEntry::Vrf { table, .. }) => {
+                self.absent.insert(*table);
+            }
+            (KernelKey::Link { device }, KernelEntry::Link { vrf: Some(_), .. }) => {
+                self.outside.insert(device.clone());
+            }
+            _ => {}
+        }
+    }
+
     async fn put(&mut self, links: &[LinkFact], key: &KernelKey, entry: &KernelEntry) {
+        if self.is_without_vrf(key) {
+            return;
+        }
         let done = match (key, entry) {
             (KernelKey::Vrf { device }, KernelEntry::Vrf { table, .. }) => {
                 self.vrf(links, device, *table).await
@@ -173,6 +209,9 @@ impl Writer {
             // An entry of another kind than its key's is in no plan.
             _ => return,
         };
+        if done.is_err() {
+            self.note_failure(key, entry);
+        }
         match done {
             Ok(()) => self.written.done.push(format!("wrote the {key}")),
             Err(PutError::NoDevice(device)) => {
@@ -299,6 +338,11 @@ impl Writer {
             .table_id(table)
             .priority(preference)
             .action(RuleAction::ToTable);
+        // Rule 31 is told by its table, as OVN-Kubernetes' own.
+        if preference == VRF_RULE_PREFERENCE {
+            let protocol = RuleAttribute::Protocol(RouteProtocol::from(PROTOCOL));
+            add.message_mut().attributes.push(protocol);
+        }
         if local {
             add = add.input_interface("lo");
         }

@@ -153,7 +153,7 @@ pub fn plan(snapshot: &Snapshot) -> FlowTable {
 
 /// The node's subnets of a network whose pods are reached over the bridge: one that is advertised into its own VRF alone is
 /// reached over that VRF's interfaces, and others may have the same subnets here.
-fn over_uplink(view: NetworkView<'_>) -> Vec<Prefix> {
+pub(crate) fn over_uplink(view: NetworkView<'_>) -> Vec<Prefix> {
     let advertised = view.share.network.advertised;
     let elsewhere = advertised.own_vrf && !advertised.default_vrf;
     let subnets = view.share.host_subnets.iter().copied();

@@ -14,6 +14,7 @@ use model::nb::{
 use model::route::TableId;
 
 use crate::Plan;
+use crate::bridge;
 use crate::snapshot::Snapshot;
 
 /// A broken invariant.
@@ -171,7 +172,9 @@ fn between_networks(snapshot: &Snapshot, plan: &Plan) -> Vec<(Owner, Violation)>
         for subnet in &view.share.host_subnets {
             let all = snapshot.here().filter(|(other, _)| *other != name);
             let mut before = all.filter(|(_, other)| other.share.network.id < id);
-            if let Some((other, _)) = before.find(|(_, o)| o.share.host_subnets.contains(subnet)) {
+            let is_here = |view| bridge::over_uplink(view).contains(subnet);
+            let taken = before.find(|(_, other)| is_here(*other) && is_here(view));
+            if let Some((other, _)) = taken {
                 let (subnet, other) = (*subnet, other.clone());
                 found.push((owner(), Violation::SameSubnetOnUplink { subnet, other }));
             }

@@ -436,7 +436,9 @@ impl Memory {
         let name = &network.name;
         let before = || self.shares.get(name).and_then(|share| share.vrf.clone());
         let links = self.links.as_deref().unwrap_or_default();
-        match vrf::plan(name, network.id, links) {
+        let others = self.shares.iter().filter(|(other, _)| *other != name);
+        let given = others.filter_map(|(_, share)| Some(share.vrf.as_ref()?.table));
+        match vrf::plan(name, network.id, links, &given.collect()) {
             Ok(Some(vrf)) if self.is_refused(&vrf.device, links) => {
                 let why = self.refused_vrfs.get(&vrf.device).cloned();
                 let why = NoVrf::Refused(vrf.device, why.unwrap_or_default());

@@ -8,7 +8,8 @@
 //!                  | default network, main and table 7             | network of users, table T of its VRF
 //!  shared          | rule 31 iif lo to CIDR -> 7: CIDR via .1       | subnets via .1; default via the node's next hops
 //!  local           | missing-route = discard: unreachable CIDR      | own subnet via .1; default ...; unreachable CIDR
-//!                  |                                                | rules 2000 -> T: its mark, .14, its subnets where advertised
+//!  both            |                                                | rules 2000 -> T: its packet mark, the masquerade address of its
+//!                  |                                                | management port, its subnets where main is to lead to them
 //! ```
 //! Forms: OVN-Kubernetes `go-controller/pkg/node/gateway_udn.go`, `gateway_init.go`.
 

@@ -1,7 +1,7 @@
 //! What the host's packet filter holds for the node's networks.
 //! In: a snapshot. Out: sets and chains of one nftables table.
-//! Invariant: a rule that translates the pods of a network has its exemption before it, and the exemption's set holds the whole
-//! network. Not here: translation in OVN (`north::snat`), how the table is written (`host::nft`).
+//! Invariant: a rule that translates whatever the pods of a network send has the network's exemption before it, and the
+//! exemption's set holds the whole network; any other translates what is on the way to nodes only. Not here: translation in OVN (`north::snat`), how the table is written (`host::nft`).
 //!
 //! ```text
 //!  local gateway mode      | pods of the default network (S: the node's subnet of it)

@@ -5,6 +5,8 @@
 //!
 //! Source: OVN-Kubernetes `go-controller/pkg/ovn/routeimport/route_import.go`, `pkg/node/vrfmanager`.
 
+use std::collections::BTreeSet;
+
 use model::kernel::LinkFact;
 use model::names::{NetworkName, management_device};
 use model::route::{MAIN_TABLE, TableId};
@@ -42,7 +44,7 @@ pub enum NoVrf {
 }
 
 /// The VRF device of a network of users: the one that stands, with the table that it has; else one to be made, with a table
-/// of its own. `None` for the default network.
+/// of its own, which is none of `given`, the tables of other networks' devices. `None` for the default network.
 ///
 /// # Errors
 /// While there can be none.
@@ -50,18 +52,22 @@ pub fn plan(
     network: &NetworkName,
     network_id: u16,
     links: &[LinkFact],
+    given: &BTreeSet<TableId>,
 ) -> Result<Option<Vrf>, NoVrf> {
     let Some(device) = network.vrf_device(network_id) else {
         return Ok(None);
     };
-    let port = management_device(network_id);
     let link = |name: &str| links.iter().find(|link| link.name == name);
-    let index = link(&port).map(|link| link.index);
-    let index = index.ok_or(NoVrf::NoPort(port))?;
     let table = match link(&device) {
+        // Also while its management port is away: what stands in it stays.
         Some(link) => link.vrf_table.ok_or(NoVrf::NameTaken(device.clone()))?,
         None => {
-            let taken = |table: &TableId| links.iter().any(|l| l.vrf_table == Some(*table));
+            let port = management_device(network_id);
+            let index = link(&port).map(|link| link.index);
+            let index = index.ok_or(NoVrf::NoPort(port))?;
+            let taken = |table: &TableId| {
+                given.contains(table) || links.iter().any(|l| l.vrf_table == Some(*table))
+            };
             let first = FIRST_TABLE.saturating_add(index);
             let mut tables = first..=TableId::MAX;
             tables.find(|table| !taken(table)).unwrap_or(first)

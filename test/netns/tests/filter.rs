@@ -10,9 +10,11 @@ use std::time::Duration;
 
 use host::nft;
 use model::Family;
+use model::gateway::GatewayMode;
 use model::nft::{AddressSet, Chain, Hook, Ruleset};
 use netlink::FilterWatcher;
 use netns_tests::{absent, in_namespace, run};
+use testkit::{mk_snapshot, mk_user_network, mk_view};
 
 fn nft_command(words: &str) -> String {
     run(Command::new("nft").args(words.split_whitespace()))
@@ -172,5 +174,58 @@ fn a_change_by_hand_is_told() {
         nft_command("flush chain inet ovn-kubernetes ovn-kube-udn-masq");
         let told = tokio::time::timeout(Duration::from_secs(5), watcher.changed()).await;
         told.unwrap().unwrap();
+    });
+}
+
+/// Node n1 in local gateway mode, with the default network and one of users that is advertised, both families.
+fn planned(outbound_snat: bool) -> Ruleset {
+    let mut view = mk_view(1);
+    view.no_overlay(|options| options.outbound_snat = outbound_snat);
+    view.add_subnet("fd00:10:128::/48/64");
+    view.share
+        .host_subnets
+        .push("fd00:10:128:1::/64".parse().unwrap());
+    let node = &mut view.node;
+    node.mode = GatewayMode::Local;
+    node.service_cidrs = ["172.31.0.0/16", "fd02::/112"]
+        .map(|text| text.parse().unwrap())
+        .into();
+    for number in 1..=3 {
+        node.node_addresses
+            .insert(format!("fd00:30::{number}").parse().unwrap());
+    }
+    let subnets = ["10.200.0.0/16/24", "fd00:200::/48/64"];
+    let join = ["100.65.0.0/16", "fd99::/64"];
+    let mut blue = view.share.clone();
+    blue.network = mk_user_network("cluster_udn_blue", 1, &subnets, &join);
+    blue.host_subnets = vec!["10.200.1.0/24".parse().unwrap()];
+    let snapshot = mk_snapshot(&view.node, &[view.share.clone(), blue]);
+    plan_node::plan(&snapshot).nft
+}
+
+#[test]
+fn what_is_planned_is_taken_by_nft_and_shown_as_it_is_spelled() {
+    if absent(&["nft"]) {
+        return;
+    }
+    in_namespace(|| async {
+        for outbound_snat in [true, false, true] {
+            let wanted = planned(outbound_snat);
+            assert_eq!(wanted.chains.len(), 4, "{wanted:?}");
+            assert!(apply(&wanted).await);
+            let shown = nft_command("list table inet ovn-kubernetes");
+            assert!(!apply(&wanted).await, "{shown}");
+            for chain in wanted.chains.values() {
+                for rule in &chain.rules {
+                    assert!(shown.contains(rule), "{rule}: {shown}");
+                }
+            }
+            let set = if outbound_snat {
+                "no-overlay-snat-exempt"
+            } else {
+                "remote-node-ips"
+            };
+            assert!(shown.contains(&format!("set {set}-v6")), "{shown}");
+        }
     });
 }

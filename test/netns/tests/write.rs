@@ -174,6 +174,8 @@ fn what_is_stale_goes_and_what_is_others_stays() {
             "addr add 192.0.2.1/24 dev other
              rule add pref 31 to 10.128.0.0/16 lookup 8
              rule add pref 32 to 10.128.0.0/16 lookup 7
+             rule add pref 2000 to 10.5.0.0/16 lookup 500
+             rule add pref 2000 fwmark 7 lookup 500
              route add 10.66.0.0/16 via 192.0.2.2 dev other proto static table 7
              route add 10.77.0.0/16 via 192.0.2.2 dev other proto 85
 ",
@@ -186,6 +188,8 @@ fn what_is_stale_goes_and_what_is_others_stays() {
             ("-4 -o addr show dev other", "192.0.2.1/24"),
             ("-4 rule show pref 31", "lookup 8"),
             ("-4 rule show pref 32", "lookup 7"),
+            ("-4 rule show pref 2000", "to 10.5.0.0/16 lookup 500"),
+            ("-4 rule show pref 2000", "fwmark 0x7 lookup 500"),
             ("-4 route show table 7", "10.66.0.0/16"),
             ("-4 route show", "10.77.0.0/16"),
             ("-6 -o addr show dev ovn-k8s-mp0 scope link", "fe80::"),
@@ -378,5 +382,58 @@ fn the_last_route_stands_behind_those_of_bgp_and_no_other_goes() {
         let gone = apply(&Entries::new()).await.unwrap();
         assert_eq!(gone.len(), 2, "{gone:?}");
         assert_eq!(lines("-4 route show 10.128.0.0/16"), [bgp]);
+    });
+}
+
+/// A network of users whose VRF is called `blue`.
+fn mk_blue(address: &str, to: Prefix) -> Entries {
+    let (device, vrf, table) = (DEVICE.to_owned(), "blue".to_owned(), 1042);
+    let selector = RuleSelector::To(to);
+    let link = KernelEntry::Link {
+        up: true,
+        vrf: Some(vrf.clone()),
+    };
+    let key = KernelKey::Address {
+        device: device.clone(),
+        address: address.parse().unwrap(),
+    };
+    let route = KernelKey::Route {
+        table,
+        to,
+        metric: LAST_METRIC,
+    };
+    let rule = KernelKey::Rule {
+        preference: 2000,
+        selector,
+        table,
+    };
+    Entries::from([
+        (
+            KernelKey::Vrf { device: vrf },
+            KernelEntry::Vrf { table, up: true },
+        ),
+        (KernelKey::Link { device }, link),
+        (key, KernelEntry::Address { prefix_route: true }),
+        (route, KernelEntry::Route(RouteTarget::Unreachable)),
+        (rule, KernelEntry::Rule { local: false }),
+    ])
+}
+
+#[test]
+fn where_a_vrf_cannot_be_made_main_gets_nothing_of_its_network() {
+    if absent(&["ip"]) {
+        return;
+    }
+    in_namespace(|| async {
+        mk_device();
+        // No VRF can have the name of another device.
+        ip("link add blue type veth peer name far");
+        let wanted = mk_blue("10.200.1.2/24", "10.200.0.0/16".parse().unwrap());
+        let written = netlink::write::apply(&wanted, true).await.unwrap();
+        assert!(!written.failed.is_empty());
+        let nothing: [&str; 0] = [];
+        assert_eq!(lines(&format!("-4 -o addr show dev {DEVICE}")), nothing);
+        assert_eq!(lines("-4 rule show pref 2000"), nothing);
+        assert_eq!(lines("-4 route show table all proto 85"), nothing);
     });
 }

@@ -350,8 +350,6 @@ async fn a_set_that_another_row_refers_to_does_not_hold_up_the_rest() {
 
     let mut view = mk_view();
     view.no_overlay(|options| options.outbound_snat = false);
-    // Sets of advertised subnets are named in matches, not referred to.
-    view.node.strict_isolation = false;
     fixture.pass(&shared_rows(&view)).await;
     let rows = rows_of(&view);
     let before = fixture.others();
@@ -511,6 +509,8 @@ async fn a_shared_set_stays_while_a_networks_row_refers_to_it() {
     };
     let mut view = mk_view();
     view.no_overlay(|options| options.outbound_snat = false);
+    // Sets of advertised subnets are named in matches, not referred to.
+    view.node.strict_isolation = false;
     fixture.pass(&shared_rows(&view)).await;
     fixture.pass(&rows_of(&view)).await;
     let north = fixture.decode();

@@ -4,6 +4,8 @@
 //! and a VRF device that he made is used and never removed. Not here: who wants it (`plan_node::kernel`).
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test")]
 
+use std::collections::BTreeSet;
+
 use model::gateway::GatewayMode;
 use model::kernel::Entries;
 use model::network::Advertised;
@@ -31,7 +33,8 @@ fn blue(mode: GatewayMode) -> View {
         .map(|text| text.parse().unwrap())
         .into();
     let network = &view.share.network;
-    view.share.vrf = vrf::plan(&network.name, network.id, &dump::links().unwrap()).unwrap();
+    let links = dump::links().unwrap();
+    view.share.vrf = vrf::plan(&network.name, network.id, &links, &BTreeSet::new()).unwrap();
     view
 }
 

@@ -19,8 +19,8 @@ use crate::world::Planned;
 /// Reconciles it.
 pub(crate) struct FilterReconciler {
     planned: watch::Receiver<Option<Arc<Planned>>>,
-    /// What was written last, and how nft showed it then.
-    written: Option<(Ruleset, Held)>,
+    /// What was written last, whether that was all, and how nft showed it then.
+    written: Option<(Ruleset, bool, Held)>,
     warned: WarnOnce<FilterKey>,
     failing: Failing<FilterKey>,
 }
@@ -50,14 +50,22 @@ impl FilterReconciler {
             Err(NftError::Run(_)) if nothing => return Ok(()),
             Err(error) => return Err(error),
         };
-        let as_written = |(ruleset, shown): &(Ruleset, Held)| ruleset == wanted && *shown == held;
+        let complete = planned.plan.is_complete();
+        let as_written = |(ruleset, whole, shown): &(Ruleset, bool, Held)| {
+            ruleset == wanted && *whole == complete && *shown == held
+        };
         if self.written.as_ref().is_some_and(as_written) {
             return Ok(());
         }
-        if nft::apply(&held, wanted, planned.plan.is_complete()).await? {
-            tracing::info!("wrote the packet filter");
+        if !nft::apply(&held, wanted, complete).await? {
+            return Ok(());
         }
-        self.written = Some((wanted.clone(), nft::read().await?));
+        tracing::info!("wrote the packet filter");
+        let shown = nft::read().await?;
+        // Another spelling of ours is remembered, somebody's change in between is not.
+        if shown.has_the_form_of(wanted) {
+            self.written = Some((wanted.clone(), complete, shown));
+        }
         Ok(())
     }
 }

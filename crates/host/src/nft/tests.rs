@@ -152,3 +152,31 @@ fn an_element_that_cannot_be_read_is_written_anew() {
             .contains("flush set")
     );
 }
+
+#[test]
+fn a_chain_keeps_its_rules_while_something_is_unknown() {
+    let held = parse(LISTING);
+    let mut less = wanted();
+    let chain = less.chains.get_mut("ovn-kube-local-gw-masq").unwrap();
+    chain.rules.clear();
+    assert_eq!(script(&held, &less, false), None);
+    assert!(script(&held, &less, true).is_some());
+    let chain = less.chains.get_mut("ovn-kube-local-gw-masq").unwrap();
+    chain.rules = vec!["jump ovn-kube-udn-masq".to_owned()];
+    assert!(script(&held, &less, false).is_some(), "a rule is missing");
+}
+
+#[test]
+fn what_somebody_took_away_has_not_the_form_of_what_was_written() {
+    let mut held = parse(LISTING);
+    assert!(held.has_the_form_of(&wanted()));
+    let rules = |held: &mut Held, rules: Vec<String>| {
+        held.chains.get_mut("ovn-kube-pod-subnet-masq").unwrap().1 = rules;
+    };
+    rules(&mut held, vec!["spelled otherwise".to_owned()]);
+    assert!(held.has_the_form_of(&wanted()));
+    rules(&mut held, Vec::new());
+    assert!(!held.has_the_form_of(&wanted()));
+    let held = parse(&LISTING.replace("172.30.0.1 }", "172.30.0.2 }"));
+    assert!(!held.has_the_form_of(&wanted()));
+}

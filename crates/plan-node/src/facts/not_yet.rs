@@ -49,7 +49,7 @@ pub enum NotYet {
     #[error("cannot read the kernel's links: {0}")]
     Links(String),
     /// There is no VRF device: no table in which the network's routes are.
-    #[error("network {0}: {1}")]
+    #[error("{1}")]
     Vrf(NetworkName, NoVrf),
     /// The masquerade subnet of a family is too small for the network's id.
     #[error(

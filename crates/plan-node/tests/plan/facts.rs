@@ -1,10 +1,10 @@
 //! What is remembered, and what it takes to know a network whole.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use model::address::Prefix;
 use model::gateway::{BgpDefault, GatewayMode};
-use model::kernel::LinkFact;
+use model::kernel::{KernelKey, LinkFact};
 use model::names::{NetworkName, NodeName};
 use model::network::Transport;
 use model::node::{Fact, Node};
@@ -484,12 +484,49 @@ fn a_network_of_users_has_its_port_first_and_its_vrf_behind_it() {
     vrf.vrf_table = Some(1042);
     links(&mut facts).extend([vrf.clone(), mk_link(77, "ovn-k8s-mp5")]);
     assert_eq!(vrf_of(&memory.snapshot(facts)), Some(made.clone()));
-    // The port is away: what stands stays.
+    // The port is away, before or behind a restart: what stands stays.
     let mut facts = with_blue(5);
     links(&mut facts).push(vrf);
-    let snapshot = memory.snapshot(facts);
-    assert_eq!(vrf_of(&snapshot), Some(made));
-    assert!(snapshot.stale.contains_key(&name));
+    for memory in [&mut memory, &mut self::memory()] {
+        let snapshot = memory.snapshot(facts.clone());
+        assert_eq!(vrf_of(&snapshot), Some(made.clone()));
+        let device = KernelKey::Vrf {
+            device: "blue".to_owned(),
+        };
+        assert!(plan_node::plan(&snapshot).kernel.contains_key(&device));
+    }
+}
+
+#[test]
+fn two_vrfs_that_are_made_in_one_breath_have_two_tables() {
+    let mut facts = with_blue(5);
+    let red = mk_user_network(
+        "cluster_udn_red",
+        6,
+        &["10.201.0.0/16/24"],
+        &["100.65.0.0/16"],
+    );
+    facts.networks.push(red);
+    let subnets: [(&str, &[&str]); 3] = [
+        ("default", &["10.128.1.0/24"]),
+        ("cluster_udn_blue", &["10.200.1.0/24"]),
+        ("cluster_udn_red", &["10.201.1.0/24"]),
+    ];
+    own(&mut facts).subnets = mk_node("n1", &subnets).subnets;
+    // Somebody's VRF has the table that the first one would have.
+    let mut foreign = mk_link(9, "theirs");
+    foreign.vrf_table = Some(1042);
+    links(&mut facts).extend([
+        foreign,
+        mk_link(42, "ovn-k8s-mp5"),
+        mk_link(43, "ovn-k8s-mp6"),
+    ]);
+    let snapshot = memory().snapshot(facts);
+    let tables: BTreeSet<u32> = snapshot
+        .here()
+        .filter_map(|(_, view)| Some(view.share.vrf.as_ref()?.table))
+        .collect();
+    assert_eq!(tables, BTreeSet::from([1043, 1044]));
 }
 
 #[test]
@@ -512,4 +549,34 @@ fn a_device_in_the_way_or_a_small_masquerade_subnet_costs_its_network_only() {
         "{said}"
     );
     assert_eq!(snapshot.stale.len(), 1);
+}
+
+#[test]
+fn a_vrf_that_the_kernel_refuses_costs_its_network_alone() {
+    let blue = NetworkName::from("cluster_udn_blue");
+    let mut facts = with_blue(5);
+    links(&mut facts).push(mk_link(42, "ovn-k8s-mp5"));
+    let why = ("blue".to_owned(), "Operation not supported".to_owned());
+    facts.refused_vrfs = BTreeMap::from([why]);
+    let mut memory = memory();
+    let snapshot = memory.snapshot(facts.clone());
+    assert_eq!(vrf_of(&snapshot), None);
+    let stale = &snapshot.stale[&blue];
+    assert_eq!(stale.reason(), Some("VrfRefused"));
+    assert!(stale.to_string().contains("not supported"), "{stale}");
+    assert_eq!(snapshot.stale.len(), 1);
+    let plan = plan_node::plan(&snapshot);
+    assert!(plan.is_complete(), "what others no longer want may go");
+    let without = plan_node::plan(&self::memory().snapshot(whole()));
+    assert_eq!(plan.kernel, without.kernel);
+    // It is tried again, or somebody else has made it.
+    facts.refused_vrfs.clear();
+    assert!(vrf_of(&memory.snapshot(facts.clone())).is_some());
+    facts.refused_vrfs = BTreeMap::from([("blue".to_owned(), String::new())]);
+    let mut vrf = mk_link(43, "blue");
+    vrf.vrf_table = Some(500);
+    links(&mut facts).push(vrf);
+    let snapshot = memory.snapshot(facts);
+    assert_eq!(vrf_of(&snapshot).map(|vrf| vrf.table), Some(500));
+    assert!(snapshot.stale.is_empty());
 }

@@ -277,3 +277,49 @@ fn no_match_of_a_flow_stands_twice_and_networks_that_are_not_known_hear_what_all
         .insert(red, plan_node::Share::Unknown(unknown));
     assert_eq!(everybody(&plan_node::plan(&snapshot)), everybody(&plan));
 }
+
+#[test]
+fn loose_isolation_leaves_networks_to_the_physical_network() {
+    let acls = |strict: bool| {
+        let mut node = mk_view(1).node;
+        node.strict_isolation = strict;
+        let plan = plan_node::plan(&mk_snapshot(&node, &three()));
+        let rows = plan.north.values().flatten();
+        let set = shared::advertised_subnets(model::Family::V4);
+        let found = rows.filter(|(key, _)| key.table == Table::Acl || **key == set);
+        found.count()
+    };
+    assert_eq!(acls(true), 4, "one ACL a network, and the set");
+    assert_eq!(acls(false), 0);
+}
+
+#[test]
+fn a_network_over_its_own_vrfs_interfaces_shares_no_uplink() {
+    let mut shares = three();
+    let (snapshot, plan) = mk(&shares);
+    let on_uplink = |found: &[(Owner, Violation)]| {
+        let of = |v: &&(Owner, Violation)| matches!(v.1, Violation::SameSubnetOnUplink { .. });
+        found.iter().filter(of).count()
+    };
+    assert_eq!(on_uplink(&check::plan(&snapshot, &plan)), 1);
+    for own in [1, 2] {
+        shares = three();
+        shares[own].network.advertised.own_vrf = true;
+        let (snapshot, plan) = mk(&shares);
+        assert_eq!(on_uplink(&check::plan(&snapshot, &plan)), 0);
+    }
+}
+
+#[test]
+fn masquerade_addresses_on_the_way_to_services_keep_their_own() {
+    let mut node = mk_view(1).node;
+    node.mode = model::gateway::GatewayMode::Local;
+    node.service_cidrs = ["172.31.0.0/16", "fd02::/112"]
+        .map(|text| text.parse().unwrap())
+        .into();
+    let plan = plan_node::plan(&mk_snapshot(&node, &three()));
+    // As a node of OVN-Kubernetes has it.
+    let rule =
+        "ip saddr != 169.254.0.0/29 ip daddr != 172.31.0.0/16 ip saddr 169.254.0.0/17 masquerade";
+    assert_eq!(plan.nft.chains["ovn-kube-udn-masq"].rules, [rule]);
+}

@@ -9,7 +9,7 @@ const QUIET: u64 = 20;
 /// FRR refuses a neighbor that is itself, but not one that becomes itself.
 pub(super) fn self_neighbor(lab: &Standing) {
     let node = lab.node(0);
-    let underlay = lab.record("/values/underlay");
+    let underlay = lab.record("/values/underlays/0");
     let itself = format!("{}.77", underlay.rsplit_once('.').unwrap().0);
     let address = format!("{itself}/32");
     let as_number = lab.record("/values/as_number");
