@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use model::frr::FrrConfiguration;
 use model::gateway::{BgpDefault, GatewayMode};
+use model::intent::{PodAdvertisement, TargetVrf};
 use model::kernel::LinkFact;
 use model::names::NodeName;
 use model::network::Network;
@@ -22,7 +23,8 @@ use model::{Asn, ObjectKey};
 use plan_cluster::fabric::roles::ROLE_LABEL;
 use plan_cluster::world::{FabricSettings, FabricTopology};
 use plan_cluster::{World, advertise, fabric, networks};
-use plan_node::{Facts, Memory, NodeConfig, Undeclared, check};
+use plan_node::declared::{Objects, Said, Statement};
+use plan_node::{Declared, Facts, Memory, NodeConfig, Undeclared, check, declare};
 use testkit::{BRIDGE_LINK, mk_link, mk_network, mk_node, mk_port, mk_user_network};
 
 use crate::report::{Report, percentile};
@@ -50,6 +52,7 @@ pub(crate) fn plan(arguments: &PlanArguments) {
             let case = format!("{nodes} nodes x {networks} networks");
             let wanted = arguments.only.as_ref();
             if wanted.is_none_or(|text| case.contains(text.as_str())) {
+                declared(&mut report, &case, networks);
                 node(&mut report, &case, nodes, networks);
                 cluster(&mut report, &case, nodes, networks);
             }
@@ -98,6 +101,53 @@ fn mk_nodes(count: u32, networks: &[Network]) -> Vec<Node> {
             }
         })
         .collect()
+}
+
+/// Namespaces that have an object of each network of users.
+const NAMESPACES: u16 = 20;
+
+/// What the objects of all networks declare, where one of them changed.
+fn declared(report: &mut Report, case: &str, count: u16) {
+    let mut statements = BTreeMap::new();
+    for network in mk_networks(count).into_iter().skip(1) {
+        for namespace in 0..NAMESPACES {
+            let name = network.name.as_str().trim_start_matches("cluster_udn_");
+            let key = ObjectKey::new(format!("ns{namespace}"), name);
+            let statement = Statement {
+                network: network.name.clone(),
+                created: 0,
+                deleting: false,
+                owner: Some(name.to_owned()),
+                advertisements: ["pods".to_owned()].into(),
+                said: Said::Network(network.clone()),
+            };
+            statements.insert(key, statement);
+        }
+    }
+    let ra = PodAdvertisement {
+        target_vrf: TargetVrf::Auto,
+        pod_network: true,
+        accepted: Some(true),
+    };
+    let ras = BTreeMap::from([("pods", &ra)]);
+    let mut before = Declared::default();
+    let mut all = |statements: &BTreeMap<ObjectKey, Statement>| {
+        let begun = now();
+        let attachments = statements.iter().collect();
+        let objects = Objects {
+            attachments: Some(&attachments),
+            advertisements: Some(&ras),
+        };
+        before = declare(&before, objects);
+        assert_eq!(before.networks.len(), usize::from(count - 1));
+        begun.elapsed()
+    };
+    report.put(
+        case,
+        &format!("node: networks of objects in {NAMESPACES} namespaces"),
+        "ms",
+        median(|| all(&statements)),
+    );
 }
 
 /// The node-agent's side, on node n0.
