@@ -1,0 +1,133 @@
+//! The node's share of one network, made of what is known, and what is missing of it.
+//! In: a network, the machine, what is remembered. Out: a [`Share`], and why it is not what the facts say now.
+//! Invariant: a share that was whole once stays when something of it is lost. Not here: what is common to all networks (`facts`).
+
+use model::address::Prefix;
+use model::kernel::LinkFact;
+use model::network::Network;
+use model::node::Fact;
+
+use super::{Memory, NotYet};
+use crate::snapshot::{Machine, NetworkShare, NetworkView, Share, UnknownShare, Vrf};
+use crate::vrf::{self, NoVrf};
+
+impl Memory {
+    /// The node's own subnets of a network; those that are outside of it (reported with the claims) cost only themselves.
+    fn host_subnets(&self, network: &Network) -> Result<Vec<Prefix>, NotYet> {
+        let node = || self.config.node.clone();
+        let own = self.own.as_ref().ok_or_else(|| NotYet::NoNode(node()))?;
+        let subnets = match &own.subnets {
+            Fact::Known(map) => map.get(&network.name).cloned().unwrap_or_default(),
+            Fact::Absent => Vec::new(),
+            Fact::Malformed(why) => return Err(NotYet::Malformed(node(), why.clone())),
+        };
+        let first = subnets.first().copied();
+        let first = first.ok_or_else(|| {
+            NotYet::Waiting(node(), format!("subnet of network {}", network.name))
+        })?;
+        let inside: Vec<Prefix> = subnets.into_iter().filter(|s| network.holds(s)).collect();
+        if inside.is_empty() {
+            return Err(NotYet::Outside(node(), first, network.name.clone()));
+        }
+        Ok(inside)
+    }
+
+    /// The share of a network, and why it is not what the facts say now.
+    pub(super) fn share(
+        &mut self,
+        network: &Network,
+        machine: &Machine,
+        missing: Option<NotYet>,
+    ) -> (Share, Option<NotYet>) {
+        let name = &network.name;
+        if network.transport.no_overlay().is_none() {
+            return self.without(network, NotYet::Transport(name.clone()));
+        }
+        let (subnets, no_subnet) = match self.host_subnets(network) {
+            Ok(subnets) => {
+                self.subnets.insert(name.clone(), subnets.clone());
+                (subnets, None)
+            }
+            Err(error) => {
+                let before = self.subnets.get(name).cloned();
+                (before.unwrap_or_default(), Some(error))
+            }
+        };
+        let (vrf, no_vrf) = self.vrf(network);
+        let missing = missing.or(no_subnet).or(no_vrf);
+        let own_mtu = machine.bridge_link().map(|link| link.mtu);
+        let made = self.node.as_ref().zip(own_mtu).map(|(node, own)| {
+            let share = NetworkShare {
+                network: network.clone(),
+                host_subnets: subnets,
+                mtu: network.mtu.unwrap_or_else(|| self.mtus.ruling(own)),
+                vrf,
+            };
+            let view = NetworkView {
+                node,
+                share: &share,
+            };
+            match view.unsound() {
+                None => Ok(share),
+                Some(problem) => Err(NotYet::Unsound(problem)),
+            }
+        });
+        match made {
+            Some(Ok(share)) => {
+                self.shares.insert(name.clone(), share.clone());
+                (Share::Here(share), missing)
+            }
+            Some(Err(unsound)) => self.without(network, missing.unwrap_or(unsound)),
+            None => self.without(network, missing.unwrap_or(NotYet::Nodes)),
+        }
+    }
+
+    /// The VRF device of a network of users, and what keeps it from being as it should: while its management port is away it
+    /// is the one it was.
+    fn vrf(&self, network: &Network) -> (Option<Vrf>, Option<NotYet>) {
+        let name = &network.name;
+        let before = || self.shares.get(name).and_then(|share| share.vrf.clone());
+        let links = self.links.as_deref().unwrap_or_default();
+        let others = self.shares.iter().filter(|(other, _)| *other != name);
+        let given = others.filter_map(|(_, share)| Some(share.vrf.as_ref()?.table));
+        match vrf::plan(name, network.id, links, &given.collect()) {
+            Ok(Some(vrf)) if self.is_refused(&vrf.device, links) => {
+                let why = self.refused_vrfs.get(&vrf.device).cloned();
+                let why = NoVrf::Refused(vrf.device, why.unwrap_or_default());
+                (None, Some(NotYet::Vrf(name.clone(), why)))
+            }
+            Ok(vrf) => {
+                let least = 11 + 2 * u32::from(network.id);
+                let is_short = |subnet: &&Prefix| subnet.nth(u128::from(least) - 1).is_none();
+                let families = network.families();
+                let subnets = self.config.masquerade_subnets.iter();
+                let mut subnets = subnets.filter(|subnet| families.contains(&subnet.family()));
+                let short = subnets.find(is_short).filter(|_| vrf.is_some());
+                let missing = short.map(|subnet| {
+                    let version = subnet.family().version();
+                    NotYet::Masquerade(name.clone(), network.id, version, least)
+                });
+                (vrf, missing)
+            }
+            Err(why) => (before(), Some(NotYet::Vrf(name.clone(), why))),
+        }
+    }
+
+    /// The kernel did not make the device when it was last asked, and nobody else has.
+    fn is_refused(&self, device: &str, links: &[LinkFact]) -> bool {
+        let is_there = links.iter().any(|link| link.name == device);
+        !is_there && self.refused_vrfs.contains_key(device)
+    }
+
+    /// The last share, or none.
+    fn without(&self, network: &Network, missing: NotYet) -> (Share, Option<NotYet>) {
+        let share = match self.shares.get(&network.name) {
+            Some(share) => Share::Here(share.clone()),
+            None => Share::Unknown(UnknownShare {
+                host_subnets: self.subnets.get(&network.name).cloned().unwrap_or_default(),
+                network: Some(network.clone()),
+            }),
+        };
+        (share, Some(missing))
+    }
+}
