@@ -269,7 +269,7 @@ impl Fixture {
     /// Waits until both sessions stand, and gives what FRR says of the far one.
     #[must_use]
     pub fn both_up(&self) -> Since {
-        until("both sessions are established", 20, || {
+        until("both sessions are established", 60, || {
             let (near, far) = (self.neighbor(NEAR), self.neighbor(FAR));
             let up = |n: &Value| n["bgpState"] == "Established";
             if up(&near) && up(&far) {
