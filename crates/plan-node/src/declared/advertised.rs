@@ -1,6 +1,7 @@
 //! Into which VRFs networks are advertised.
 //! In: the names that NetworkAttachmentDefinitions store, the RouteAdvertisements. Out: what each of them does, and what that is for
-//! a network. Invariant: one that is named and not there, or not judged yet, does what it did before.
+//! a network. Invariant: one that is named and not there, not accepted, or not judged yet, does what it did before: what is
+//! announced of it stays, too.
 //! Not here: which RouteAdvertisements serve a network (the cluster-manager writes their names).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,17 +21,13 @@ pub(super) fn advertising(
     let named = attachments.values();
     let named: BTreeSet<&String> = named.flat_map(|s| &s.advertisements).collect();
     let effect = |name: &String| {
-        let as_before = || before.advertising.get(name).cloned().flatten();
-        let Some(object) = advertisements.and_then(|all| all.get(name.as_str())) else {
-            return as_before();
-        };
-        match object.accepted {
-            Some(accepted) => {
-                let target = accepted && object.pod_network;
-                target.then(|| object.target_vrf.clone())
-            }
-            None => as_before(),
-        }
+        let known = before.advertising.get(name);
+        let object = advertisements.and_then(|all| all.get(name.as_str()));
+        // An object is named by what it serves: it was accepted once. Where nothing is known of it, it does what it says.
+        let says = object.map(|object| object.pod_network.then(|| object.target_vrf.clone()));
+        let accepted = object.is_some_and(|object| object.accepted == Some(true));
+        let settled = known.filter(|_| !accepted).cloned().or(says);
+        settled.flatten()
     };
     named
         .into_iter()

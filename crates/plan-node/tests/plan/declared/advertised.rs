@@ -32,7 +32,7 @@ const OWN: Advertised = Advertised {
 };
 
 #[test]
-fn where_a_network_is_advertised_is_what_its_accepted_advertisements_say() {
+fn where_a_network_is_advertised_is_what_its_advertisements_say() {
     let mut all = three();
     annotate(&mut all, "a/red", ROUTE_ADVERTISEMENTS, r#"["one"]"#);
     all.insert(default_key(), Attachment::default());
@@ -53,7 +53,9 @@ fn where_a_network_is_advertised_is_what_its_accepted_advertisements_say() {
     assert_eq!(of(ra(TargetVrf::Auto, Some(true))), (OWN, DEFAULT));
     assert_eq!(of(ra(named("red"), Some(true))), (OWN, NOWHERE));
     assert_eq!(of(ra(named("blue"), Some(true))), (NOWHERE, NOWHERE));
-    assert_eq!(of(ra(TargetVrf::Auto, Some(false))), (NOWHERE, NOWHERE));
+    // Nothing is known of what it did before: an object names it, so it was accepted, and what it says is the likeliest.
+    assert_eq!(of(ra(TargetVrf::Auto, Some(false))), (OWN, DEFAULT));
+    assert_eq!(of(ra(TargetVrf::Default, None)), (DEFAULT, DEFAULT));
     let egress = PodAdvertisement {
         pod_network: false,
         ..ra(TargetVrf::Auto, Some(true))
@@ -74,7 +76,7 @@ fn where_a_network_is_advertised_is_what_its_accepted_advertisements_say() {
 }
 
 #[test]
-fn an_advertisement_that_is_not_there_or_not_judged_yet_changes_nothing_in_force() {
+fn an_advertisement_that_is_not_there_not_judged_or_rejected_changes_nothing_in_force() {
     let mut all = three();
     for at in ["a/red", "b/red"] {
         annotate(&mut all, at, ROUTE_ADVERTISEMENTS, r#"["one"]"#);
@@ -95,16 +97,24 @@ fn an_advertisement_that_is_not_there_or_not_judged_yet_changes_nothing_in_force
     let good = declared_by(&waits, &all, Some(&ras(Some(true))));
     assert_eq!(good.networks[&red()].advertised, OWN);
     assert!(good.troubles.is_empty());
-    for later in [None, Some(Advertisements::new()), Some(ras(None))] {
+    let rejected = |target: TargetVrf| [("one".to_owned(), ra(target, Some(false)))].into();
+    for later in [
+        None,
+        Some(Advertisements::new()),
+        Some(ras(None)),
+        Some(rejected(TargetVrf::Auto)),
+        // Edited, and rejected: what was accepted before is in force.
+        Some(rejected(TargetVrf::Default)),
+    ] {
         let now = declared_by(&good, &all, later.as_ref());
         assert_eq!(now.networks, good.networks, "{later:?}");
         assert_eq!(now.default_network, good.default_network, "{later:?}");
         assert_eq!(declared_by(&now, &all, later.as_ref()), now);
     }
-    assert_eq!(
-        declared_by(&good, &all, Some(&ras(Some(false)))).networks[&red()].advertised,
-        NOWHERE
-    );
+    // Accepted as it is edited.
+    let edited = [("one".to_owned(), ra(TargetVrf::Default, Some(true)))].into();
+    let edited = declared_by(&good, &all, Some(&edited));
+    assert_eq!(edited.networks[&red()].advertised, DEFAULT);
     // It is gone, and no object names it any more.
     for at in ["a/red", "b/red", "ovn/default"] {
         annotate(&mut all, at, ROUTE_ADVERTISEMENTS, "[]");
