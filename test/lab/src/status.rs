@@ -94,8 +94,16 @@ fn line(lab: &Lab, node: &Node, state: String, reflecting: &[String]) -> (Vec<St
             .count()
     });
     let (up, up_good) = of(peers, established);
-    let (frr, frr_good) = count(frr_routes(lab, &node.name).map(|routes| routes.len()));
-    let (kernel, kernel_good) = count(kernel_routes(lab, &node.name).map(|routes| routes.len()));
+    // A managed network of users is announced as the default one is; OVN's rows are counted of the default one.
+    let remote = others + lab.networks.len() * lab.nodes.len().saturating_sub(1);
+    let (frr, frr_good) = of(
+        remote,
+        frr_routes(lab, &node.name).map(|routes| routes.len()),
+    );
+    let (kernel, kernel_good) = of(
+        remote,
+        kernel_routes(lab, &node.name).map(|routes| routes.len()),
+    );
     let (ovn, ovn_good) = count(imported(lab, &node.name).map(|routes| routes.len()));
     let pod = lab.pod(&node.name);
     let good =

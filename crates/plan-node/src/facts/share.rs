@@ -54,6 +54,10 @@ impl Memory {
             }
         };
         let (vrf, no_vrf) = self.vrf(network);
+        if let Some(short @ NotYet::Masquerade(..)) = no_vrf {
+            // Its packets would leave with addresses of pods, whatever is to be translated.
+            return self.without(network, short);
+        }
         let missing = missing.or(no_subnet).or(no_vrf);
         let own_mtu = machine.bridge_link().map(|link| link.mtu);
         let made = self.node.as_ref().zip(own_mtu).map(|(node, own)| {

@@ -549,6 +549,11 @@ fn a_device_in_the_way_or_a_small_masquerade_subnet_costs_its_network_only() {
         "{said}"
     );
     assert_eq!(snapshot.stale.len(), 1);
+    // Nothing of it is built: it would leave with addresses of pods.
+    let plan = plan_node::plan(&snapshot);
+    assert!(matches!(snapshot.networks[&blue], Share::Unknown(_)));
+    assert!(!plan.ports.contains_key(&blue));
+    assert!(plan.ports.contains_key(&NetworkName::default_network()));
 }
 
 #[test]
