@@ -15,6 +15,9 @@ use crate::process::{self, Start, tail};
 use crate::run::{tool, until};
 use crate::state::{Lab, text};
 
+/// Some seconds; in an emulated machine a minute.
+const PATIENCE: Duration = Duration::from_secs(300);
+
 /// The namespace of the daemons' service accounts.
 pub(crate) const ACCOUNTS: &str = "noverlay-system";
 /// All users of ours begin with this in the audit log.
@@ -43,7 +46,7 @@ pub(crate) fn up(lab: &Lab) -> Result<()> {
     process::start(lab, etcd(lab), 0)?;
     process::start(lab, server(lab), 0)?;
     kubeconfig(lab, "admin", &Login::Certificate)?;
-    let ready = until(Duration::from_secs(60), Duration::from_millis(100), || {
+    let ready = until(PATIENCE, Duration::from_millis(100), || {
         kubectl(lab)
             .args(["get", "--raw", "/readyz"])
             .run()
@@ -52,7 +55,7 @@ pub(crate) fn up(lab: &Lab) -> Result<()> {
     });
     if ready.is_none() {
         bail!(
-            "kube-apiserver is not ready after 60 s:\n{}",
+            "kube-apiserver is not ready after {PATIENCE:?}:\n{}",
             tail(&dir.join("kube-apiserver.log"), 10)
         );
     }
