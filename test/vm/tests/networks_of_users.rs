@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use vm_tests::{lacks_vm, vm};
 
-/// Seconds; emulated and built without optimization it takes five minutes.
+/// Seconds; emulated and built without optimization it takes six minutes.
 const LIMIT: &str = "1200";
 /// MiB: an API server, etcd, and two nodes.
 const MEMORY: &str = "6000";

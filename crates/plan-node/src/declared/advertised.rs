@@ -12,7 +12,7 @@ use model::network::{Advertised, Network};
 
 use super::{Declared, Object, Statement, current};
 
-/// What each RouteAdvertisements does that an object names; `None`: nothing.
+/// What each RouteAdvertisements does that an object names; `None`: nothing. One that has never been seen is not in it.
 pub(super) fn advertising(
     before: &Declared,
     attachments: &BTreeMap<&ObjectKey, &Statement>,
@@ -26,12 +26,11 @@ pub(super) fn advertising(
         // An object is named by what it serves: it was accepted once. Where nothing is known of it, it does what it says.
         let says = object.map(|object| object.pod_network.then(|| object.target_vrf.clone()));
         let accepted = object.is_some_and(|object| object.accepted == Some(true));
-        let settled = known.filter(|_| !accepted).cloned().or(says);
-        settled.flatten()
+        known.filter(|_| !accepted).cloned().or(says)
     };
     named
         .into_iter()
-        .map(|name| (name.clone(), effect(name)))
+        .filter_map(|name| Some((name.clone(), effect(name)?)))
         .collect()
 }
 

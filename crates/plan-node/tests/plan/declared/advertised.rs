@@ -94,6 +94,14 @@ fn an_advertisement_that_is_not_there_not_judged_or_rejected_changes_nothing_in_
         (&red(), "RouteAdvertisementsNotListed")
     );
     assert_eq!(waits.default_network, None);
+    // Listed behind the objects that name it, and rejected; or first made then.
+    let rejected = ra(TargetVrf::Auto, Some(false));
+    let late = declared_by(&waits, &all, Some(&[("one".to_owned(), rejected)].into()));
+    assert_eq!(late.networks[&red()].advertised, OWN);
+    let absent = declared_by(&waits, &all, Some(&Advertisements::new()));
+    assert_eq!(absent.networks[&red()].advertised, NOWHERE);
+    let late = declared_by(&absent, &all, Some(&ras(None)));
+    assert_eq!(late.networks[&red()].advertised, OWN);
     let good = declared_by(&waits, &all, Some(&ras(Some(true))));
     assert_eq!(good.networks[&red()].advertised, OWN);
     assert!(good.troubles.is_empty());
