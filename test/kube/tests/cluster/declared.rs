@@ -146,8 +146,9 @@ fn a_node_learns_of_the_networks_that_the_manager_writes_and_forgets_none_for_a_
     let ignored = "ignored NetworkAttachmentDefinition/shop/amber: network cluster_udn_amber: annotation k8s.ovn.org/network-id is 7; in force is that of till/amber: 1";
     agent.sees("the edited object is named", ignored);
     agent.sees("what is in force stays", DECLARED);
-    edit("till", "none");
+    // The edited one first: alone it would be obeyed.
     edit("shop", "none");
+    edit("till", "none");
     let broken = "cluster_udn_amber=1 Managed true/false, cluster_udn_green=3 Unmanaged false/false, cluster_udn_amber!AttachmentMalformed";
     agent.sees("none can be read, it is still in force", broken);
     let mut fresh = Agent::start(&api);
