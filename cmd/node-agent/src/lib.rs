@@ -172,6 +172,7 @@ fn spawn_plan(
         settings: Arc::clone(&sources.settings),
         configuration: sources.configuration.clone(),
         nodes,
+        api_servers: sources::api_servers(kube, sources),
         networks: sources::networks(kube, sources),
         refused_vrfs: sources.refused_vrfs.clone(),
         north: sources.north.clone(),

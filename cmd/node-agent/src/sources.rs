@@ -1,13 +1,17 @@
-//! What enqueues what: Nodes, objects of networks, netlink, the flow monitor, the two databases, FRR.
+//! What enqueues what: Nodes, the API server's addresses, objects of networks, netlink, the flow monitor, the two databases, FRR.
 //! In: subscriptions. Out: requests, and the cache of Nodes. Invariant: a source that may have lost something enqueues everything.
 //! Not here: state; the loops read it themselves.
 
+use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use daemon::{Configuration, Daemon};
 use host::{BridgeControl, FlowEvent};
 use k8s_openapi::api::core::v1::Node as KubeNode;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube_edge::cache::watch_labelled;
 use kube_edge::{Cache, watch};
 use model::node::annotation;
 use model::{NodeName, ObjectKey};
@@ -103,6 +107,20 @@ fn nodes(kube: &kube::Client, sources: &Sources, ready: Readiness) -> Cache<Node
         }
     };
     watch(kube::Api::all(kube.clone()), None, decode, changed)
+}
+
+/// Watches where the API server is: it writes its own addresses.
+pub(crate) fn api_servers(kube: &kube::Client, sources: &Sources) -> Cache<BTreeSet<IpAddr>> {
+    let facts = sources.facts.clone();
+    let slices: kube::Api<EndpointSlice> = kube::Api::namespaced(kube.clone(), "default");
+    let of_service = "kubernetes.io/service-name=kubernetes";
+    watch_labelled(slices, of_service, addresses, move |_| facts.note())
+}
+
+/// Of all endpoints: one that is about to end still answers.
+fn addresses(slice: &EndpointSlice) -> BTreeSet<IpAddr> {
+    let all = slice.endpoints.iter().flat_map(|e| &e.addresses);
+    all.filter_map(|address| address.parse().ok()).collect()
 }
 
 /// Watches what declares networks.

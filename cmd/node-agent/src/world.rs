@@ -4,6 +4,7 @@
 //! Not here: what follows from facts (`plan_node`), and what loops make of their part.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -104,6 +105,8 @@ pub(crate) struct World {
     /// What of the configuration may change while the daemon runs.
     pub(crate) configuration: Configuration,
     pub(crate) nodes: Cache<NodeEntry>,
+    /// By EndpointSlice of Service `default/kubernetes`.
+    pub(crate) api_servers: Cache<BTreeSet<IpAddr>>,
     pub(crate) networks: Networks,
     pub(crate) refused_vrfs: RefusedVrfs,
     pub(crate) north: Client,
@@ -185,6 +188,12 @@ impl World {
             };
             self.nodes.with(all)
         };
+        let api_servers = || {
+            let all = |map: &BTreeMap<_, kube_edge::Entry<BTreeSet<IpAddr>>>| {
+                map.values().flat_map(|e| e.value.clone()).collect()
+            };
+            self.api_servers.with(all)
+        };
         let own = self.nodes.get(&ObjectKey::new("", self.node.as_str()));
         let schema = self.north.schema();
         let waiting = declared.waiting();
@@ -197,6 +206,7 @@ impl World {
                 standing: standing.and_then(Result::ok).unwrap_or_default(),
             },
             nodes: listed.then(nodes),
+            api_servers: self.api_servers.ready().then(api_servers),
             release: own.and_then(|own| own.value.release),
             links,
             chassis: chassis.and_then(Result::ok).flatten(),

@@ -58,6 +58,8 @@ pub struct Facts {
     pub undeclared: Undeclared,
     /// All Nodes; `None` until they have been listed.
     pub nodes: Option<Vec<Node>>,
+    /// Addresses of the API server; `None` until they have been listed. Source: EndpointSlices of Service `default/kubernetes`.
+    pub api_servers: Option<BTreeSet<IpAddr>>,
     /// Annotation `noverlay.io/release-withdrawals` of the own Node.
     pub release: Option<String>,
     /// The kernel's links, or why they could not be read.
@@ -85,6 +87,7 @@ pub struct Memory {
     unreadable: Vec<Problem>,
     /// The own Node, as it last was.
     own: Option<Node>,
+    api_servers: Option<BTreeSet<IpAddr>>,
     release: Option<String>,
     id: Option<u32>,
     links: Option<Vec<LinkFact>>,
@@ -110,6 +113,7 @@ impl Memory {
             readable: BTreeMap::new(),
             unreadable: Vec::new(),
             own: None,
+            api_servers: None,
             release: None,
             id: None,
             links: None,
@@ -151,13 +155,15 @@ impl Memory {
             ..machine
         };
         let id_missing = self.note_id();
-        let missing = [node_missing, gateway_missing, id_missing]
+        self.api_servers = facts.api_servers.take().or(self.api_servers.take());
+        let api_missing = self.api_servers.is_none().then_some(NotYet::ApiServers);
+        let missing = [node_missing, gateway_missing, id_missing, api_missing]
             .into_iter()
             .flatten()
             .next();
         // Parts of different moments are not put together.
         if missing.is_none()
-            && let Some(node) = self.node_view(&machine, &families)
+            && let Some(node) = self.node_view(&machine, &facts.networks)
         {
             self.node = Some(node);
         }
@@ -334,7 +340,12 @@ impl Memory {
         }
     }
 
-    fn node_view(&self, machine: &Machine, families: &BTreeSet<Family>) -> Option<NodeView> {
+    fn node_view(&self, machine: &Machine, networks: &[Network]) -> Option<NodeView> {
+        let families: BTreeSet<Family> = networks.iter().flat_map(Network::families).collect();
+        // Between pods nothing is translated, also where one of them is an API server.
+        let is_pod = |ip: &IpAddr| networks.iter().any(|n| n.holds(&Prefix::host(*ip)));
+        let is_usable = |ip: &IpAddr| families.contains(&Family::of(*ip)) && !is_pod(ip);
+        let api_servers = self.api_servers.iter().flatten().copied();
         let host_addresses: BTreeSet<IpAddr> = machine.host_cidrs.iter().map(|a| a.ip).collect();
         let mut node_addresses = host_addresses.clone();
         for node in self.nodes.as_ref()? {
@@ -350,6 +361,7 @@ impl Memory {
             ephemeral_port_range: format!("{first}-{last}"),
             host_addresses,
             node_addresses,
+            api_servers: api_servers.filter(is_usable).collect(),
             nat_has_match: self.nat_has_match,
             mode: self.config.mode,
             masquerade_subnets: self.config.masquerade_subnets.clone(),

@@ -1,7 +1,7 @@
 //! What the host's packet filter holds for the node's networks.
 //! In: a snapshot. Out: sets and chains of one nftables table.
 //! Invariant: a rule that translates whatever the pods of a network send has the network's exemption before it, and the
-//! exemption's set holds the whole network; any other translates what is on the way to nodes only. Not here: translation in OVN (`north::snat`), how the table is written (`host::nft`).
+//! exemption's set holds the whole network; any other translates what is on the way to nodes and the API server only. Not here: translation in OVN (`north::snat`), how the table is written (`host::nft`).
 //!
 //! ```text
 //!  local gateway mode      | pods of the default network (S: the node's subnet of it)
@@ -111,7 +111,7 @@ fn pod_subnets(view: NetworkView<'_>) -> Ruleset {
                 elements,
             )
         } else {
-            let others = &node.node_addresses - &node.host_addresses;
+            let others = &node.always_translated() - &node.host_addresses;
             (
                 format!("remote-node-ips-{}", family.version()),
                 of_family(&others),

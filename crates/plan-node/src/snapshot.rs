@@ -156,6 +156,8 @@ pub struct NodeView {
     pub host_addresses: BTreeSet<IpAddr>,
     /// All nodes' addresses. Source: annotation `k8s.ovn.org/host-cidrs` and InternalIPs of every node.
     pub node_addresses: BTreeSet<IpAddr>,
+    /// The API server's addresses outside of all networks of pods. Source: EndpointSlices of Service `default/kubernetes`.
+    pub api_servers: BTreeSet<IpAddr>,
     /// Whether the Northbound schema has `NAT.match` (OVN 23.03 has not).
     pub nat_has_match: bool,
     /// Who forwards what leaves pods. Source: `[gateway] mode`.
@@ -167,6 +169,15 @@ pub struct NodeView {
     pub strict_isolation: bool,
     /// Ranges of the cluster's Services. Source: `[kubernetes] service-cidrs`.
     pub service_cidrs: Vec<Prefix>,
+}
+
+impl NodeView {
+    /// What pods reach with a node's address whether their network's traffic is translated or not: nodes and the API server,
+    /// which need no route back to pods. Source: design document 000, "SNAT Behavior".
+    #[must_use]
+    pub fn always_translated(&self) -> BTreeSet<IpAddr> {
+        &self.node_addresses | &self.api_servers
+    }
 }
 
 /// The VRF device of a network of users.

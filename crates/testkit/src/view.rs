@@ -119,6 +119,7 @@ pub fn mk_node_view(number: u8) -> NodeView {
         ephemeral_port_range: "32768-60999".to_owned(),
         host_addresses: [address(number)].into(),
         node_addresses: [address(1), address(2), address(3)].into(),
+        api_servers: BTreeSet::new(),
         nat_has_match: false,
         mode: GatewayMode::Shared,
         masquerade_subnets: ["169.254.0.0/17", "fd69::/112"]

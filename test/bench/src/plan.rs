@@ -186,6 +186,7 @@ fn node(report: &mut Report, case: &str, nodes: u32, count: u16) {
         nodes: Some(mk_nodes(nodes, &networks)),
         networks,
         undeclared: Undeclared::default(),
+        api_servers: Some([].into()),
         release: None,
         links: Ok(links),
         chassis: Some("n0".to_owned()),

@@ -103,7 +103,6 @@ fn server(lab: &Lab) -> Start {
         "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
         format!("--service-cluster-ip-range={services}"),
         "--authorization-mode=RBAC".to_owned(),
-        "--endpoint-reconciler-type=none".to_owned(),
         format!("--audit-policy-file={}", file("audit-policy.json")),
         format!("--audit-log-path={}", text(&audit_log(lab))),
         "--audit-log-mode=blocking".to_owned(),

@@ -15,6 +15,9 @@ pub enum NotYet {
     /// The API server has not answered.
     #[error("the Nodes have not been listed yet")]
     Nodes,
+    /// The same, of the API server's own addresses: without them, those that stand would be removed.
+    #[error("the EndpointSlices of Service default/kubernetes have not been listed yet")]
+    ApiServers,
     /// It has no such object.
     #[error("there is no Node object {0}")]
     NoNode(NodeName),
@@ -71,6 +74,7 @@ impl NotYet {
             Self::Vrf(_, NoVrf::Refused(..)) => Some("VrfRefused"),
             Self::Masquerade(..) => Some("NoMasqueradeAddress"),
             Self::Nodes
+            | Self::ApiServers
             | Self::NoNode(_)
             | Self::Waiting(..)
             | Self::NoBridge(_)

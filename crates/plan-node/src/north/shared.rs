@@ -1,4 +1,5 @@
-//! Northbound rows that several networks refer to: the sets of all nodes' addresses, and of all advertised networks' subnets.
+//! Northbound rows that several networks refer to: the sets of all nodes' (and the API server's) addresses, and of all
+//! advertised networks' subnets.
 //! In: the node and its networks. Out: Address_Set rows of the node, one plan for all networks.
 //! Invariant: one writer, so that no network takes for a stranger's what another one made. Not here: who refers to them (`snat`, `isolation`).
 
@@ -15,7 +16,7 @@ use super::rows_builder::RowsBuilder;
 use super::snat::{CONTROLLER, ID, NAME, of, put_set};
 use crate::snapshot::{NetworkView, NodeView};
 
-/// Key of the set of all nodes' addresses of a family.
+/// Key of the set of a family's addresses that are always translated: all nodes' and the API server's.
 #[must_use]
 pub fn node_ips(family: Family) -> RowKey {
     RowKey::root(Table::AddressSet, hash::row_name(&node_ips_id(family)))
@@ -39,9 +40,9 @@ pub fn plan<'a>(node: &NodeView, networks: impl Iterator<Item = NetworkView<'a>>
         .flat_map(|view| view.share.network.families())
         .collect();
     let mut rows_builder = RowsBuilder::new(Owner::Node);
+    let translated = node.always_translated();
     for family in families {
         let id = node_ips_id(family);
-        let addresses = of(&node.node_addresses, family);
         let ids = vec![
             (CONTROLLER, NetworkName::default_network().controller()),
             (OWNER_TYPE, NODE_IPS_TYPE.to_owned()),
@@ -51,7 +52,7 @@ pub fn plan<'a>(node: &NodeView, networks: impl Iterator<Item = NetworkView<'a>>
         ];
         put_set(
             &id,
-            addresses.map(ToString::to_string).collect(),
+            of(&translated, family).map(ToString::to_string).collect(),
             ids,
             &mut rows_builder,
         );

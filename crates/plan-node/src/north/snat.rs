@@ -1,6 +1,6 @@
 //! Address translation on the routers of a network, and the address sets it refers to.
 //! In: `NetworkView`. Out: NAT and Address_Set rows.
-//! Invariant: a row that translates a cluster subnet either exempts a set that holds that subnet, or is limited to node addresses.
+//! Invariant: a row that translates a cluster subnet either exempts a set that holds that subnet, or is limited to addresses of nodes and the API server.
 //! Not here: what the kernel translates in local gateway mode (`nft`), per-pod rows, the set of all nodes' addresses (`shared`).
 //!
 //! ```text

@@ -1,6 +1,7 @@
 //! What is remembered, and what it takes to know a network whole.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 use model::address::Prefix;
 use model::gateway::{BgpDefault, GatewayMode};
@@ -10,6 +11,7 @@ use model::network::Transport;
 use model::node::{Fact, Node};
 use model::ovs::{BridgeFact, patch_port};
 use plan_node::{Facts, FlowTable, Memory, NodeConfig, NotYet, Share, Snapshot, Undeclared, Vrf};
+use std::net::IpAddr;
 use testkit::{BRIDGE_LINK, mk_link, mk_network, mk_node, mk_port, mk_user_network};
 
 fn prefix(text: &str) -> Prefix {
@@ -68,6 +70,7 @@ fn whole() -> Facts {
             mk_node("n3", &[("default", &["10.128.3.0/24"])]),
         ]),
         undeclared: Undeclared::default(),
+        api_servers: Some(BTreeSet::new()),
         release: Some("1".to_owned()),
         links: Ok(vec![mk_link(1, "lo"), bridge("172.30.0.1/24")]),
         chassis: Some("n1".to_owned()),
@@ -87,8 +90,12 @@ fn stale(snapshot: &Snapshot) -> Option<&NotYet> {
 /// A change of one fact, and the words by which it is reported.
 type Loss = (fn(&mut Facts), &'static str);
 
-const LOSSES: [Loss; 13] = [
+const LOSSES: [Loss; 14] = [
     (|f| f.nodes = None, "the Nodes have not been listed yet"),
+    (
+        |f| f.api_servers = None,
+        "the EndpointSlices of Service default/kubernetes have not been listed yet",
+    ),
     (|f| f.nodes = Some(Vec::new()), "there is no Node object n1"),
     (|f| own(f).node_id = Fact::Absent, "has no node id yet"),
     (
@@ -168,13 +175,38 @@ fn what_was_known_whole_once_stays_whatever_is_lost() {
         assert_eq!(now.table, before.table);
         let reported = stale(&after).map(ToString::to_string);
         match words {
-            // The Nodes are a cache: what was listed once is known.
-            "the Nodes have not been listed yet" => assert_eq!(reported, None),
+            // These are caches: what was listed once is known.
+            "the Nodes have not been listed yet"
+            | "the EndpointSlices of Service default/kubernetes have not been listed yet" => {
+                assert_eq!(reported, None);
+            }
             words => assert!(reported.unwrap().contains(words), "{words}"),
         }
         // It is reported no more once it is well again.
         assert!(memory.snapshot(whole()).stale.is_empty());
     }
+}
+
+#[test]
+fn the_api_server_is_always_translated_to_unless_it_is_a_pod() {
+    let mut facts = whole();
+    let all = ["192.0.2.7", "10.128.2.9", "fd00::7", "172.30.0.2"];
+    facts.api_servers = Some(all.iter().map(|ip| ip.parse().unwrap()).collect());
+    let mut memory = memory();
+    let node = memory.snapshot(facts).node.unwrap();
+    let servers: BTreeSet<IpAddr> = ["172.30.0.2", "192.0.2.7"]
+        .map(|ip| ip.parse().unwrap())
+        .into();
+    assert_eq!(
+        node.api_servers, servers,
+        "no pod, and no family without a network"
+    );
+    let all = &node.node_addresses | &servers;
+    assert_eq!(node.always_translated(), all);
+    // One that moved away.
+    let mut facts = whole();
+    facts.api_servers = Some(BTreeSet::new());
+    assert_eq!(memory.snapshot(facts).node.unwrap().api_servers, [].into());
 }
 
 #[test]

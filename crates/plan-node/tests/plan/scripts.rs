@@ -95,6 +95,7 @@ impl NodeScenario {
             networks: self.networks.values().cloned().collect(),
             nodes: (!self.api_lost).then_some(nodes),
             undeclared: Undeclared::default(),
+            api_servers: (!self.api_lost).then(Default::default),
             release,
             links: if self.links_lost {
                 Err("no answer".to_owned())

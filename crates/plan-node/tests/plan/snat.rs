@@ -1,6 +1,7 @@
 //! Who is translated, and by which column.
 
 use model::address::Family;
+use model::gateway::GatewayMode;
 use model::hash;
 use model::names::NetworkName;
 use model::nb;
@@ -10,11 +11,13 @@ use model::nb::Table;
 use model::nb::Value;
 use model::nb::node_ips_id;
 use plan_node::check;
+use plan_node::nft;
 use plan_node::north;
 use plan_node::north::shared;
 use plan_node::north::snat::*;
 use std::collections::BTreeSet;
-use testkit::{View, mk_view};
+use std::net::IpAddr;
+use testkit::{View, mk_snapshot, mk_view};
 
 fn checked(view: &View) -> Rows {
     let rows = north::plan(view.get());
@@ -98,6 +101,22 @@ fn disabled_without_match_column_translates_only_towards_nodes() {
         &view.share.network.name,
         Family::V4
     ))));
+}
+
+#[test]
+fn disabled_translates_towards_the_api_server_in_both_modes() {
+    let mut view = mk_view(1);
+    view.no_overlay(|options| options.outbound_snat = false);
+    let server: IpAddr = "192.0.2.7".parse().unwrap();
+    view.node.api_servers.insert(server);
+    let nodes = &checked(&view)[&set_key(&node_ips_id(Family::V4))]["addresses"];
+    let all = ["172.30.0.1", "172.30.0.2", "172.30.0.3", "192.0.2.7"];
+    assert_eq!(*nodes, Value::set(all));
+    view.node.mode = GatewayMode::Local;
+    let snapshot = mk_snapshot(&view.node, &[view.share.clone()]);
+    let set = &nft::plan(&snapshot).sets["remote-node-ips-v4"];
+    let elements: Vec<String> = set.elements.iter().map(ToString::to_string).collect();
+    assert_eq!(elements, ["172.30.0.2/32", "172.30.0.3/32", "192.0.2.7/32"]);
 }
 
 #[test]

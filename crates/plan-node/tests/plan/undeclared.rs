@@ -37,6 +37,7 @@ fn facts() -> Facts {
             node_id: Fact::Known(2),
             ..mk_node("n1", &subnets)
         }]),
+        api_servers: Some(BTreeSet::new()),
         release: None,
         links: Ok(vec![bridge]),
         chassis: Some("n1".to_owned()),

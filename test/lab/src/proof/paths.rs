@@ -72,6 +72,10 @@ pub(super) fn table(world: &mut World<'_>) -> Result<Verdict> {
 fn serve(lab: &Lab, pods: &[Attached], family: Family) -> Result<()> {
     let outside = lab.values.outside_address(family)?;
     echo::serve(&lab.namespace("outside"), outside)?;
+    let api = lab.values.api_address();
+    if Family::of(api) == family {
+        echo::serve(&lab.namespace("underlay"), api)?;
+    }
     for (node, pod) in pods {
         let address = lab.values.address_of(node.index, family)?;
         echo::serve(&lab.namespace(&node.name), address)?;
@@ -151,6 +155,12 @@ fn of_node(
             outside,
         ),
     ];
+    let api = lab.values.api_address();
+    if Family::of(api) == family {
+        // It needs no way back to pods, whether the rest of their traffic is translated or not.
+        let to_api = Path::new(format!("pod on {name} -> API server"), &inner, api, address);
+        paths.push(to_api.translated_if(by_ovn));
+    }
     for (other, far) in pods.iter().filter(|(other, _)| other != node) {
         let there = lab.values.address_of(other.index, family).ok()?;
         let (remote, pod) = (&other.name, far.in_family(family)?.address);
