@@ -155,8 +155,7 @@ impl Memory {
             ..machine
         };
         let id_missing = self.note_id();
-        self.api_servers = facts.api_servers.take().or(self.api_servers.take());
-        let api_missing = self.api_servers.is_none().then_some(NotYet::ApiServers);
+        let api_missing = self.note_api_servers(&mut facts);
         let missing = [node_missing, gateway_missing, id_missing, api_missing]
             .into_iter()
             .flatten()
@@ -218,6 +217,11 @@ impl Memory {
         self.keep_readable(&mut nodes);
         self.nodes = Some(nodes);
         missing.then(|| NotYet::NoNode(self.config.node.clone()))
+    }
+
+    fn note_api_servers(&mut self, facts: &mut Facts) -> Option<NotYet> {
+        self.api_servers = facts.api_servers.take().or(self.api_servers.take());
+        self.api_servers.is_none().then_some(NotYet::ApiServers)
     }
 
     /// A Node whose annotation cannot be read has the subnets it had: its pods run, and their routes must not lose what

@@ -11,7 +11,6 @@ use model::network::Transport;
 use model::node::{Fact, Node};
 use model::ovs::{BridgeFact, patch_port};
 use plan_node::{Facts, FlowTable, Memory, NodeConfig, NotYet, Share, Snapshot, Undeclared, Vrf};
-use std::net::IpAddr;
 use testkit::{BRIDGE_LINK, mk_link, mk_network, mk_node, mk_port, mk_user_network};
 
 fn prefix(text: &str) -> Prefix {
