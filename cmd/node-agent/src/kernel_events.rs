@@ -21,7 +21,7 @@ struct Subscription {
 
 /// The buffers of all imports.
 #[derive(Debug, Default)]
-pub(crate) struct KernelEvents(Mutex<BTreeMap<NetworkName, Subscription>>);
+pub struct KernelEvents(Mutex<BTreeMap<NetworkName, Subscription>>);
 
 impl KernelEvents {
     fn with<T>(&self, f: impl FnOnce(&mut BTreeMap<NetworkName, Subscription>) -> T) -> T {
@@ -29,7 +29,8 @@ impl KernelEvents {
     }
 
     /// The buffer of a network's import; a fresh one says that everything has to be read.
-    pub(crate) fn subscribe(&self, network: &NetworkName) -> Arc<EventBuffer> {
+    #[must_use]
+    pub fn subscribe(&self, network: &NetworkName) -> Arc<EventBuffer> {
         self.with(|all| {
             let subscription = Subscription::default();
             let buffer = Arc::clone(&subscription.buffer);
@@ -39,12 +40,12 @@ impl KernelEvents {
     }
 
     /// The network's import has ended.
-    pub(crate) fn unsubscribe(&self, network: &NetworkName) {
+    pub fn unsubscribe(&self, network: &NetworkName) {
         self.with(|all| all.remove(network));
     }
 
     /// Which table a network's import follows from now on; it reads a new one whole.
-    pub(crate) fn set_table(&self, network: &NetworkName, table: Option<TableId>) {
+    pub fn set_table(&self, network: &NetworkName, table: Option<TableId>) {
         self.with(|all| {
             if let Some(subscription) = all.get_mut(network) {
                 subscription.table = Some(table);
@@ -53,7 +54,7 @@ impl KernelEvents {
     }
 
     /// Takes notice of a change. Returns the networks whose import has to look at it.
-    pub(crate) fn note(&self, change: &Change) -> Vec<NetworkName> {
+    pub fn note(&self, change: &Change) -> Vec<NetworkName> {
         self.with(|all| {
             let reported = all.iter().filter(|(_, subscription)| {
                 let hints = match subscription.table {
@@ -67,7 +68,7 @@ impl KernelEvents {
     }
 
     /// Everything has to be read again, links included: a subscription is new, or was lost.
-    pub(crate) fn note_everything(&self) {
+    pub fn note_everything(&self) {
         self.with(|all| {
             for subscription in all.values() {
                 subscription.buffer.note_everything();

@@ -17,7 +17,7 @@
 pub mod databases;
 mod frr;
 pub mod importing;
-mod kernel_events;
+pub mod kernel_events;
 mod keys;
 mod loops;
 pub mod metrics;

@@ -1,6 +1,6 @@
 //! Which networks are declared: those of users by their NetworkAttachmentDefinitions, and where pods of each are advertised.
 //! In: the objects as they are read now, and what was made of them before. Out: [`Declared`].
-//! Invariant: what is in force of a network stays while one of its objects says it: objects that contradict each other never make
+//! Invariant: what is in force of a network stays while one of its objects says it, its id also while one may: objects that contradict each other never make
 //! it flap, nor does the order in which they come; what has not been listed, or cannot be read, takes nothing away.
 //! Not here: what an object says (`said`), reading (the node-agent), a node's share of a network (`facts`).
 
@@ -179,10 +179,14 @@ fn choose<'a>(
     let Some(object) = good().find(same).or_else(|| good().next()).copied() else {
         return nothing_good(before, name, &objects, now);
     };
-    let network = object.network()?;
+    let said = object.network()?;
+    let kept =
+        in_force.filter(|old| old.id != said.id && may_be_kept(before, name, &objects, object));
+    let network = kept.unwrap_or(said);
+    let believed = kept.is_none().then_some(object.key);
     for other in &objects {
         now.ignored.extend(said::contradiction(
-            (object.key, network),
+            (believed, network),
             (other.key, &other.statement.said),
         ));
     }
@@ -191,6 +195,26 @@ fn choose<'a>(
         object,
         stays: in_force.is_some_and(|old| old.id == network.id),
     })
+}
+
+/// Whether another id is doubted: one that a network has stays its own for life, and an object of it that cannot be read
+/// may still say it. A ClusterUserDefinedNetwork that was made anew is another network.
+fn may_be_kept(
+    before: &Declared,
+    name: &NetworkName,
+    objects: &[Object<'_>],
+    chosen: Object<'_>,
+) -> bool {
+    let unread = |object: &Object<'_>| matches!(object.statement.said, Said::Waits(_));
+    objects.iter().any(unread) && !is_anothers(before, name, &chosen)
+}
+
+/// Whether an object is of another ClusterUserDefinedNetwork than those whose the network was.
+fn is_anothers(before: &Declared, name: &NetworkName, object: &Object<'_>) -> bool {
+    match (&object.statement.owner, before.owners.get(name)) {
+        (Some(uid), Some(owners)) => !owners.contains(uid),
+        (None, _) | (_, None) => false,
+    }
 }
 
 /// Each of a network's objects has something wrong with it, the eldest's is told. What is in force of it stays, unless it is
@@ -208,11 +232,7 @@ fn nothing_good<'a>(
         Said::Refused(problem) => Trouble::Refused(problem.clone()),
         Said::Default | Said::Network(_) => return None,
     };
-    let owners = before.owners.get(name);
-    let is_anothers = |object: &Object<'_>| match (&object.statement.owner, owners) {
-        (Some(uid), Some(owners)) => !owners.contains(uid),
-        (None, _) | (_, None) => false,
-    };
+    let is_anothers = |object: &Object<'_>| is_anothers(before, name, object);
     let gone = matches!(trouble, Trouble::Refused(_)) && objects.iter().all(is_anothers);
     now.troubles.insert(name.clone(), trouble);
     let network = before.networks.get(name).filter(|_| !gone)?;

@@ -3,18 +3,17 @@
 //! and routes in agreement. Invariant: the node-agent's own `Import`, in the same loop at the same pace.
 //! Not here: the rest of the node-agent.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use frr_edge::Frr;
 use import_tests::{Agent, AgentConfig};
-use model::Prefix;
-use model::Scope;
 use model::gateway::BgpDefault;
-use model::route::MAIN_TABLE;
+use model::route::{MAIN_TABLE, TableId};
 use model::subnets::Subnets;
+use model::{NetworkName, Prefix, Scope};
 use netlink::dump;
 use node_agent::importing::Inputs;
 
@@ -32,6 +31,19 @@ pub(crate) struct AgentArguments {
     /// Folder of FRR's vty sockets.
     #[arg(long)]
     vty_socket: PathBuf,
+    /// Networks of users beside the default one.
+    #[arg(long, default_value_t = 0)]
+    networks: u16,
+}
+
+/// The `number`-th network of users, from 1 on.
+pub(crate) fn network(number: u16) -> NetworkName {
+    NetworkName::from(format!("cluster_udn_n{number}"))
+}
+
+/// Its routing table.
+pub(crate) fn table(number: u16) -> TableId {
+    10_000 + TableId::from(number)
 }
 
 pub(crate) fn run(arguments: &AgentArguments) -> Result<()> {
@@ -61,7 +73,20 @@ async fn serve(arguments: &AgentArguments) -> Result<()> {
         taken: BTreeSet::new(),
         bgp_default: BgpDefault::Ignore,
     };
+    let more = 1..=arguments.networks;
+    let networks: BTreeMap<NetworkName, Inputs> = more
+        .map(|number| {
+            let inputs = Inputs {
+                table: Some(table(number)),
+                scope: scope.clone(),
+                owners: Vec::new(),
+                release: None,
+            };
+            (network(number), inputs)
+        })
+        .collect();
     let agent = Agent::start(AgentConfig {
+        networks,
         socket: arguments.north.clone(),
         inputs: Inputs {
             table: Some(MAIN_TABLE),

@@ -8,6 +8,7 @@ use netns_tests::ip_batch;
 
 use crate::floor::Raw;
 use crate::kernel::{lines, prefix, router};
+use crate::networks::networks;
 use crate::process::Watched;
 use crate::rate::rate;
 use crate::report::{Report, Runs, percentile};
@@ -40,6 +41,9 @@ const BEYOND: u32 = 60_000;
 
 #[expect(clippy::too_many_lines, reason = "one measurement, step by step")]
 pub(crate) async fn import(arguments: ImportArguments) {
+    if arguments.networks > 0 {
+        return networks(&arguments).await;
+    }
     let mut report = Report::new("import", arguments.json.as_deref());
     let wanted = |case: &str| {
         arguments

@@ -5,7 +5,7 @@
 use std::net::Ipv4Addr;
 
 use anyhow::{Context, Result, bail};
-use model::route::PROTOCOL_BGP;
+use model::route::{PROTOCOL_BGP, TableId};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 
@@ -23,6 +23,8 @@ pub(crate) struct Kernel {
     socket: Socket,
     buffer: Vec<u8>,
     link: u32,
+    /// The routing table; main where it is `None`.
+    pub(crate) table: Option<TableId>,
 }
 
 impl Kernel {
@@ -39,6 +41,7 @@ impl Kernel {
             link: found
                 .with_context(|| format!("there is no link {link}"))?
                 .index,
+            table: None,
         })
     }
 
@@ -54,10 +57,14 @@ impl Kernel {
     fn send(&mut self, kind: u16, flags: u16, to: Ipv4Addr, via: Option<Ipv4Addr>) -> Result<()> {
         // RTNH_F_ONLINK: the router need not be in a subnet of the link.
         let on_link = if via.is_some() { 4_u32 } else { 0 };
-        let mut body = vec![2, 24, 0, 0, 254, PROTOCOL_BGP, 0, 1];
+        let main = if self.table.is_some() { 0 } else { 254 };
+        let mut body = vec![2, 24, 0, 0, main, PROTOCOL_BGP, 0, 1];
         body.extend(on_link.to_ne_bytes());
         attribute(&mut body, 1, to.octets());
         attribute(&mut body, 6, METRIC.to_ne_bytes());
+        if let Some(table) = self.table {
+            attribute(&mut body, 15, table.to_ne_bytes());
+        }
         if let Some(via) = via {
             attribute(&mut body, 5, via.octets());
             attribute(&mut body, 4, self.link.to_ne_bytes());
@@ -94,6 +101,16 @@ pub(crate) fn prefix(number: u32) -> Ipv4Addr {
 /// The `number`-th router on the gateway's link.
 pub(crate) fn router(number: u32) -> Ipv4Addr {
     Ipv4Addr::from_bits(0xac1e_0100 + number)
+}
+
+/// Lines for `ip -batch`: so many /24 of this table.
+pub(crate) fn lines_in(table: TableId, count: u32) -> String {
+    let via = format!("via {} dev {LINK} onlink", router(1));
+    let line = |number| {
+        let to = prefix(number);
+        format!("route add {to}/24 table {table} proto bgp metric {METRIC} {via}\n")
+    };
+    (0..count).map(line).collect()
 }
 
 /// Lines for `ip -batch`: so many /24 with so many next hops each.

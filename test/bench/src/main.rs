@@ -15,6 +15,7 @@ mod cases;
 mod floor;
 mod kernel;
 mod manager;
+mod networks;
 mod observe;
 mod plan;
 mod process;
@@ -62,6 +63,12 @@ struct ImportArguments {
     /// A choice of cases that takes less than a minute.
     #[arg(long)]
     quick: bool,
+    /// Instead: so many networks of users in one process.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=4000), conflicts_with_all = ["only", "quick"])]
+    networks: u16,
+    /// With `--networks`: how many routes each of them has, one for each other node.
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=50_000))]
+    routes: u32,
 }
 
 /// Where the whole node-agent runs.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use frr_tests::Frr;
 use import::retention::SETTLE;
 use netns_tests::ip;
-use ovsdb::Transaction;
+use ovsdb::{Client, Transaction};
 use ovsdb_tests::{NB, Server, mk_client, mk_router, until_synced};
 
 use crate::kernel::Kernel;
@@ -82,9 +82,14 @@ impl Testbed {
         }
     }
 
+    /// Somebody who writes to the database.
+    pub(crate) fn client(&self) -> Client {
+        mk_client(&self.socket)
+    }
+
     /// A database with a router and nothing else.
     pub(crate) async fn empty(&self) {
-        let client = mk_client(&self.socket);
+        let client = self.client();
         until_synced(&client).await;
         let all = Transaction::new(NB).delete("Logical_Router", Vec::new());
         client.transact(&all).await.expect("routers go");
@@ -136,6 +141,11 @@ pub(crate) struct Agent {
 impl Agent {
     /// `limit`: `[limits] max-imported-routes`.
     pub(crate) fn start(testbed: &Testbed, limit: u32) -> Self {
+        Self::start_with(testbed, limit, 0)
+    }
+
+    /// With so many networks of users beside the default one.
+    pub(crate) fn start_with(testbed: &Testbed, limit: u32, networks: u16) -> Self {
         let (frr, _) = testbed.frr.as_ref().expect("a site of its own has an FRR");
         let itself = std::env::current_exe().expect("its own path");
         let started = now();
@@ -146,6 +156,7 @@ impl Agent {
             .arg("--north")
             .arg(&testbed.socket)
             .args(["--link", LINK, "--limit", &limit.to_string()])
+            .args(["--networks", &networks.to_string()])
             .arg("--vty-socket")
             .arg(frr.dir())
             .stdout(Stdio::piped())

@@ -1,8 +1,9 @@
-//! The node-agent's import of one network, with a scope that the test holds in its hand.
+//! The node-agent's imports, of one network or of several, with scopes that the test holds in its hand.
 //! In: a Northbound socket, inputs. Out: rows; what the passes said. Invariant: import, loop and pace are the node-agent's own;
 //! who enqueues its key and where inputs come from is wired here a second time (the lab runs the node-agent's).
 //! Not here: the rest of the node-agent.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,7 +13,8 @@ use frr_edge::Frr;
 use model::nb::ImportTarget;
 use model::{NetworkName, NodeName};
 use netlink::Watcher;
-use node_agent::importing::{EventBuffer, FrrProbe, Import, ImportConfig, Inputs, Passed, TIMING};
+use node_agent::importing::{FrrProbe, Import, ImportConfig, Inputs, Passed, TIMING};
+use node_agent::kernel_events::KernelEvents;
 use node_agent::metrics::{ImportMetrics, transactions};
 use ovsdb::{Client, ClientConfig, Endpoint};
 use prometheus::Registry;
@@ -29,8 +31,10 @@ use crate::testbed::LINK;
 pub struct AgentConfig {
     /// The Northbound database.
     pub socket: PathBuf,
-    /// World, owners, release.
+    /// What the default network may learn.
     pub inputs: Inputs,
+    /// Networks of users beside it, and what each may learn.
+    pub networks: BTreeMap<NetworkName, Inputs>,
     /// `None`: there is no FRR to ask.
     pub frr: Option<Frr>,
     /// How many destinations it imports at most.
@@ -45,8 +49,9 @@ pub struct AgentConfig {
 #[derive(Debug)]
 pub struct Agent {
     tasks: Vec<JoinHandle<()>>,
+    /// Of the default network.
     inputs: Arc<Mutex<Arc<Inputs>>>,
-    queue: WorkQueue<()>,
+    queue: WorkQueue<NetworkName>,
     registry: Registry,
     errors: Arc<Mutex<Vec<String>>>,
     lost: Arc<AtomicUsize>,
@@ -57,37 +62,51 @@ pub struct Agent {
 struct OneNetwork {
     import: Import,
     inputs: Arc<Mutex<Arc<Inputs>>>,
-    queue: WorkQueue<()>,
     again: Option<JoinHandle<()>>,
+    agreed: bool,
+}
+
+struct Networks {
+    imports: BTreeMap<NetworkName, OneNetwork>,
+    events: Arc<KernelEvents>,
+    queue: WorkQueue<NetworkName>,
     errors: Arc<Mutex<Vec<String>>>,
+    /// All of them have, once.
     agreed: watch::Sender<bool>,
 }
 
-impl Reconciler for OneNetwork {
-    type Key = ();
+impl Reconciler for Networks {
+    type Key = NetworkName;
 
-    async fn keys(&mut self) -> Option<Vec<()>> {
-        Some(vec![()])
+    async fn keys(&mut self) -> Option<Vec<NetworkName>> {
+        Some(self.imports.keys().cloned().collect())
     }
 
-    async fn reconcile(&mut self, (): &()) -> Action {
-        let inputs = Arc::clone(&lock(&self.inputs));
-        let passed = self.import.pass(&inputs).await;
-        if let Some(before) = self.again.take() {
+    async fn reconcile(&mut self, name: &NetworkName) -> Action {
+        let Some(one) = self.imports.get_mut(name) else {
+            return Action::AwaitChange;
+        };
+        let inputs = Arc::clone(&lock(&one.inputs));
+        self.events.set_table(name, inputs.table);
+        let passed = one.import.pass(&inputs).await;
+        if let Some(before) = one.again.take() {
             before.abort();
         }
-        if let Some(wait) = self.import.again() {
-            let queue = self.queue.clone();
-            self.again = Some(tokio::spawn(async move {
+        if let Some(wait) = one.import.again() {
+            let (queue, name) = (self.queue.clone(), name.clone());
+            one.again = Some(tokio::spawn(async move {
                 tokio::time::sleep(wait).await;
-                queue.enqueue(());
+                queue.enqueue(name);
             }));
         }
         match passed {
             Ok(Passed::NotReady) => Action::AwaitChange,
             Ok(Passed::Unfinished(..)) => Action::Done,
             Ok(Passed::Agreed { looked, .. }) => {
-                self.agreed.send_replace(true);
+                one.agreed = true;
+                if self.imports.values().all(|one| one.agreed) {
+                    self.agreed.send_replace(true);
+                }
                 if looked {
                     Action::Done
                 } else {
@@ -103,7 +122,7 @@ impl Reconciler for OneNetwork {
 }
 
 impl Agent {
-    /// Starts an import that knows nothing yet.
+    /// Starts imports that know nothing yet.
     #[must_use]
     #[expect(clippy::too_many_lines, reason = "one sequence of events")]
     pub fn start(config: AgentConfig) -> Self {
@@ -111,43 +130,54 @@ impl Agent {
         client.tables = ovn::north::monitor();
         client.max_backoff = Duration::from_millis(500);
         let north = Client::connect(client);
-        let (event_buffer, queue) = (Arc::new(EventBuffer::default()), WorkQueue::new());
+        let (events, queue) = (Arc::<KernelEvents>::default(), WorkQueue::new());
         let registry = Registry::new();
         let probe = config.frr.map(|frr| {
             let queue = queue.clone();
-            FrrProbe::start(frr, move || queue.enqueue(()))
+            FrrProbe::start(frr, move || queue.resync())
         });
-        let import = Import::new(
-            ImportConfig {
-                target: ImportTarget::of(&NetworkName::default_network(), &NodeName::from("n1")),
-                limits: Limits {
-                    max_imported_routes: config.limit,
-                    stale_time: Duration::from_secs(120),
-                    mass_withdraw_share: 50,
-                    mass_withdraw_routes: 10,
-                    mass_withdraw_window: Duration::from_secs(2),
-                    mass_withdraw_hold: config.hold,
+        let limits = Limits {
+            max_imported_routes: config.limit,
+            stale_time: Duration::from_secs(120),
+            mass_withdraw_share: 50,
+            mass_withdraw_routes: 10,
+            mass_withdraw_window: Duration::from_secs(2),
+            mass_withdraw_hold: config.hold,
+        };
+        let transactions = transactions(&registry).expect("fresh metrics");
+        let start = |name: &NetworkName, inputs: Arc<Mutex<Arc<Inputs>>>| {
+            let import = Import::new(
+                ImportConfig {
+                    target: ImportTarget::of(name, &NodeName::from("n1")),
+                    limits,
+                    interface: LINK.to_owned(),
                 },
-                interface: LINK.to_owned(),
-            },
-            north.clone(),
-            probe,
-            Arc::clone(&event_buffer),
-            ImportMetrics::new(
-                &registry,
-                &NetworkName::default_network(),
-                transactions(&registry).expect("fresh metrics"),
-            )
-            .expect("fresh metrics"),
-        );
+                north.clone(),
+                probe.as_ref().map(FrrProbe::share),
+                events.subscribe(name),
+                ImportMetrics::new(&registry, name, transactions.clone()).expect("fresh metrics"),
+            );
+            OneNetwork {
+                import,
+                inputs,
+                again: None,
+                agreed: false,
+            }
+        };
         let inputs = Arc::new(Mutex::new(Arc::new(config.inputs)));
         let (errors, lost) = (Arc::default(), Arc::default());
         let (agree, agreed) = watch::channel(false);
-        let subjects = OneNetwork {
-            import,
-            inputs: Arc::clone(&inputs),
+        let default = NetworkName::default_network();
+        let more = config.networks.into_iter().map(|(name, inputs)| {
+            let one = start(&name, Arc::new(Mutex::new(Arc::new(inputs))));
+            (name, one)
+        });
+        let mut imports: BTreeMap<NetworkName, OneNetwork> = more.collect();
+        imports.insert(default.clone(), start(&default, Arc::clone(&inputs)));
+        let networks = Networks {
+            imports,
+            events: Arc::clone(&events),
             queue: queue.clone(),
-            again: None,
             errors: Arc::clone(&errors),
             agreed: agree,
         };
@@ -155,12 +185,12 @@ impl Agent {
         let tasks = vec![
             tokio::spawn(kernel(
                 config.buffer,
-                event_buffer,
+                events,
                 queue.clone(),
                 Arc::clone(&lost),
             )),
             tokio::spawn(database(north, queue.clone())),
-            tokio::spawn(reconcile::run(subjects, queue.clone(), TIMING, stopped)),
+            tokio::spawn(reconcile::run(networks, queue.clone(), TIMING, stopped)),
         ];
         Self {
             tasks,
@@ -182,10 +212,10 @@ impl Agent {
         change(&mut changed);
         *inputs = Arc::new(changed);
         drop(inputs);
-        self.queue.enqueue(());
+        self.queue.enqueue(NetworkName::default_network());
     }
 
-    /// Waits until a first pass found rows and routes in agreement.
+    /// Waits until a pass of each network found rows and routes in agreement.
     pub async fn until_agreed(&self) {
         let mut agreed = self.agreed.clone();
         let _runs = agreed.wait_for(|agreed| *agreed).await;
@@ -230,28 +260,29 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 
 async fn kernel(
     buffer: Option<usize>,
-    event_buffer: Arc<EventBuffer>,
-    queue: WorkQueue<()>,
+    events: Arc<KernelEvents>,
+    queue: WorkQueue<NetworkName>,
     lost: Arc<AtomicUsize>,
 ) {
     let bytes = buffer.unwrap_or(netlink::watch::BUFFER);
     let mut watcher = Watcher::open_with(bytes).expect("a subscription");
-    event_buffer.note_everything();
-    queue.enqueue(());
+    events.note_everything();
+    queue.resync();
     loop {
         let change = watcher.changed().await.expect("the subscription stands");
         lost.fetch_add(usize::from(change.lost), Ordering::Relaxed);
-        let facts = change.links || change.addresses || change.rules || change.lost;
-        let hints = change.hints.clone();
-        if event_buffer.note(&change, hints) || facts {
-            queue.enqueue(());
+        for name in events.note(&change) {
+            queue.enqueue(name);
+        }
+        if change.links || change.addresses || change.rules || change.lost {
+            queue.resync();
         }
     }
 }
 
-async fn database(north: Client, queue: WorkQueue<()>) {
+async fn database(north: Client, queue: WorkQueue<NetworkName>) {
     let mut status = north.watch();
     while status.changed().await.is_ok() {
-        queue.enqueue(());
+        queue.resync();
     }
 }

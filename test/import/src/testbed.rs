@@ -99,6 +99,7 @@ impl Testbed {
         AgentConfig {
             socket: self.server.socket(),
             inputs: self.inputs.clone(),
+            networks: BTreeMap::new(),
             frr: None,
             limit: 20_000,
             hold: Duration::from_secs(60),

@@ -119,7 +119,7 @@ enum Cmd {
     /// comes back, an uplink is cut, zebra and bgpd are ended in good order, the fabric gets
     /// route reflectors and becomes a mesh again, with topology `auto` nodes join and leave until
     /// both have happened, the link of a router is cut, a route reflector dies, is cut off and
-    /// is drained (--only).
+    /// is drained, outbound SNAT is switched, agents and ovn-controllers start again, networks come and go (--only).
     Failover {
         /// Only one of them.
         #[arg(long, value_parser = failover::NAMES)]

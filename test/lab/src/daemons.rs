@@ -129,6 +129,13 @@ pub(crate) fn configure_managers(lab: &Lab) -> Result<()> {
     managers().try_for_each(|spec| write_config(lab, &spec).map(drop))
 }
 
+/// The same with the node-agents'.
+pub(crate) fn configure_agents(lab: &Lab) -> Result<()> {
+    let all = lab.nodes.iter().flat_map(agents);
+    let mut of_nodes = all.filter(|spec| spec.program == "node-agent");
+    of_nodes.try_for_each(|spec| write_config(lab, &spec).map(drop))
+}
+
 fn managers() -> impl Iterator<Item = Spec<'static>> {
     MANAGERS.iter().zip([9103, 9104]).map(|(name, port)| Spec {
         node: "underlay",
@@ -141,20 +148,24 @@ fn managers() -> impl Iterator<Item = Spec<'static>> {
 
 /// Starts the agents of a node.
 pub(crate) fn start_agents(lab: &Lab, node: &Node) -> Result<()> {
-    for (program, port) in [("node-agent", 9101), ("frr-agent", 9102)] {
-        let spec = Spec {
-            node: &node.name,
-            name: program,
-            program,
-            kind: "daemonsets",
-            port,
-        };
+    for spec in agents(node) {
         start(lab, &spec)?;
     }
     match lab.frr_k8s {
         Some(_) => frr_k8s::start(lab, &node.name),
         None => Ok(()),
     }
+}
+
+fn agents(node: &Node) -> impl Iterator<Item = Spec<'_>> {
+    let all = [("node-agent", 9101), ("frr-agent", 9102)].into_iter();
+    all.map(|(program, port)| Spec {
+        node: &node.name,
+        name: program,
+        program,
+        kind: "daemonsets",
+        port,
+    })
 }
 
 struct Spec<'a> {

@@ -6,10 +6,12 @@
 //! the kernel and in OVN. A cut is silent: no end of any link loses its carrier.
 
 mod auto;
+mod change;
 mod frr_stop;
 mod pinger;
 mod reflector;
 mod router;
+mod stream;
 mod topology;
 mod watch;
 
@@ -49,10 +51,11 @@ pub(crate) enum What {
 }
 
 /// Names on the command line. All but the first two take their time and have to be asked for.
-pub(crate) const NAMES: [&str; 7] = [
+pub(crate) const NAMES: [&str; 8] = [
     "bgpd",
     "cut",
     "frr-stop",
+    "change",
     "topology",
     "auto",
     "router",
@@ -105,6 +108,9 @@ pub(crate) fn demonstrate(
         return frr_stop::demonstrate(lab, node, stops.rounds, stops.routes);
     }
     watched(lab)?;
+    if only == Some("change") {
+        return change::demonstrate(lab);
+    }
     if only == Some("topology") {
         return topology::demonstrate(lab);
     }

@@ -10,6 +10,7 @@ mod cli;
 mod container;
 mod daemons;
 mod down;
+mod echo;
 mod example;
 mod failover;
 mod family;

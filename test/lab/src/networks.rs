@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use crate::apiserver::{get, kubectl};
 use crate::objects::items;
 use crate::pods::{self, Place};
+use crate::reach;
 use crate::run::{each, now, until};
 use crate::state::{Lab, Node, Pod, check_name};
 use crate::up::Steps;
@@ -156,9 +157,40 @@ fn subnets(lab: &Lab, network: &UserNetwork) -> Result<BTreeMap<String, IpNet>> 
 }
 
 /// The nodes whose pod of a network is attached.
-pub(crate) fn attached(lab: &Lab, network: &UserNetwork) -> Vec<(Node, Pod)> {
+fn attached(lab: &Lab, network: &UserNetwork) -> Vec<(Node, Pod)> {
     let pod = |node: &Node| Some((node.clone(), network.pod(lab, &node.name)?));
     lab.nodes.iter().filter_map(pod).collect()
+}
+
+/// One network's pods with their namespaces.
+pub(crate) struct Members {
+    /// What the lab calls it.
+    pub(crate) name: String,
+    /// Where each pod is.
+    pub(crate) pods: Vec<(Node, Pod, String)>,
+}
+
+/// The pods that are attached: those of the default network first, then those of each network of users.
+pub(crate) fn members(lab: &Lab) -> Vec<Members> {
+    let default = reach::attached(lab).into_iter().map(|(node, pod)| {
+        let namespace = lab.pod_namespace(&node.name);
+        (node, pod, namespace)
+    });
+    let mut all = vec![Members {
+        name: "default".to_owned(),
+        pods: default.collect(),
+    }];
+    all.extend(lab.networks.iter().map(|network| {
+        let pods = attached(lab, network).into_iter().map(|(node, pod)| {
+            let namespace = network.namespace(lab, &node.name);
+            (node, pod, namespace)
+        });
+        Members {
+            name: network.name.clone(),
+            pods: pods.collect(),
+        }
+    }));
+    all
 }
 
 #[cfg(test)]

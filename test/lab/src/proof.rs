@@ -7,7 +7,6 @@
 mod bulk;
 mod capture;
 mod diagnose;
-mod echo;
 mod join;
 mod networks;
 mod paths;
@@ -23,7 +22,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 
 use crate::run::{now, tell};
-use crate::state::Lab;
+use crate::state::{Lab, Node};
 use crate::supervisor;
 
 /// Where a path from object to packet is broken.
@@ -247,6 +246,11 @@ fn of_the_supervisor(name: &str) -> usize {
         "deaths  FAIL  daemons that died since the lab came up:\n{deaths}"
     ));
     1
+}
+
+/// Whether what translates on a node is what the lab's configuration asks for.
+pub(crate) fn translates_as_asked(lab: &Lab, node: &Node) -> bool {
+    matches!(diagnose::exemption(lab, node), Ok(None))
 }
 
 fn print_failure(failure: &Failure) {

@@ -167,9 +167,9 @@ fn unsupported(network: &Network) -> Option<String> {
     }
 }
 
-/// What an object says otherwise than the one that is believed.
+/// What an object says otherwise than the one that is believed; without one, than what was in force before.
 pub(super) fn contradiction(
-    (believed, network): (&ObjectKey, &Network),
+    (believed, network): (Option<&ObjectKey>, &Network),
     (key, said): (&ObjectKey, &Said),
 ) -> Option<Problem> {
     let name = &network.name;
@@ -177,18 +177,20 @@ pub(super) fn contradiction(
         Said::Default => return None,
         Said::Waits(problem) | Said::Refused(problem) => {
             let mut problem = problem.clone();
-            problem
-                .message
-                .push_str(&format!("; what {believed} says is in force"));
+            problem.message.push_str(&match believed {
+                Some(believed) => format!("; what {believed} says is in force"),
+                None => "; what was in force before stays".to_owned(),
+            });
             return Some(problem);
         }
         Said::Network(other) => difference(network, other)?,
     };
     let (field, value, in_force) = differs;
+    let whose = believed.map_or("what was before".to_owned(), |key| format!("that of {key}"));
     Some(Problem::new(
         format!("NetworkAttachmentDefinition/{key}"),
         CONTRADICTION,
-        format!("network {name}: {field} is {value}; in force is that of {believed}: {in_force}"),
+        format!("network {name}: {field} is {value}; in force is {whose}: {in_force}"),
     ))
 }
 

@@ -234,6 +234,34 @@ fn of_objects_that_contradict_each_other_what_is_in_force_stays_until_none_says_
 }
 
 #[test]
+fn another_id_is_obeyed_only_where_every_object_can_be_read_or_the_network_was_made_anew() {
+    let good = fresh(&three());
+    let mut all = three();
+    annotate(&mut all, "a/red", NETWORK_ID, "x");
+    annotate(&mut all, "b/red", NETWORK_ID, "7");
+    let declared = after(&good, &all);
+    assert_eq!(declared.networks, good.networks, "a/red may still say it");
+    let said: Vec<String> = declared.ignored.iter().map(ToString::to_string).collect();
+    assert!(
+        said.iter().any(
+            |text| text.starts_with("NetworkAttachmentDefinition/b/red: ")
+                && text.contains("k8s.ovn.org/network-id is 7; in force is what was before: 2")
+        ),
+        "{said:?}"
+    );
+    assert_eq!(after(&declared, &all), declared);
+    // Made anew, or readable: it is said by all.
+    let mut anew = all.clone();
+    one(&mut anew, "b/red").owner = Some("another".to_owned());
+    assert_eq!(after(&declared, &anew).networks[&red()].id, 7);
+    annotate(&mut all, "a/red", NETWORK_ID, "7");
+    assert_eq!(after(&declared, &all).networks[&red()].id, 7);
+    // Without an id in force there is none to keep.
+    annotate(&mut all, "a/red", NETWORK_ID, "x");
+    assert_eq!(fresh(&all).networks[&red()].id, 7);
+}
+
+#[test]
 fn without_anything_in_force_the_eldest_object_is_believed_whatever_came_first() {
     for (elder, younger) in [("a/red", "b/red"), ("b/red", "a/red")] {
         let mut all = three();

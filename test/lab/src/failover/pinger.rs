@@ -4,6 +4,7 @@
 //! no answer. One `ping` a pair; its lines are read when it has ended.
 
 use std::io::Read;
+use std::net::IpAddr;
 use std::process::{Child, Stdio};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use anyhow::{Context, Result};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use super::stream::Way;
 use crate::reach::Attached;
 use crate::run::tool;
 use crate::state::{Lab, PodAddress};
@@ -46,7 +48,7 @@ pub(super) struct Losses {
 impl Pinger {
     /// Starts one ping for each pair, or, where that are too many, for each pod and the next.
     pub(super) fn start(lab: &Lab, pods: &[Attached]) -> Result<Self> {
-        let mut pairs = Vec::new();
+        let mut pinger = Self { pairs: Vec::new() };
         let several = lab.values.families().len() > 1;
         let next = |at: usize| (at + 1) % pods.len().max(1);
         for (at, (from, _)) in pods.iter().enumerate() {
@@ -56,30 +58,43 @@ impl Pinger {
             let others =
                 others.flat_map(|(_, (to, pod))| pod.addresses.iter().map(move |a| (to, a)));
             for (to, PodAddress { address, .. }) in others {
-                let words = format!("-n -D -i {PACE} {address}");
-                let mut child = tool("ping")
-                    .words(&words)
-                    .with(|c| {
-                        c.stdin(Stdio::null())
-                            .stdout(Stdio::piped())
-                            .stderr(Stdio::null());
-                    })
-                    .inside(&lab.pod_namespace(&from.name))
-                    .spawn()?;
-                let mut stdout = child.stdout.take().context("ping's output")?;
-                let lines = std::thread::spawn(move || {
-                    let mut text = Vec::new();
-                    drop(stdout.read_to_end(&mut text));
-                    String::from_utf8_lossy(&text).into_owned()
-                });
                 let mut name = format!("{} -> {}", from.name, to.name);
                 if several {
                     name.push_str(&format!(" at {address}"));
                 }
-                pairs.push((name, child, lines));
+                pinger.add(name, &lab.pod_namespace(&from.name), *address)?;
             }
         }
-        Ok(Self { pairs })
+        Ok(pinger)
+    }
+
+    /// Starts one for each way.
+    pub(super) fn of(ways: &[Way]) -> Result<Self> {
+        let mut pinger = Self { pairs: Vec::new() };
+        for way in ways {
+            pinger.add(way.name.clone(), &way.namespaces.0, way.to)?;
+        }
+        Ok(pinger)
+    }
+
+    fn add(&mut self, name: String, namespace: &str, to: IpAddr) -> Result<()> {
+        let mut child = tool("ping")
+            .words(&format!("-n -D -i {PACE} {to}"))
+            .with(|c| {
+                c.stdin(Stdio::null())
+                    .stdout(Stdio::piped())
+                    .stderr(Stdio::null());
+            })
+            .inside(namespace)
+            .spawn()?;
+        let mut stdout = child.stdout.take().context("ping's output")?;
+        let lines = std::thread::spawn(move || {
+            let mut text = Vec::new();
+            drop(stdout.read_to_end(&mut text));
+            String::from_utf8_lossy(&text).into_owned()
+        });
+        self.pairs.push((name, child, lines));
+        Ok(())
     }
 
     /// Ends all of them and counts.

@@ -100,7 +100,7 @@ pub(super) fn step(
 }
 
 /// Whether so much may be lost without anybody's way having been lost.
-fn is_tolerable(losses: &Losses) -> bool {
+pub(super) fn is_tolerable(losses: &Losses) -> bool {
     losses.lost <= TOLERATED_IN_ALL
         && losses.by_pair.len() <= TOLERATED_PAIRS
         && losses.by_pair.iter().all(|(_, lost)| *lost <= TOLERATED)

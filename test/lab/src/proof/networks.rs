@@ -8,26 +8,19 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::{Failure, Layer, Verdict, World, echo, listed};
-use crate::networks::{UserNetwork, attached};
-use crate::reach;
+use super::{Failure, Layer, Verdict, World, listed};
+use crate::echo;
+use crate::networks::{Members, members};
 use crate::run::{each, until};
-use crate::state::{Lab, Node, Pod};
+use crate::state::Lab;
 
 /// How long packets may take to find their way for the first time.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// One network's pods with their namespaces.
-struct Members {
-    name: String,
-    pods: Vec<(Node, Pod, String)>,
-}
-
 /// Line 9.
 pub(super) fn apart(world: &mut World<'_>) -> Result<Verdict> {
     let lab = &*world.lab;
-    let mut all = vec![members_of_default(lab)];
-    all.extend(lab.networks.iter().map(|network| members(lab, network)));
+    let all = members(lab);
     for one in &all {
         if one.pods.len() != lab.nodes.len() {
             let seen = format!("network {} has pods on {} nodes", one.name, one.pods.len());
@@ -63,32 +56,6 @@ pub(super) fn apart(world: &mut World<'_>) -> Result<Verdict> {
         expected,
         listed(&complaints),
     )))
-}
-
-fn members_of_default(lab: &Lab) -> Members {
-    let pods = reach::attached(lab).into_iter();
-    Members {
-        name: "default".to_owned(),
-        pods: pods
-            .map(|(node, pod)| {
-                let namespace = lab.pod_namespace(&node.name);
-                (node, pod, namespace)
-            })
-            .collect(),
-    }
-}
-
-fn members(lab: &Lab, network: &UserNetwork) -> Members {
-    let pods = attached(lab, network).into_iter();
-    Members {
-        name: network.name.clone(),
-        pods: pods
-            .map(|(node, pod)| {
-                let namespace = network.namespace(lab, &node.name);
-                (node, pod, namespace)
-            })
-            .collect(),
-    }
 }
 
 /// How many paths begin in a network, and what is wrong with them.

@@ -8,7 +8,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use anyhow::Result;
 
-use super::{Failure, Layer, Verdict, World, diagnose, echo, in_families, listed};
+use super::{Failure, Layer, Verdict, World, diagnose, in_families, listed};
+use crate::echo;
 use crate::family::Family;
 use crate::reach::{Attached, attached};
 use crate::run::each;

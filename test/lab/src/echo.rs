@@ -13,14 +13,14 @@ use anyhow::{Context, Result, bail};
 use crate::netns::inside;
 
 /// Where the servers listen, with TCP and UDP.
-pub(super) const PORT: u16 = 7007;
+pub(crate) const PORT: u16 = 7007;
 /// Where nobody listens.
 const CLOSED: u16 = 7099;
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Starts a server in a namespace; it ends with this process. It is bound to its
 /// address: a host would answer from another one that lies nearer to the client.
-pub(super) fn serve(namespace: &str, address: IpAddr) -> Result<()> {
+pub(crate) fn serve(namespace: &str, address: IpAddr) -> Result<()> {
     let at = (address, PORT);
     let sockets = inside(namespace, || {
         Ok((TcpListener::bind(at)?, UdpSocket::bind(at)?))
@@ -42,7 +42,7 @@ pub(super) fn serve(namespace: &str, address: IpAddr) -> Result<()> {
 }
 
 /// The address that the server at `to` sees of a TCP client in this namespace.
-pub(super) fn tcp(namespace: &str, to: IpAddr) -> Result<SocketAddr> {
+pub(crate) fn tcp(namespace: &str, to: IpAddr) -> Result<SocketAddr> {
     inside(namespace, || {
         let mut stream = TcpStream::connect_timeout(&SocketAddr::from((to, PORT)), PATIENCE)?;
         stream.set_read_timeout(Some(PATIENCE))?;
@@ -53,9 +53,14 @@ pub(super) fn tcp(namespace: &str, to: IpAddr) -> Result<SocketAddr> {
 }
 
 /// The same with UDP; asks three times, because UDP may lose.
-pub(super) fn udp(namespace: &str, to: IpAddr) -> Result<SocketAddr> {
+pub(crate) fn udp(namespace: &str, to: IpAddr) -> Result<SocketAddr> {
+    udp_from(namespace, 0, to)
+}
+
+/// The same from a port of this number; 0: from any.
+pub(crate) fn udp_from(namespace: &str, port: u16, to: IpAddr) -> Result<SocketAddr> {
     inside(namespace, || {
-        let socket = asking(to, PORT)?;
+        let socket = asking(port, (to, PORT))?;
         let mut buffer = [0; 64];
         for _ in 0..3 {
             socket.send(b"?")?;
@@ -69,9 +74,9 @@ pub(super) fn udp(namespace: &str, to: IpAddr) -> Result<SocketAddr> {
 }
 
 /// Does a UDP packet to a closed port bring back the ICMP message?
-pub(super) fn refused(namespace: &str, to: IpAddr) -> Result<()> {
+pub(crate) fn refused(namespace: &str, to: IpAddr) -> Result<()> {
     inside(namespace, || {
-        let socket = asking(to, CLOSED)?;
+        let socket = asking(0, (to, CLOSED))?;
         let mut buffer = [0; 64];
         // Hosts send such messages at a limited rate.
         for _ in 0..3 {
@@ -84,12 +89,12 @@ pub(super) fn refused(namespace: &str, to: IpAddr) -> Result<()> {
     })
 }
 
-fn asking(to: IpAddr, port: u16) -> Result<UdpSocket> {
+fn asking(from: u16, (to, port): (IpAddr, u16)) -> Result<UdpSocket> {
     let any: IpAddr = match to {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
-    let socket = UdpSocket::bind((any, 0))?;
+    let socket = UdpSocket::bind((any, from))?;
     socket.connect((to, port))?;
     socket.set_read_timeout(Some(Duration::from_millis(700)))?;
     Ok(socket)

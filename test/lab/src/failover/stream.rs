@@ -1,0 +1,293 @@
+//! Whom a pod's peer sees, again and again, and one TCP connection that lasts.
+//!
+//! In: pairs of pods. Out: how many new UDP flows were seen with another address than the pod's own, how many were not
+//! answered, and the longest time in which the lasting connection brought nothing. Each flow has a port that no other of its
+//! way ever had: nothing that was tracked before decides about it. (Open vSwitch 3.1's own datapath ends with a failed
+//! assertion where a flow that it translated before comes again.)
+
+use std::collections::BTreeSet;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use crate::echo;
+use crate::netns::inside;
+use crate::networks::Members;
+use crate::run::now;
+use crate::state::Lab;
+
+/// Where the lasting connections go.
+const PORT: u16 = 7008;
+/// Ports of flows.
+const PORTS: std::ops::Range<u16> = 10_000..60_000;
+/// So many of them a way has for one turn.
+const EACH: u16 = 1_000;
+/// Between two flows, and between two exchanges of a connection.
+const PACE: Duration = Duration::from_millis(20);
+/// A connection that brings nothing for so long is broken.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// One way from a pod to another of its network.
+#[derive(Debug, Clone)]
+pub(super) struct Way {
+    /// For people.
+    pub(super) name: String,
+    /// The namespace it begins in, and the one it ends in.
+    pub(super) namespaces: (String, String),
+    /// The pod's own address.
+    pub(super) from: IpAddr,
+    /// The other's.
+    pub(super) to: IpAddr,
+}
+
+/// All ways between the pods of each network.
+pub(super) fn ways(networks: &[Members]) -> Vec<Way> {
+    let mut all = Vec::new();
+    for network in networks {
+        for (node, pod, namespace) in &network.pods {
+            let others = network.pods.iter().filter(|(other, ..)| other != node);
+            for (other, far, there) in others {
+                let both = pod.addresses.iter().filter_map(|own| {
+                    let to = far.in_family(own.family())?.address;
+                    Some((own.address, to))
+                });
+                all.extend(both.map(|(from, to)| Way {
+                    name: format!("{}: {} -> {} at {to}", network.name, node.name, other.name),
+                    namespaces: (namespace.clone(), there.clone()),
+                    from,
+                    to,
+                }));
+            }
+        }
+    }
+    all
+}
+
+/// What became of the flows of all ways.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Seen {
+    /// Flows.
+    pub(super) flows: u64,
+    /// Those that were not answered.
+    pub(super) unanswered: u64,
+    /// Those that the other pod saw with another address than the pod's own.
+    pub(super) translated: u64,
+    /// One of them.
+    pub(super) example: Option<String>,
+}
+
+/// What became of the connections.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Exchanges {
+    /// Messages that came back.
+    pub(super) count: u64,
+    /// The longest time that one took.
+    pub(super) longest: Duration,
+    /// Connections that broke, and how.
+    pub(super) broken: Vec<String>,
+}
+
+/// Flows and connections under way; what is dropped ends too.
+pub(super) struct Streams {
+    over: Arc<AtomicBool>,
+    flows: Vec<JoinHandle<Seen>>,
+    connections: Vec<JoinHandle<Exchanges>>,
+}
+
+/// Starts what answers them; it ends with this process.
+pub(super) fn serve(ways: &[Way]) -> Result<()> {
+    let all = ways.iter().map(|way| (way.namespaces.1.as_str(), way.to));
+    for (namespace, address) in all.collect::<BTreeSet<_>>() {
+        echo::serve(namespace, address)?;
+        mirror(namespace, address)?;
+    }
+    Ok(())
+}
+
+impl Streams {
+    /// Starts them on these ways, which are served.
+    pub(super) fn start(lab: &Lab, ways: &[Way]) -> Result<Self> {
+        let mut ports = ports(lab, ways.len())?.into_iter();
+        let mut streams = Self {
+            over: Arc::default(),
+            flows: Vec::new(),
+            connections: Vec::new(),
+        };
+        for way in ways {
+            let first = ports.next().context("a port for each way")?;
+            let (over, of) = (Arc::clone(&streams.over), way.clone());
+            (streams.flows).push(std::thread::spawn(move || flows(&of, first, &over)));
+            let stream = connect(way)?;
+            let (over, name) = (Arc::clone(&streams.over), way.name.clone());
+            (streams.connections).push(std::thread::spawn(move || exchange(stream, &name, &over)));
+        }
+        Ok(streams)
+    }
+
+    /// Ends all of them and counts.
+    pub(super) fn stop(mut self) -> (Seen, Exchanges) {
+        self.over.store(true, Ordering::Relaxed);
+        let (mut seen, mut exchanges) = (Seen::default(), Exchanges::default());
+        for one in std::mem::take(&mut self.flows) {
+            seen.add(one.join().unwrap_or_default());
+        }
+        for one in std::mem::take(&mut self.connections) {
+            let one = one.join().unwrap_or_default();
+            exchanges.count += one.count;
+            exchanges.longest = exchanges.longest.max(one.longest);
+            exchanges.broken.extend(one.broken);
+        }
+        (seen, exchanges)
+    }
+}
+
+impl Drop for Streams {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Seen {
+    fn add(&mut self, other: Self) {
+        self.flows += other.flows;
+        self.unanswered += other.unanswered;
+        self.translated += other.translated;
+        self.example = self.example.take().or(other.example);
+    }
+
+    /// One line.
+    pub(super) fn shown(&self) -> String {
+        let Self {
+            flows,
+            unanswered,
+            translated,
+            example,
+        } = self;
+        let example = example.as_deref().map(|text| format!(": {text}"));
+        format!(
+            "{translated} of {flows} new UDP flows seen with another address than the pod's{}; {unanswered} not answered",
+            example.unwrap_or_default()
+        )
+    }
+}
+
+impl Exchanges {
+    /// One line.
+    pub(super) fn shown(&self) -> String {
+        let mut text = format!(
+            "{} messages over lasting TCP connections, the longest took {} ms",
+            self.count,
+            self.longest.as_millis()
+        );
+        if !self.broken.is_empty() {
+            text.push_str(&format!("; broken: {}", self.broken.join(", ")));
+        }
+        text
+    }
+}
+
+/// The first port of each of so many ways. The lab remembers the last one: in a minute or two no port comes twice.
+fn ports(lab: &Lab, ways: usize) -> Result<Vec<u16>> {
+    let file = lab.node_dir("underlay").join("flow-port");
+    let last = std::fs::read_to_string(&file).ok();
+    let mut next = last
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(PORTS.start);
+    let mut all = Vec::new();
+    for _ in 0..ways {
+        if next > PORTS.end - EACH {
+            next = PORTS.start;
+        }
+        all.push(next);
+        next += EACH;
+    }
+    std::fs::write(file, next.to_string())?;
+    Ok(all)
+}
+
+fn flows(way: &Way, first: u16, over: &AtomicBool) -> Seen {
+    let mut seen = Seen::default();
+    for port in first..first + EACH {
+        if over.load(Ordering::Relaxed) {
+            break;
+        }
+        seen.flows += 1;
+        match echo::udp_from(&way.namespaces.0, port, way.to) {
+            Ok(by) if by.ip() != way.from => {
+                seen.translated += 1;
+                let text = format!("{} is seen as {}", way.name, by.ip());
+                seen.example.get_or_insert(text);
+            }
+            Ok(_) => {}
+            Err(_) => seen.unanswered += 1,
+        }
+        std::thread::sleep(PACE);
+    }
+    seen
+}
+
+/// A server that sends back what it gets; it ends with this process.
+fn mirror(namespace: &str, address: IpAddr) -> Result<()> {
+    let listener = inside(namespace, || Ok(TcpListener::bind((address, PORT))?));
+    let listener = listener.with_context(|| format!("listening in {namespace}"))?;
+    std::thread::spawn(move || {
+        while let Ok((mut stream, _)) = listener.accept() {
+            std::thread::spawn(move || {
+                let mut buffer = [0; 64];
+                while let Ok(length @ 1..) = stream.read(&mut buffer) {
+                    let said = buffer.get(..length).unwrap_or_default();
+                    if stream.write_all(said).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    Ok(())
+}
+
+fn connect(way: &Way) -> Result<TcpStream> {
+    let to = SocketAddr::from((way.to, PORT));
+    let stream = inside(&way.namespaces.0, || {
+        let stream = TcpStream::connect_timeout(&to, PATIENCE)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        Ok(stream)
+    });
+    stream.with_context(|| way.name.clone())
+}
+
+fn exchange(mut stream: TcpStream, name: &str, over: &AtomicBool) -> Exchanges {
+    let mut all = Exchanges::default();
+    while !over.load(Ordering::Relaxed) {
+        let (begun, message) = (now(), all.count.to_be_bytes());
+        let mut back = [0; 8];
+        let done = stream.write_all(&message);
+        match done.and_then(|()| stream.read_exact(&mut back)) {
+            Ok(()) if back == message => all.count += 1,
+            Ok(()) => {
+                all.broken
+                    .push(format!("{name}: another message came back"));
+                return all;
+            }
+            Err(error) => {
+                let waited = error.kind() == ErrorKind::WouldBlock;
+                let why = if waited {
+                    "no answer".to_owned()
+                } else {
+                    error.to_string()
+                };
+                all.broken.push(format!("{name}: {why}"));
+                return all;
+            }
+        }
+        all.longest = all.longest.max(begun.elapsed());
+        std::thread::sleep(PACE);
+    }
+    all
+}
