@@ -1,4 +1,4 @@
-//! The two OVSDB databases of the node.
+//! The OVSDB databases of the node.
 //! In: settings. Out: what a client is configured with. Invariant: an address that cannot be one is refused at the start;
 //! a server or a file that is not there yet is waited for.
 //! Not here: sessions (`ovsdb`).
@@ -23,6 +23,13 @@ pub fn north(settings: &Settings) -> anyhow::Result<ClientConfig> {
         ca_certificate: paths.ca_certificate.clone(),
     });
     Ok(config)
+}
+
+/// The Southbound database.
+pub(crate) fn south(settings: &Settings) -> anyhow::Result<ClientConfig> {
+    let address = &settings.ovn_south;
+    config(address, ovn::south::DATABASE, ovn::south::monitor())
+        .with_context(|| format!("[ovnsouth] address = {address:?}"))
 }
 
 /// The configuration database of the local Open vSwitch.

@@ -29,6 +29,13 @@ pub(crate) enum FilterKey {
     Ruleset,
 }
 
+/// What the tunnels' loop reconciles.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum SouthKey {
+    /// Chassis of other nodes in OVN_Southbound.
+    Chassis,
+}
+
 /// What the API loop reconciles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ApiKey {
@@ -44,6 +51,7 @@ pub(crate) struct Queues {
     pub(crate) bridge: WorkQueue<BridgeKey>,
     /// Rows of OVN_Northbound, by owner.
     pub(crate) north: WorkQueue<Owner>,
+    pub(crate) south: WorkQueue<SouthKey>,
     pub(crate) port: WorkQueue<PortKey>,
     pub(crate) filter: WorkQueue<FilterKey>,
     pub(crate) import: WorkQueue<NetworkName>,

@@ -51,6 +51,7 @@ use crate::loops::filter::FilterReconciler;
 use crate::loops::import::{ImportReconciler, Reports, Shared};
 use crate::loops::north::NorthReconciler;
 use crate::loops::port::PortReconciler;
+use crate::loops::south::SouthReconciler;
 use crate::metrics::Metrics;
 use crate::refused_vrfs::RefusedVrfs;
 use crate::sources::Sources;
@@ -107,7 +108,9 @@ pub async fn serve(
     refuse_what_is_not_built(&settings)?;
     let kube = connect(settings.kubeconfig.as_deref()).await?;
     tokio::spawn(crds::probe(kube.clone(), crds::needs::NODE_AGENT));
-    let conditions = ["caches", "ovn", "topology", "port", "filter", "import"];
+    let conditions = [
+        "caches", "ovn", "topology", "tunnels", "port", "filter", "import",
+    ];
     let mut daemon = Daemon::new(settings.metrics_address, &conditions);
     let metrics = Metrics::new(&daemon.registry).context("cannot register metrics")?;
     (daemon.tell_configuration(configuration.clone())).context("cannot register metrics")?;
@@ -115,6 +118,7 @@ pub async fn serve(
     let sources = Sources {
         node: NodeName::from(node),
         north: Client::connect(databases::north(&settings)?),
+        south: Client::connect(databases::south(&settings)?),
         switch: Client::connect(databases::switch(&settings)?),
         settings: Arc::new(settings),
         configuration,
@@ -128,6 +132,7 @@ pub async fn serve(
     let planned = spawn_plan(&mut daemon, &kube, &sources, nodes.clone());
     spawn_bridge(&mut daemon, &sources, planned.clone());
     spawn_north(&mut daemon, &sources, planned.clone());
+    spawn_south(&mut daemon, &sources, planned.clone());
     spawn_port(&mut daemon, &sources, planned.clone());
     spawn_filter(&mut daemon, &sources, planned.clone());
     let reports = spawn_import(&mut daemon, &sources, planned.clone());
@@ -206,6 +211,18 @@ fn spawn_north(daemon: &mut Daemon, sources: &Sources, planned: PlannedReceiver)
     let queue = sources.queues.north.clone();
     let work = reconcile::run(topology, queue, timing(100, 200, 10_000), daemon.stopped());
     daemon.spawn_loop("OVN", work);
+}
+
+fn spawn_south(daemon: &mut Daemon, sources: &Sources, planned: PlannedReceiver) {
+    let tunnels = SouthReconciler::new(
+        planned,
+        sources.south.clone(),
+        sources.metrics.transactions.clone(),
+        daemon.readiness.clone(),
+    );
+    let queue = sources.queues.south.clone();
+    let work = reconcile::run(tunnels, queue, timing(100, 200, 10_000), daemon.stopped());
+    daemon.spawn_loop("tunnels", work);
 }
 
 fn spawn_port(daemon: &mut Daemon, sources: &Sources, planned: PlannedReceiver) {

@@ -9,3 +9,4 @@ pub(crate) mod filter;
 pub(crate) mod import;
 pub(crate) mod north;
 pub(crate) mod port;
+pub(crate) mod south;

@@ -21,13 +21,14 @@ use settings::Settings;
 use telemetry::{Chain, Readiness};
 
 use crate::kernel_events::KernelEvents;
-use crate::keys::{ApiKey, BridgeKey, FilterKey, PortKey, Queues};
+use crate::keys::{ApiKey, BridgeKey, FilterKey, PortKey, Queues, SouthKey};
 use crate::metrics::Metrics;
 use crate::networks::Networks;
 use crate::refused_vrfs::RefusedVrfs;
 use crate::world::{FactsChanged, NodeEntry};
 
-const PUBLISHED: [&str; 5] = [
+const PUBLISHED: [&str; 6] = [
+    annotation::ENCAP_IPS,
     annotation::PRIMARY_IFADDR,
     annotation::HOST_CIDRS,
     annotation::L3_GATEWAY,
@@ -43,6 +44,7 @@ pub(crate) struct Sources {
     pub(crate) settings: Arc<Settings>,
     pub(crate) configuration: Configuration,
     pub(crate) north: Client,
+    pub(crate) south: Client,
     pub(crate) switch: Client,
     pub(crate) facts: FactsChanged,
     pub(crate) refused_vrfs: RefusedVrfs,
@@ -62,6 +64,7 @@ pub(crate) fn start(
     daemon.spawn_source("bridge's flows", flows(sources.clone()));
     let followed = north(sources.clone(), daemon.readiness.clone());
     daemon.spawn_source("northbound database", followed);
+    daemon.spawn_source("southbound database", south(sources.clone()));
     daemon.spawn_source("switch database", switch(sources.clone()));
     nodes(kube, sources, daemon.readiness.clone())
 }
@@ -80,6 +83,13 @@ async fn north(sources: Sources, ready: Readiness) {
         to.import.resync();
     };
     follow(sources.north, sources.metrics, "north", enqueue).await;
+}
+
+/// The Southbound database: chassis that somebody else changed.
+async fn south(sources: Sources) {
+    let queue = sources.queues.south;
+    let enqueue = move |_| queue.enqueue(SouthKey::Chassis);
+    follow(sources.south, sources.metrics, "south", enqueue).await;
 }
 
 /// The switch's database: ports, and what the plan takes from the bridge.

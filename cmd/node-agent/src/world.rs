@@ -21,7 +21,7 @@ use settings::Settings;
 use telemetry::{Chain, WarnOnce};
 use tokio::sync::{Notify, watch};
 
-use crate::keys::{ApiKey, BridgeKey, FilterKey, PortKey, Queues};
+use crate::keys::{ApiKey, BridgeKey, FilterKey, PortKey, Queues, SouthKey};
 use crate::metrics::Metrics;
 use crate::network_in_force::NetworkInForce;
 use crate::networks::Networks;
@@ -180,6 +180,7 @@ impl World {
         let switch = &self.switch;
         let chassis = switch.with_replica(ovn::switch::system_id);
         let mappings = switch.with_replica(ovn::switch::physical_networks);
+        let encap_ips = switch.with_replica(ovn::switch::encap_ips);
         let ports = switch.with_replica(|replica| ovn::switch::decode_bridge(replica, bridge));
         let listed = self.nodes.ready();
         let nodes = || {
@@ -211,6 +212,7 @@ impl World {
             links,
             chassis: chassis.and_then(Result::ok).flatten(),
             physical_networks: mappings.and_then(Result::ok).unwrap_or_default(),
+            encap_ips: encap_ips.and_then(Result::ok),
             ports: ports.and_then(Result::ok).flatten(),
             nat_has_match: schema.map(|schema| ovn::north::nat_has_match(&schema)),
             refused_vrfs: self.refused_vrfs.now(),
@@ -317,6 +319,9 @@ impl World {
         for name in differing(was.map(|plan| &plan.ports), &part.ports) {
             queues.port.enqueue(PortKey::Port(name.clone()));
         }
+        if was.is_none_or(|was| was.south != part.south) {
+            queues.south.enqueue(SouthKey::Chassis);
+        }
         if was.is_none_or(|was| was.kernel != part.kernel) || !same_ground {
             queues.port.resync();
         }
@@ -366,5 +371,6 @@ fn node_config(node: &NodeName, settings: &Settings) -> NodeConfig {
         masquerade_subnets: gateway.masquerade_subnets.clone(),
         strict_isolation: !settings.features.loose_isolation,
         service_cidrs: settings.service_cidrs.clone(),
+        transit_subnets: settings.transit_subnets.clone(),
     }
 }

@@ -4,6 +4,7 @@
 //! Not here: what follows for the node.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use k8s_openapi::api::core::v1::Node as KubeNode;
 use model::node::{Fact, Node, Salvaged, annotation};
@@ -80,6 +81,8 @@ pub fn decode_node(object: &KubeNode) -> Node {
         host_cidrs: fact(annotation::HOST_CIDRS).read("a JSON list of CIDR", |text| {
             addresses_of(serde_json::from_str::<Vec<String>>(text).ok()?.into_iter())
         }),
+        chassis: fact(annotation::CHASSIS_ID).read("a name without spaces", name_of),
+        encap_ips: fact(annotation::ENCAP_IPS).read("a JSON list of addresses", ips_of),
         host_mtu: fact(annotation::HOST_MTU).read("a number of bytes", |t| t.parse().ok()),
         salvaged,
         ready: conditions
@@ -170,6 +173,16 @@ fn subnets(text: &str) -> Option<BTreeMap<NetworkName, Vec<Prefix>>> {
             Some((NetworkName::from(network), list))
         })
         .collect()
+}
+
+fn name_of(text: &str) -> Option<String> {
+    let is_name = !text.is_empty() && !text.contains(char::is_whitespace);
+    is_name.then(|| text.to_owned())
+}
+
+fn ips_of(text: &str) -> Option<Vec<IpAddr>> {
+    let list: Vec<String> = serde_json::from_str(text).ok()?;
+    list.iter().map(|address| address.parse().ok()).collect()
 }
 
 fn addresses_of(texts: impl Iterator<Item = String>) -> Option<Vec<InterfaceAddr>> {

@@ -19,6 +19,7 @@ pub mod node;
 pub mod ovs;
 pub mod problem;
 pub mod route;
+pub mod sb;
 pub mod scope;
 pub mod selector;
 pub mod subnets;

@@ -141,6 +141,24 @@ impl NetworkName {
         format!("{}join", self.scope())
     }
 
+    /// The switch that cluster routers of all nodes meet on where the network has an overlay.
+    #[must_use]
+    pub fn transit_switch(&self) -> String {
+        format!("{}transit_switch", self.scope())
+    }
+
+    /// A node's router port towards the transit switch.
+    #[must_use]
+    pub fn transit_router_port(&self, node: &NodeName) -> String {
+        format!("{}rtots-{node}", self.scope())
+    }
+
+    /// The transit switch's port towards a node's cluster router.
+    #[must_use]
+    pub fn transit_switch_port(&self, node: &NodeName) -> String {
+        format!("{}tstor-{node}", self.scope())
+    }
+
     /// The external switch of the node.
     #[must_use]
     pub fn external_switch(&self, node: &NodeName) -> String {

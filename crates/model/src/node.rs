@@ -24,6 +24,8 @@ pub mod annotation {
     pub const L3_GATEWAY: &str = "k8s.ovn.org/l3-gateway-config";
     /// The chassis' system-id; written by the node-agent.
     pub const CHASSIS_ID: &str = "k8s.ovn.org/node-chassis-id";
+    /// Sorted JSON list of the addresses that tunnels to the node end at; written by the node-agent.
+    pub const ENCAP_IPS: &str = "k8s.ovn.org/node-encap-ips";
     /// Smallest MTU of the node's uplink, bytes; written by the node-agent.
     pub const HOST_MTU: &str = "noverlay.io/host-mtu";
     /// Any text; written by the admin. A new one lets withdrawals pass that the node-agent holds.
@@ -86,6 +88,10 @@ pub struct Node {
     pub primary: Fact<Vec<InterfaceAddr>>,
     /// `k8s.ovn.org/host-cidrs`.
     pub host_cidrs: Fact<Vec<InterfaceAddr>>,
+    /// `k8s.ovn.org/node-chassis-id`: what the node is called in every Southbound DB.
+    pub chassis: Fact<String>,
+    /// `k8s.ovn.org/node-encap-ips`.
+    pub encap_ips: Fact<Vec<IpAddr>>,
     /// `noverlay.io/host-mtu`, bytes.
     pub host_mtu: Fact<u32>,
     /// What malformed annotations still tell.
@@ -152,6 +158,8 @@ mod tests {
                 text => Fact::Known(interface(text)),
             },
             host_cidrs: Fact::Known(interface("10.88.0.1/16")),
+            chassis: Fact::Absent,
+            encap_ips: Fact::Absent,
             host_mtu: Fact::Absent,
             salvaged: Salvaged::default(),
             ready: None,

@@ -4,6 +4,7 @@
 //! Not here: flows.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 use model::NetworkName;
 use model::nb::OWNER;
@@ -69,6 +70,32 @@ pub fn physical_networks(replica: &Replica) -> Result<BTreeMap<String, String>, 
         );
     }
     Ok(networks)
+}
+
+/// Where tunnels to this node end (`external_ids:ovn-encap-ip`), or what ovn-controller lacks to make tunnels to nodes of other
+/// zones.
+///
+/// # Errors
+/// When the table is not followed or the column holds what it cannot.
+pub fn encap_ips(replica: &Replica) -> Result<Result<BTreeSet<IpAddr>, String>, AccessError> {
+    let mut ids = BTreeMap::new();
+    for record in replica.table("Open_vSwitch")?.values() {
+        ids.extend(record.get::<BTreeMap<String, String>>("external_ids")?);
+    }
+    let words = |key: &str| ids.get(key).map_or("", String::as_str).split(',');
+    let lacks = |key: &str, allowed: &str| {
+        let has = ids.get(key).map_or("absent", String::as_str);
+        format!("external_ids:{key} of the local Open vSwitch is {has}; allowed: {allowed}")
+    };
+    if !words("ovn-encap-type").any(|kind| kind.trim() == "geneve") {
+        return Ok(Err(lacks("ovn-encap-type", "geneve")));
+    }
+    if ids.get("ovn-is-interconn").map(String::as_str) != Some("true") {
+        return Ok(Err(lacks("ovn-is-interconn", "true")));
+    }
+    let addresses: Result<BTreeSet<IpAddr>, _> =
+        words("ovn-encap-ip").map(|ip| ip.trim().parse()).collect();
+    Ok(addresses.map_err(|_| lacks("ovn-encap-ip", "addresses separated by commas")))
 }
 
 /// The row of a table whose names are unique.

@@ -35,6 +35,8 @@ pub(crate) fn mk_node(name: &str, ip: &str, id: Option<u32>, subnet: Option<&str
         }),
         primary: Fact::Absent,
         host_cidrs: Fact::Absent,
+        chassis: Fact::Absent,
+        encap_ips: Fact::Absent,
         host_mtu: Fact::Absent,
         salvaged: Salvaged::default(),
         ready: Some(true),

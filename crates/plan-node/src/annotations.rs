@@ -30,6 +30,9 @@ pub fn plan(machine: &Machine) -> Option<BTreeMap<String, String>> {
             host_cidrs(&machine.host_cidrs),
         ),
     ]);
+    if !machine.encap_ips.is_empty() {
+        all.insert(annotation::ENCAP_IPS.to_owned(), array(&machine.encap_ips));
+    }
     if !gateway.addresses.is_empty() {
         all.insert(
             annotation::PRIMARY_IFADDR.to_owned(),

@@ -25,6 +25,8 @@ use crate::snapshot::{NetworkView, Snapshot};
 const ZONE: u16 = 64000;
 /// `ct_mark` of the host's connections (OVN-Kubernetes: 2).
 const HOST_MARK: u32 = 2;
+/// UDP port of Geneve (RFC 8926).
+const GENEVE: u16 = 6081;
 const ANY_GROUP: &str = "dl_dst=01:00:00:00:00:00/01:00:00:00:00:00";
 
 /// A network behind the bridge.
@@ -56,6 +58,8 @@ pub struct BridgeInput {
     pub addresses: Vec<IpAddr>,
     /// Who forwards.
     pub mode: GatewayMode,
+    /// A network has an overlay.
+    pub tunnels: bool,
 }
 
 /// What the bridge's flow table has to be.
@@ -141,6 +145,7 @@ pub fn plan(snapshot: &Snapshot) -> FlowTable {
                 mac: gateway.mac,
                 addresses: gateway.addresses.iter().map(|a| a.ip).collect(),
                 mode: machine.mode,
+                tunnels: snapshot.here().any(|(_, view)| view.is_overlay()),
             }),
             complete: snapshot.unknown().next().is_none(),
         },
@@ -151,13 +156,15 @@ pub fn plan(snapshot: &Snapshot) -> FlowTable {
     }
 }
 
-/// The node's subnets of a network whose pods are reached over the bridge: one that is advertised into its own VRF alone is
+/// The node's subnets of a network whose pods are reached over the bridge: where nobody outside knows them there are none, and one that is advertised into its own VRF alone is
 /// reached over that VRF's interfaces, and others may have the same subnets here.
 pub(crate) fn over_uplink(view: NetworkView<'_>) -> Vec<Prefix> {
     let advertised = view.share.network.advertised;
     let elsewhere = advertised.own_vrf && !advertised.default_vrf;
     let subnets = view.share.host_subnets.iter().copied();
-    subnets.filter(|_| !elsewhere).collect()
+    subnets
+        .filter(|_| view.is_advertised() && !elsewhere)
+        .collect()
 }
 
 /// Why there is no uplink.
@@ -232,6 +239,9 @@ pub fn full(input: &BridgeInput) -> Vec<Flow> {
     ];
     for address in &input.addresses {
         flows.extend(host_address(input, *address));
+        if input.tunnels {
+            flows.extend(tunnels(input, Family::of(*address)));
+        }
     }
     for network in &input.networks {
         flows.extend(patch(input, network));
@@ -245,6 +255,21 @@ pub fn full(input: &BridgeInput) -> Vec<Flow> {
     flows.sort();
     flows.dedup();
     flows
+}
+
+/// Tunnels of the host, without conntrack.
+fn tunnels(input: &BridgeInput, family: Family) -> [Flow; 2] {
+    let BridgeInput { uplink, mac, .. } = input;
+    let udp = match family {
+        Family::V4 => "udp",
+        Family::V6 => "udp6",
+    };
+    let own = format!("{udp},in_port={uplink},dl_dst={mac},tp_dst={GENEVE}");
+    let others = format!("{udp},in_port=LOCAL,tp_dst={GENEVE}");
+    [
+        Flow::new(0, 205, own, "LOCAL"),
+        Flow::new(0, 200, others, output(*uplink)),
+    ]
 }
 
 /// The host's share of an address.

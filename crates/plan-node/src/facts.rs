@@ -14,14 +14,14 @@ use model::address::{Family, InterfaceAddr, Prefix};
 use model::gateway::{BgpDefault, GatewayMode};
 use model::kernel::LinkFact;
 use model::names::{NetworkName, NodeName, is_management_device};
-use model::network::Network;
+use model::network::{Network, Transport};
 use model::node::{Fact, Node};
 use model::ovs::BridgeFact;
 use model::problem::Problem;
 
 use crate::claims::{self, Claims};
 use crate::mtu::HostMtus;
-use crate::snapshot::{GatewayView, Machine, NetworkShare, NodeView, Snapshot};
+use crate::snapshot::{GatewayView, Machine, NetworkShare, NodeView, RemoteNode, Snapshot};
 
 pub use not_yet::NotYet;
 pub use undeclared::Undeclared;
@@ -47,6 +47,8 @@ pub struct NodeConfig {
     pub strict_isolation: bool,
     /// Source: `[kubernetes] service-cidrs`.
     pub service_cidrs: Vec<Prefix>,
+    /// Source: `[clustermanager] v4-transit-subnet`, `v6-transit-subnet`.
+    pub transit_subnets: Vec<Prefix>,
 }
 
 /// What was last read of each source; what could not be read is absent.
@@ -68,6 +70,9 @@ pub struct Facts {
     pub chassis: Option<String>,
     /// `external_ids:ovn-bridge-mappings` of the conf database, by bridge.
     pub physical_networks: BTreeMap<String, String>,
+    /// Where tunnels of overlays end on this node, or what ovn-controller lacks for them; `None` while the conf database cannot
+    /// be read.
+    pub encap_ips: Option<Result<BTreeSet<IpAddr>, String>>,
     /// The external bridge's ports.
     pub ports: Option<BridgeFact>,
     /// Whether the Northbound schema has `NAT.match`; `None` while there is none.
@@ -93,6 +98,9 @@ pub struct Memory {
     links: Option<Vec<LinkFact>>,
     host_cidrs: Option<Vec<InterfaceAddr>>,
     gateway: Option<GatewayView>,
+    encap_ips: Option<Result<BTreeSet<IpAddr>, String>>,
+    /// The other nodes as they could last be read.
+    remotes: BTreeMap<NodeName, RemoteNode>,
     ports: Option<BridgeFact>,
     nat_has_match: bool,
     refused_vrfs: BTreeMap<String, String>,
@@ -119,6 +127,8 @@ impl Memory {
             links: None,
             host_cidrs: None,
             gateway: None,
+            encap_ips: None,
+            remotes: BTreeMap::new(),
             ports: None,
             nat_has_match: false,
             refused_vrfs: BTreeMap::new(),
@@ -199,6 +209,7 @@ impl Memory {
 
     fn note_switch(&mut self, facts: &mut Facts) {
         self.ports = facts.ports.take().or(self.ports.take());
+        self.encap_ips = facts.encap_ips.take().or(self.encap_ips.take());
         self.nat_has_match = facts.nat_has_match.unwrap_or(self.nat_has_match);
         self.refused_vrfs = std::mem::take(&mut facts.refused_vrfs);
     }
@@ -215,6 +226,7 @@ impl Memory {
             self.release = facts.release.take();
         }
         self.keep_readable(&mut nodes);
+        self.note_remotes(&nodes);
         self.nodes = Some(nodes);
         missing.then(|| NotYet::NoNode(self.config.node.clone()))
     }
@@ -249,6 +261,39 @@ impl Memory {
             }
         }
         self.readable = readable;
+    }
+
+    /// The other nodes; what cannot be read now of one that is still there is what it was.
+    fn note_remotes(&mut self, nodes: &[Node]) {
+        let mut before = std::mem::take(&mut self.remotes);
+        for node in nodes.iter().filter(|node| node.name != self.config.node) {
+            let was = before.remove(&node.name);
+            let id = node.node_id.known().copied();
+            let id = id
+                .filter(|id| *id >= FIRST_ID)
+                .or(was.as_ref().map(|was| was.id));
+            let chassis = node.chassis.known().cloned();
+            let chassis = chassis.or(was.as_ref().map(|was| was.chassis.clone()));
+            let primary = || {
+                node.primary
+                    .known()
+                    .map(|all| all.iter().map(|a| a.ip).collect())
+            };
+            let ends = node
+                .encap_ips
+                .known()
+                .map(|all| all.iter().copied().collect());
+            let ends: Option<BTreeSet<IpAddr>> =
+                ends.or_else(primary).or(was.map(|was| was.encap_ips));
+            if let (Some(id), Some(chassis), Some(encap_ips)) = (id, chassis, ends) {
+                let remote = RemoteNode {
+                    id,
+                    chassis,
+                    encap_ips,
+                };
+                self.remotes.insert(node.name.clone(), remote);
+            }
+        }
     }
 
     /// Links without the bridge are no news: it is about to come back, or everything else is lost too.
@@ -289,6 +334,12 @@ impl Memory {
         };
         Machine {
             name: config.node.clone(),
+            encap_ips: self
+                .encap_ips()
+                .cloned()
+                .unwrap_or_default()
+                .into_iter()
+                .collect(),
             bridge: config.bridge.clone(),
             host_cidrs: host_cidrs.copied().filter(|a| usable(a)).collect(),
             links: self.links.clone(),
@@ -326,6 +377,12 @@ impl Memory {
         })
     }
 
+    fn encap_ips(&self) -> Result<&BTreeSet<IpAddr>, &str> {
+        let unread = "the local Open vSwitch database cannot be read yet";
+        let noted = self.encap_ips.as_ref().ok_or(unread)?;
+        noted.as_ref().map_err(String::as_str)
+    }
+
     fn note_id(&mut self) -> Option<NotYet> {
         let own = self.own.as_ref()?;
         match &own.node_id {
@@ -357,6 +414,8 @@ impl Memory {
             node_addresses.extend(node.host_cidrs.known().into_iter().flatten().map(|a| a.ip));
         }
         node_addresses.retain(|ip| families.contains(&Family::of(*ip)));
+        let has_overlay = networks.iter().any(|n| n.transport == Transport::Geneve);
+        let remotes = has_overlay.then(|| self.remotes.clone());
         let (first, last) = self.config.ephemeral_port_range;
         Some(NodeView {
             name: self.config.node.clone(),
@@ -371,6 +430,8 @@ impl Memory {
             masquerade_subnets: self.config.masquerade_subnets.clone(),
             strict_isolation: self.config.strict_isolation,
             service_cidrs: self.config.service_cidrs.clone(),
+            transit_subnets: self.config.transit_subnets.clone(),
+            remotes: remotes.unwrap_or_default(),
         })
     }
 

@@ -50,8 +50,10 @@ pub fn plan(view: NetworkView<'_>) -> Entries {
         (_, true) => {
             entries.port(None, &addresses, true);
             match view.node.mode {
-                GatewayMode::Shared => entries.way_to_pods(view),
-                GatewayMode::Local => entries.unreachable(view, MAIN_TABLE),
+                GatewayMode::Local if !view.is_overlay() => {
+                    entries.unreachable(view, MAIN_TABLE);
+                }
+                GatewayMode::Shared | GatewayMode::Local => entries.way_to_pods(view),
             }
         }
         (Some(vrf), false) => entries.vrf(view, vrf, &addresses),

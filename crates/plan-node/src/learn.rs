@@ -59,7 +59,11 @@ fn inputs(
     host_subnets: &[Prefix],
     fallbacks: Option<BTreeMap<Prefix, Vec<Columns>>>,
 ) -> Option<Inputs> {
-    network.transport.no_overlay()?;
+    let advertised = network.advertised.default_vrf || network.advertised.own_vrf;
+    let no_overlay = network.transport.no_overlay().is_some();
+    if !no_overlay && !advertised {
+        return None;
+    }
     let claims = machine.claims.get(&network.name)?;
     let links = machine.links.as_deref()?;
     if host_subnets.is_empty() {
@@ -75,7 +79,7 @@ fn inputs(
             join_subnets: network.join_subnets.clone(),
             other_networks: claims.other_networks.clone(),
             own_addresses: addresses.map(|address| address.ip).collect(),
-            no_overlay: true,
+            no_overlay,
             taken: BTreeSet::new(),
             fallbacks_known: fallbacks.is_some(),
             fallbacks: fallbacks.unwrap_or_default(),

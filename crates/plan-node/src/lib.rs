@@ -25,6 +25,7 @@ pub mod mtu;
 pub mod nft;
 pub mod north;
 pub mod snapshot;
+pub mod south;
 mod unknown;
 pub mod vrf;
 
@@ -35,6 +36,7 @@ use model::names::NetworkName;
 use model::nb::{Owner, RowKey, Rows};
 use model::nft::Ruleset;
 use model::ovs::InternalPort;
+use model::sb::RemoteChassisByName;
 
 use crate::check::{Severity, Violation};
 
@@ -43,7 +45,8 @@ pub use declared::{Declared, declare};
 pub use facts::{Facts, Memory, NodeConfig, NotYet, Undeclared};
 pub use learn::Inputs;
 pub use snapshot::{
-    GatewayView, Machine, NetworkShare, NetworkView, NodeView, Share, Snapshot, UnknownShare, Vrf,
+    GatewayView, Machine, NetworkShare, NetworkView, NodeView, RemoteNode, Share, Snapshot,
+    UnknownShare, Vrf,
 };
 pub use unknown::Unknown;
 
@@ -55,6 +58,8 @@ pub struct Plan {
     pub unknown: Unknown,
     /// Rows of OVN_Northbound but pods' ports and imported routes.
     pub north: BTreeMap<Owner, Rows>,
+    /// Other nodes' Chassis rows of OVN_Southbound; `None`: what stands is left as it is.
+    pub south: Option<RemoteChassisByName>,
     /// Management ports on the integration bridge.
     pub ports: BTreeMap<NetworkName, InternalPort>,
     /// Addresses, routes and rules of all networks.
@@ -129,6 +134,7 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
     let mut plan = Plan {
         unknown: unknown(snapshot),
         north: BTreeMap::new(),
+        south: south::plan(snapshot),
         ports: BTreeMap::new(),
         kernel: Entries::new(),
         nft: nft::plan(snapshot),

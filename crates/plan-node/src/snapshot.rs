@@ -10,7 +10,7 @@ use model::address::{Family, InterfaceAddr, Mac, Prefix};
 use model::gateway::{BgpDefault, GatewayMode};
 use model::kernel::LinkFact;
 use model::names::{NetworkName, NodeName, RouterName};
-use model::network::{MissingRoute, Network, NoOverlay};
+use model::network::{MissingRoute, Network, NoOverlay, Transport};
 use model::ovs::BridgeFact;
 use model::problem::Problem;
 use model::route::TableId;
@@ -97,6 +97,8 @@ pub struct Machine {
     pub gateway: Option<GatewayView>,
     /// The external bridge's ports as the conf database has them; `None` until they were read once.
     pub ports: Option<BridgeFact>,
+    /// Where tunnels of overlays end on this node, sorted; none until ovn-controller is set up for them.
+    pub encap_ips: Vec<IpAddr>,
     /// Source: `[gateway] mode`.
     pub mode: GatewayMode,
     /// Source: `[gateway] bgp-default`.
@@ -169,6 +171,22 @@ pub struct NodeView {
     pub strict_isolation: bool,
     /// Ranges of the cluster's Services. Source: `[kubernetes] service-cidrs`.
     pub service_cidrs: Vec<Prefix>,
+    /// Addresses of cluster routers where networks have an overlay, by node id. Source: `[clustermanager] v4-transit-subnet`,
+    /// `v6-transit-subnet`.
+    pub transit_subnets: Vec<Prefix>,
+    /// The other nodes, where a network has an overlay.
+    pub remotes: BTreeMap<NodeName, RemoteNode>,
+}
+
+/// Another node, as an overlay reaches it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RemoteNode {
+    /// Its id. Source: annotation `k8s.ovn.org/node-id`.
+    pub id: u32,
+    /// What it is called in every Southbound DB. Source: annotation `k8s.ovn.org/node-chassis-id`.
+    pub chassis: String,
+    /// Where tunnels to it end. Source: annotation `k8s.ovn.org/node-encap-ips`, else `k8s.ovn.org/node-primary-ifaddr`.
+    pub encap_ips: BTreeSet<IpAddr>,
 }
 
 impl NodeView {
@@ -196,6 +214,8 @@ pub struct NetworkShare {
     pub network: Network,
     /// The node's own subnets of the network. Source: annotation `k8s.ovn.org/node-subnets`.
     pub host_subnets: Vec<Prefix>,
+    /// Of an overlay: the other nodes' subnets of the network, and whose they are.
+    pub remote_subnets: Vec<(Prefix, NodeName)>,
     /// MTU of pods and of the management port, bytes.
     pub mtu: u32,
     /// Its VRF device, made or to be made; `None` for the default network, and while there can be none.
@@ -261,7 +281,29 @@ impl NetworkView<'_> {
     /// Join addresses of the gateway router: each join subnet's base plus the node id.
     #[must_use]
     pub fn gateway_join(&self) -> Vec<InterfaceAddr> {
-        nth_of_each(&self.share.network.join_subnets, self.node.id.into())
+        self.join_of(self.node.id)
+    }
+
+    /// Whether its pods reach each other over tunnels.
+    #[must_use]
+    pub fn is_overlay(&self) -> bool {
+        self.share.network.transport == Transport::Geneve
+    }
+
+    /// Addresses on the transit switch of the node with this id: each transit subnet's base plus the id, of the network's
+    /// families.
+    #[must_use]
+    pub fn transit(&self, node_id: u32) -> Vec<InterfaceAddr> {
+        let families = self.share.network.families();
+        let mut all = nth_of_each(&self.node.transit_subnets, node_id.into());
+        all.retain(|address| families.contains(&Family::of(address.ip)));
+        all
+    }
+
+    /// Join addresses of the gateway router of the node with this id.
+    #[must_use]
+    pub fn join_of(&self, node_id: u32) -> Vec<InterfaceAddr> {
+        nth_of_each(&self.share.network.join_subnets, node_id.into())
     }
 
     /// Addresses of the cluster router in the node's subnets: the first of each.
@@ -315,8 +357,9 @@ impl NetworkView<'_> {
     /// Whether traffic that leaves the network bears the node's address. Source: `[no-overlay] outbound-snat`.
     #[must_use]
     pub fn outbound_snat(&self) -> bool {
-        self.no_overlay()
-            .is_none_or(|options| options.outbound_snat)
+        // With an overlay only what nobody outside knows the addresses of.
+        let options = self.no_overlay();
+        options.map_or_else(|| !self.is_advertised(), |options| options.outbound_snat)
     }
 
     /// Whether a packet for a pod without a route is dropped. Source: `[no-overlay] missing-route`.

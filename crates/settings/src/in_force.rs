@@ -146,10 +146,12 @@ impl Settings {
             "[gateway]", PLANNERS, |s: &Self| s.gateway.clone();
             "[ovn]", PLANNERS, |s: &Self| s.ovn;
             "[ovnnorth]", &[NodeAgent], |s: &Self| s.ovn_north.clone();
+            "[ovnsouth]", &[NodeAgent], |s: &Self| s.ovn_south.clone();
             "[ovs] rundir", &[NodeAgent], |s: &Self| s.ovs_rundir.clone();
             "[frr]", &[NodeAgent, FrrAgent], |s: &Self| s.frr.clone();
             "[kubernetes] kubeconfig", &Daemon::ALL, |s: &Self| s.kubeconfig.clone();
-            "[kubernetes] service-cidrs", &[ClusterManager], |s: &Self| s.service_cidrs.clone();
+            "[kubernetes] service-cidrs", PLANNERS, |s: &Self| s.service_cidrs.clone();
+            "[clustermanager]", &[NodeAgent], |s: &Self| s.transit_subnets.clone();
             "[metrics]", &Daemon::ALL, |s: &Self| s.metrics_address;
             "[logging] format", &Daemon::ALL, |s: &Self| s.logging.text;
         }

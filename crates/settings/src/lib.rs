@@ -303,6 +303,11 @@ pub struct Settings {
     pub frr: Frr,
     /// `[kubernetes] kubeconfig`; absent: in-cluster.
     pub kubeconfig: Option<PathBuf>,
+    /// `[ovnsouth] address`, default `unix:/var/run/ovn/ovnsb_db.sock`.
+    pub ovn_south: String,
+    /// `[clustermanager] v4-transit-subnet` and `v6-transit-subnet`: addresses of cluster routers where networks have an
+    /// overlay, defaults 100.88.0.0/16 and fd97::/64.
+    pub transit_subnets: Vec<Prefix>,
     /// `[kubernetes] service-cidrs`: ranges of the cluster's Services, which no network of users may overlap; default none.
     pub service_cidrs: Vec<Prefix>,
     /// `[metrics]`: the daemon's own key ([`Daemon::metrics_key`]), else `bind-address`, else its default.

@@ -153,6 +153,7 @@ impl Keys<'_> {
         let ovn = self.ovn()?;
         let (ovn_north, idle) = self.ovn_north()?;
         let openshift = self.openshift()?;
+        let (ovn_south, transit_subnets) = self.overlay()?;
         let r = &mut self.0;
         let rundir = r.text("ovs", "rundir")?;
         let mut settings = Settings {
@@ -171,6 +172,8 @@ impl Keys<'_> {
             ovs_rundir: rundir.map_or_else(|| "/var/run/openvswitch".into(), Into::into),
             frr: frr(r)?,
             kubeconfig: r.text("kubernetes", "kubeconfig")?.map(Into::into),
+            ovn_south,
+            transit_subnets,
             service_cidrs: r
                 .list(
                     "kubernetes",

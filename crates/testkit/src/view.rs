@@ -64,6 +64,7 @@ pub fn mk_view(number: u8) -> View {
         share: NetworkShare {
             network: mk_network(),
             host_subnets: vec![format!("10.128.{number}.0/24").parse().unwrap()],
+            remote_subnets: Vec::new(),
             mtu: 1500,
             vrf: None,
         },
@@ -127,6 +128,10 @@ pub fn mk_node_view(number: u8) -> NodeView {
             .into(),
         strict_isolation: true,
         service_cidrs: Vec::new(),
+        transit_subnets: ["100.88.0.0/16", "fd97::/64"]
+            .map(|subnet| subnet.parse().unwrap())
+            .into(),
+        remotes: BTreeMap::new(),
     }
 }
 
@@ -163,6 +168,7 @@ pub fn mk_snapshot(node: &NodeView, shares: &[NetworkShare]) -> Snapshot {
     }
     Snapshot {
         machine: Machine {
+            encap_ips: Vec::new(),
             name: node.name.clone(),
             bridge: node.gateway.bridge.clone(),
             links: Some(links),
@@ -226,6 +232,8 @@ pub fn mk_node(name: &str, subnets: &[(&str, &[&str])]) -> Node {
         subnets: Fact::Known(subnets.iter().map(of).collect()),
         primary: Fact::Absent,
         host_cidrs: Fact::Absent,
+        chassis: Fact::Absent,
+        encap_ips: Fact::Absent,
         host_mtu: Fact::Absent,
         salvaged: Salvaged::default(),
         ready: None,

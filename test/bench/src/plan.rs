@@ -164,6 +164,7 @@ fn node(report: &mut Report, case: &str, nodes: u32, count: u16) {
         masquerade_subnets: Vec::new(),
         strict_isolation: true,
         service_cidrs: Vec::new(),
+        transit_subnets: Vec::new(),
     });
     let networks = mk_networks(count);
     let bridge = LinkFact {
@@ -191,6 +192,7 @@ fn node(report: &mut Report, case: &str, nodes: u32, count: u16) {
         links: Ok(links),
         chassis: Some("n0".to_owned()),
         physical_networks: [("br-ex".to_owned(), "physnet".to_owned())].into(),
+        encap_ips: None,
         ports: Some(BridgeFact { ports }),
         nat_has_match: Some(true),
         refused_vrfs: BTreeMap::new(),

@@ -43,6 +43,7 @@ struct Arguments {
 }
 
 #[derive(Subcommand)]
+#[expect(clippy::large_enum_variant, reason = "there is one of them, once")]
 enum Cmd {
     /// Set everything up and prove that it works; a running lab is kept.
     Up {

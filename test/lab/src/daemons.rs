@@ -56,6 +56,10 @@ pub(crate) struct Outward {
     /// `[gateway] mode` of the daemons' configuration.
     #[arg(long, value_parser = ["shared", "local"], default_value = "shared", conflicts_with = "example")]
     pub(crate) gateway_mode: String,
+    /// `[default] transport` of the daemons' configuration.
+    #[arg(long, value_parser = ["no-overlay", "geneve"], default_value = "no-overlay", conflicts_with = "example")]
+    #[serde(default)]
+    pub(crate) transport: String,
     /// `[no-overlay] outbound-snat` of the daemons' configuration; disabled: the outside host knows the way to pods.
     #[arg(long, value_parser = ["enabled", "disabled"], default_value = "enabled", conflicts_with = "example")]
     pub(crate) outbound_snat: String,
@@ -68,6 +72,16 @@ impl Outward {
     /// The kernel of the node routes, not OVN's gateway router.
     pub(crate) fn is_local(&self) -> bool {
         self.gateway_mode == "local"
+    }
+
+    /// Pods of the default network reach each other over tunnels.
+    pub(crate) fn is_overlay(&self) -> bool {
+        self.transport == "geneve"
+    }
+
+    /// `[default] mtu`: what the underlay's 1500 bytes leave.
+    pub(crate) fn mtu(&self) -> u32 {
+        if self.is_overlay() { 1400 } else { 1500 }
     }
 
     /// What leaves the cluster bears the node's address.
@@ -89,10 +103,13 @@ impl Outward {
     pub(crate) fn shown(&self) -> String {
         let Self {
             gateway_mode,
+            transport,
             outbound_snat,
             datapath,
         } = self;
-        format!("gateway mode {gateway_mode}, outbound SNAT {outbound_snat}, {datapath} datapath")
+        format!(
+            "transport {transport}, gateway mode {gateway_mode}, outbound SNAT {outbound_snat}, {datapath} datapath"
+        )
     }
 }
 
@@ -268,18 +285,20 @@ fn cluster_sections(lab: &Lab) -> Result<String> {
     let v = &lab.values;
     let network = v.default_network()?;
     let outside = v.outside_addresses().into_iter();
+    let without_overlay = if lab.outward.is_overlay() {
+        String::new()
+    } else {
+        let snat = &lab.outward.outbound_snat;
+        format!("[no-overlay]\noutbound-snat = {snat}\nrouting = managed\n\n")
+    };
     let next_hops: Vec<String> = outside.map(|address| address.to_string()).collect();
     Ok(format!(
         "[default]
-transport = no-overlay
+transport = {}
 cluster-subnets = {}
-mtu = 1500
+mtu = {}
 
-[no-overlay]
-outbound-snat = {}
-routing = managed
-
-[bgp-managed]
+{}[bgp-managed]
 topology = {}
 {}as-number = {}
 frr-namespace = frr-k8s-system
@@ -297,8 +316,10 @@ next-hop = {}
 topology = build
 networks = own
 ",
+        lab.outward.transport,
         network.cluster_subnets(),
-        lab.outward.outbound_snat,
+        lab.outward.mtu(),
+        without_overlay,
         lab.topology,
         lab.auto.keys(),
         v.as_number,

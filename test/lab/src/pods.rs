@@ -94,7 +94,7 @@ pub(crate) fn attach_at(lab: &Lab, node: &Node, subnets: &[IpNet], place: &Place
     )?;
     no_ipv6(lab, &namespace, device)?;
     batch(&namespace, &format!("link set {device} up"))?;
-    address(inner, &pod)?;
+    address(inner, &pod, lab.outward.mtu())?;
     no_offload(&namespace, device)?;
     no_offload(inner, "eth0")?;
     drop_ingress(lab, &namespace, device)?;
@@ -122,7 +122,7 @@ pub(crate) fn attach_at(lab: &Lab, node: &Node, subnets: &[IpNet], place: &Place
 }
 
 /// Gives a pod its addresses and its default routes.
-fn address(namespace: &str, pod: &Pod) -> Result<()> {
+fn address(namespace: &str, pod: &Pod, mtu: u32) -> Result<()> {
     let lines = pod.addresses.iter().map(|a| {
         let prefix = a.subnet.prefix_len();
         format!("addr add {}/{prefix} dev eth0\n", a.address)
@@ -130,7 +130,10 @@ fn address(namespace: &str, pod: &Pod) -> Result<()> {
     let gateways = pod.addresses.iter().map(PodAddress::gateway);
     let routes = gateways.map(|gateway| format!("\nroute add default via {gateway}"));
     let (addresses, routes): (String, String) = (lines.collect(), routes.collect());
-    batch(namespace, &format!("{addresses}link set eth0 up{routes}"))
+    batch(
+        namespace,
+        &format!("{addresses}link set eth0 mtu {mtu} up{routes}"),
+    )
 }
 
 /// Where nothing is translated the physical network's administrator has routes to pods.

@@ -77,6 +77,12 @@ fn line(lab: &Lab, node: &Node, state: String, reflecting: &[String]) -> (Vec<St
     };
     // Beside other routers there may be more routes than those to pods, and several to one.
     let more = lab.example.is_some();
+    // An overlay needs no routes; sessions are there for networks of users beside it.
+    let (others, peers) = match lab.outward.is_overlay() {
+        true if lab.networks.is_empty() => (0, 0),
+        true => (0, peers),
+        false => (others, peers),
+    };
     let of = |expected: usize, seen: Result<usize>| match seen {
         Ok(seen) if more => (format!("{seen}/{expected}"), seen >= expected),
         Ok(seen) => (format!("{seen}/{expected}"), seen == expected),

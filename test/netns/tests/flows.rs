@@ -49,6 +49,7 @@ fn mk_flows(mode: GatewayMode) -> Vec<Flow> {
             "172.18.0.2".parse().unwrap(),
             "fd00:172:18::2".parse().unwrap(),
         ],
+        tunnels: true,
         mode,
     })
 }

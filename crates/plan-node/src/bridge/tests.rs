@@ -17,6 +17,7 @@ fn input(mode: GatewayMode) -> BridgeInput {
         mac: MAC.parse().unwrap(),
         addresses: vec!["172.30.0.1".parse().unwrap()],
         mode,
+        tunnels: false,
     }
 }
 

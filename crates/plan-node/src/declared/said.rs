@@ -155,13 +155,13 @@ fn with_annotations(
 
 fn unsupported(network: &Network) -> Option<String> {
     match (network.transport, network.topology) {
-        (Transport::NoOverlay(_), Topology::Layer3) => None,
+        (_, Topology::Layer3) => None,
         (Transport::NoOverlay(_), Topology::Layer2) => Some(
             "spec.config: topology is layer2, transport noOverlay; allowed with it: layer3"
                 .to_owned(),
         ),
-        (Transport::Geneve, _) => Some(
-            "spec.config: transport is absent, which is Geneve; this node builds networks of transport noOverlay only"
+        (Transport::Geneve, Topology::Layer2) => Some(
+            "spec.config: topology is layer2; this node builds networks of topology layer3 only"
                 .to_owned(),
         ),
     }

@@ -39,9 +39,17 @@ pub enum NotYet {
     /// ovn-controller would not connect the external switch.
     #[error("external_ids:ovn-bridge-mappings of the local Open vSwitch does not name bridge {0}")]
     NoMapping(String),
-    /// A transport that this agent does not build.
-    #[error("network {0} is not a no-overlay one")]
+    /// A layout that this agent does not build.
+    #[error("network {0} is a layer-2 one; allowed: layer3")]
     Transport(NetworkName),
+    /// ovn-controller makes no tunnels: an overlay has no way.
+    #[error("network {0} has an overlay, and {1}")]
+    NoTunnels(NetworkName, String),
+    /// Packets of this size do not fit the tunnels.
+    #[error(
+        "network {0}: mtu {1} and {2} bytes of the overlay are more than {3}, the MTU of the bridge; allowed: {4} at most"
+    )]
+    MtuTooLarge(NetworkName, u32, u32, u32, u32),
     /// The annotation of the own Node names other subnets than the network's.
     #[error("subnet {1} of node {0} is in none of the subnets of network {2}")]
     Outside(NodeName, Prefix, NetworkName),
@@ -67,6 +75,8 @@ impl NotYet {
     pub fn reason(&self) -> Option<&'static str> {
         match self {
             Self::Transport(_) => Some("TransportNotSupported"),
+            Self::NoTunnels(..) => Some("NoTunnels"),
+            Self::MtuTooLarge(..) => Some("MtuTooLarge"),
             Self::Outside(..) => Some(claims::SUBNET_OUTSIDE),
             Self::Malformed(..) => Some("NodeAnnotationMalformed"),
             Self::Unsound(problem) => Some(problem.reason),

@@ -2,9 +2,12 @@
 //! In: a network, the machine, what is remembered. Out: a [`Share`], and why it is not what the facts say now.
 //! Invariant: a share that was whole once stays when something of it is lost. Not here: what is common to all networks (`facts`).
 
+use std::net::IpAddr;
+
 use model::address::Prefix;
 use model::kernel::LinkFact;
-use model::network::Network;
+use model::names::NodeName;
+use model::network::{Network, Topology, Transport};
 use model::node::Fact;
 
 use super::{Memory, NotYet};
@@ -40,7 +43,7 @@ impl Memory {
         missing: Option<NotYet>,
     ) -> (Share, Option<NotYet>) {
         let name = &network.name;
-        if network.transport.no_overlay().is_none() {
+        if network.topology == Topology::Layer2 {
             return self.without(network, NotYet::Transport(name.clone()));
         }
         let (subnets, no_subnet) = match self.host_subnets(network) {
@@ -53,18 +56,25 @@ impl Memory {
                 (before.unwrap_or_default(), Some(error))
             }
         };
+        let own_mtu = machine.bridge_link().map(|link| link.mtu);
+        if let Err(why) = self.overlay(network, own_mtu) {
+            return self.without(network, why);
+        }
         let (vrf, no_vrf) = self.vrf(network);
         if let Some(short @ NotYet::Masquerade(..)) = no_vrf {
             // Its packets would leave with addresses of pods, whatever is to be translated.
             return self.without(network, short);
         }
         let missing = missing.or(no_subnet).or(no_vrf);
-        let own_mtu = machine.bridge_link().map(|link| link.mtu);
+        let overhead = self.overhead(network);
         let made = self.node.as_ref().zip(own_mtu).map(|(node, own)| {
             let share = NetworkShare {
                 network: network.clone(),
                 host_subnets: subnets,
-                mtu: network.mtu.unwrap_or_else(|| self.mtus.ruling(own)),
+                remote_subnets: self.remote_subnets(network, machine),
+                mtu: network
+                    .mtu
+                    .unwrap_or_else(|| self.mtus.ruling(own).saturating_sub(overhead)),
                 vrf,
             };
             let view = NetworkView {
@@ -84,6 +94,44 @@ impl Memory {
             Some(Err(unsound)) => self.without(network, missing.unwrap_or(unsound)),
             None => self.without(network, missing.unwrap_or(NotYet::Nodes)),
         }
+    }
+
+    /// What keeps an overlay from being built: nothing of a network without one.
+    fn overlay(&self, network: &Network, own_mtu: Option<u32>) -> Result<(), NotYet> {
+        if network.transport != Transport::Geneve {
+            return Ok(());
+        }
+        let name = || network.name.clone();
+        let tunnels = self.encap_ips();
+        tunnels.map_err(|why| NotYet::NoTunnels(name(), why.to_owned()))?;
+        let overhead = self.overhead(network);
+        match (network.mtu, own_mtu) {
+            (Some(mtu), Some(own)) if mtu.saturating_add(overhead) > own => {
+                let most = own.saturating_sub(overhead);
+                Err(NotYet::MtuTooLarge(name(), mtu, overhead, own, most))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Bytes that an overlay adds to a packet (RFC 8926, and OVN's option): with IPv4 tunnels 58, with IPv6 ones 78.
+    fn overhead(&self, network: &Network) -> u32 {
+        let ends = self.encap_ips().ok();
+        match network.transport {
+            Transport::NoOverlay(_) => 0,
+            Transport::Geneve if ends.is_some_and(|ends| ends.iter().any(IpAddr::is_ipv6)) => 78,
+            Transport::Geneve => 58,
+        }
+    }
+
+    fn remote_subnets(&self, network: &Network, machine: &Machine) -> Vec<(Prefix, NodeName)> {
+        let claims = machine.claims.get(&network.name);
+        let claims = claims.filter(|_| network.transport == Transport::Geneve);
+        let owners = claims
+            .map(|claims| claims.owners.as_slice())
+            .unwrap_or_default();
+        let others = owners.iter().filter(|(_, of)| *of != self.config.node);
+        others.cloned().collect()
     }
 
     /// The VRF device of a network of users, and what keeps it from being as it should: while its management port is away it

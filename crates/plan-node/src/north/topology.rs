@@ -1,9 +1,11 @@
-//! The layer-3 topology of a no-overlay network on its node.
+//! The layer-3 topology of a network on its node.
 //! In: `NetworkView`. Out: every Northbound row but pods' ports, address translation and imported routes.
-//! Invariant: no transit switch, no route to remote pods; what a node does not know yet (a family, a subnet) gives no row.
+//! Invariant: without an overlay no transit switch and no route to remote pods; what a node does not know yet (a family, a subnet) gives no row.
 //! Not here: `snat`, what several networks share (`shared`), imported routes.
 //!
 //! ```text
+//!                                         overlay: rtots/tstor -- transit switch -- tstor of other nodes
+//!                                                       |
 //!  pods, k8s-<node> -- node switch --stor/rtos-- cluster router --rtoj/jtor-- join --jtor/rtoj-- GR --rtoe/etor-- ext -- localnet
 //! ```
 //! Rows as OVN-Kubernetes makes them (its docs: design/topology; `go-controller/pkg/ovn/gateway.go`).
@@ -23,6 +25,9 @@ use crate::snapshot::{NetworkView, mac_of, of_family};
 /// Priority of the policy that keeps traffic to the own node's addresses on the node (OVN-Kubernetes: 1004).
 const HOST_POLICY_PRIORITY: i64 = 1004;
 
+/// Key of the default network's transit switch (OVN-Kubernetes: 16711683); a network of users has it plus its id.
+const TRANSIT_KEY: u32 = 16_711_683;
+
 /// The rows of a network's topology.
 #[must_use]
 pub fn plan(view: NetworkView<'_>) -> Rows {
@@ -30,6 +35,9 @@ pub fn plan(view: NetworkView<'_>) -> Rows {
     roots(view, &mut rows_builder);
     node_switch(view, &mut rows_builder);
     join(view, &mut rows_builder);
+    if view.is_overlay() {
+        transit(view, &mut rows_builder);
+    }
     external(view, &mut rows_builder);
     cluster_routes(view, &mut rows_builder);
     host_policies(view, &mut rows_builder);
@@ -115,6 +123,8 @@ struct Link<'a> {
     networks: &'a [InterfaceAddr],
     /// Where the router port is the router's gateway port.
     chassis: Option<RowKey>,
+    /// What all nodes call the switch port.
+    tunnel_key: Option<u32>,
 }
 
 fn link(rows_builder: &mut RowsBuilder, link: Link<'_>) {
@@ -140,10 +150,101 @@ fn link(rows_builder: &mut RowsBuilder, link: Link<'_>) {
             ("addresses", texts(["router"])),
             (
                 "options",
-                Value::entries([("router-port", link.router_port.as_str())]),
+                Value::entries(
+                    [("router-port", link.router_port.clone())]
+                        .into_iter()
+                        .chain(link.tunnel_key.map(tunnel_key)),
+                ),
             ),
         ],
     );
+}
+
+fn tunnel_key(key: u32) -> (&'static str, String) {
+    ("requested-tnl-key", key.to_string())
+}
+
+/// The network's overlay: a switch that all nodes know by one key, this node's port on it, and those of the others.
+fn transit(view: NetworkView<'_>, rows_builder: &mut RowsBuilder) {
+    let switch = view.name().transit_switch();
+    let key = TRANSIT_KEY + u32::from(view.share.network.id);
+    rows_builder.put(
+        RowKey::root(Table::Switch, switch.as_str()),
+        [
+            ("name", text(&switch)),
+            (
+                "other_config",
+                Value::entries([("interconn-ts", switch.clone()), tunnel_key(key)]),
+            ),
+            ("external_ids", Value::entries(role(view))),
+        ],
+    );
+    let own = view.transit(view.node.id);
+    if let Some(mac) = mac_of(&own) {
+        link(
+            rows_builder,
+            Link {
+                router: &view.cluster_router(),
+                router_port: view.name().transit_router_port(&view.node.name),
+                switch: &switch,
+                switch_port: view.name().transit_switch_port(&view.node.name),
+                mac,
+                networks: &own,
+                chassis: None,
+                tunnel_key: Some(view.node.id),
+            },
+        );
+    }
+    for (name, remote) in &view.node.remotes {
+        let addresses = view.transit(remote.id);
+        let Some(mac) = mac_of(&addresses).filter(|_| remote.id != view.node.id) else {
+            continue;
+        };
+        let port = view.name().transit_switch_port(name);
+        let words: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+        let chassis = ("requested-chassis", remote.chassis.clone());
+        rows_builder.put(
+            RowKey::child(Table::SwitchPort, switch.as_str(), port.as_str()),
+            [
+                ("name", text(&port)),
+                ("type", text("remote")),
+                ("addresses", texts([format!("{mac} {}", words.join(" "))])),
+                ("options", Value::entries([chassis, tunnel_key(remote.id)])),
+                ("external_ids", Value::entries([("node", name.as_str())])),
+            ],
+        );
+    }
+    transit_routes(view, rows_builder);
+}
+
+/// The other nodes' pods and gateway routers, over the transit switch.
+fn transit_routes(view: NetworkView<'_>, rows_builder: &mut RowsBuilder) {
+    let router = view.cluster_router();
+    let mut routes: BTreeSet<(Prefix, IpAddr)> = BTreeSet::new();
+    let via = |id: u32, family| of_family(&view.transit(id), family);
+    for remote in view.node.remotes.values() {
+        for join in view.join_of(remote.id) {
+            let via = via(remote.id, Family::of(join.ip));
+            routes.extend(via.map(|via| (Prefix::host(join.ip), via)));
+        }
+    }
+    for (subnet, name) in &view.share.remote_subnets {
+        let remote = view.node.remotes.get(name);
+        let via = remote.and_then(|remote| via(remote.id, subnet.family()));
+        routes.extend(via.map(|via| (*subnet, via)));
+    }
+    for (prefix, nexthop) in routes {
+        route(
+            rows_builder,
+            &router,
+            Route {
+                policy: "",
+                prefix: prefix.to_string(),
+                nexthop: nexthop.to_string(),
+                output_port: "",
+            },
+        );
+    }
 }
 
 /// The cluster router of a network of users translates where it meets the node switch: that port is its gateway port.
@@ -180,6 +281,7 @@ fn node_switch(view: NetworkView<'_>, rows_builder: &mut RowsBuilder) {
                 mac,
                 networks: &gateways,
                 chassis,
+                tunnel_key: None,
             },
         );
     }
@@ -215,6 +317,7 @@ fn join(view: NetworkView<'_>, rows_builder: &mut RowsBuilder) {
                     mac,
                     networks: &networks,
                     chassis: None,
+                    tunnel_key: None,
                 },
             );
         }
@@ -238,6 +341,7 @@ fn external(view: NetworkView<'_>, rows_builder: &mut RowsBuilder) {
                 mac: view.node.gateway.mac,
                 networks: &addresses,
                 chassis: None,
+                tunnel_key: None,
             },
         );
     }
@@ -369,7 +473,13 @@ fn host_policies(view: NetworkView<'_>, rows_builder: &mut RowsBuilder) {
 fn gateway_routes(view: NetworkView<'_>, rows_builder: &mut RowsBuilder) {
     let router = view.gateway_router();
     let inside = view.cluster_join();
-    for subnet in &view.share.host_subnets {
+    let subnets: Vec<Prefix> = if view.is_overlay() {
+        // The cluster router knows the way to the others.
+        view.share.network.prefixes().collect()
+    } else {
+        view.share.host_subnets.clone()
+    };
+    for subnet in &subnets {
         if let Some(nexthop) = of_family(&inside, subnet.family()) {
             route(
                 rows_builder,

@@ -387,8 +387,11 @@ const REFUSED: [Change; 3] = [
         "topology is layer2, transport noOverlay",
     ),
     (
-        |all, at| described(all, at).transport = UserTransport::Geneve,
-        "which is Geneve",
+        |all, at| {
+            described(all, at).transport = UserTransport::Geneve;
+            described(all, at).topology = Topology::Layer2;
+        },
+        "topology is layer2; this node builds",
     ),
 ];
 

@@ -7,7 +7,7 @@ use model::address::Prefix;
 use model::gateway::{BgpDefault, GatewayMode};
 use model::kernel::{KernelKey, LinkFact};
 use model::names::{NetworkName, NodeName};
-use model::network::Transport;
+use model::network::{Topology, Transport};
 use model::node::{Fact, Node};
 use model::ovs::{BridgeFact, patch_port};
 use plan_node::{Facts, FlowTable, Memory, NodeConfig, NotYet, Share, Snapshot, Undeclared, Vrf};
@@ -38,6 +38,7 @@ fn config(bgp_default: BgpDefault) -> NodeConfig {
             .into(),
         strict_isolation: true,
         service_cidrs: Vec::new(),
+        transit_subnets: vec!["100.88.0.0/16".parse().unwrap()],
     }
 }
 
@@ -74,6 +75,7 @@ fn whole() -> Facts {
         links: Ok(vec![mk_link(1, "lo"), bridge("172.30.0.1/24")]),
         chassis: Some("n1".to_owned()),
         physical_networks: BTreeMap::from([("br-ex".to_owned(), "physnet".to_owned())]),
+        encap_ips: None,
         ports: Some(BridgeFact {
             ports: vec![mk_port("eth0", "", 1), mk_port(&patch, "patch", 2)],
         }),
@@ -206,6 +208,62 @@ fn the_api_server_is_always_translated_to_unless_it_is_a_pod() {
     let mut facts = whole();
     facts.api_servers = Some(BTreeSet::new());
     assert_eq!(memory.snapshot(facts).node.unwrap().api_servers, [].into());
+}
+
+#[test]
+fn an_overlay_needs_tunnels_that_its_packets_fit() {
+    let mut facts = whole();
+    facts.networks[0].transport = Transport::Geneve;
+    for node in facts.nodes.as_mut().unwrap().iter_mut().skip(1) {
+        node.node_id = Fact::Known(if node.name.as_str() == "n2" { 3 } else { 4 });
+        node.chassis = Fact::Known(format!("chassis-of-{}", node.name));
+        node.primary = Fact::Known(vec!["172.30.0.9/24".parse().unwrap()]);
+    }
+    let ends = || Some(Ok(["172.30.0.1".parse().unwrap()].into()));
+    let why = |facts: &Facts| memory().snapshot(facts.clone()).stale.into_values().next();
+    facts.encap_ips = Some(Err("ovn-is-interconn is absent".to_owned()));
+    let text = why(&facts).unwrap();
+    assert_eq!(text.reason(), Some("NoTunnels"));
+    assert!(
+        text.to_string().contains("ovn-is-interconn is absent"),
+        "{text}"
+    );
+    facts.encap_ips = ends();
+    facts.networks[0].mtu = Some(1443);
+    let text = why(&facts).unwrap();
+    assert_eq!(text.reason(), Some("MtuTooLarge"));
+    assert!(
+        text.to_string().ends_with("allowed: 1442 at most"),
+        "{text}"
+    );
+    facts.networks[0].mtu = None;
+    let mut memory = memory();
+    let snapshot = memory.snapshot(facts.clone());
+    assert!(snapshot.stale.is_empty(), "{:?}", snapshot.stale);
+    let (_, view) = snapshot.here().next().unwrap();
+    assert_eq!(view.share.mtu, 1442);
+    let subnets: Vec<String> = view
+        .share
+        .remote_subnets
+        .iter()
+        .map(|(s, n)| format!("{s} {n}"))
+        .collect();
+    assert_eq!(subnets, ["10.128.2.0/24 n2", "10.128.3.0/24 n3"]);
+    let annotations = plan_node::plan(&snapshot).annotations.unwrap();
+    assert_eq!(
+        annotations["k8s.ovn.org/node-encap-ips"],
+        r#"["172.30.0.1"]"#
+    );
+    // What of a node cannot be read now is what it was; a node that is gone is gone.
+    let nodes = facts.nodes.as_mut().unwrap();
+    nodes[1].chassis = Fact::Malformed("x".to_owned());
+    nodes[1].node_id = Fact::Malformed("x".to_owned());
+    nodes.remove(2);
+    let snapshot = memory.snapshot(facts);
+    let remotes = &snapshot.node.as_ref().unwrap().remotes;
+    let names: Vec<&str> = remotes.keys().map(NodeName::as_str).collect();
+    assert_eq!(names, ["n2"]);
+    assert_eq!(remotes.values().next().unwrap().chassis, "chassis-of-n2");
 }
 
 #[test]
@@ -420,15 +478,15 @@ fn one_network_that_is_not_known_keeps_no_other_from_being_planned() {
 }
 
 #[test]
-fn a_transport_that_is_not_built_is_left_alone() {
+fn a_layout_that_is_not_built_is_left_alone() {
     let mut facts = whole();
-    facts.networks[0].transport = Transport::Geneve;
+    facts.networks[0].topology = Topology::Layer2;
     let snapshot = memory().snapshot(facts);
     let plan = plan_node::plan(&snapshot);
     assert!(plan.north.is_empty() && plan.learn.is_empty() && !plan.is_complete());
     assert_eq!(
         stale(&snapshot).unwrap().to_string(),
-        "network default is not a no-overlay one"
+        "network default is a layer-2 one; allowed: layer3"
     );
 }
 

@@ -177,6 +177,7 @@ fn two_of_one_subnet() -> (View, [NetworkShare; 3]) {
     let share = |name, id| NetworkShare {
         network: mk_user_network(name, id, &["10.200.0.0/16/24"], &["100.65.0.0/16"]),
         host_subnets: vec!["10.200.1.0/24".parse().unwrap()],
+        remote_subnets: Vec::new(),
         mtu: 1500,
         vrf: None,
     };

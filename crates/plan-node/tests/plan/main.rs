@@ -19,6 +19,7 @@ mod kernel;
 mod learn;
 mod mtu;
 mod networks;
+mod overlay;
 mod render;
 mod scripts;
 mod snapshot;

@@ -17,6 +17,7 @@ fn share(name: &str, id: u16) -> NetworkShare {
     NetworkShare {
         network: mk_user_network(name, id, &["10.200.0.0/16/24"], &["100.65.0.0/16"]),
         host_subnets: vec!["10.200.1.0/24".parse().unwrap()],
+        remote_subnets: Vec::new(),
         mtu: 1500,
         vrf: None,
     }

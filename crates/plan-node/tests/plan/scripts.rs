@@ -61,6 +61,7 @@ fn memory() -> Memory {
         ],
         strict_isolation: true,
         service_cidrs: Vec::new(),
+        transit_subnets: Vec::new(),
     })
 }
 
@@ -104,6 +105,7 @@ impl NodeScenario {
             },
             chassis: self.chassis.clone(),
             physical_networks: self.mappings.clone(),
+            encap_ips: None,
             ports: Some(BridgeFact { ports }),
             nat_has_match: Some(self.nat_has_match),
             refused_vrfs: BTreeMap::new(),

@@ -42,6 +42,7 @@ fn facts() -> Facts {
         links: Ok(vec![bridge]),
         chassis: Some("n1".to_owned()),
         physical_networks: BTreeMap::from([("br-ex".to_owned(), "physnet".to_owned())]),
+        encap_ips: None,
         ports: Some(BridgeFact {
             ports: vec![
                 mk_port("eth0", "", 1),
@@ -85,6 +86,7 @@ fn memory() -> Memory {
         masquerade_subnets: vec!["169.254.0.0/17".parse().unwrap()],
         strict_isolation: true,
         service_cidrs: Vec::new(),
+        transit_subnets: Vec::new(),
     })
 }
 

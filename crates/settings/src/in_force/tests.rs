@@ -134,7 +134,19 @@ const NEEDS_A_START: &[(&str, &str, &str, [bool; 3])] = &[
         "[bgp",
         "[kubernetes]\nservice-cidrs = \"10.96.0.0/16\"\n[bgp",
         "[kubernetes] service-cidrs",
-        [true, false, false],
+        [true, true, false],
+    ),
+    (
+        "[bgp",
+        "[clustermanager]\nv4-transit-subnet = \"100.99.0.0/16\"\n[bgp",
+        "[clustermanager]",
+        [false, true, false],
+    ),
+    (
+        "[bgp",
+        "[ovnsouth]\naddress = \"unix:/x\"\n[bgp",
+        "[ovnsouth]",
+        [false, true, false],
     ),
     (
         "[bgp",

@@ -1,4 +1,4 @@
-//! `[gateway]`.
+//! `[gateway]`, and the addresses of an overlay.
 //! In: the section. Out: [`Gateway`]. Invariant: subnets are of the family that their key names. Not here: overlaps between sections.
 
 use model::Prefix;
@@ -56,22 +56,44 @@ impl Keys<'_> {
         })
     }
 
+    /// `[ovnsouth] address`; `[clustermanager] v4-transit-subnet` and `v6-transit-subnet`.
+    pub(super) fn overlay(&mut self) -> Result<(String, Vec<Prefix>), SettingsError> {
+        const SECTION: &str = "clustermanager";
+        let south = self.0.text("ovnsouth", "address")?;
+        let south = south.unwrap_or_else(|| "unix:/var/run/ovn/ovnsb_db.sock".to_owned());
+        let subnets = vec![
+            self.subnet_in(SECTION, "v4-transit-subnet", "100.88.0.0/16", Family::V4)?,
+            self.subnet_in(SECTION, "v6-transit-subnet", "fd97::/64", Family::V6)?,
+        ];
+        Ok((south, subnets))
+    }
+
     fn subnet(
         &mut self,
         key: &'static str,
         default: &str,
         family: Family,
     ) -> Result<Prefix, SettingsError> {
-        let text = self.0.text(SECTION, key)?;
+        self.subnet_in(SECTION, key, default, family)
+    }
+
+    fn subnet_in(
+        &mut self,
+        section: &'static str,
+        key: &'static str,
+        default: &str,
+        family: Family,
+    ) -> Result<Prefix, SettingsError> {
+        let text = self.0.text(section, key)?;
         let text = text.unwrap_or_else(|| default.to_owned());
         let parsed: Result<Prefix, _> = text.parse();
         let prefix = parsed.map_err(|error| {
             let why = error.to_string();
-            self.0.wrong(SECTION, key, &text, &why)
+            self.0.wrong(section, key, &text, &why)
         })?;
         if prefix.family() != family {
             let why = format!("wrong family; allowed: a prefix such as {default}");
-            return Err(self.0.wrong(SECTION, key, &text, &why));
+            return Err(self.0.wrong(section, key, &text, &why));
         }
         Ok(prefix)
     }

@@ -47,11 +47,12 @@ impl Agent {
         );
         let mut words = vec![format!("listed={} default={default}", declared.listed)];
         for (name, network) in &declared.networks {
-            let options = network.transport.no_overlay().unwrap();
+            let options = network.transport.no_overlay();
+            let options = options.map_or("overlay".to_owned(), |o| format!("{:?}", o.routing));
             let advertised = network.advertised;
             words.push(format!(
-                "{name}={} {:?} {}/{}",
-                network.id, options.routing, advertised.default_vrf, advertised.own_vrf
+                "{name}={} {options} {}/{}",
+                network.id, advertised.default_vrf, advertised.own_vrf
             ));
         }
         for (name, trouble) in &declared.troubles {
@@ -96,7 +97,7 @@ fn routed(routing: &str) -> String {
     )
 }
 
-const DECLARED: &str = "listed=true default=true/false, cluster_udn_amber=1 Managed true/false, cluster_udn_green=3 Unmanaged false/false, cluster_udn_cobalt!TransportNotSupported";
+const DECLARED: &str = "listed=true default=true/false, cluster_udn_amber=1 Managed true/false, cluster_udn_cobalt=2 overlay false/false, cluster_udn_green=3 Unmanaged false/false";
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "one life from beginning to end")]

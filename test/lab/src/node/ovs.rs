@@ -41,7 +41,8 @@ pub(super) fn up_switch(lab: &Lab, node: &Node) -> Result<()> {
          external-ids:ovn-remote=unix:{} external-ids:ovn-encap-type=geneve \
          external-ids:ovn-encap-ip={address} external-ids:ovn-bridge=br-int \
          external-ids:ovn-bridge-mappings=physnet:br-ex \
-         external-ids:ovn-bridge-datapath-type={kind} external-ids:ovn-monitor-all=true",
+         external-ids:ovn-bridge-datapath-type={kind} external-ids:ovn-monitor-all=true \
+         external-ids:ovn-is-interconn=true",
         chassis(node),
         node.name,
         text(&dir.join("ovnsb_db.sock")),

@@ -128,7 +128,8 @@ fn of_node(
     let from_outside = lab.namespace("outside");
     let by_ovn = !lab.outward.is_local();
     // In local gateway mode hosts take the routes of BGP themselves.
-    let to_pods = if by_ovn { management } else { address };
+    let by_management = by_ovn || lab.outward.is_overlay();
+    let to_pods = if by_management { management } else { address };
     let mut paths = vec![
         Path::new(
             format!("pod on {name} -> outside"),

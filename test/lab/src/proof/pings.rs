@@ -108,8 +108,17 @@ pub(super) fn underlay(world: &mut World<'_>) -> Result<Verdict> {
         pings.sent,
         shown(&pings.geneve)
     );
-    if geneve == 0 && plain >= pings.sent && pings.sent > 0 {
+    let right = if lab.outward.is_overlay() {
+        plain == 0 && geneve >= pings.sent
+    } else {
+        geneve == 0 && plain >= pings.sent
+    };
+    if right && pings.sent > 0 {
         return Ok(Ok(remark + &first(&pings.plain)));
+    }
+    if lab.outward.is_overlay() {
+        let expected = "a Geneve packet for each ping sent, and none with pod addresses outside";
+        return Ok(Err(Failure::new(Layer::Packets, expected, remark)));
     }
     let expected = format!(
         "no UDP port {GENEVE}, and an echo request with pod source and destination per ping sent"

@@ -21,6 +21,7 @@ mod frr_k8s;
 mod harness;
 mod local_gateway;
 mod one_lab;
+mod overlay;
 mod repairs;
 mod routing;
 mod sabotage;

@@ -60,6 +60,7 @@ fn mk_planned(missing: Option<NotYet>, both: bool) -> Arc<Planned> {
                 &["100.65.0.0/16"],
             ),
             host_subnets: vec!["10.200.1.0/24".parse().unwrap()],
+            remote_subnets: Vec::new(),
             mtu: 1500,
             vrf: None,
         });

@@ -1,0 +1,202 @@
+//! OVN_Southbound: other nodes' chassis.
+//!
+//! In: a served database with a chassis of somebody else's, without a controller. Out: rows.
+//! Invariant: rows that are not ours stay as they are. Not here: tunnels (the lab).
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
+
+use std::process::Command;
+
+use model::sb::{RemoteChassis, RemoteChassisByName};
+use ovn::south::{self, Counts};
+use ovsdb::{Client, ClientConfig, Datum, Endpoint, Row, Transaction, random_uuid};
+use ovsdb_tests::{Server, absent, run, until_synced};
+
+const TOOLS: &[&str] = &["ovsdb-server", "ovsdb-tool", "ovn-sbctl", "setpriv"];
+const SCHEMA: &str = "/usr/share/ovn/ovn-sb.ovsschema";
+
+struct Fixture {
+    server: Server,
+    client: Client,
+}
+
+impl Fixture {
+    async fn start() -> Option<Self> {
+        if absent(TOOLS) {
+            return None;
+        }
+        let mut server = Server::prepared(&[]);
+        let path = server.path("sb.db");
+        run(Command::new("ovsdb-tool")
+            .arg("create")
+            .arg(&path)
+            .arg(SCHEMA));
+        server.add_arguments(&[path.display().to_string()]);
+        server.up();
+        let config = ClientConfig::new(Endpoint::Unix(server.socket()), south::DATABASE);
+        let tables = south::monitor().into_iter();
+        let client = Client::connect(tables.fold(config, ClientConfig::table));
+        until_synced(&client).await;
+        Some(Self { server, client })
+    }
+
+    /// The own chassis, as ovn-controller makes it.
+    async fn own(&self) {
+        let (encap, id) = (random_uuid(), random_uuid());
+        let own = Transaction::new(south::DATABASE)
+            .insert(
+                "Encap",
+                encap,
+                Row::new()
+                    .with("chassis_name", "c1")
+                    .with("type", "geneve")
+                    .with("ip", "172.30.0.1"),
+            )
+            .insert(
+                "Chassis",
+                id,
+                Row::new()
+                    .with("name", "c1")
+                    .with("hostname", "n1")
+                    .with("encaps", encap)
+                    .with("other_config", Datum::map([("is-remote", "false")])),
+            );
+        let mut status = self.client.watch();
+        let before = status.borrow_and_update().generation;
+        self.client
+            .transact(&own)
+            .await
+            .unwrap()
+            .check_counts()
+            .unwrap();
+        status
+            .wait_for(|now| now.generation > before)
+            .await
+            .unwrap();
+    }
+
+    /// One pass; how many rows it made and deleted.
+    async fn pass(&self, wanted: &RemoteChassisByName) -> (usize, usize) {
+        let counts = self.counted(wanted).await;
+        assert_eq!(counts.bound, 0);
+        (counts.made, counts.deleted)
+    }
+
+    async fn counted(&self, wanted: &RemoteChassisByName) -> Counts {
+        let made = self.client.with_replica(|r| south::transaction(r, wanted));
+        let (transaction, counts) = made.unwrap().unwrap();
+        let nothing = counts == Counts::default();
+        assert_eq!(transaction.operations().is_empty(), nothing);
+        if !nothing {
+            let mut status = self.client.watch();
+            let before = status.borrow_and_update().generation;
+            let reply = self.client.transact(&transaction).await.unwrap();
+            reply.check_counts().unwrap();
+            status
+                .wait_for(|now| now.generation > before)
+                .await
+                .unwrap();
+        }
+        counts
+    }
+
+    /// What somebody changes is made right again.
+    async fn repairs(&self, wanted: &RemoteChassisByName) {
+        let now = self.shown();
+        let db = format!("--db=unix:{}", self.server.socket().display());
+        let mut status = self.client.watch();
+        let before = status.borrow_and_update().generation;
+        run(Command::new("ovn-sbctl").args([
+            &db,
+            "remove",
+            "Chassis",
+            "c2",
+            "other_config",
+            "is-remote",
+        ]));
+        status
+            .wait_for(|now| now.generation > before)
+            .await
+            .unwrap();
+        assert_eq!(self.pass(wanted).await, (1, 1));
+        assert_eq!(self.shown(), now);
+    }
+
+    /// What ovn-sbctl shows: each chassis with its host, whether it is remote, and its tunnels' ends.
+    fn shown(&self) -> Vec<String> {
+        let list = |table: &str, columns: &str| {
+            let db = format!("--db=unix:{}", self.server.socket().display());
+            let words = ["--format=csv", "--data=bare", "--no-headings"];
+            let columns = format!("--columns={columns}");
+            let sbctl = Command::new("ovn-sbctl")
+                .arg(db)
+                .args(words)
+                .args([&columns, "list", table])
+                .output();
+            String::from_utf8(sbctl.unwrap().stdout).unwrap()
+        };
+        let chassis = list("Chassis", "name,hostname,other_config");
+        let encaps = list("Encap", "chassis_name,type,ip");
+        let mut lines: Vec<String> = chassis
+            .lines()
+            .chain(encaps.lines())
+            .map(str::to_owned)
+            .collect();
+        lines.sort();
+        lines
+    }
+}
+
+fn wanted(all: &[(&str, &str, &[&str])]) -> RemoteChassisByName {
+    let one = |(name, host, ips): &(&str, &str, &[&str])| {
+        let chassis = RemoteChassis {
+            hostname: (*host).into(),
+            encap_ips: ips.iter().map(|ip| ip.parse().unwrap()).collect(),
+        };
+        ((*name).to_owned(), chassis)
+    };
+    all.iter().map(one).collect()
+}
+
+#[tokio::test]
+async fn other_nodes_come_change_and_go_and_the_own_chassis_stays() {
+    let Some(fixture) = Fixture::start().await else {
+        return;
+    };
+    fixture.own().await;
+    let alone = fixture.shown();
+    assert_eq!(alone, ["c1,geneve,172.30.0.1", "c1,n1,is-remote=false"]);
+
+    // One that bears the own name, as after a copied disk, is left to ovn-controller.
+    let all = wanted(&[
+        ("c1", "n9", &["172.30.0.9"]),
+        ("c2", "n2", &["172.30.0.2"]),
+        ("c3", "n3", &["172.30.0.3", "fd00:30::3"]),
+    ]);
+    assert_eq!(fixture.pass(&all).await, (2, 0));
+    let three = [
+        "c1,geneve,172.30.0.1",
+        "c1,n1,is-remote=false",
+        "c2,geneve,172.30.0.2",
+        "c2,n2,is-remote=true",
+        "c3,geneve,172.30.0.3",
+        "c3,geneve,fd00:30::3",
+        "c3,n3,is-remote=true",
+    ];
+    assert_eq!(fixture.shown(), three);
+    assert_eq!(fixture.pass(&all).await, (0, 0));
+
+    // Another address, and a node that was made anew: another chassis with the address of the old one.
+    let other = wanted(&[
+        ("c2", "n2", &["172.30.0.22"]),
+        ("c4", "n3", &["172.30.0.3"]),
+    ]);
+    assert_eq!(fixture.pass(&other).await, (2, 2));
+    let now = fixture.shown();
+    assert!(now.contains(&"c2,geneve,172.30.0.22".to_owned()), "{now:?}");
+    assert!(now.contains(&"c4,geneve,172.30.0.3".to_owned()), "{now:?}");
+    assert!(!now.iter().any(|line| line.starts_with("c3")), "{now:?}");
+
+    fixture.repairs(&other).await;
+    assert_eq!(fixture.pass(&RemoteChassisByName::new()).await, (0, 2));
+    assert_eq!(fixture.shown(), alone);
+}
