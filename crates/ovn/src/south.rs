@@ -38,8 +38,8 @@ struct Held {
     chassis: Option<RemoteChassis>,
 }
 
-/// What a transaction does.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// What a transaction does, and what it cannot.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Chassis that it makes.
     pub made: usize,
@@ -47,6 +47,16 @@ pub struct Counts {
     pub deleted: usize,
     /// Ports of other nodes that it binds.
     pub bound: usize,
+    /// Nodes that are left out, and why; one sentence each.
+    pub refused: Vec<String>,
+}
+
+impl Counts {
+    /// Whether nothing is to be written.
+    #[must_use]
+    pub fn is_nothing(&self) -> bool {
+        (self.made, self.deleted, self.bound) == (0, 0, 0)
+    }
 }
 
 /// The transaction after which the other nodes are these. A name that somebody else's row has is left to that one. A port of
@@ -58,10 +68,18 @@ pub fn transaction(
     replica: &Replica,
     wanted: &RemoteChassisByName,
 ) -> Result<(Transaction, Counts), AccessError> {
-    let (ours, others) = held(replica)?;
+    let Standing {
+        ours,
+        others,
+        taken,
+    } = held(replica)?;
+    let (wanted, refused) = possible(wanted, &others, taken);
     let mut transaction = Transaction::new(DATABASE);
-    let mut counts = Counts::default();
-    let stays = |name: &str, held: &Held| held.chassis.as_ref() == wanted.get(name);
+    let mut counts = Counts {
+        refused,
+        ..Counts::default()
+    };
+    let stays = |name: &str, held: &Held| held.chassis.as_ref() == wanted.get(name).copied();
     for (name, held) in &ours {
         // Twins of one name cannot be: the column is an index.
         if !stays(name, held) || held.chassis.is_none() {
@@ -69,9 +87,9 @@ pub fn transaction(
             counts.deleted += 1;
         }
     }
-    for (name, chassis) in wanted {
-        let is_there = ours.get(name).is_some_and(|held| stays(name, held));
-        if !is_there && !others.contains(name) {
+    for (name, chassis) in &wanted {
+        let is_there = ours.get(*name).is_some_and(|held| stays(name, held));
+        if !is_there {
             transaction = make(transaction, name, chassis);
             counts.made += 1;
         }
@@ -91,27 +109,72 @@ pub fn transaction(
             counts.bound += 1;
         }
     }
-    if counts != Counts::default() {
+    if !counts.is_nothing() {
         transaction = transaction.comment("noverlay node-agent chassis of other nodes");
     }
     Ok((transaction, counts))
 }
 
-/// Rows of ours by name, and the names of others'.
-fn held(replica: &Replica) -> Result<(BTreeMap<String, Held>, BTreeSet<String>), AccessError> {
+/// Those whose rows can stand beside the others': the server takes each name, and each end of a tunnel, once, and a transaction
+/// with one too many fails whole.
+fn possible<'a>(
+    wanted: &'a RemoteChassisByName,
+    others: &BTreeSet<String>,
+    mut taken: BTreeMap<IpAddr, String>,
+) -> (BTreeMap<&'a str, &'a RemoteChassis>, Vec<String>) {
+    let (mut possible, mut refused) = (BTreeMap::new(), Vec::new());
+    for (name, chassis) in wanted {
+        let host = &chassis.hostname;
+        let used = chassis.encap_ips.iter().find_map(|ip| {
+            let by = taken.get(ip)?;
+            Some(format!(
+                "no tunnels to node {host}: {ip} ends those to chassis {by} too; allowed: an address of its own"
+            ))
+        });
+        if others.contains(name) {
+            refused.push(format!(
+                "no tunnels to node {host}: its chassis {name} is another node's or this one's; allowed: a system-id of its own"
+            ));
+        } else if let Some(used) = used {
+            refused.push(used);
+        } else {
+            taken.extend(chassis.encap_ips.iter().map(|ip| (*ip, name.clone())));
+            possible.insert(name.as_str(), chassis);
+        }
+    }
+    (possible, refused)
+}
+
+/// What stands.
+#[derive(Default)]
+struct Standing {
+    /// Rows of ours by name.
+    ours: BTreeMap<String, Held>,
+    /// Names of others' rows.
+    others: BTreeSet<String>,
+    /// Where tunnels to those end.
+    taken: BTreeMap<IpAddr, String>,
+}
+
+fn held(replica: &Replica) -> Result<Standing, AccessError> {
     let encaps = replica.table("Encap")?;
-    let (mut ours, mut others) = (BTreeMap::new(), BTreeSet::new());
+    let mut standing = Standing::default();
     for (id, record) in replica.table("Chassis")? {
         let name = record.get::<String>("name")?;
         let ids = record.get::<BTreeMap<String, String>>("external_ids")?;
         if ids.contains_key(OWNER) {
             let chassis = decode(record, encaps)?;
-            ours.insert(name, Held { id: *id, chassis });
+            standing.ours.insert(name, Held { id: *id, chassis });
         } else {
-            others.insert(name);
+            for encap in record.get::<Vec<Uuid>>("encaps")? {
+                let ip = encaps.get(&encap).map(|row| row.get::<String>("ip"));
+                let ip = ip.transpose()?.and_then(|ip| ip.parse().ok());
+                standing.taken.extend(ip.map(|ip| (ip, name.clone())));
+            }
+            standing.others.insert(name);
         }
     }
-    Ok((ours, others))
+    Ok(standing)
 }
 
 fn decode(

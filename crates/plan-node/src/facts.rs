@@ -265,6 +265,8 @@ impl Memory {
 
     /// The other nodes; what cannot be read now of one that is still there is what it was.
     fn note_remotes(&mut self, nodes: &[Node]) {
+        let own = nodes.iter().find(|node| node.name == self.config.node);
+        let own_id = own.and_then(|own| own.node_id.known().copied()).or(self.id);
         let mut before = std::mem::take(&mut self.remotes);
         for node in nodes.iter().filter(|node| node.name != self.config.node) {
             let was = before.remove(&node.name);
@@ -285,6 +287,9 @@ impl Memory {
                 .map(|all| all.iter().copied().collect());
             let ends: Option<BTreeSet<IpAddr>> =
                 ends.or_else(primary).or(was.map(|was| was.encap_ips));
+            // Two of one id would have one address and one key.
+            let id =
+                id.filter(|id| own_id != Some(*id) && !self.remotes.values().any(|r| r.id == *id));
             if let (Some(id), Some(chassis), Some(encap_ips)) = (id, chassis, ends) {
                 let remote = RemoteNode {
                     id,

@@ -2,7 +2,12 @@
 //!
 //! In: a served database with a chassis of somebody else's, without a controller. Out: rows.
 //! Invariant: rows that are not ours stay as they are. Not here: tunnels (the lab).
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test"
+)]
 
 use std::process::Command;
 
@@ -77,16 +82,15 @@ impl Fixture {
     /// One pass; how many rows it made and deleted.
     async fn pass(&self, wanted: &RemoteChassisByName) -> (usize, usize) {
         let counts = self.counted(wanted).await;
-        assert_eq!(counts.bound, 0);
+        assert_eq!((counts.bound, counts.refused.len()), (0, 0));
         (counts.made, counts.deleted)
     }
 
     async fn counted(&self, wanted: &RemoteChassisByName) -> Counts {
         let made = self.client.with_replica(|r| south::transaction(r, wanted));
         let (transaction, counts) = made.unwrap().unwrap();
-        let nothing = counts == Counts::default();
-        assert_eq!(transaction.operations().is_empty(), nothing);
-        if !nothing {
+        assert_eq!(transaction.operations().is_empty(), counts.is_nothing());
+        if !counts.is_nothing() {
             let mut status = self.client.watch();
             let before = status.borrow_and_update().generation;
             let reply = self.client.transact(&transaction).await.unwrap();
@@ -172,7 +176,12 @@ async fn other_nodes_come_change_and_go_and_the_own_chassis_stays() {
         ("c2", "n2", &["172.30.0.2"]),
         ("c3", "n3", &["172.30.0.3", "fd00:30::3"]),
     ]);
-    assert_eq!(fixture.pass(&all).await, (2, 0));
+    let counts = fixture.counted(&all).await;
+    assert_eq!((counts.made, counts.deleted), (2, 0));
+    assert!(
+        counts.refused[0].contains("node n9: its chassis c1"),
+        "{counts:?}"
+    );
     let three = [
         "c1,geneve,172.30.0.1",
         "c1,n1,is-remote=false",
@@ -183,7 +192,7 @@ async fn other_nodes_come_change_and_go_and_the_own_chassis_stays() {
         "c3,n3,is-remote=true",
     ];
     assert_eq!(fixture.shown(), three);
-    assert_eq!(fixture.pass(&all).await, (0, 0));
+    assert!(fixture.counted(&all).await.is_nothing());
 
     // Another address, and a node that was made anew: another chassis with the address of the old one.
     let other = wanted(&[
@@ -199,4 +208,32 @@ async fn other_nodes_come_change_and_go_and_the_own_chassis_stays() {
     fixture.repairs(&other).await;
     assert_eq!(fixture.pass(&RemoteChassisByName::new()).await, (0, 2));
     assert_eq!(fixture.shown(), alone);
+}
+
+#[tokio::test]
+async fn a_node_with_the_address_of_another_costs_itself_only() {
+    let Some(fixture) = Fixture::start().await else {
+        return;
+    };
+    fixture.own().await;
+    let all = wanted(&[
+        ("c2", "n2", &["172.30.0.2"]),
+        ("c3", "n3", &["172.30.0.2"]),
+        ("c4", "n4", &["172.30.0.1"]),
+        ("c5", "n5", &["172.30.0.5"]),
+    ]);
+    let counts = fixture.counted(&all).await;
+    assert_eq!(counts.made, 2);
+    let refused = counts.refused.join("; ");
+    for words in [
+        "node n3: 172.30.0.2 ends those to chassis c2 too",
+        "node n4: 172.30.0.1 ends those to chassis c1 too",
+    ] {
+        assert!(refused.contains(words), "{refused}");
+    }
+    let shown = fixture.shown();
+    assert!(
+        shown.contains(&"c5,geneve,172.30.0.5".to_owned()),
+        "{shown:?}"
+    );
 }

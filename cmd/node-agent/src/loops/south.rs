@@ -36,6 +36,8 @@ pub(crate) struct SouthReconciler {
     south: Client,
     transactions: IntCounterVec,
     warned: WarnOnce<SouthKey>,
+    /// Nodes that are left out, as it was said last.
+    refused: Vec<String>,
     failing: Failing<SouthKey>,
 }
 
@@ -51,11 +53,20 @@ impl SouthReconciler {
             south,
             transactions,
             warned: WarnOnce::default(),
+            refused: Vec::new(),
             failing: Failing::new("tunnels", readiness),
         }
     }
 
-    async fn chassis(&self, wanted: &RemoteChassisByName) -> Result<Action, PassError> {
+    /// Says each once why a node is left out.
+    fn tell(&mut self, refused: &[String]) {
+        for why in refused.iter().filter(|why| !self.refused.contains(why)) {
+            tracing::warn!("{why}");
+        }
+        self.refused = refused.to_vec();
+    }
+
+    async fn chassis(&mut self, wanted: &RemoteChassisByName) -> Result<Action, PassError> {
         let made = self
             .south
             .with_replica(|replica| ovn::south::transaction(replica, wanted));
@@ -64,13 +75,15 @@ impl SouthReconciler {
             None if wanted.is_empty() => return Ok(Action::AwaitChange),
             None => return Err(PassError::NoReplica),
         };
-        if counts == Counts::default() {
+        self.tell(&counts.refused);
+        if counts.is_nothing() {
             return Ok(Action::NoChange);
         }
         let Counts {
             made,
             deleted,
             bound,
+            ..
         } = counts;
         tracing::info!(made, deleted, bound, "writing the chassis of other nodes");
         transact("south", &self.south, &transaction, &self.transactions).await?;
@@ -90,11 +103,12 @@ impl Reconciler for SouthReconciler {
         let Some(planned) = self.planned.borrow().clone() else {
             return Action::AwaitChange;
         };
-        let Some(wanted) = &planned.plan.south else {
-            // The plan says why.
-            return Action::AwaitChange;
+        let passed = match &planned.plan.south {
+            Some(wanted) => self.chassis(wanted).await,
+            // What stands is left as it is: the plan says why.
+            None => Ok(Action::AwaitChange),
         };
-        let (outcome, action) = match self.chassis(wanted).await {
+        let (outcome, action) = match passed {
             Ok(action) => {
                 self.warned.clear(key);
                 (Outcome::Well, action)

@@ -210,8 +210,8 @@ fn the_api_server_is_always_translated_to_unless_it_is_a_pod() {
     assert_eq!(memory.snapshot(facts).node.unwrap().api_servers, [].into());
 }
 
-#[test]
-fn an_overlay_needs_tunnels_that_its_packets_fit() {
+/// The same with an overlay.
+fn with_overlay() -> Facts {
     let mut facts = whole();
     facts.networks[0].transport = Transport::Geneve;
     for node in facts.nodes.as_mut().unwrap().iter_mut().skip(1) {
@@ -219,7 +219,13 @@ fn an_overlay_needs_tunnels_that_its_packets_fit() {
         node.chassis = Fact::Known(format!("chassis-of-{}", node.name));
         node.primary = Fact::Known(vec!["172.30.0.9/24".parse().unwrap()]);
     }
-    let ends = || Some(Ok(["172.30.0.1".parse().unwrap()].into()));
+    facts.encap_ips = Some(Ok(["172.30.0.1".parse().unwrap()].into()));
+    facts
+}
+
+#[test]
+fn an_overlay_needs_tunnels_that_its_packets_fit() {
+    let mut facts = with_overlay();
     let why = |facts: &Facts| memory().snapshot(facts.clone()).stale.into_values().next();
     facts.encap_ips = Some(Err("ovn-is-interconn is absent".to_owned()));
     let text = why(&facts).unwrap();
@@ -228,7 +234,7 @@ fn an_overlay_needs_tunnels_that_its_packets_fit() {
         text.to_string().contains("ovn-is-interconn is absent"),
         "{text}"
     );
-    facts.encap_ips = ends();
+    facts.encap_ips = with_overlay().encap_ips;
     facts.networks[0].mtu = Some(1443);
     let text = why(&facts).unwrap();
     assert_eq!(text.reason(), Some("MtuTooLarge"));
@@ -264,6 +270,26 @@ fn an_overlay_needs_tunnels_that_its_packets_fit() {
     let names: Vec<&str> = remotes.keys().map(NodeName::as_str).collect();
     assert_eq!(names, ["n2"]);
     assert_eq!(remotes.values().next().unwrap().chassis, "chassis-of-n2");
+}
+
+#[test]
+fn of_nodes_with_one_id_one_is_heard_and_none_with_the_own() {
+    let mut twins = with_overlay();
+    for node in twins.nodes.as_mut().unwrap().iter_mut().skip(1) {
+        node.node_id = Fact::Known(3);
+    }
+    let seen = memory().snapshot(twins.clone()).node.unwrap().remotes;
+    assert_eq!(seen.len(), 1, "{seen:?}");
+    // One with the own id is not heard: its address would be this node's.
+    twins.nodes.as_mut().unwrap()[1].node_id = Fact::Known(2);
+    let snapshot = memory().snapshot(twins);
+    let (plan, violations) = plan_node::sound_plan(snapshot.clone());
+    assert!(
+        plan.is_complete() && violations.is_empty(),
+        "{violations:?}"
+    );
+    let seen: Vec<NodeName> = snapshot.node.unwrap().remotes.into_keys().collect();
+    assert_eq!(seen, ["n3".into()]);
 }
 
 #[test]

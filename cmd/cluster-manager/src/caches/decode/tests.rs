@@ -102,7 +102,7 @@ fn of_a_nodes_annotations_those_that_are_planned_by() {
             true,
         ),
         ("a gateway", "k8s.ovn.org/l3-gateway-config", "{}", false),
-        ("a chassis", "k8s.ovn.org/node-chassis-id", "c", false),
+        ("a chassis", "k8s.ovn.org/node-chassis-id", "c", true),
         ("EVPN tunnel ends", "k8s.ovn.org/vteps", "{}", false),
         ("an annotation of somebody", "example.com/a", "b", false),
     ];
