@@ -108,22 +108,6 @@ pub(crate) fn under_pings(what: &str, pairs: [usize; STEPS]) {
     assert_steps(&said, pairs);
 }
 
-/// What changes of a node under traffic: at no moment may pods' traffic to pods be translated. On a busy machine pings may
-/// be lost as they are there without any change, so that they have a second turn; addresses have none.
-pub(crate) fn changes_translate_nothing() {
-    let mut said = fail_over("change");
-    let whole = |said: &Said| {
-        let text = &said.text;
-        let finished = text.matches(": done after ").count() == CHANGES;
-        finished && text.matches("    0 of ").count() >= CHANGES && !text.contains("is seen as")
-    };
-    if !said.good && whole(&said) {
-        println!("SECOND TURN of failover --only change: no flow was translated, pings were lost");
-        said = fail_over("change");
-    }
-    assert!(said.good && whole(&said), "{}", said.text);
-}
-
 /// Whether a turn failed although every step of it finished: pings were lost, and nothing else was wrong.
 fn only_pings_were_lost(what: &str, said: &Said) -> bool {
     let finished = said.text.matches(": done after ").count() == STEPS
@@ -233,4 +217,33 @@ fn an_frr_with_a_thousand_routes_that_is_ended_in_good_order_costs_no_row() {
         assert_eq!(said.text.matches(line).count(), 4, "{}", said.text);
     }
     lab.recovers("1,5");
+}
+
+#[test]
+fn what_changes_of_a_node_translates_no_flow_between_pods_in_either_gateway_mode() {
+    if !able() {
+        return;
+    }
+    for mode in ["shared", "local"] {
+        let words = ["--nodes", "2", "--families", "dual", "--gateway-mode", mode];
+        let lab = Standing::up(&words);
+        changes_translate_nothing();
+        lab.recovers("1,3,5");
+    }
+}
+
+/// What changes of a node under traffic: at no moment may pods' traffic to pods be translated. On a busy machine pings may
+/// be lost as they are there without any change, so that they have a second turn; addresses have none.
+fn changes_translate_nothing() {
+    let mut said = fail_over("change");
+    let whole = |said: &Said| {
+        let text = &said.text;
+        let finished = text.matches(": done after ").count() == CHANGES;
+        finished && text.matches("    0 of ").count() >= CHANGES && !text.contains("is seen as")
+    };
+    if !said.good && whole(&said) {
+        println!("SECOND TURN of failover --only change: no flow was translated, pings were lost");
+        said = fail_over("change");
+    }
+    assert!(said.good && whole(&said), "{}", said.text);
 }

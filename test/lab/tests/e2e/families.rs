@@ -5,7 +5,6 @@
 
 use std::time::Duration;
 
-use crate::failover::changes_translate_nothing;
 use crate::harness::{Standing, able, seed, wait};
 use crate::test_node::TestNode;
 
@@ -33,7 +32,6 @@ fn a_lab_of_both_families_proves_all_its_lines_for_each() {
     ] {
         assert!(said.text.contains(phrase), "{phrase}: {}", said.text);
     }
-    changes_translate_nothing();
     comes_back_after_a_flap(&lab);
     lab.recovers("1,3");
 }
