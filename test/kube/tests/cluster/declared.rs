@@ -150,10 +150,10 @@ fn a_node_learns_of_the_networks_that_the_manager_writes_and_forgets_none_for_a_
     // The edited one first: alone it would be obeyed.
     edit("shop", "none");
     edit("till", "none");
-    let broken = "cluster_udn_amber=1 Managed true/false, cluster_udn_green=3 Unmanaged false/false, cluster_udn_amber!AttachmentMalformed";
+    let broken = "cluster_udn_amber=1 Managed true/false, cluster_udn_cobalt=2 overlay false/false, cluster_udn_green=3 Unmanaged false/false, cluster_udn_amber!AttachmentMalformed";
     agent.sees("none can be read, it is still in force", broken);
     let mut fresh = Agent::start(&api);
-    fresh.sees("an agent that starts waits for it alone", "default=true/false, cluster_udn_green=3 Unmanaged false/false, cluster_udn_amber!AttachmentMalformed");
+    fresh.sees("an agent that starts waits for it alone", "default=true/false, cluster_udn_cobalt=2 overlay false/false, cluster_udn_green=3 Unmanaged false/false, cluster_udn_amber!AttachmentMalformed");
     edit("till", "1");
     edit("shop", "1");
     agent.sees("they are mended", DECLARED);
@@ -182,7 +182,8 @@ fn a_node_learns_of_the_networks_that_the_manager_writes_and_forgets_none_for_a_
         "--wait=false",
     ];
     api.kubectl(&delete);
-    let without = "default=true/false, cluster_udn_green=3";
+    let without =
+        "default=true/false, cluster_udn_cobalt=2 overlay false/false, cluster_udn_green=3";
     agent.sees("amber is gone", without);
 }
 
