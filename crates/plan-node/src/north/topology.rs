@@ -1,7 +1,7 @@
 //! The layer-3 topology of a network on its node.
 //! In: `NetworkView`. Out: every Northbound row but pods' ports, address translation and imported routes.
 //! Invariant: without an overlay no transit switch and no route to remote pods; what a node does not know yet (a family, a subnet) gives no row.
-//! Not here: `snat`, what several networks share (`shared`), imported routes.
+//! Not here: the overlay (`transit`), `snat`, what several networks share (`shared`), imported routes.
 //!
 //! ```text
 //!                                         overlay: rtots/tstor -- transit switch -- tstor of other nodes
@@ -9,6 +9,8 @@
 //!  pods, k8s-<node> -- node switch --stor/rtos-- cluster router --rtoj/jtor-- join --jtor/rtoj-- GR --rtoe/etor-- ext -- localnet
 //! ```
 //! Rows as OVN-Kubernetes makes them (its docs: design/topology; `go-controller/pkg/ovn/gateway.go`).
+
+mod transit;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -25,9 +27,6 @@ use crate::snapshot::{NetworkView, mac_of, of_family};
 /// Priority of the policy that keeps traffic to the own node's addresses on the node (OVN-Kubernetes: 1004).
 const HOST_POLICY_PRIORITY: i64 = 1004;
 
-/// Key of the default network's transit switch (OVN-Kubernetes: 16711683); a network of users has it plus its id.
-const TRANSIT_KEY: u32 = 16_711_683;
-
 /// The rows of a network's topology.
 #[must_use]
 pub fn plan(view: NetworkView<'_>) -> Rows {
@@ -36,7 +35,7 @@ pub fn plan(view: NetworkView<'_>) -> Rows {
     node_switch(view, &mut rows_builder);
     join(view, &mut rows_builder);
     if view.is_overlay() {
-        transit(view, &mut rows_builder);
+        transit::plan(view, &mut rows_builder);
     }
     external(view, &mut rows_builder);
     cluster_routes(view, &mut rows_builder);
@@ -162,89 +161,6 @@ fn link(rows_builder: &mut RowsBuilder, link: Link<'_>) {
 
 fn tunnel_key(key: u32) -> (&'static str, String) {
     ("requested-tnl-key", key.to_string())
-}
-
-/// The network's overlay: a switch that all nodes know by one key, this node's port on it, and those of the others.
-fn transit(view: NetworkView<'_>, rows_builder: &mut RowsBuilder) {
-    let switch = view.name().transit_switch();
-    let key = TRANSIT_KEY + u32::from(view.share.network.id);
-    rows_builder.put(
-        RowKey::root(Table::Switch, switch.as_str()),
-        [
-            ("name", text(&switch)),
-            (
-                "other_config",
-                Value::entries([("interconn-ts", switch.clone()), tunnel_key(key)]),
-            ),
-            ("external_ids", Value::entries(role(view))),
-        ],
-    );
-    let own = view.transit(view.node.id);
-    if let Some(mac) = mac_of(&own) {
-        link(
-            rows_builder,
-            Link {
-                router: &view.cluster_router(),
-                router_port: view.name().transit_router_port(&view.node.name),
-                switch: &switch,
-                switch_port: view.name().transit_switch_port(&view.node.name),
-                mac,
-                networks: &own,
-                chassis: None,
-                tunnel_key: Some(view.node.id),
-            },
-        );
-    }
-    for (name, remote) in &view.node.remotes {
-        let addresses = view.transit(remote.id);
-        let Some(mac) = mac_of(&addresses).filter(|_| remote.id != view.node.id) else {
-            continue;
-        };
-        let port = view.name().transit_switch_port(name);
-        let words: Vec<String> = addresses.iter().map(ToString::to_string).collect();
-        let chassis = ("requested-chassis", remote.chassis.clone());
-        rows_builder.put(
-            RowKey::child(Table::SwitchPort, switch.as_str(), port.as_str()),
-            [
-                ("name", text(&port)),
-                ("type", text("remote")),
-                ("addresses", texts([format!("{mac} {}", words.join(" "))])),
-                ("options", Value::entries([chassis, tunnel_key(remote.id)])),
-                ("external_ids", Value::entries([("node", name.as_str())])),
-            ],
-        );
-    }
-    transit_routes(view, rows_builder);
-}
-
-/// The other nodes' pods and gateway routers, over the transit switch.
-fn transit_routes(view: NetworkView<'_>, rows_builder: &mut RowsBuilder) {
-    let router = view.cluster_router();
-    let mut routes: BTreeSet<(Prefix, IpAddr)> = BTreeSet::new();
-    let via = |id: u32, family| of_family(&view.transit(id), family);
-    for remote in view.node.remotes.values() {
-        for join in view.join_of(remote.id) {
-            let via = via(remote.id, Family::of(join.ip));
-            routes.extend(via.map(|via| (Prefix::host(join.ip), via)));
-        }
-    }
-    for (subnet, name) in &view.share.remote_subnets {
-        let remote = view.node.remotes.get(name);
-        let via = remote.and_then(|remote| via(remote.id, subnet.family()));
-        routes.extend(via.map(|via| (*subnet, via)));
-    }
-    for (prefix, nexthop) in routes {
-        route(
-            rows_builder,
-            &router,
-            Route {
-                policy: "",
-                prefix: prefix.to_string(),
-                nexthop: nexthop.to_string(),
-                output_port: "",
-            },
-        );
-    }
 }
 
 /// The cluster router of a network of users translates where it meets the node switch: that port is its gateway port.

@@ -2,8 +2,8 @@
 //!
 //! In: pairs of pods. Out: how many new UDP flows were seen with another address than the pod's own, how many were not
 //! answered, and the longest time in which the lasting connection brought nothing. Each flow has a port that no other of its
-//! way ever had: nothing that was tracked before decides about it. (Open vSwitch 3.1's own datapath ends with a failed
-//! assertion where a flow that it translated before comes again.)
+//! way ever had: nothing that was tracked before decides about it. (Open vSwitch 3.1's userspace datapath was seen to end with a failed
+//! assertion where ports came again within a minute.)
 
 use std::collections::BTreeSet;
 use std::io::{ErrorKind, Read, Write};
