@@ -25,8 +25,8 @@ use crate::state::{Lab, Places, text};
 use crate::up::{Steps, Wanted, own_folder, up};
 use crate::values::Values;
 use crate::{
-    daemons, down, failover, frr_k8s, measure, membership, object_to_route, proof, status,
-    supervisor,
+    daemons, dataplane, down, failover, frr_k8s, measure, membership, object_to_route, proof,
+    status, supervisor,
 };
 
 #[derive(Parser)]
@@ -115,6 +115,11 @@ enum Cmd {
         /// How often that is measured.
         #[arg(long, default_value_t = 20)]
         runs: usize,
+    },
+    /// Throughput, cost, round trips and headers of packets between pods on two nodes, of one lab or of several in turn.
+    Dataplane {
+        #[command(flatten)]
+        wanted: dataplane::Measure,
     },
     /// Break something under pings between all pods and tell what it cost: bgpd dies and
     /// comes back, an uplink is cut, zebra and bgpd are ended in good order, the fabric gets
@@ -261,6 +266,7 @@ pub(crate) fn run() -> Result<bool> {
             object_to_route::print(&Lab::running(&name)?, runs)
         }
         Cmd::Measure { seconds, .. } => measure::print(&Lab::running(&name)?, seconds),
+        Cmd::Dataplane { wanted } => dataplane::print(&name, &wanted),
         Cmd::Failover {
             only,
             node,

@@ -66,6 +66,15 @@ pub(crate) struct Outward {
     /// Datapath of Open vSwitch: its own, or the kernel's module.
     #[arg(long, value_parser = ["userspace", "kernel"], default_value = "userspace")]
     pub(crate) datapath: String,
+    /// MTU of the links between nodes, bytes; pods get it too, or with Geneve 100 less.
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1380..=9216), default_value = "1500")]
+    #[serde(default = "ethernet")]
+    pub(crate) underlay_mtu: u32,
+}
+
+/// What links have that nobody changed, bytes.
+fn ethernet() -> u32 {
+    1500
 }
 
 impl Outward {
@@ -79,9 +88,13 @@ impl Outward {
         self.transport == "geneve"
     }
 
-    /// `[default] mtu`: what the underlay's 1500 bytes leave.
+    /// `[default] mtu`: what the underlay leaves.
     pub(crate) fn mtu(&self) -> u32 {
-        if self.is_overlay() { 1400 } else { 1500 }
+        if self.is_overlay() {
+            self.underlay_mtu - 100
+        } else {
+            self.underlay_mtu
+        }
     }
 
     /// What leaves the cluster bears the node's address.
@@ -106,9 +119,10 @@ impl Outward {
             transport,
             outbound_snat,
             datapath,
+            underlay_mtu,
         } = self;
         format!(
-            "transport {transport}, gateway mode {gateway_mode}, outbound SNAT {outbound_snat}, {datapath} datapath"
+            "transport {transport}, gateway mode {gateway_mode}, outbound SNAT {outbound_snat}, {datapath} datapath, MTU {underlay_mtu}"
         )
     }
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use crate::netns::inside;
+use crate::run::now;
 
 /// Where the servers listen, with TCP and UDP.
 pub(crate) const PORT: u16 = 7007;
@@ -70,6 +71,28 @@ pub(crate) fn udp_from(namespace: &str, port: u16, to: IpAddr) -> Result<SocketA
             }
         }
         bail!("no answer to 3 packets")
+    })
+}
+
+/// How long each of so many exchanges with the server at `to` takes, one after the other over one socket. More than one in a
+/// hundred without an answer is an error.
+pub(crate) fn round_trips(namespace: &str, to: IpAddr, count: u32) -> Result<Vec<Duration>> {
+    inside(namespace, || {
+        let socket = asking(0, (to, PORT))?;
+        let mut buffer = [0; 64];
+        let mut all = Vec::new();
+        for _ in 0..count {
+            let start = now();
+            socket.send(b"?")?;
+            if socket.recv(&mut buffer).is_ok() {
+                all.push(start.elapsed());
+            }
+        }
+        let answered = u32::try_from(all.len())?;
+        if answered < count - count / 100 {
+            bail!("{answered} of {count} packets were answered");
+        }
+        Ok(all)
     })
 }
 

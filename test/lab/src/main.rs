@@ -9,6 +9,7 @@ mod apiserver;
 mod cli;
 mod container;
 mod daemons;
+mod dataplane;
 mod down;
 mod echo;
 mod example;

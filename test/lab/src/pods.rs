@@ -86,10 +86,11 @@ pub(crate) fn attach_at(lab: &Lab, node: &Node, subnets: &[IpNet], place: &Place
         .with_context(|| format!("switch port of the pod on {}", node.name))?;
     let namespace = lab.namespace(&node.name);
     netns::add(inner, lab.values.has(Family::V6))?;
+    let mtu = lab.outward.underlay_mtu;
     batch(
         &namespace,
         &format!(
-            "link add {device} mtu 1500 type veth peer name eth0 netns {inner} address {mac} mtu 1500"
+            "link add {device} mtu {mtu} type veth peer name eth0 netns {inner} address {mac} mtu {mtu}"
         ),
     )?;
     no_ipv6(lab, &namespace, device)?;

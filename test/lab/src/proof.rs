@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
+pub(crate) use self::capture::Capture;
 use crate::run::{now, tell};
 use crate::state::{Lab, Node};
 use crate::supervisor;

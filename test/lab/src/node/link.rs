@@ -24,6 +24,7 @@ pub(crate) fn up_underlay(lab: &Lab) -> Result<()> {
     netns::add(&underlay, ipv6)?;
     netns::add(&outside, ipv6)?;
     let api = addresses(lab, Values::API, BRIDGE);
+    let mtu = lab.outward.underlay_mtu;
     // Else it is the lowest of its ports', and with each node that comes or goes nobody may find the API server for a while.
     let mac = mac(lab.values.api_address());
     batch(
@@ -31,7 +32,7 @@ pub(crate) fn up_underlay(lab: &Lab) -> Result<()> {
         &format!(
             "link add {BRIDGE} address {mac} type bridge forward_delay 0
              {api}link set {BRIDGE} up
-             link add up0 type veth peer name {UPLINK} netns {outside}
+             link add up0 mtu {mtu} type veth peer name {UPLINK} netns {outside} mtu {mtu}
              link set up0 master {BRIDGE} up"
         ),
     )?;
@@ -66,10 +67,12 @@ pub(super) fn up(lab: &Lab, node: &Node) -> Result<()> {
         .args(settings.into_iter().chain(forwarding))
         .inside(&namespace)
         .run()?;
-    let far = underlay_port(node);
+    let (far, mtu) = (underlay_port(node), lab.outward.underlay_mtu);
     batch(
         &namespace,
-        &format!("link add {UPLINK} type veth peer name {far} netns {underlay}"),
+        &format!(
+            "link add {UPLINK} mtu {mtu} type veth peer name {far} netns {underlay} mtu {mtu}"
+        ),
     )?;
     batch(&underlay, &format!("link set {far} master {BRIDGE} up"))?;
     let mac = mac(lab.address(node));
@@ -89,11 +92,12 @@ pub(crate) fn up_router(lab: &Lab, router: &Node) -> Result<()> {
     let (namespace, underlay) = (lab.namespace(&router.name), lab.namespace("underlay"));
     netns::add(&namespace, lab.values.has(Family::V6))?;
     let (far, mac) = (underlay_port(router), mac(lab.address(router)));
+    let mtu = lab.outward.underlay_mtu;
     let own = addresses(lab, router.index, UPLINK);
     batch(
         &namespace,
         &format!(
-            "link add {UPLINK} type veth peer name {far} netns {underlay}
+            "link add {UPLINK} mtu {mtu} type veth peer name {far} netns {underlay} mtu {mtu}
              {own}link set {UPLINK} address {mac} up"
         ),
     )?;

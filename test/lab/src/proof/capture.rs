@@ -16,14 +16,14 @@ use nix::unistd::Pid;
 use crate::run::tool;
 
 /// A tcpdump that listens.
-pub(super) struct Capture {
+pub(crate) struct Capture {
     child: Child,
     lines: JoinHandle<String>,
 }
 
 impl Capture {
     /// Starts and waits until tcpdump listens.
-    pub(super) fn start(
+    pub(crate) fn start(
         namespace: &str,
         interface: &str,
         more: &[&str],
@@ -67,7 +67,7 @@ impl Capture {
     }
 
     /// Stops and gives all lines.
-    pub(super) fn stop(mut self) -> Result<String> {
+    pub(crate) fn stop(mut self) -> Result<String> {
         // The last packets are on their way through tcpdump's buffers.
         std::thread::sleep(Duration::from_millis(150));
         kill(
