@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use k8s_openapi::api::core::v1::Node as KubeNode;
-use model::node::{Fact, Node, Salvaged, annotation};
+use model::node::{Fact, NODE_IDS, Node, Salvaged, annotation};
 use model::{InterfaceAddr, NetworkName, NodeName, Prefix};
 use serde::Deserialize;
 
@@ -49,8 +49,8 @@ pub fn decode_node(object: &KubeNode) -> Node {
         key,
         text: annotations.get(key),
     };
-    let node_id = fact(annotation::NODE_ID).read("a decimal number from 2 on", |t| {
-        t.parse().ok().filter(|n| *n >= 2)
+    let node_id = fact(annotation::NODE_ID).read("a decimal number from 2 to 32767", |t| {
+        t.parse().ok().filter(|id| NODE_IDS.contains(id))
     });
     let node_subnets =
         fact(annotation::NODE_SUBNETS).read("a JSON map of network to list of CIDR", subnets);
@@ -81,8 +81,8 @@ pub fn decode_node(object: &KubeNode) -> Node {
         host_cidrs: fact(annotation::HOST_CIDRS).read("a JSON list of CIDR", |text| {
             addresses_of(serde_json::from_str::<Vec<String>>(text).ok()?.into_iter())
         }),
-        chassis: fact(annotation::CHASSIS_ID).read("a name without spaces", name_of),
-        encap_ips: fact(annotation::ENCAP_IPS).read("a JSON list of addresses", ips_of),
+        chassis: fact(annotation::CHASSIS_ID).read("a name without spaces and commas", name_of),
+        encap_ips: fact(annotation::ENCAP_IPS).read("a JSON list of one address or more", ips_of),
         host_mtu: fact(annotation::HOST_MTU).read("a number of bytes", |t| t.parse().ok()),
         salvaged,
         ready: conditions
@@ -126,7 +126,7 @@ fn salvaged_ids(text: &str) -> Vec<u32> {
     let numbers = text.split(|c: char| !c.is_ascii_digit());
     numbers
         .filter_map(|n| n.parse().ok())
-        .filter(|n| *n >= 2)
+        .filter(|id| NODE_IDS.contains(id))
         .collect()
 }
 
@@ -176,13 +176,15 @@ fn subnets(text: &str) -> Option<BTreeMap<NetworkName, Vec<Prefix>>> {
 }
 
 fn name_of(text: &str) -> Option<String> {
-    let is_name = !text.is_empty() && !text.contains(char::is_whitespace);
+    // A comma would make a list of it in `Logical_Switch_Port.options:requested-chassis`.
+    let is_name = !text.is_empty() && !text.contains(|c: char| c.is_whitespace() || c == ',');
     is_name.then(|| text.to_owned())
 }
 
 fn ips_of(text: &str) -> Option<Vec<IpAddr>> {
     let list: Vec<String> = serde_json::from_str(text).ok()?;
-    list.iter().map(|address| address.parse().ok()).collect()
+    let all: Option<Vec<IpAddr>> = list.iter().map(|address| address.parse().ok()).collect();
+    all.filter(|all| !all.is_empty())
 }
 
 fn addresses_of(texts: impl Iterator<Item = String>) -> Option<Vec<InterfaceAddr>> {
@@ -224,12 +226,17 @@ mod tests {
             (annotation::NODE_SUBNETS, r#"{"default":["10.1.0.0"]}"#),
             (annotation::NODE_SUBNETS, "10.1.0.0/24"),
             (annotation::NODE_ID, "1"),
+            (annotation::NODE_ID, "32768"),
             (annotation::NODE_ID, "x"),
+            (annotation::ENCAP_IPS, "[]"),
+            (annotation::ENCAP_IPS, r#"["x"]"#),
+            (annotation::CHASSIS_ID, ""),
+            (annotation::CHASSIS_ID, "c2 c3"),
+            (annotation::CHASSIS_ID, "c2,c3"),
         ] {
             let n = node(&[(key, text)]);
-            let wrong = [&n.subnets as &dyn std::fmt::Debug, &n.node_id]
-                .map(|f| format!("{f:?}"))
-                .join(" ");
+            let all: [&dyn std::fmt::Debug; 4] = [&n.subnets, &n.node_id, &n.encap_ips, &n.chassis];
+            let wrong = all.map(|f| format!("{f:?}")).join(" ");
             assert!(
                 wrong.contains("Malformed") && wrong.contains(key),
                 "{wrong}"

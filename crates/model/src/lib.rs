@@ -17,6 +17,7 @@ pub mod network;
 pub mod nft;
 pub mod node;
 pub mod ovs;
+pub mod prefixes;
 pub mod problem;
 pub mod route;
 pub mod sb;

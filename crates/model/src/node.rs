@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 
 use crate::address::{InterfaceAddr, Prefix};
 use crate::names::{NetworkName, NodeName};
@@ -12,7 +13,7 @@ use crate::selector::Labels;
 
 /// Names of node annotations (OVN-Kubernetes' own, and ours).
 pub mod annotation {
-    /// Decimal id, from 2 on; written by the cluster-manager.
+    /// Decimal id, one of [`super::NODE_IDS`]; written by the cluster-manager.
     pub const NODE_ID: &str = "k8s.ovn.org/node-id";
     /// JSON map of network to list of CIDR; written by the cluster-manager.
     pub const NODE_SUBNETS: &str = "k8s.ovn.org/node-subnets";
@@ -53,6 +54,10 @@ impl<T> Fact<T> {
         }
     }
 }
+
+/// Ids that a node can have: 1 is the cluster router's in join subnets, and an id is the key of the node's port on a transit
+/// switch. Source: OVN_Southbound `Port_Binding.tunnel_key`.
+pub const NODE_IDS: RangeInclusive<u32> = 2..=32_767;
 
 /// The label by which an FRRConfiguration selects one node; the kubelet sets it.
 pub const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";

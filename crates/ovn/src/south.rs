@@ -73,7 +73,7 @@ pub fn transaction(
         others,
         taken,
     } = held(replica)?;
-    let (wanted, refused) = possible(wanted, &others, taken);
+    let (wanted, refused) = possible(wanted, &ours, &others, taken);
     let mut transaction = Transaction::new(DATABASE);
     let mut counts = Counts {
         refused,
@@ -119,12 +119,24 @@ pub fn transaction(
 /// with one too many fails whole.
 fn possible<'a>(
     wanted: &'a RemoteChassisByName,
+    ours: &BTreeMap<String, Held>,
     others: &BTreeSet<String>,
     mut taken: BTreeMap<IpAddr, String>,
 ) -> (BTreeMap<&'a str, &'a RemoteChassis>, Vec<String>) {
     let (mut possible, mut refused) = (BTreeMap::new(), Vec::new());
-    for (name, chassis) in wanted {
+    let stands = |name: &String, chassis: &RemoteChassis| {
+        ours.get(name).and_then(|held| held.chassis.as_ref()) == Some(chassis)
+    };
+    // What stands comes first: whoever comes with an address that is another's does not cut that one off.
+    let (first, then): (Vec<_>, Vec<_>) = wanted.iter().partition(|(n, c)| stands(n, c));
+    for (name, chassis) in first.into_iter().chain(then) {
         let host = &chassis.hostname;
+        if chassis.encap_ips.is_empty() {
+            refused.push(format!(
+                "no tunnels to node {host}: none ends there; allowed: one address or more"
+            ));
+            continue;
+        }
         let used = chassis.encap_ips.iter().find_map(|ip| {
             let by = taken.get(ip)?;
             Some(format!(
@@ -133,7 +145,7 @@ fn possible<'a>(
         });
         if others.contains(name) {
             refused.push(format!(
-                "no tunnels to node {host}: its chassis {name} is another node's or this one's; allowed: a system-id of its own"
+                "no tunnels to node {host}: there is a chassis {name} that noverlay has not made: this node's own, or another writer's; allowed: a system-id of its own, and no other writer of remote chassis"
             ));
         } else if let Some(used) = used {
             refused.push(used);

@@ -9,7 +9,6 @@ pub mod check;
 pub mod fabric;
 pub mod generated;
 pub mod networks;
-mod prefixes;
 pub mod ranges;
 pub mod refused;
 #[cfg(test)]

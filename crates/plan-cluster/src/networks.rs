@@ -8,15 +8,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::address::{ClusterSubnet, Family};
 use model::network::Topology;
-use model::node::{Fact, Node};
+use model::node::{Fact, NODE_IDS, Node};
 use model::user_network::CUDN_PREFIX;
 use model::{Network, NetworkName, NodeName, Prefix, Problem};
 
 use crate::generated::{self, Generated};
-use crate::prefixes::PrefixMap;
 use crate::ranges::Ranges;
 use crate::suitable;
 use crate::world::World;
+use model::prefixes::PrefixMap;
 
 /// The first node id; smaller ones are the cluster router's and the base address.
 pub const FIRST_NODE_ID: u32 = 2;
@@ -219,7 +219,7 @@ impl<'a> Ids<'a> {
             Fact::Malformed(why) => Err(problem(node, why)),
             Fact::Absent => {
                 let id = free_id(&self.used, &self.joins)
-                    .ok_or_else(|| problem(node, "no node id is left in the join subnets"))?;
+                    .ok_or_else(|| problem(node, "no node id is left: join subnets have no more addresses, or all from 2 to 32767 are used"))?;
                 self.used.insert(id);
                 Ok(Some(id))
             }
@@ -252,9 +252,8 @@ fn free_id(ids: &BTreeSet<u32>, join: &[Prefix]) -> Option<u32> {
         }
         next = next.checked_add(1)?;
     }
-    join.iter()
-        .all(|j| j.nth(u128::from(next) + 1).is_some())
-        .then_some(next)
+    let has_address = join.iter().all(|j| j.nth(u128::from(next) + 1).is_some());
+    (has_address && NODE_IDS.contains(&next)).then_some(next)
 }
 
 type Subnets = BTreeMap<NetworkName, Vec<Prefix>>;

@@ -13,9 +13,9 @@ use model::node::{Fact, HOSTNAME_LABEL, Node};
 use model::user_network::{Attachment, ClusterUserDefinedNetwork, EgressIp, Namespace, Reach};
 use model::{Asn, Network, NetworkName, NodeName, ObjectKey, Prefix, Problem};
 
-use crate::prefixes::PrefixMap;
 use crate::ranges::Ranges;
 use crate::unsupported::Feature;
+use model::prefixes::PrefixMap;
 
 /// Who peers with whom in the managed fabric. Source: `[bgp-managed] topology`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

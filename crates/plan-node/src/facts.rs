@@ -4,6 +4,7 @@
 //! Not here: reading (the node-agent's sources), plans.
 
 mod not_yet;
+mod remotes;
 mod share;
 mod undeclared;
 
@@ -15,7 +16,7 @@ use model::gateway::{BgpDefault, GatewayMode};
 use model::kernel::LinkFact;
 use model::names::{NetworkName, NodeName, is_management_device};
 use model::network::{Network, Transport};
-use model::node::{Fact, Node};
+use model::node::{Fact, NODE_IDS, Node};
 use model::ovs::BridgeFact;
 use model::problem::Problem;
 
@@ -24,6 +25,8 @@ use crate::mtu::HostMtus;
 use crate::snapshot::{GatewayView, Machine, NetworkShare, NodeView, RemoteNode, Snapshot};
 
 pub use not_yet::NotYet;
+pub use remotes::NOT_ITS_OWN;
+pub use share::SUBNET_TAKEN;
 pub use undeclared::Undeclared;
 
 /// What the configuration says of the node.
@@ -99,8 +102,12 @@ pub struct Memory {
     host_cidrs: Option<Vec<InterfaceAddr>>,
     gateway: Option<GatewayView>,
     encap_ips: Option<Result<BTreeSet<IpAddr>, String>>,
-    /// The other nodes as they could last be read.
+    /// The other nodes as tunnels lead to them.
     remotes: BTreeMap<NodeName, RemoteNode>,
+    /// What they say of themselves and is not believed.
+    refused: Vec<Problem>,
+    /// Subnets of other nodes in a network that packets are not sent to.
+    doubted: BTreeMap<NetworkName, Vec<Problem>>,
     ports: Option<BridgeFact>,
     nat_has_match: bool,
     refused_vrfs: BTreeMap<String, String>,
@@ -129,6 +136,8 @@ impl Memory {
             gateway: None,
             encap_ips: None,
             remotes: BTreeMap::new(),
+            refused: Vec::new(),
+            doubted: BTreeMap::new(),
             ports: None,
             nat_has_match: false,
             refused_vrfs: BTreeMap::new(),
@@ -150,6 +159,7 @@ impl Memory {
         let node_missing = self.note_nodes(&mut facts);
         let links_missing = self.note_links(&mut facts);
         self.note_switch(&mut facts);
+        self.note_remotes(facts.chassis.as_ref());
         let machine = self.machine(&facts.networks, usable);
         let gateway_missing = links_missing.clone().or_else(|| {
             let made = self.gateway_of(&facts, &machine);
@@ -192,6 +202,7 @@ impl Memory {
             // A network that is declared no more is forgotten: its name may come back as another one.
             self.subnets.retain(|name, _| networks.contains_key(name));
             self.shares.retain(|name, _| networks.contains_key(name));
+            self.doubted.retain(|name, _| networks.contains_key(name));
         }
         let mut snapshot = Snapshot {
             problems: Vec::new(),
@@ -226,7 +237,6 @@ impl Memory {
             self.release = facts.release.take();
         }
         self.keep_readable(&mut nodes);
-        self.note_remotes(&nodes);
         self.nodes = Some(nodes);
         missing.then(|| NotYet::NoNode(self.config.node.clone()))
     }
@@ -263,42 +273,27 @@ impl Memory {
         self.readable = readable;
     }
 
-    /// The other nodes; what cannot be read now of one that is still there is what it was.
-    fn note_remotes(&mut self, nodes: &[Node]) {
-        let own = nodes.iter().find(|node| node.name == self.config.node);
-        let own_id = own.and_then(|own| own.node_id.known().copied()).or(self.id);
-        let mut before = std::mem::take(&mut self.remotes);
-        for node in nodes.iter().filter(|node| node.name != self.config.node) {
-            let was = before.remove(&node.name);
-            let id = node.node_id.known().copied();
-            let id = id
-                .filter(|id| *id >= FIRST_ID)
-                .or(was.as_ref().map(|was| was.id));
-            let chassis = node.chassis.known().cloned();
-            let chassis = chassis.or(was.as_ref().map(|was| was.chassis.clone()));
-            let primary = || {
-                node.primary
-                    .known()
-                    .map(|all| all.iter().map(|a| a.ip).collect())
-            };
-            let ends = node
-                .encap_ips
-                .known()
-                .map(|all| all.iter().copied().collect());
-            let ends: Option<BTreeSet<IpAddr>> =
-                ends.or_else(primary).or(was.map(|was| was.encap_ips));
-            // Two of one id would have one address and one key.
-            let id =
-                id.filter(|id| own_id != Some(*id) && !self.remotes.values().any(|r| r.id == *id));
-            if let (Some(id), Some(chassis), Some(encap_ips)) = (id, chassis, ends) {
-                let remote = RemoteNode {
-                    id,
-                    chassis,
-                    encap_ips,
-                };
-                self.remotes.insert(node.name.clone(), remote);
-            }
-        }
+    /// The other nodes as tunnels lead to them; `chassis` is the system-id that was read now.
+    fn note_remotes(&mut self, chassis: Option<&String>) {
+        let Some(nodes) = &self.nodes else {
+            return;
+        };
+        let own = self.own.as_ref();
+        let before = self.gateway.as_ref().map(|gateway| &gateway.chassis);
+        let own = remotes::Own {
+            id: own.and_then(|own| own.node_id.known().copied()).or(self.id),
+            chassis: chassis.into_iter().chain(before).cloned().collect(),
+            addresses: own
+                .map(|own| own.internal_ips.as_slice())
+                .unwrap_or_default()
+                .iter()
+                .chain(self.encap_ips().into_iter().flatten())
+                .copied()
+                .collect(),
+        };
+        let others = nodes.iter().filter(|node| node.name != self.config.node);
+        let others: Vec<&Node> = others.collect();
+        (self.remotes, self.refused) = remotes::evaluate(&own, &others, &self.remotes);
     }
 
     /// Links without the bridge are no news: it is about to come back, or everything else is lost too.
@@ -382,6 +377,7 @@ impl Memory {
         })
     }
 
+    /// Where tunnels end here, or why none does.
     fn encap_ips(&self) -> Result<&BTreeSet<IpAddr>, &str> {
         let unread = "the local Open vSwitch database cannot be read yet";
         let noted = self.encap_ips.as_ref().ok_or(unread)?;
@@ -391,8 +387,9 @@ impl Memory {
     fn note_id(&mut self) -> Option<NotYet> {
         let own = self.own.as_ref()?;
         match &own.node_id {
-            Fact::Known(id) if *id < FIRST_ID => {
-                let message = format!("node id {id} is not allowed; the first is {FIRST_ID}");
+            Fact::Known(id) if !NODE_IDS.contains(id) => {
+                let (first, last) = (NODE_IDS.start(), NODE_IDS.end());
+                let message = format!("node id {id} is not allowed; allowed: {first} to {last}");
                 let subject = format!("Node/{}", own.name);
                 let problem = Problem::new(subject, "NodeIdOutOfRange", message);
                 Some(NotYet::Unsound(problem))
@@ -409,7 +406,12 @@ impl Memory {
     fn node_view(&self, machine: &Machine, networks: &[Network]) -> Option<NodeView> {
         let families: BTreeSet<Family> = networks.iter().flat_map(Network::families).collect();
         // Between pods nothing is translated, also where one of them is an API server.
-        let is_pod = |ip: &IpAddr| networks.iter().any(|n| n.holds(&Prefix::host(*ip)));
+        // Networks of users that are routed in a VRF of their own alone may have any addresses.
+        let in_main = |n: &&Network| n.name.is_default() || n.advertised.default_vrf;
+        let is_pod = |ip: &IpAddr| {
+            let mut in_main = networks.iter().filter(in_main);
+            in_main.any(|n| n.holds(&Prefix::host(*ip)))
+        };
         let is_usable = |ip: &IpAddr| families.contains(&Family::of(*ip)) && !is_pod(ip);
         let api_servers = self.api_servers.iter().flatten().copied();
         let host_addresses: BTreeSet<IpAddr> = machine.host_cidrs.iter().map(|a| a.ip).collect();
@@ -419,7 +421,9 @@ impl Memory {
             node_addresses.extend(node.host_cidrs.known().into_iter().flatten().map(|a| a.ip));
         }
         node_addresses.retain(|ip| families.contains(&Family::of(*ip)));
-        let has_overlay = networks.iter().any(|n| n.transport == Transport::Geneve);
+        // One that was an overlay may still be built as one.
+        let built = self.shares.values().map(|share| &share.network);
+        let has_overlay = (networks.iter().chain(built)).any(|n| n.transport == Transport::Geneve);
         let remotes = has_overlay.then(|| self.remotes.clone());
         let (first, last) = self.config.ephemeral_port_range;
         Some(NodeView {
@@ -446,7 +450,12 @@ impl Memory {
         let claimed = claims.flat_map(|claims: &Claims| claims.problems.iter().cloned());
         let mut found: BTreeSet<Problem> = claimed.collect();
         found.extend(self.unreadable.iter().cloned());
-        for (_, view) in snapshot.here() {
+        for (name, view) in snapshot.here() {
+            if view.is_overlay() {
+                found.extend(self.refused.iter().cloned());
+                found.extend(self.doubted.get(name).into_iter().flatten().cloned());
+                found.extend(view.unreachable());
+            }
             // With a configured one no host's matters.
             if view.share.network.mtu.is_none() {
                 let nodes = self.nodes.as_deref().unwrap_or_default();
@@ -462,9 +471,6 @@ type NodeSubnets = BTreeMap<NetworkName, Vec<Prefix>>;
 
 /// Reason of a problem: an annotation of another Node cannot be read.
 const SUBNETS_MALFORMED: &str = "NodeSubnetsMalformed";
-
-/// The smallest node id; 1 is the cluster router's in join subnets.
-const FIRST_ID: u32 = 2;
 
 fn is_link_local(address: &InterfaceAddr) -> bool {
     match address.ip {

@@ -23,14 +23,17 @@ pub struct Inputs {
     pub table: Option<TableId>,
     /// The scope.
     pub scope: Scope,
-    /// The subnets of the network, and whose they are.
+    /// False: the network has an overlay and is not advertised. Nothing is imported, and what was before is removed.
+    pub learns: bool,
+    /// The subnets of the network that are to be learned, and whose they are; none of one with an overlay.
     pub owners: Vec<(Prefix, NodeName)>,
     /// The admin's word on withdrawals that are retained: another one than when they began to be retained releases them.
     /// Source: annotation `noverlay.io/release-withdrawals` of the Node.
     pub release: Option<String>,
 }
 
-/// What each network may learn. One without an overlay whose share is unknown still has its imported routes looked after, as
+/// What each network may learn. One that was advertised and is no more is among them: its gateway router may still have what it
+/// learned. One whose share is unknown still has its imported routes looked after, as
 /// soon as its own subnets, the Nodes and the links are known: what is not known then are its fallbacks.
 #[must_use]
 pub fn plan(snapshot: &Snapshot) -> BTreeMap<NetworkName, Inputs> {
@@ -61,9 +64,7 @@ fn inputs(
 ) -> Option<Inputs> {
     let advertised = network.advertised.default_vrf || network.advertised.own_vrf;
     let no_overlay = network.transport.no_overlay().is_some();
-    if !no_overlay && !advertised {
-        return None;
-    }
+    let learns = no_overlay || advertised;
     let claims = machine.claims.get(&network.name)?;
     let links = machine.links.as_deref()?;
     if host_subnets.is_empty() {
@@ -73,7 +74,10 @@ fn inputs(
     Some(Inputs {
         table: vrf::table(&network.name, network.id, links),
         scope: Scope {
-            gateway_link: machine.bridge_link().map(|link| link.index),
+            gateway_link: machine
+                .bridge_link()
+                .filter(|_| learns)
+                .map(|link| link.index),
             cluster_subnets: network.prefixes().collect(),
             host_subnets: host_subnets.to_vec(),
             join_subnets: network.join_subnets.clone(),
@@ -85,7 +89,12 @@ fn inputs(
             fallbacks: fallbacks.unwrap_or_default(),
             bgp_default: machine.bgp_default,
         },
-        owners: claims.owners.clone(),
+        learns,
+        owners: if no_overlay {
+            claims.owners.clone()
+        } else {
+            Vec::new()
+        },
         release: machine.release.clone(),
     })
 }

@@ -418,6 +418,9 @@ impl NetworkView<'_> {
                     ),
                 );
             }
+            if self.is_overlay() && of_family(&self.transit(self.node.id), family).is_none() {
+                tell(NO_TRANSIT_ADDRESS, self.no_transit(self.node.id, family));
+            }
             if self.gateway_address(family).is_none() {
                 tell(
                     NO_NODE_ADDRESS,
@@ -431,11 +434,73 @@ impl NetworkView<'_> {
         found
     }
 
+    /// The other nodes that the overlay does not reach, and why.
+    #[must_use]
+    pub fn unreachable(&self) -> Vec<Problem> {
+        let families = self.share.network.families();
+        let remotes = self.node.remotes.iter();
+        let of = |(name, remote): (&NodeName, &RemoteNode)| {
+            let lacks = |family: &&Family| of_family(&self.transit(remote.id), **family).is_none();
+            let family = families.iter().find(lacks)?;
+            Some(Problem::new(
+                format!("Node/{name}"),
+                NO_TRANSIT_ADDRESS,
+                self.no_transit(remote.id, *family),
+            ))
+        };
+        let mut found: Vec<Problem> = remotes.filter_map(of).collect();
+        for (subnet, name) in &self.share.remote_subnets {
+            if self.overlay_routes(subnet).is_none() {
+                found.push(Problem::new(
+                    format!("Node/{name}"),
+                    SUBNET_TOO_WIDE,
+                    format!(
+                        "annotation k8s.ovn.org/node-subnets: subnet {subnet} of network {} is too wide beside {} of this node; allowed: lengths that differ by {SPLIT} at most; nothing is sent there by tunnel",
+                        self.name(),
+                        self.longest_own(subnet.family()),
+                    ),
+                ));
+            }
+        }
+        found
+    }
+
+    fn no_transit(&self, id: u32, family: Family) -> String {
+        let version = family.version();
+        format!(
+            "node id {id} has no address in [clustermanager] {version}-transit-subnet; allowed: a subnet with an address for each node id"
+        )
+    }
+
+    /// Destinations of the cluster router's routes to a subnet of another node: none shorter than one of this node's subnets of the
+    /// family, because OVN prefers a longer route by source to a shorter one by destination, and each of
+    /// this node's subnets has one. `None` where that would be too many.
+    #[must_use]
+    pub fn overlay_routes(&self, subnet: &Prefix) -> Option<Vec<Prefix>> {
+        let length = self.longest_own(subnet.family()).max(subnet.bits());
+        if length - subnet.bits() > SPLIT {
+            return None;
+        }
+        let parts = (0..subnet.subnet_count(length)).map(|at| subnet.subnet(at, length));
+        parts.collect()
+    }
+
+    /// The longest of this node's subnets of a family, in bits.
+    fn longest_own(&self, family: Family) -> u8 {
+        let own = self.share.host_subnets.iter();
+        let own = own.filter(|subnet| subnet.family() == family);
+        own.map(Prefix::bits).max().unwrap_or(0)
+    }
+
     /// Of the problems, the first that costs more than the rows of one family: nothing is built on it.
     #[must_use]
     pub fn unsound(&self) -> Option<Problem> {
-        let costs_a_family =
-            |problem: &Problem| matches!(problem.reason, NO_NODE_ADDRESS | NO_JOIN_ADDRESS);
+        let costs_a_family = |problem: &Problem| {
+            matches!(
+                problem.reason,
+                NO_NODE_ADDRESS | NO_JOIN_ADDRESS | NO_TRANSIT_ADDRESS
+            )
+        };
         self.problems().into_iter().find(|p| !costs_a_family(p))
     }
 }
@@ -444,6 +509,12 @@ impl NetworkView<'_> {
 const NO_NODE_ADDRESS: &str = "NoNodeAddress";
 /// Reason of a problem: the join subnet of a family is too small for the node id.
 const NO_JOIN_ADDRESS: &str = "NoJoinAddress";
+/// Reason of a problem: the transit subnet of a family is too small for a node's id.
+pub const NO_TRANSIT_ADDRESS: &str = "NoTransitAddress";
+/// Reason of a problem: the subnet of another node would need too many routes.
+pub const SUBNET_TOO_WIDE: &str = "NodeSubnetTooWide";
+/// Bits by which routes to another node's subnet may be longer than it: 256 routes.
+const SPLIT: u8 = 8;
 
 /// The `offset`-th address of each subnet that has one, with the subnet's length.
 fn nth_of_each(subnets: &[Prefix], offset: u128) -> Vec<InterfaceAddr> {

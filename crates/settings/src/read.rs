@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use model::ObjectKey;
-use model::address::ClusterSubnet;
+use model::address::{ClusterSubnet, Family, Prefix};
 use model::network::{MissingRoute, NoOverlay, Routing, Transport};
 
 use crate::limits::{limits, seconds};
@@ -149,11 +149,11 @@ impl Keys<'_> {
         let (transport, ignored) = self.transport(without_overlay)?;
         let managed = self.managed(transport)?;
         let gateway = self.gateway()?;
-        self.no_overlaps(&cluster_subnets, &gateway)?;
         let ovn = self.ovn()?;
         let (ovn_north, idle) = self.ovn_north()?;
         let openshift = self.openshift()?;
         let (ovn_south, transit_subnets) = self.overlay()?;
+        self.no_overlaps(&cluster_subnets, &gateway, &transit_subnets)?;
         let r = &mut self.0;
         let rundir = r.text("ovs", "rundir")?;
         let mut settings = Settings {
@@ -342,6 +342,7 @@ impl Keys<'_> {
         &self,
         clusters: &[ClusterSubnet],
         gateway: &Gateway,
+        transit: &[Prefix],
     ) -> Result<(), SettingsError> {
         for (at, subnet) in clusters.iter().enumerate() {
             let fail = |what: &str, other: &dyn std::fmt::Display| {
@@ -371,6 +372,25 @@ impl Keys<'_> {
                 .find(|o| o.cidr.overlaps(&subnet.cidr))
             {
                 return fail("cluster subnet", other);
+            }
+        }
+        for subnet in transit {
+            let others = gateway
+                .join_subnets
+                .iter()
+                .chain(&gateway.masquerade_subnets);
+            let clusters = clusters.iter().map(|cluster| &cluster.cidr);
+            if let Some(other) = others.chain(clusters).find(|other| other.overlaps(subnet)) {
+                let key = match subnet.family() {
+                    Family::V4 => "v4-transit-subnet",
+                    Family::V6 => "v6-transit-subnet",
+                };
+                let why = format!(
+                    "overlaps {other}, which [gateway] or [default] cluster-subnets have; allowed: a subnet that shares no address with them"
+                );
+                return Err(self
+                    .0
+                    .wrong("clustermanager", key, &subnet.to_string(), &why));
             }
         }
         Ok(())

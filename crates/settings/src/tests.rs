@@ -222,6 +222,22 @@ fn a_wrong_value_names_file_section_key_value_and_what_is_allowed() {
             vec!["[ovnnorth] client-cert", "required with address ssl:10.0.0.1:6641", "PEM"],
         ),
         (
+            "[ovnsouth]\naddress = \"ssl:10.0.0.1:6642\"\n".to_owned(),
+            vec!["[ovnsouth] address", "ssl:10.0.0.1:6642", "unix:PATH or tcp:HOST:PORT"],
+        ),
+        (
+            "[ovnsouth]\naddress = \"tcp:10.0.0.1:6642,tcp:10.0.0.2:6642\"\n".to_owned(),
+            vec!["[ovnsouth] address", "the one database of this node"],
+        ),
+        (
+            "[clustermanager]\nv4-transit-subnet = \"100.64.0.0/16\"\n".to_owned(),
+            vec!["[clustermanager] v4-transit-subnet", "100.64.0.0/16", "overlaps 100.64.0.0/16"],
+        ),
+        (
+            "[clustermanager]\nv6-transit-subnet = \"100.89.0.0/16\"\n".to_owned(),
+            vec!["v6-transit-subnet", "wrong family"],
+        ),
+        (
             "[default]\ncluster-default-nad = \"x\"\n".to_owned(),
             vec!["cluster-default-nad", "namespace/name"],
         ),

@@ -77,6 +77,7 @@ async fn serve(arguments: &AgentArguments) -> Result<()> {
     let networks: BTreeMap<NetworkName, Inputs> = more
         .map(|number| {
             let inputs = Inputs {
+                learns: true,
                 table: Some(table(number)),
                 scope: scope.clone(),
                 owners: Vec::new(),
@@ -89,6 +90,7 @@ async fn serve(arguments: &AgentArguments) -> Result<()> {
         networks,
         socket: arguments.north.clone(),
         inputs: Inputs {
+            learns: true,
             table: Some(MAIN_TABLE),
             scope,
             owners: Vec::new(),

@@ -84,6 +84,7 @@ impl Testbed {
             observer,
             third_party,
             inputs: Inputs {
+                learns: true,
                 table: Some(MAIN_TABLE),
                 scope: mk_scope(),
                 owners: Vec::new(),

@@ -179,7 +179,7 @@ async fn other_nodes_come_change_and_go_and_the_own_chassis_stays() {
     let counts = fixture.counted(&all).await;
     assert_eq!((counts.made, counts.deleted), (2, 0));
     assert!(
-        counts.refused[0].contains("node n9: its chassis c1"),
+        counts.refused[0].contains("node n9: there is a chassis c1 that noverlay has not made"),
         "{counts:?}"
     );
     let three = [
@@ -236,4 +236,94 @@ async fn a_node_with_the_address_of_another_costs_itself_only() {
         shown.contains(&"c5,geneve,172.30.0.5".to_owned()),
         "{shown:?}"
     );
+}
+
+#[tokio::test]
+async fn who_comes_with_the_address_of_one_that_stands_is_left_out_whatever_its_name() {
+    let Some(fixture) = Fixture::start().await else {
+        return;
+    };
+    fixture.own().await;
+    let one = wanted(&[("c9", "n2", &["172.30.0.2"])]);
+    assert_eq!(fixture.pass(&one).await, (1, 0));
+    let stands = fixture.shown();
+    // One whose name comes first, and one without any end: the server takes no chassis without, nor anything beside it.
+    let all = wanted(&[
+        ("c2", "n7", &["172.30.0.2"]),
+        ("c3", "n8", &[]),
+        ("c9", "n2", &["172.30.0.2"]),
+    ]);
+    let counts = fixture.counted(&all).await;
+    assert_eq!((counts.made, counts.deleted), (0, 0));
+    assert_eq!(fixture.shown(), stands);
+    let refused = counts.refused.join("; ");
+    for words in [
+        "node n7: 172.30.0.2 ends those to chassis c9",
+        "node n8: none ends there",
+    ] {
+        assert!(refused.contains(words), "{refused}");
+    }
+}
+
+impl Fixture {
+    /// A port of a switch, as northd writes it.
+    async fn port(&self, name: &str, kind: &str, key: i64, requested: &str) {
+        let datapath = random_uuid();
+        let chassis = self.list("Chassis", "_uuid", &format!("name={requested}"));
+        let row = Row::new()
+            .with("logical_port", name)
+            .with("type", kind)
+            .with("tunnel_key", key)
+            .with("datapath", datapath)
+            .with("requested_chassis", chassis.parse::<ovsdb::Uuid>().unwrap());
+        let port = Transaction::new(south::DATABASE)
+            .insert(
+                "Datapath_Binding",
+                datapath,
+                Row::new().with("tunnel_key", key),
+            )
+            .insert("Port_Binding", random_uuid(), row);
+        let mut status = self.client.watch();
+        let before = status.borrow_and_update().generation;
+        let reply = self.client.transact(&port).await.unwrap();
+        reply.check_counts().unwrap();
+        status
+            .wait_for(|now| now.generation > before)
+            .await
+            .unwrap();
+    }
+
+    /// A column of the rows that fit, as ovn-sbctl shows it.
+    fn list(&self, table: &str, column: &str, condition: &str) -> String {
+        let db = format!("--db=unix:{}", self.server.socket().display());
+        let columns = format!("--columns={column}");
+        let shown = Command::new("ovn-sbctl")
+            .args([&db, "--bare", &columns, "find", table, condition])
+            .output();
+        let text = String::from_utf8(shown.unwrap().stdout).unwrap();
+        text.trim().to_owned()
+    }
+}
+
+#[tokio::test]
+async fn ports_of_other_nodes_are_bound_where_northd_has_not_and_no_others() {
+    let Some(fixture) = Fixture::start().await else {
+        return;
+    };
+    fixture.own().await;
+    let one = wanted(&[("c2", "n2", &["172.30.0.2"])]);
+    assert_eq!(fixture.pass(&one).await, (1, 0));
+    fixture.port("tstor-n2", "remote", 3, "c2").await;
+    fixture.port("local", "", 4, "c2").await;
+    fixture.port("of-the-own", "remote", 5, "c1").await;
+    assert_eq!(fixture.counted(&one).await.bound, 1);
+    let bound = |port: &str| {
+        let chassis = fixture.list("Port_Binding", "chassis", &format!("logical_port={port}"));
+        (!chassis.is_empty()).then_some(chassis)
+    };
+    let of_n2 = fixture.list("Chassis", "_uuid", "name=c2");
+    assert_eq!(bound("tstor-n2"), Some(of_n2));
+    assert_eq!((bound("local"), bound("of-the-own")), (None, None));
+    // Nothing more to do.
+    assert!(fixture.counted(&one).await.is_nothing());
 }

@@ -5,7 +5,7 @@
 mod built;
 mod existing;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -70,6 +70,8 @@ pub(crate) struct ApiReconciler {
     reported: Option<Report>,
     /// It may have been changed or deleted since.
     doubted: bool,
+    /// Annotations of the kinds that it publishes, which it does not publish now and has left out of an apply before.
+    surplus: BTreeSet<String>,
     /// When a network last had more routes than it may.
     over: BTreeMap<NetworkName, Instant>,
 }
@@ -94,6 +96,7 @@ impl ApiReconciler {
             reports,
             reported: None,
             doubted: true,
+            surplus: BTreeSet::new(),
             over: BTreeMap::new(),
         }
     }
@@ -108,7 +111,12 @@ impl ApiReconciler {
         let existing = &own.value.published;
         let same =
             |key: &str, text: &str| existing.get(key).is_some_and(|have| same_json(have, text));
-        if wanted.iter().all(|(key, text)| same(key, text)) {
+        // What is published no more goes with an apply that lacks it; somebody else's stays, and is tried once.
+        let surplus = existing.keys().filter(|key| !wanted.contains_key(*key));
+        let surplus: BTreeSet<String> = surplus.cloned().collect();
+        let all_there = wanted.iter().all(|(key, text)| same(key, text));
+        if all_there && surplus.is_subset(&self.surplus) {
+            self.surplus = surplus;
             return Ok(Action::Done);
         }
         tracing::info!("publishing the node's annotations");
@@ -117,6 +125,7 @@ impl ApiReconciler {
         self.writer
             .apply::<KubeNode>(&key, Some(&own.uid), body)
             .await?;
+        self.surplus = surplus;
         Ok(Action::Done)
     }
 
@@ -134,7 +143,8 @@ impl ApiReconciler {
         let Some(planned) = self.planned.borrow().clone() else {
             return Ok(Action::AwaitChange);
         };
-        let is_whole = planned.plan.is_complete() && planned.plan.learn.is_empty();
+        let learns = planned.plan.learn.values().any(|inputs| inputs.learns);
+        let is_whole = planned.plan.is_complete() && !learns;
         if reports.is_empty() && planned.unbuilt.is_empty() && !is_whole {
             return Ok(Action::AwaitChange);
         }

@@ -132,13 +132,19 @@ impl ImportReconciler {
         let passed = import.pass(&inputs, stale).await;
         // Before the router's rows were read nothing is known to be missing.
         let has_looked = matches!(passed, Ok(Passed::Agreed { .. } | Passed::Unfinished(..)));
-        let report = has_looked
+        let report = (has_looked && inputs.learns)
             .then(|| import.report(name, &shared.node, &inputs))
             .flatten();
         if let Some(report) = report {
             let report = Arc::new(report);
             self.reports.send_modify(|reports| {
                 reports.insert(name.clone(), report);
+            });
+            shared.queues.api.enqueue(ApiKey::Report);
+        }
+        if !inputs.learns && self.reports.borrow().contains_key(name) {
+            self.reports.send_modify(|reports| {
+                reports.remove(name);
             });
             shared.queues.api.enqueue(ApiKey::Report);
         }

@@ -50,6 +50,11 @@ pub enum NotYet {
         "network {0}: mtu {1} and {2} bytes of the overlay are more than {3}, the MTU of the bridge; allowed: {4} at most"
     )]
     MtuTooLarge(NetworkName, u32, u32, u32, u32),
+    /// IPv6 needs larger packets than the tunnels leave.
+    #[error(
+        "network {0}: {1} bytes are left for pods, and IPv6 needs {2}; allowed: an underlay of {3} bytes or more, and no smaller mtu"
+    )]
+    MtuTooSmall(NetworkName, u32, u32, u32),
     /// The annotation of the own Node names other subnets than the network's.
     #[error("subnet {1} of node {0} is in none of the subnets of network {2}")]
     Outside(NodeName, Prefix, NetworkName),
@@ -77,6 +82,7 @@ impl NotYet {
             Self::Transport(_) => Some("TransportNotSupported"),
             Self::NoTunnels(..) => Some("NoTunnels"),
             Self::MtuTooLarge(..) => Some("MtuTooLarge"),
+            Self::MtuTooSmall(..) => Some("MtuTooSmall"),
             Self::Outside(..) => Some(claims::SUBNET_OUTSIDE),
             Self::Malformed(..) => Some("NodeAnnotationMalformed"),
             Self::Unsound(problem) => Some(problem.reason),

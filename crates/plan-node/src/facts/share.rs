@@ -4,15 +4,23 @@
 
 use std::net::IpAddr;
 
-use model::address::Prefix;
+use model::address::{Family, Prefix};
 use model::kernel::LinkFact;
 use model::names::NodeName;
 use model::network::{Network, Topology, Transport};
 use model::node::Fact;
+use model::prefixes::PrefixMap;
+use model::problem::Problem;
 
 use super::{Memory, NotYet};
 use crate::snapshot::{Machine, NetworkShare, NetworkView, Share, UnknownShare, Vrf};
 use crate::vrf::{self, NoVrf};
+
+/// Reason of a problem: a subnet of another node that overlaps this node's, or that of a third one.
+pub const SUBNET_TAKEN: &str = "NodeSubnetTaken";
+
+/// The least MTU of an interface with IPv6, bytes (RFC 8200, section 5).
+const LEAST_WITH_IPV6: u32 = 1280;
 
 impl Memory {
     /// The node's own subnets of a network; those that are outside of it (reported with the claims) cost only themselves.
@@ -67,11 +75,12 @@ impl Memory {
         }
         let missing = missing.or(no_subnet).or(no_vrf);
         let overhead = self.overhead(network);
+        let remote_subnets = self.remote_subnets(network, machine, &subnets);
         let made = self.node.as_ref().zip(own_mtu).map(|(node, own)| {
             let share = NetworkShare {
                 network: network.clone(),
                 host_subnets: subnets,
-                remote_subnets: self.remote_subnets(network, machine),
+                remote_subnets,
                 mtu: network
                     .mtu
                     .unwrap_or_else(|| self.mtus.ruling(own).saturating_sub(overhead)),
@@ -105,6 +114,15 @@ impl Memory {
         let tunnels = self.encap_ips();
         tunnels.map_err(|why| NotYet::NoTunnels(name(), why.to_owned()))?;
         let overhead = self.overhead(network);
+        let with_ipv6 = network.families().contains(&Family::V6);
+        let ruling = own_mtu.map(|own| self.mtus.ruling(own).saturating_sub(overhead));
+        if let Some(mtu) = network.mtu.or(ruling)
+            && with_ipv6
+            && mtu < LEAST_WITH_IPV6
+        {
+            let underlay = LEAST_WITH_IPV6 + overhead;
+            return Err(NotYet::MtuTooSmall(name(), mtu, LEAST_WITH_IPV6, underlay));
+        }
         match (network.mtu, own_mtu) {
             (Some(mtu), Some(own)) if mtu.saturating_add(overhead) > own => {
                 let most = own.saturating_sub(overhead);
@@ -124,14 +142,53 @@ impl Memory {
         }
     }
 
-    fn remote_subnets(&self, network: &Network, machine: &Machine) -> Vec<(Prefix, NodeName)> {
+    /// The other nodes' subnets of an overlay. A packet goes to one node: what lies in this node's subnets is this node's, and of
+    /// two nodes whose subnets overlap the one is heard whose subnet stood before, then the one whose Node comes first.
+    fn remote_subnets(
+        &mut self,
+        network: &Network,
+        machine: &Machine,
+        own: &[Prefix],
+    ) -> Vec<(Prefix, NodeName)> {
         let claims = machine.claims.get(&network.name);
         let claims = claims.filter(|_| network.transport == Transport::Geneve);
         let owners = claims
             .map(|claims| claims.owners.as_slice())
             .unwrap_or_default();
+        let stood = self.shares.get(&network.name);
+        let stood = stood.map(|share| share.remote_subnets.as_slice());
+        let stood = stood.unwrap_or_default();
         let others = owners.iter().filter(|(_, of)| *of != self.config.node);
-        others.cloned().collect()
+        let mut others: Vec<&(Prefix, NodeName)> = others.collect();
+        others.sort_by_key(|claim| !stood.contains(claim));
+        let mut accepted: Vec<(Prefix, NodeName)> = Vec::new();
+        let mut by_prefix: PrefixMap<NodeName> = PrefixMap::default();
+        let mut problems = Vec::new();
+        for (subnet, node) in others {
+            let in_own = own.iter().find(|own| own.contains(subnet));
+            let in_own = in_own.map(|own| format!("{own} of this node"));
+            let other = || {
+                let (prefix, of) = by_prefix.overlapping(subnet)?;
+                (of != node).then(|| format!("{prefix} of node {of}"))
+            };
+            match in_own.or_else(other) {
+                Some(whose) => problems.push(Problem::new(
+                    format!("Node/{node}"),
+                    SUBNET_TAKEN,
+                    format!(
+                        "annotation k8s.ovn.org/node-subnets: subnet {subnet} of network {} overlaps {whose}; allowed: a subnet of its own; nothing is sent there by tunnel",
+                        network.name
+                    ),
+                )),
+                None => {
+                    by_prefix.insert(*subnet, node.clone());
+                    accepted.push((*subnet, node.clone()));
+                }
+            }
+        }
+        accepted.sort();
+        self.doubted.insert(network.name.clone(), problems);
+        accepted
     }
 
     /// The VRF device of a network of users, and what keeps it from being as it should: while its management port is away it

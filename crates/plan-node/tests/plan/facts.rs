@@ -204,6 +204,14 @@ fn the_api_server_is_always_translated_to_unless_it_is_a_pod() {
     );
     let all = &node.node_addresses | &servers;
     assert_eq!(node.always_translated(), all);
+    // Whoever makes a network of users with a VRF of its own has any addresses, and takes nobody's way to the API server.
+    let mut facts = whole();
+    facts.api_servers = Some(["192.0.2.7".parse().unwrap()].into());
+    let mut blue = mk_user_network("blue", 1, &["192.0.2.0/24/26"], &["100.65.0.0/16"]);
+    blue.advertised.default_vrf = false;
+    facts.networks.push(blue);
+    let blue = memory.snapshot(facts).node.unwrap();
+    assert!(blue.api_servers.contains(&"192.0.2.7".parse().unwrap()));
     // One that moved away.
     let mut facts = whole();
     facts.api_servers = Some(BTreeSet::new());
@@ -217,7 +225,9 @@ fn with_overlay() -> Facts {
     for node in facts.nodes.as_mut().unwrap().iter_mut().skip(1) {
         node.node_id = Fact::Known(if node.name.as_str() == "n2" { 3 } else { 4 });
         node.chassis = Fact::Known(format!("chassis-of-{}", node.name));
-        node.primary = Fact::Known(vec!["172.30.0.9/24".parse().unwrap()]);
+        let last = if node.name.as_str() == "n2" { 2 } else { 3 };
+        let end = format!("172.30.0.{last}/24");
+        node.primary = Fact::Known(vec![end.parse().unwrap()]);
     }
     facts.encap_ips = Some(Ok(["172.30.0.1".parse().unwrap()].into()));
     facts
@@ -272,24 +282,165 @@ fn an_overlay_needs_tunnels_that_its_packets_fit() {
     assert_eq!(remotes.values().next().unwrap().chassis, "chassis-of-n2");
 }
 
+fn remote(facts: &mut Facts, name: &str, id: u32, chassis: &str, end: &str) {
+    let mut node = mk_node(name, &[]);
+    node.node_id = Fact::Known(id);
+    node.chassis = Fact::Known(chassis.to_owned());
+    node.encap_ips = Fact::Known(vec![end.parse().unwrap()]);
+    // In front of all others: the order of names and of objects is nobody's right.
+    facts.nodes.as_mut().unwrap().insert(0, node);
+}
+
+fn named(snapshot: &Snapshot, reason: &str) -> Vec<String> {
+    let ignored = snapshot.ignored.iter();
+    let of = ignored.filter(|problem| problem.reason == reason);
+    of.map(ToString::to_string).collect()
+}
+
+fn remotes(snapshot: &Snapshot) -> Vec<(String, u32, String)> {
+    let remotes = snapshot.node.as_ref().unwrap().remotes.iter();
+    remotes
+        .map(|(name, r)| (name.to_string(), r.id, r.chassis.clone()))
+        .collect()
+}
+
 #[test]
-fn of_nodes_with_one_id_one_is_heard_and_none_with_the_own() {
-    let mut twins = with_overlay();
-    for node in twins.nodes.as_mut().unwrap().iter_mut().skip(1) {
-        node.node_id = Fact::Known(3);
+fn who_stands_keeps_its_id_its_chassis_and_the_end_of_its_tunnels_and_who_claims_them_is_named() {
+    let stood = remotes(&memory().snapshot(with_overlay()));
+    assert_eq!(stood.len(), 2);
+    for (id, chassis, end, words) in [
+        (3, "chassis-a0", "172.30.0.20", "node-id: 3 is node n2's"),
+        (
+            9,
+            "chassis-of-n2",
+            "172.30.0.20",
+            "node-chassis-id: chassis-of-n2 is node n2's",
+        ),
+        (9, "chassis-a0", "172.30.0.2", "172.30.0.2 is node n2's"),
+        // This node's own: the tunnel's end, and the InternalIP.
+        (2, "chassis-a0", "172.30.0.20", "node-id: 2 is this node's"),
+        (9, "n1", "172.30.0.20", "node-chassis-id: n1 is this node's"),
+        (9, "chassis-a0", "172.30.0.1", "172.30.0.1 is this node's"),
+    ] {
+        let mut memory = memory();
+        drop(memory.snapshot(with_overlay()));
+        let mut facts = with_overlay();
+        remote(&mut facts, "a0", id, chassis, end);
+        let snapshot = memory.snapshot(facts);
+        assert_eq!(remotes(&snapshot), stood, "{words}");
+        let told = named(&snapshot, "TunnelClaimTaken");
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(
+            told[0].contains("Node/a0") && told[0].contains(words),
+            "{told:?}"
+        );
+        let south = plan_node::plan(&snapshot).south.unwrap();
+        assert_eq!(south.len(), 2, "{words}");
+        assert!(!south.contains_key("n1") && !south.contains_key("chassis-a0"));
+        // One that has something of its own is heard.
+        let mut facts = with_overlay();
+        remote(&mut facts, "a0", 9, "chassis-a0", "172.30.0.20");
+        let snapshot = memory.snapshot(facts);
+        assert_eq!(remotes(&snapshot).len(), 3);
+        assert!(named(&snapshot, "TunnelClaimTaken").is_empty());
     }
-    let seen = memory().snapshot(twins.clone()).node.unwrap().remotes;
-    assert_eq!(seen.len(), 1, "{seen:?}");
-    // One with the own id is not heard: its address would be this node's.
-    twins.nodes.as_mut().unwrap()[1].node_id = Fact::Known(2);
-    let snapshot = memory().snapshot(twins);
-    let (plan, violations) = plan_node::sound_plan(snapshot.clone());
+}
+
+#[test]
+fn a_node_that_turns_into_another_one_stays_what_it_was() {
+    let mut memory = memory();
+    let stood = remotes(&memory.snapshot(with_overlay()));
+    let mut facts = with_overlay();
+    let n3 = &mut facts.nodes.as_mut().unwrap()[2];
+    n3.chassis = Fact::Known("chassis-of-n2".to_owned());
+    let snapshot = memory.snapshot(facts);
+    assert_eq!(remotes(&snapshot), stood);
+    let told = named(&snapshot, "TunnelClaimTaken");
     assert!(
-        plan.is_complete() && violations.is_empty(),
-        "{violations:?}"
+        told[0].contains("Node/n3") && told[0].contains("what it was before holds"),
+        "{told:?}"
     );
-    let seen: Vec<NodeName> = snapshot.node.unwrap().remotes.into_keys().collect();
-    assert_eq!(seen, ["n3".into()]);
+}
+
+#[test]
+fn of_two_that_come_with_one_address_that_one_is_heard_whose_internal_ip_it_is() {
+    let mut facts = with_overlay();
+    remote(&mut facts, "a0", 9, "chassis-a0", "172.30.0.2");
+    facts.nodes.as_mut().unwrap()[2].internal_ips = vec!["172.30.0.2".parse().unwrap()];
+    let snapshot = memory().snapshot(facts);
+    let names: Vec<String> = remotes(&snapshot).into_iter().map(|r| r.0).collect();
+    assert_eq!(names, ["n2", "n3"]);
+    assert!(named(&snapshot, "TunnelClaimTaken")[0].contains("Node/a0"));
+}
+
+#[test]
+fn a_subnet_of_an_overlay_is_one_nodes_and_never_takes_this_nodes_pods() {
+    let mut memory = memory();
+    let subnets = |snapshot: &Snapshot| -> Vec<String> {
+        let (_, view) = snapshot.here().next().unwrap();
+        let all = view.share.remote_subnets.iter();
+        all.map(|(subnet, node)| format!("{subnet} {node}"))
+            .collect()
+    };
+    let stood = subnets(&memory.snapshot(with_overlay()));
+    for (claim, whose) in [
+        ("10.128.1.128/25", "10.128.1.0/24 of this node"),
+        ("10.128.1.0/24", "10.128.1.0/24 of this node"),
+        ("10.128.2.0/24", "10.128.2.0/24 of node n2"),
+        ("10.128.2.64/26", "10.128.2.0/24 of node n2"),
+        ("10.128.2.0/23", "10.128.2.0/24 of node n2"),
+    ] {
+        let mut facts = with_overlay();
+        remote(&mut facts, "a0", 9, "chassis-a0", "172.30.0.20");
+        facts.nodes.as_mut().unwrap()[0].subnets = mk_node("a0", &[("default", &[claim])]).subnets;
+        let snapshot = memory.snapshot(facts);
+        assert_eq!(subnets(&snapshot), stood, "{claim}");
+        let mut told = named(&snapshot, "NodeSubnetTaken");
+        told.extend(named(&snapshot, "NodeSubnetCovers"));
+        assert!(
+            told.iter()
+                .any(|text| text.contains("Node/a0") && text.contains(claim)),
+            "{told:?}"
+        );
+        if claim != "10.128.2.0/23" {
+            assert!(told[0].contains(whose), "{told:?}");
+        }
+    }
+}
+
+#[test]
+fn ipv6_needs_more_than_some_tunnels_leave() {
+    let mut facts = with_overlay();
+    facts.networks[0].mtu = Some(1279);
+    assert!(
+        memory().snapshot(facts.clone()).stale.is_empty(),
+        "IPv4 takes less"
+    );
+    facts.networks[0]
+        .subnets
+        .push("fd01::/48/64".parse().unwrap());
+    let text = memory().snapshot(facts).stale.into_values().next().unwrap();
+    assert_eq!(text.reason(), Some("MtuTooSmall"));
+    assert!(
+        text.to_string().contains("1279") && text.to_string().contains("1338"),
+        "{text}"
+    );
+}
+
+#[test]
+fn what_is_still_built_as_an_overlay_keeps_its_tunnels() {
+    let mut memory = memory();
+    drop(memory.snapshot(with_overlay()));
+    let mut facts = with_overlay();
+    // Made anew under its name without an overlay, with subnets that the node has none of yet.
+    facts.networks[0] = mk_network();
+    own(&mut facts).subnets = mk_node("n1", &[("default", &["192.0.2.0/24"])]).subnets;
+    facts.networks[0].subnets = vec!["192.0.3.0/24/26".parse().unwrap()];
+    let snapshot = memory.snapshot(facts);
+    let (_, view) = snapshot.here().next().unwrap();
+    assert!(view.is_overlay(), "the last share holds");
+    assert_eq!(plan_node::plan(&snapshot).south.unwrap().len(), 2);
+    assert_eq!(snapshot.node.as_ref().unwrap().remotes.len(), 2);
 }
 
 #[test]

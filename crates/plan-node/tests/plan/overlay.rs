@@ -106,6 +106,52 @@ fn cluster_routers_of_all_nodes_meet_on_a_switch_that_each_knows_by_the_same_key
 }
 
 #[test]
+fn a_wider_subnet_of_another_node_has_routes_that_those_by_source_do_not_beat() {
+    let mut view = overlay();
+    let wide = "10.128.64.0/22".parse().unwrap();
+    view.share.remote_subnets.push((wide, "n2".into()));
+    // More routes than anybody wants.
+    let widest = "10.129.0.0/15".parse().unwrap();
+    view.share.remote_subnets.push((widest, "n3".into()));
+    let rows = topology::plan(view.get());
+    let all = routes(&rows, "ovn_cluster_router");
+    for part in 64..68 {
+        let route = format!("10.128.{part}.0/24 via 100.88.0.3");
+        assert!(all.contains(&route), "{route} in {all:?}");
+    }
+    assert!(!all.iter().any(|route| route.contains("/22")), "{all:?}");
+    let problems = view.get().unreachable();
+    let texts: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    assert_eq!(problems.len(), 1, "{texts:?}");
+    assert!(
+        texts[0].contains("Node/n3")
+            && texts[0].contains("/15 of network default is too wide beside 24"),
+        "{texts:?}"
+    );
+}
+
+#[test]
+fn a_transit_subnet_without_an_address_for_a_node_is_named() {
+    let mut view = overlay();
+    view.node.transit_subnets = vec!["100.88.0.0/30".parse().unwrap()];
+    // n2 has id 3 and the last address, n3 has none.
+    let unreached = view.get().unreachable();
+    assert_eq!(unreached.len(), 1, "{unreached:?}");
+    let text = unreached[0].to_string();
+    assert!(
+        text.contains("Node/n3")
+            && text.contains("node id 4")
+            && text.contains("v4-transit-subnet"),
+        "{text}"
+    );
+    assert!(view.get().problems().is_empty());
+    view.node.id = 9;
+    let own = view.get().problems();
+    assert_eq!(own.len(), 1, "{own:?}");
+    assert_eq!(own[0].reason, "NoTransitAddress");
+}
+
+#[test]
 fn networks_of_users_have_switches_and_keys_of_their_own() {
     let mut view = overlay();
     view.share.network.name = "cluster_udn_blue".into();
@@ -172,7 +218,10 @@ fn while_a_network_is_not_known_no_chassis_goes() {
 #[test]
 fn it_learns_and_keeps_its_addresses_outside_only_where_it_is_advertised() {
     let mut view = overlay();
-    assert!(learn::plan(&snapshot(&view)).is_empty());
+    let idle = learn::plan(&snapshot(&view));
+    // The import stays, to remove what was learned while the network was advertised.
+    let inputs = idle.values().next().unwrap();
+    assert!(!inputs.learns && inputs.scope.gateway_link.is_none() && inputs.owners.is_empty());
     view.node.mode = GatewayMode::Local;
     let rules = |view: &View| {
         nft::plan(&snapshot(view)).chains["ovn-kube-pod-subnet-masq"]
@@ -187,6 +236,8 @@ fn it_learns_and_keeps_its_addresses_outside_only_where_it_is_advertised() {
     let learned = learn::plan(&snapshot(&view));
     let inputs = learned.values().next().unwrap();
     assert!(!inputs.scope.no_overlay && inputs.scope.fallbacks.is_empty());
+    assert!(inputs.learns && inputs.scope.gateway_link.is_some());
+    assert!(inputs.owners.is_empty(), "tunnels lead to all pods");
     assert_eq!(
         rules(&view),
         ["ip saddr 10.128.1.0/24 ip daddr @remote-node-ips-v4 masquerade"]

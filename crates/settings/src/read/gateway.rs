@@ -61,6 +61,13 @@ impl Keys<'_> {
         const SECTION: &str = "clustermanager";
         let south = self.0.text("ovnsouth", "address")?;
         let south = south.unwrap_or_else(|| "unix:/var/run/ovn/ovnsb_db.sock".to_owned());
+        let is_local = ["unix:", "tcp:"]
+            .iter()
+            .any(|method| south.starts_with(method));
+        if !is_local || south.contains(',') {
+            let why = "allowed: unix:PATH or tcp:HOST:PORT, the one database of this node";
+            return Err(self.0.wrong("ovnsouth", "address", &south, why));
+        }
         let subnets = vec![
             self.subnet_in(SECTION, "v4-transit-subnet", "100.88.0.0/16", Family::V4)?,
             self.subnet_in(SECTION, "v6-transit-subnet", "fd97::/64", Family::V6)?,

@@ -297,6 +297,34 @@ fn the_gateways_link_down_deleted_and_made_anew_takes_its_routes_and_brings_them
 }
 
 #[test]
+fn a_network_that_is_advertised_no_more_loses_what_it_learned_while_its_router_stays() {
+    if absent() {
+        return;
+    }
+    in_namespace(|| async {
+        let mut testbed = Testbed::build().await;
+        let agent = testbed.agent();
+        let quiet = Duration::from_millis(300);
+        let before = testbed.until_settled(quiet).await;
+        assert_eq!(before.imported().len(), 60);
+        let of_others = before.routes().len() - 60;
+        // As `plan_node::learn` has it of a network with an overlay; the kernel keeps its routes.
+        let advertised = testbed.inputs.clone();
+        testbed.inputs.learns = false;
+        testbed.inputs.scope.no_overlay = false;
+        testbed.inputs.scope.gateway_link = None;
+        let inputs = testbed.inputs.clone();
+        agent.change(|of| *of = inputs);
+        let left = testbed.until_settled(quiet).await;
+        assert!(left.imported().is_empty(), "{:?}", left.imported());
+        assert_eq!(left.routes().len(), of_others);
+        testbed.inputs = advertised.clone();
+        agent.change(|of| *of = advertised);
+        assert_eq!(testbed.until_settled(quiet).await.imported().len(), 60);
+    });
+}
+
+#[test]
 fn a_router_that_is_deleted_and_made_anew_gets_all_its_routes_again() {
     if absent() {
         return;

@@ -29,8 +29,8 @@ impl ApiReconciler {
         reports: &Reports,
     ) -> Vec<NetworkRoutes> {
         let plan = &planned.plan;
-        let may_come =
-            |name: &NetworkName| plan.learn.contains_key(name) || plan.unknown.contains(name);
+        let learns = |name: &NetworkName| plan.learn.get(name).is_some_and(|inputs| inputs.learns);
+        let may_come = |name: &NetworkName| learns(name) || plan.unknown.contains(name);
         let reported = self.reported.iter();
         let reported = reported.flat_map(|report| &report.status.networks);
         let by_name = reported.map(|routes| (NetworkName::from(routes.name.as_str()), routes));

@@ -84,7 +84,8 @@ fn routes(view: NetworkView<'_>, rows_builder: &mut RowsBuilder) {
     for (subnet, name) in &view.share.remote_subnets {
         let remote = view.node.remotes.get(name);
         let via = remote.and_then(|remote| via(remote.id, subnet.family()));
-        all.extend(via.map(|via| (*subnet, via)));
+        let parts = view.overlay_routes(subnet).unwrap_or_default();
+        all.extend(parts.into_iter().filter_map(|part| Some((part, via?))));
     }
     for (prefix, nexthop) in all {
         route(

@@ -122,6 +122,7 @@ fn a_claim_that_is_not_believed_is_not_expected() {
 #[test]
 fn a_route_outside_of_the_network_that_comes_and_goes_changes_nothing_that_is_written() {
     let inputs = Inputs {
+        learns: true,
         table: Some(MAIN_TABLE),
         scope: mk_scope(),
         owners: vec![(prefix("10.128.2.0/23"), NodeName::from("n2"))],

@@ -4,11 +4,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::Prefix;
+use crate::address::Prefix;
 
 /// Prefixes, each with something of its own.
 #[derive(Debug, Clone)]
-pub(crate) struct PrefixMap<T> {
+pub struct PrefixMap<T> {
     map: BTreeMap<Prefix, T>,
     /// The lengths of those: a network's subnets have one or two.
     lengths: BTreeSet<u8>,
@@ -25,13 +25,14 @@ impl<T> Default for PrefixMap<T> {
 
 impl<T> PrefixMap<T> {
     /// Puts a prefix in; what was there for the same one stays.
-    pub(crate) fn insert(&mut self, prefix: Prefix, value: T) {
+    pub fn insert(&mut self, prefix: Prefix, value: T) {
         self.lengths.insert(prefix.bits());
         self.map.entry(prefix).or_insert(value);
     }
 
     /// One that shares an address with `prefix`; the widest, or else the first.
-    pub(crate) fn overlapping(&self, prefix: &Prefix) -> Option<(&Prefix, &T)> {
+    #[must_use]
+    pub fn overlapping(&self, prefix: &Prefix) -> Option<(&Prefix, &T)> {
         let wider = self.lengths.range(..=prefix.bits());
         let around = wider
             .filter_map(|bits| Prefix::new(prefix.network(), *bits).ok())
