@@ -21,7 +21,9 @@ use model::problem::Problem;
 
 use crate::claims::{self, Claims};
 use crate::mtu::HostMtus;
-use crate::snapshot::{GatewayView, Machine, NetworkShare, NodeView, RemoteNode, Snapshot};
+use crate::snapshot::{
+    GatewayView, Machine, NetworkShare, NodeView, RemoteNode, Services, Snapshot,
+};
 
 pub use not_yet::NotYet;
 pub use undeclared::Undeclared;
@@ -51,6 +53,9 @@ pub struct NodeConfig {
     pub transit_subnets: Vec<Prefix>,
 }
 
+/// Addresses of Services by `namespace/name`.
+pub type ServiceAddresses = BTreeMap<String, BTreeSet<IpAddr>>;
+
 /// What was last read of each source; what could not be read is absent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Facts {
@@ -62,6 +67,8 @@ pub struct Facts {
     pub nodes: Option<Vec<Node>>,
     /// Addresses of the API server; `None` until they have been listed. Source: EndpointSlices of Service `default/kubernetes`.
     pub api_servers: Option<BTreeSet<IpAddr>>,
+    /// Addresses of the Services that networks of users may use; `None` until they have been listed, or cannot be.
+    pub services: Option<ServiceAddresses>,
     /// Annotation `noverlay.io/release-withdrawals` of the own Node.
     pub release: Option<String>,
     /// The kernel's links, or why they could not be read.
@@ -93,6 +100,7 @@ pub struct Memory {
     /// The own Node, as it last was.
     own: Option<Node>,
     api_servers: Option<BTreeSet<IpAddr>>,
+    services: Option<ServiceAddresses>,
     release: Option<String>,
     id: Option<u32>,
     links: Option<Vec<LinkFact>>,
@@ -122,6 +130,7 @@ impl Memory {
             unreadable: Vec::new(),
             own: None,
             api_servers: None,
+            services: None,
             release: None,
             id: None,
             links: None,
@@ -144,9 +153,17 @@ impl Memory {
     pub fn snapshot(&mut self, mut facts: Facts) -> Snapshot {
         let undeclared = std::mem::take(&mut facts.undeclared);
         undeclared.remember(&mut facts.networks, &self.shares);
+        let is_users = |name: &NetworkName| !name.is_default();
+        let has_users = facts.networks.iter().any(|n| is_users(&n.name))
+            || undeclared.waiting.keys().any(is_users);
         let families: BTreeSet<Family> =
             facts.networks.iter().flat_map(Network::families).collect();
-        let usable = |a: &InterfaceAddr| families.contains(&Family::of(a.ip)) && !is_link_local(a);
+        let masquerade = self.config.masquerade_subnets.clone();
+        // Every node has the same ones.
+        let is_masquerade = |ip: IpAddr| masquerade.iter().any(|subnet| subnet.contains_ip(ip));
+        let usable = |a: &InterfaceAddr| {
+            families.contains(&Family::of(a.ip)) && !is_link_local(a) && !is_masquerade(a.ip)
+        };
         let node_missing = self.note_nodes(&mut facts);
         let links_missing = self.note_links(&mut facts);
         self.note_switch(&mut facts);
@@ -166,13 +183,20 @@ impl Memory {
         };
         let id_missing = self.note_id();
         let api_missing = self.note_api_servers(&mut facts);
-        let missing = [node_missing, gateway_missing, id_missing, api_missing]
-            .into_iter()
-            .flatten()
-            .next();
+        let services_missing = self.note_services(&mut facts, has_users);
+        let missing = [
+            node_missing,
+            gateway_missing,
+            id_missing,
+            api_missing,
+            services_missing,
+        ]
+        .into_iter()
+        .flatten()
+        .next();
         // Parts of different moments are not put together.
         if missing.is_none()
-            && let Some(node) = self.node_view(&machine, &facts.networks)
+            && let Some(node) = self.node_view(&machine, &facts.networks, has_users)
         {
             self.node = Some(node);
         }
@@ -234,6 +258,12 @@ impl Memory {
     fn note_api_servers(&mut self, facts: &mut Facts) -> Option<NotYet> {
         self.api_servers = facts.api_servers.take().or(self.api_servers.take());
         self.api_servers.is_none().then_some(NotYet::ApiServers)
+    }
+
+    /// Without networks of users nobody waits for them.
+    fn note_services(&mut self, facts: &mut Facts, is_asked: bool) -> Option<NotYet> {
+        self.services = facts.services.take().or(self.services.take());
+        (is_asked && self.services.is_none()).then_some(NotYet::Services)
     }
 
     /// A Node whose annotation cannot be read has the subnets it had: its pods run, and their routes must not lose what
@@ -406,7 +436,12 @@ impl Memory {
         }
     }
 
-    fn node_view(&self, machine: &Machine, networks: &[Network]) -> Option<NodeView> {
+    fn node_view(
+        &self,
+        machine: &Machine,
+        networks: &[Network],
+        has_users: bool,
+    ) -> Option<NodeView> {
         let families: BTreeSet<Family> = networks.iter().flat_map(Network::families).collect();
         // Between pods nothing is translated, also where one of them is an API server.
         let is_pod = |ip: &IpAddr| networks.iter().any(|n| n.holds(&Prefix::host(*ip)));
@@ -419,6 +454,11 @@ impl Memory {
             node_addresses.extend(node.host_cidrs.known().into_iter().flatten().map(|a| a.ip));
         }
         node_addresses.retain(|ip| families.contains(&Family::of(*ip)));
+        let allowed = self.services.iter().flatten().map(|(name, addresses)| {
+            let usable = addresses.iter().copied().filter(is_usable);
+            (name.clone(), usable.collect())
+        });
+        let allowed = allowed.collect();
         let has_overlay = networks.iter().any(|n| n.transport == Transport::Geneve);
         let remotes = has_overlay.then(|| self.remotes.clone());
         let (first, last) = self.config.ephemeral_port_range;
@@ -435,6 +475,7 @@ impl Memory {
             masquerade_subnets: self.config.masquerade_subnets.clone(),
             strict_isolation: self.config.strict_isolation,
             service_cidrs: self.config.service_cidrs.clone(),
+            services: has_users.then(|| Services { allowed }),
             transit_subnets: self.config.transit_subnets.clone(),
             remotes: remotes.unwrap_or_default(),
         })

@@ -5,6 +5,7 @@
 mod gateway;
 mod managed;
 mod ovn;
+mod services;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -154,6 +155,7 @@ impl Keys<'_> {
         let (ovn_north, idle) = self.ovn_north()?;
         let openshift = self.openshift()?;
         let (ovn_south, transit_subnets) = self.overlay()?;
+        let allowed_services = self.allowed_services()?;
         let r = &mut self.0;
         let rundir = r.text("ovs", "rundir")?;
         let mut settings = Settings {
@@ -181,6 +183,7 @@ impl Keys<'_> {
                     "prefixes such as 10.96.0.0/16, separated by commas",
                 )?
                 .unwrap_or_default(),
+            allowed_services,
             metrics_address: metrics_address(r, daemon)?.unwrap_or(metrics),
             limits: limits(r)?,
             logging: logging(r)?,

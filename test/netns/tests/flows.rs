@@ -43,6 +43,9 @@ fn mk_flows(mode: GatewayMode) -> Vec<Flow> {
                 "fd00:10:128:1::/64".parse().unwrap(),
             ],
             masquerade: Vec::new(),
+            management: Vec::new(),
+            advertised: Vec::new(),
+            no_overlay: true,
         }],
         mac: Mac([0x02, 0x42, 0xac, 0x12, 0x00, 0x02]),
         addresses: vec![
@@ -50,6 +53,7 @@ fn mk_flows(mode: GatewayMode) -> Vec<Flow> {
             "fd00:172:18::2".parse().unwrap(),
         ],
         tunnels: true,
+        services: Vec::new(),
         mode,
     })
 }
