@@ -22,7 +22,7 @@ use model::problem::Problem;
 use crate::claims::{self, Claims};
 use crate::mtu::HostMtus;
 use crate::snapshot::{
-    GatewayView, Machine, NetworkShare, NodeView, RemoteNode, Services, Snapshot,
+    GatewayView, Machine, NetworkShare, NodeView, RemoteNode, Services, Share, Snapshot,
 };
 
 pub use not_yet::NotYet;
@@ -153,16 +153,14 @@ impl Memory {
     pub fn snapshot(&mut self, mut facts: Facts) -> Snapshot {
         let undeclared = std::mem::take(&mut facts.undeclared);
         undeclared.remember(&mut facts.networks, &self.shares);
-        let is_users = |name: &NetworkName| !name.is_default();
-        let has_users = facts.networks.iter().any(|n| is_users(&n.name))
-            || undeclared.waiting.keys().any(is_users);
+        let has_users = has_users(&facts, &undeclared);
         let families: BTreeSet<Family> =
             facts.networks.iter().flat_map(Network::families).collect();
         let masquerade = self.config.masquerade_subnets.clone();
-        // Every node has the same ones.
-        let is_masquerade = |ip: IpAddr| masquerade.iter().any(|subnet| subnet.contains_ip(ip));
         let usable = |a: &InterfaceAddr| {
-            families.contains(&Family::of(a.ip)) && !is_link_local(a) && !is_masquerade(a.ip)
+            // Every node has the same masquerade addresses.
+            let is_masquerade = masquerade.iter().any(|subnet| subnet.contains_ip(a.ip));
+            families.contains(&Family::of(a.ip)) && !is_link_local(a) && !is_masquerade
         };
         let node_missing = self.note_nodes(&mut facts);
         let links_missing = self.note_links(&mut facts);
@@ -182,35 +180,18 @@ impl Memory {
             ..machine
         };
         let id_missing = self.note_id();
-        let api_missing = self.note_api_servers(&mut facts);
         let services_missing = self.note_services(&mut facts, has_users);
-        let missing = [
-            node_missing,
-            gateway_missing,
-            id_missing,
-            api_missing,
-            services_missing,
-        ]
-        .into_iter()
-        .flatten()
-        .next();
+        let missing = [node_missing, gateway_missing, id_missing, services_missing]
+            .into_iter()
+            .flatten()
+            .next();
         // Parts of different moments are not put together.
         if missing.is_none()
             && let Some(node) = self.node_view(&machine, &facts.networks, has_users)
         {
             self.node = Some(node);
         }
-        let networks = facts.networks.iter().map(|network| {
-            let share = self.share(network, &machine, missing.clone());
-            (network.name.clone(), share)
-        });
-        let (networks, stale): (BTreeMap<_, _>, BTreeMap<_, _>) = networks
-            .map(|(name, (share, stale))| ((name.clone(), share), (name, stale)))
-            .unzip();
-        let stale = stale
-            .into_iter()
-            .filter_map(|(name, why)| Some((name, why?)));
-        let (mut networks, mut stale) = (networks, stale.collect());
+        let (mut networks, mut stale) = self.shares_of(&facts.networks, &machine, missing);
         undeclared.add_to(&mut networks, &mut stale);
         if !undeclared.unlisted {
             // A network that is declared no more is forgotten: its name may come back as another one.
@@ -229,6 +210,22 @@ impl Memory {
         snapshot.problems = snapshot.here().flat_map(|(_, v)| v.problems()).collect();
         snapshot.ignored = self.ignored(&snapshot);
         snapshot
+    }
+
+    /// The share of each network, and why some are not what the facts say now.
+    fn shares_of(
+        &mut self,
+        networks: &[Network],
+        machine: &Machine,
+        missing: Option<NotYet>,
+    ) -> (BTreeMap<NetworkName, Share>, BTreeMap<NetworkName, NotYet>) {
+        let (mut shares, mut stale) = (BTreeMap::new(), BTreeMap::new());
+        for network in networks {
+            let (share, why) = self.share(network, machine, missing.clone());
+            shares.insert(network.name.clone(), share);
+            stale.extend(why.map(|why| (network.name.clone(), why)));
+        }
+        (shares, stale)
     }
 
     fn note_switch(&mut self, facts: &mut Facts) {
@@ -255,15 +252,13 @@ impl Memory {
         missing.then(|| NotYet::NoNode(self.config.node.clone()))
     }
 
-    fn note_api_servers(&mut self, facts: &mut Facts) -> Option<NotYet> {
+    /// The API server's addresses, and those of Services: without networks of users nobody waits for these.
+    fn note_services(&mut self, facts: &mut Facts, has_users: bool) -> Option<NotYet> {
         self.api_servers = facts.api_servers.take().or(self.api_servers.take());
-        self.api_servers.is_none().then_some(NotYet::ApiServers)
-    }
-
-    /// Without networks of users nobody waits for them.
-    fn note_services(&mut self, facts: &mut Facts, is_asked: bool) -> Option<NotYet> {
         self.services = facts.services.take().or(self.services.take());
-        (is_asked && self.services.is_none()).then_some(NotYet::Services)
+        let servers = self.api_servers.is_none().then_some(NotYet::ApiServers);
+        let services = (has_users && self.services.is_none()).then_some(NotYet::Services);
+        servers.or(services)
     }
 
     /// A Node whose annotation cannot be read has the subnets it had: its pods run, and their routes must not lose what
@@ -475,7 +470,7 @@ impl Memory {
             masquerade_subnets: self.config.masquerade_subnets.clone(),
             strict_isolation: self.config.strict_isolation,
             service_cidrs: self.config.service_cidrs.clone(),
-            services: has_users.then(|| Services { allowed }),
+            services: has_users.then_some(Services { allowed }),
             transit_subnets: self.config.transit_subnets.clone(),
             remotes: remotes.unwrap_or_default(),
         })
@@ -506,6 +501,13 @@ const SUBNETS_MALFORMED: &str = "NodeSubnetsMalformed";
 
 /// The smallest node id; 1 is the cluster router's in join subnets.
 const FIRST_ID: u32 = 2;
+
+/// Whether the node has a network of users, or may have one.
+fn has_users(facts: &Facts, undeclared: &Undeclared) -> bool {
+    let declared = facts.networks.iter().map(|network| &network.name);
+    let mut names = declared.chain(undeclared.waiting.keys());
+    names.any(|name| !name.is_default())
+}
 
 fn is_link_local(address: &InterfaceAddr) -> bool {
     match address.ip {

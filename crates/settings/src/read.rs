@@ -155,7 +155,7 @@ impl Keys<'_> {
         let (ovn_north, idle) = self.ovn_north()?;
         let openshift = self.openshift()?;
         let (ovn_south, transit_subnets) = self.overlay()?;
-        let allowed_services = self.allowed_services()?;
+        let (service_cidrs, allowed_services) = self.services()?;
         let r = &mut self.0;
         let rundir = r.text("ovs", "rundir")?;
         let mut settings = Settings {
@@ -176,13 +176,7 @@ impl Keys<'_> {
             kubeconfig: r.text("kubernetes", "kubeconfig")?.map(Into::into),
             ovn_south,
             transit_subnets,
-            service_cidrs: r
-                .list(
-                    "kubernetes",
-                    "service-cidrs",
-                    "prefixes such as 10.96.0.0/16, separated by commas",
-                )?
-                .unwrap_or_default(),
+            service_cidrs,
             allowed_services,
             metrics_address: metrics_address(r, daemon)?.unwrap_or(metrics),
             limits: limits(r)?,

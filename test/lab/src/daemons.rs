@@ -66,12 +66,29 @@ pub(crate) struct Outward {
     /// Datapath of Open vSwitch: its own, or the kernel's module.
     #[arg(long, value_parser = ["userspace", "kernel"], default_value = "userspace")]
     pub(crate) datapath: String,
+    /// `[ovnkubernetesfeature] advertised-udn-isolation-mode` of the daemons' configuration.
+    #[arg(long, value_parser = ["strict", "loose"], default_value = "strict", conflicts_with = "example")]
+    #[serde(default)]
+    pub(crate) isolation: String,
 }
 
 impl Outward {
     /// The kernel of the node routes, not OVN's gateway router.
     pub(crate) fn is_local(&self) -> bool {
         self.gateway_mode == "local"
+    }
+
+    /// Advertised networks reach each other where the physical network lets them.
+    pub(crate) fn is_loose(&self) -> bool {
+        self.isolation == "loose"
+    }
+
+    fn isolation_section(&self) -> &'static str {
+        if self.is_loose() {
+            "\n[ovnkubernetesfeature]\nadvertised-udn-isolation-mode = loose\n"
+        } else {
+            ""
+        }
     }
 
     /// Pods of the default network reach each other over tunnels.
@@ -291,6 +308,8 @@ fn cluster_sections(lab: &Lab) -> Result<String> {
         let snat = &lab.outward.outbound_snat;
         format!("[no-overlay]\noutbound-snat = {snat}\nrouting = managed\n\n")
     };
+    let isolation = lab.outward.isolation_section();
+    let services = services::section(lab)?;
     let next_hops: Vec<String> = outside.map(|address| address.to_string()).collect();
     Ok(format!(
         "[default]
@@ -315,7 +334,7 @@ next-hop = {}
 [ovn]
 topology = build
 networks = own
-",
+{isolation}{services}",
         lab.outward.transport,
         network.cluster_subnets(),
         lab.outward.mtu(),

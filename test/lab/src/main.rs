@@ -28,6 +28,7 @@ mod process;
 mod proof;
 mod reach;
 mod run;
+mod services;
 mod state;
 mod status;
 mod supervisor;

@@ -13,6 +13,7 @@ mod paths;
 mod pings;
 mod quiet;
 mod rows;
+mod services;
 mod withdraw;
 
 use std::fmt;

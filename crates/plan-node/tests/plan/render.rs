@@ -209,17 +209,11 @@ pub(crate) fn kernel(plan: &Plan) -> String {
             }
             (KernelKey::Address { device, address }, KernelEntry::Address { prefix_route }) => {
                 // The external bridge is no port of ours.
-                let Some(port) = by_device.get(device.as_str()) else {
-                    writeln!(out, "address {address} dev {device}").unwrap();
-                    continue;
-                };
+                let port = by_device.get(device.as_str());
+                let port = port.map(|p| format!(" mac {} mtu {}", p.mac, p.mtu));
+                let port = port.unwrap_or_default();
                 let flag = if *prefix_route { "" } else { " noprefixroute" };
-                writeln!(
-                    out,
-                    "address {address} dev {device} mac {} mtu {}{flag}",
-                    port.mac, port.mtu
-                )
-                .unwrap();
+                writeln!(out, "address {address} dev {device}{port}{flag}").unwrap();
             }
             (
                 KernelKey::Rule {

@@ -2,20 +2,20 @@
 //!
 //! In: pods of each network. Out: whether they reach each other with their own addresses,
 //! the outside host with the node's (or, where nothing is translated, with their own),
-//! and no pod of another network.
+//! no pod of another network, and nodes and Services as they should (`services`).
 
 use std::time::Duration;
 
 use anyhow::Result;
 
-use super::{Failure, Layer, Verdict, World, listed};
+use super::{Failure, Layer, Verdict, World, listed, services};
 use crate::echo;
-use crate::networks::{Members, members};
+use crate::networks::{DEFAULT, Members, members};
 use crate::run::{each, until};
 use crate::state::Lab;
 
 /// How long packets may take to find their way for the first time.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Line 9.
 pub(super) fn apart(world: &mut World<'_>) -> Result<Verdict> {
@@ -43,14 +43,24 @@ pub(super) fn apart(world: &mut World<'_>) -> Result<Verdict> {
             lab.values.outside_address(family)?,
         ));
     }
-    let found = each(&all, |one| look(lab, one, &all));
+    services::serve(lab)?;
+    let found = each(&all, |one| -> Result<(usize, Vec<String>)> {
+        let (mut count, mut wrong) = look(lab, one, &all);
+        if one.name != DEFAULT {
+            let (more, others) = services::look(lab, one)?;
+            count += more;
+            wrong.extend(others);
+        }
+        Ok((count, wrong))
+    });
+    let found = found.into_iter().collect::<Result<Vec<_>>>()?;
     let (counts, complaints): (Vec<usize>, Vec<Vec<String>>) = found.into_iter().unzip();
     let complaints: Vec<String> = complaints.into_iter().flatten().collect();
     if complaints.is_empty() {
         let paths: usize = counts.iter().sum();
         return Ok(Ok(format!("{} networks, {paths} paths", all.len())));
     }
-    let expected = "own addresses within a network, the node's outside, nothing between networks";
+    let expected = "own addresses within a network, the node's outside, nothing between networks, Services that are allowed";
     Ok(Err(Failure::new(
         Layer::Packets,
         expected,
