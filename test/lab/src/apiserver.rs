@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use crate::family::Family;
 use crate::process::{self, Start, tail};
 use crate::run::{tool, until};
 use crate::services;

@@ -18,6 +18,7 @@ use crate::frr_k8s;
 use crate::node::pki;
 use crate::objects::account;
 use crate::process::{self, Start};
+use crate::services;
 use crate::state::{Lab, Node, text, write_whole};
 use crate::up::own_program;
 use crate::values::SNAT_PORTS;
@@ -123,9 +124,10 @@ impl Outward {
             transport,
             outbound_snat,
             datapath,
+            isolation,
         } = self;
         format!(
-            "transport {transport}, gateway mode {gateway_mode}, outbound SNAT {outbound_snat}, {datapath} datapath"
+            "transport {transport}, gateway mode {gateway_mode}, outbound SNAT {outbound_snat}, {isolation} isolation, {datapath} datapath"
         )
     }
 }

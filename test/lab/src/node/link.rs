@@ -66,6 +66,13 @@ pub(super) fn up(lab: &Lab, node: &Node) -> Result<()> {
         .args(settings.into_iter().chain(forwarding))
         .inside(&namespace)
         .run()?;
+    if !lab.networks.is_empty() {
+        // What a VRF's pods send to the node is for whoever listens there.
+        tool("sysctl")
+            .words("-qw net.ipv4.tcp_l3mdev_accept=1 net.ipv4.udp_l3mdev_accept=1")
+            .inside(&namespace)
+            .run()?;
+    }
     let far = underlay_port(node);
     batch(
         &namespace,

@@ -4,7 +4,7 @@
 //! other Service, every node and the API server, and whether the receiver sees an address
 //! that it has a way back to; and that no host reaches such a pod.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -48,6 +48,9 @@ impl Seen {
     }
 }
 
+/// A client: it tells whom the server sees.
+type Ask = fn(&str, IpAddr) -> Result<SocketAddr>;
+
 /// How many paths there are, and what is wrong with them.
 pub(super) fn look(lab: &Lab, one: &Members) -> Result<(usize, Vec<String>)> {
     let (mut count, mut wrong) = (0, Vec::new());
@@ -87,10 +90,7 @@ pub(super) fn look(lab: &Lab, one: &Members) -> Result<(usize, Vec<String>)> {
             }
             for (name, to, expected) in paths {
                 count += 2;
-                for (protocol, ask) in [
-                    ("TCP", echo::tcp as fn(&str, IpAddr) -> _),
-                    ("UDP", echo::udp as fn(&str, IpAddr) -> _),
-                ] {
+                for (protocol, ask) in [("TCP", echo::tcp as Ask), ("UDP", echo::udp as Ask)] {
                     let seen = until(PATIENCE, Duration::from_millis(500), || {
                         ask(namespace, to).ok()
                     });
