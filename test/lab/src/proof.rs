@@ -8,6 +8,7 @@ mod bulk;
 mod capture;
 mod diagnose;
 mod join;
+mod matrix;
 mod networks;
 mod paths;
 mod pings;

@@ -1,8 +1,9 @@
 //! Services in a lab with networks of users: what whoever runs Services would write.
 //!
-//! In: a lab whose pods are attached. Out: Service objects of DNS and of one more, and load
-//! balancers on each node's switch and gateway router of the default network. How networks
-//! of users come there is the product's.
+//! In: a lab whose pods are attached. Out: Service objects of DNS, of one more and of each
+//! network of users, and their load balancers: on each node's switch and gateway router of the
+//! default network, or on the network's own switches. How networks of users come to the default
+//! network's is the product's.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -14,6 +15,7 @@ use serde_json::json;
 use crate::apiserver::{self, kubectl};
 use crate::echo;
 use crate::family::Family;
+use crate::networks::UserNetwork;
 use crate::node::ovs::nbctl;
 use crate::reach;
 use crate::state::Lab;
@@ -25,6 +27,16 @@ pub(crate) const KUBERNETES: u32 = 1;
 pub(crate) const DNS: u32 = 10;
 /// `default/other`, which they may not.
 pub(crate) const OTHER: u32 = 20;
+
+/// The first of those of networks of users, in the order of networks.
+const OF_NETWORKS: u32 = 30;
+
+/// Address of the Service of a network of users.
+pub(crate) fn of_network(lab: &Lab, name: &str) -> Result<Option<IpAddr>> {
+    let mut numbers = (OF_NETWORKS..).zip(&lab.networks);
+    let found = numbers.find(|(_, network)| network.name == name);
+    found.map(|(number, _)| address(lab, number)).transpose()
+}
 
 /// The range of Services, of the family of the API server's own address.
 pub(crate) fn range(lab: &Lab) -> Result<IpNet> {
@@ -53,10 +65,13 @@ pub(crate) fn create(lab: &Lab) -> Result<()> {
     if lab.networks.is_empty() {
         return Ok(());
     }
-    for (namespace, name, number) in [
+    let of_default = [
         ("kube-system", "kube-dns", DNS),
         ("default", "other", OTHER),
-    ] {
+    ];
+    let of_users = (OF_NETWORKS..).zip(&lab.networks);
+    let of_users = of_users.map(|(number, network)| (network.name.as_str(), "own", number));
+    for (namespace, name, number) in of_default.into_iter().chain(of_users) {
         let object = json!({
             "apiVersion": "v1", "kind": "Service",
             "metadata": {"namespace": namespace, "name": name},
@@ -110,15 +125,43 @@ pub(crate) fn balance(lab: &Lab) -> Result<()> {
     let server = SocketAddr::new(api, apiserver::PORT).to_string();
     rows.push(("lab-kubernetes-https".to_owned(), https, server, "tcp"));
     for node in &lab.nodes {
+        let router = format!("GR_{}", node.name);
         for (name, vip, backends, protocol) in &rows {
             nbctl(lab, &node.name)
                 .args(["--may-exist", "lb-add", name, vip, backends, protocol])
-                .args(["--", "--may-exist", "lr-lb-add"])
-                .args([format!("GR_{}", node.name).as_str(), name])
+                .args(["--", "--may-exist", "lr-lb-add", &router, name])
                 .args(["--", "--may-exist", "ls-lb-add", &node.name, name])
                 .run()
                 .with_context(|| format!("load balancer {name} on {}", node.name))?;
         }
+    }
+    lab.networks.iter().try_for_each(|one| own(lab, one))
+}
+
+/// The load balancer of a network of users.
+fn own(lab: &Lab, network: &UserNetwork) -> Result<()> {
+    let Some(vip) = of_network(lab, &network.name)? else {
+        return Ok(());
+    };
+    let vip = SocketAddr::new(vip, echo::PORT).to_string();
+    let pods = lab
+        .nodes
+        .iter()
+        .filter_map(|node| network.pod(lab, &node.name));
+    let pods: Vec<String> = pods
+        .filter_map(|pod| Some(pod.in_family(Family::of(lab.values.api_address()))?.address))
+        .map(|ip| SocketAddr::new(ip, echo::PORT).to_string())
+        .collect();
+    for node in lab.nodes.iter().filter(|_| !pods.is_empty()) {
+        let (name, switch) = (
+            format!("lab-{}", network.name),
+            network.place(lab, &node.name).switch,
+        );
+        nbctl(lab, &node.name)
+            .args(["--may-exist", "lb-add", &name, &vip, &pods.join(","), "tcp"])
+            .args(["--", "--may-exist", "ls-lb-add", &switch, &name])
+            .run()
+            .with_context(|| format!("load balancer {name} on {}", node.name))?;
     }
     Ok(())
 }

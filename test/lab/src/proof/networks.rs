@@ -4,10 +4,12 @@
 //! the outside host with the node's (or, where nothing is translated, with their own),
 //! no pod of another network, and nodes and Services as they should (`services`).
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use anyhow::Result;
 
+use super::matrix::Matrix;
 use super::{Failure, Layer, Verdict, World, listed, services};
 use crate::echo;
 use crate::networks::{DEFAULT, Members, members};
@@ -44,17 +46,22 @@ pub(super) fn apart(world: &mut World<'_>) -> Result<Verdict> {
         ));
     }
     services::serve(lab)?;
-    let found = each(&all, |one| -> Result<(usize, Vec<String>)> {
-        let (mut count, mut wrong) = look(lab, one, &all);
+    let found = each(&all, |one| -> Result<Found> {
+        let mut found = look(lab, one, &all);
+        services::clusters(lab, one, &all, &mut found)?;
         if one.name != DEFAULT {
-            let (more, others) = services::look(lab, one)?;
-            count += more;
-            wrong.extend(others);
+            services::look(lab, one, &mut found)?;
         }
-        Ok((count, wrong))
+        Ok(found)
     });
     let found = found.into_iter().collect::<Result<Vec<_>>>()?;
-    let (counts, complaints): (Vec<usize>, Vec<Vec<String>>) = found.into_iter().unzip();
+    let (mut matrix, mut counts, mut complaints) = (Matrix::default(), Vec::new(), Vec::new());
+    for one in found {
+        matrix.extend(one.matrix);
+        counts.push(one.count);
+        complaints.push(one.wrong);
+    }
+    matrix.print();
     let complaints: Vec<String> = complaints.into_iter().flatten().collect();
     if complaints.is_empty() {
         let paths: usize = counts.iter().sum();
@@ -68,56 +75,80 @@ pub(super) fn apart(world: &mut World<'_>) -> Result<Verdict> {
     )))
 }
 
-/// How many paths begin in a network, and what is wrong with them.
-fn look(lab: &Lab, one: &Members, all: &[Members]) -> (usize, Vec<String>) {
-    let (mut count, mut wrong) = (0, Vec::new());
+/// Whether pods of advertised networks reach each other: where nothing keeps them apart on the nodes, and the physical network
+/// knows the way to both.
+fn meets(lab: &Lab) -> bool {
+    lab.outward.is_loose() && !lab.outward.is_translated()
+}
+
+/// What was tried from one network, and what is wrong with it.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// How many paths.
+    pub(super) count: usize,
+    /// What is wrong.
+    pub(super) wrong: Vec<String>,
+    /// Who reached whom.
+    pub(super) matrix: Matrix,
+}
+
+/// The paths to pods and to the outside host.
+fn look(lab: &Lab, one: &Members, all: &[Members]) -> Found {
+    let mut found = Found::default();
     for (node, pod, namespace) in &one.pods {
         let from = format!("pod of {} on {}", one.name, node.name);
         for own in &pod.addresses {
             let family = own.family();
-            let own_network = one.pods.iter().filter(|(other, ..)| other != node);
-            for (other, far, _) in own_network {
-                let Some(to) = far.in_family(family) else {
-                    continue;
-                };
-                count += 1;
+            let mut right = |to: &str, what: String, at: IpAddr, expected: IpAddr| {
                 let seen = until(PATIENCE, Duration::from_millis(500), || {
-                    echo::tcp(namespace, to.address).ok()
+                    echo::tcp(namespace, at).ok()
                 });
-                if seen.map(|seen| seen.ip()) != Some(own.address) {
-                    wrong.push(format!("{from} -> {}: {seen:?} is seen", other.name));
+                found.count += 1;
+                found.matrix.note(&one.name, to, seen.is_some());
+                if seen.map(|seen| seen.ip()) != Some(expected) {
+                    found
+                        .wrong
+                        .push(format!("{from} -> {what}: {seen:?} is seen"));
+                }
+            };
+            for network in all.iter().filter(|n| n.name == one.name || meets(lab)) {
+                let to = format!("pods of {}", network.name);
+                let is_own = network.name == one.name;
+                for (other, far, _) in &network.pods {
+                    if let Some(far) = far.in_family(family).filter(|_| !is_own || other != node) {
+                        let what = format!("pod of {} on {}", network.name, other.name);
+                        right(&to, what, far.address, own.address);
+                    }
                 }
             }
             let outside = lab.values.outside_address(family);
             let node_address = lab.values.address_of(node.index, family);
             if let (Ok(outside), Ok(node_address)) = (outside, node_address) {
-                let translated = lab.outward.is_translated();
-                let expected = if translated {
+                let expected = if lab.outward.is_translated() {
                     node_address
                 } else {
                     own.address
                 };
-                let seen = until(PATIENCE, Duration::from_millis(500), || {
-                    echo::tcp(namespace, outside).ok()
-                });
-                count += 1;
-                if seen.map(|seen| seen.ip()) != Some(expected) {
-                    wrong.push(format!("{from} -> outside: {seen:?} is seen"));
-                }
+                right("outside", "outside".to_owned(), outside, expected);
             }
-            for foreign in all.iter().filter(|other| other.name != one.name) {
+            for foreign in all.iter().filter(|n| n.name != one.name && !meets(lab)) {
                 for (other, far, _) in &foreign.pods {
                     let Some(to) = far.in_family(family) else {
                         continue;
                     };
-                    count += 1;
-                    if let Ok(seen) = echo::tcp(namespace, to.address) {
+                    let seen = echo::tcp(namespace, to.address);
+                    found.count += 1;
+                    let column = format!("pods of {}", foreign.name);
+                    found.matrix.note(&one.name, &column, seen.is_ok());
+                    if let Ok(seen) = seen {
                         let to = format!("pod of {} on {}", foreign.name, other.name);
-                        wrong.push(format!("{from} -> {to}: it answers and sees {seen}"));
+                        found
+                            .wrong
+                            .push(format!("{from} -> {to}: it answers and sees {seen}"));
                     }
                 }
             }
         }
     }
-    (count, wrong)
+    found
 }

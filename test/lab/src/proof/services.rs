@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::networks::PATIENCE;
+use super::networks::{Found, PATIENCE};
 use crate::echo;
 use crate::family::Family;
 use crate::networks::Members;
 use crate::run::until;
 use crate::services::{self, DNS, KUBERNETES, OTHER};
-use crate::state::Lab;
+use crate::state::{Lab, Node, PodAddress};
 
 /// Servers of hosts; line 3 may have started them.
 pub(super) fn serve(lab: &Lab) -> Result<()> {
@@ -51,73 +51,115 @@ impl Seen {
 /// A client: it tells whom the server sees.
 type Ask = fn(&str, IpAddr) -> Result<SocketAddr>;
 
-/// How many paths there are, and what is wrong with them.
-pub(super) fn look(lab: &Lab, one: &Members) -> Result<(usize, Vec<String>)> {
-    let (mut count, mut wrong) = (0, Vec::new());
-    let api = lab.values.api_address();
-    let family = Family::of(api);
-    for (node, pod, namespace) in &one.pods {
-        let from = format!("pod of {} on {}", one.name, node.name);
-        for own in &pod.addresses {
-            let node_address = lab.values.address_of(node.index, own.family())?;
-            let mut paths = Vec::new();
-            if own.family() == family {
-                let by_node = Seen::Exactly(node_address);
-                paths.push(("API server".to_owned(), api, by_node));
-                for (name, number, seen) in [
-                    ("Service default/kubernetes", KUBERNETES, by_node),
-                    (
-                        "Service kube-system/kube-dns",
-                        DNS,
-                        Seen::AnyBut(own.address),
-                    ),
-                ] {
-                    let to = services::address(lab, number)?;
-                    paths.push((name.to_owned(), to, seen));
-                }
-            }
-            for other in &lab.nodes {
-                let to = lab.values.address_of(other.index, own.family())?;
-                let seen = if other != node {
-                    Seen::Exactly(node_address)
-                } else if lab.outward.is_local() && lab.outward.is_translated() {
-                    // The host leads to pods itself.
-                    Seen::Exactly(own.address)
-                } else {
-                    Seen::AnyBut(own.address)
-                };
-                paths.push((format!("node {}", other.name), to, seen));
-            }
-            for (name, to, expected) in paths {
-                count += 2;
-                for (protocol, ask) in [("TCP", echo::tcp as Ask), ("UDP", echo::udp as Ask)] {
-                    let seen = until(PATIENCE, Duration::from_millis(500), || {
-                        ask(namespace, to).ok()
-                    });
-                    if !seen.is_some_and(|seen| expected.is(seen.ip())) {
-                        let text = format!(
-                            "{from} -> {name}, {protocol}: {seen:?} is seen, expected {expected:?}"
-                        );
-                        wrong.push(text);
-                    }
-                }
-            }
-            if own.family() == family {
-                count += 1;
-                if let Ok(seen) = echo::tcp(namespace, services::address(lab, OTHER)?) {
-                    let text =
-                        format!("{from} -> Service default/other: it answers and sees {seen}");
-                    wrong.push(text);
-                }
-            }
-            for host in &lab.nodes {
-                count += 1;
-                if let Ok(seen) = echo::tcp(&lab.namespace(&host.name), own.address) {
-                    let text = format!("node {} -> {from}: it answers and sees {seen}", host.name);
-                    wrong.push(text);
-                }
+/// Services of networks of users: their own pods reach them, and nobody else.
+pub(super) fn clusters(lab: &Lab, one: &Members, all: &[Members], found: &mut Found) -> Result<()> {
+    for network in all {
+        let Some(to) = services::of_network(lab, &network.name)? else {
+            continue;
+        };
+        let is_own = network.name == one.name;
+        for (node, _, namespace) in &one.pods {
+            let seen = if is_own {
+                until(PATIENCE, Duration::from_millis(500), || {
+                    echo::tcp(namespace, to).ok()
+                })
+            } else {
+                echo::tcp(namespace, to).ok()
+            };
+            found.count += 1;
+            let column = format!("Service of {}", network.name);
+            found.matrix.note(&one.name, &column, seen.is_some());
+            if seen.is_some() != is_own {
+                let text = format!(
+                    "pod of {} on {} -> {column}: {seen:?} is seen",
+                    one.name, node.name
+                );
+                found.wrong.push(text);
             }
         }
     }
-    Ok((count, wrong))
+    Ok(())
+}
+
+/// What a pod may reach, and whom that must see.
+fn targets(lab: &Lab, node: &Node, own: &PodAddress) -> Result<Vec<(String, IpAddr, Seen)>> {
+    let api = lab.values.api_address();
+    let node_address = lab.values.address_of(node.index, own.family())?;
+    let by_node = Seen::Exactly(node_address);
+    let mut targets = Vec::new();
+    if own.family() == Family::of(api) {
+        targets.push(("API server".to_owned(), api, by_node));
+        for (name, number, seen) in [
+            ("Service default/kubernetes", KUBERNETES, by_node),
+            (
+                "Service kube-system/kube-dns",
+                DNS,
+                Seen::AnyBut(own.address),
+            ),
+        ] {
+            targets.push((name.to_owned(), services::address(lab, number)?, seen));
+        }
+    }
+    for other in &lab.nodes {
+        let seen = if other.name != node.name {
+            by_node
+        } else if lab.outward.is_local() && lab.outward.is_translated() {
+            // The host leads to pods itself.
+            Seen::Exactly(own.address)
+        } else {
+            Seen::AnyBut(own.address)
+        };
+        let to = lab.values.address_of(other.index, own.family())?;
+        targets.push((format!("node {}", other.name), to, seen));
+    }
+    Ok(targets)
+}
+
+/// The paths to hosts and to Services of the default network, and from hosts.
+pub(super) fn look(lab: &Lab, one: &Members, found: &mut Found) -> Result<()> {
+    for (node, pod, namespace) in &one.pods {
+        let from = format!("pod of {} on {}", one.name, node.name);
+        for own in &pod.addresses {
+            for (name, to, expected) in targets(lab, node, own)? {
+                found.count += 2;
+                let clients: [(&str, Ask); 2] = [("TCP", echo::tcp), ("UDP", echo::udp)];
+                for (protocol, ask) in clients {
+                    let seen = until(PATIENCE, Duration::from_millis(500), || {
+                        ask(namespace, to).ok()
+                    });
+                    let is_node = name.starts_with("node");
+                    let column = if is_node { "nodes" } else { &name };
+                    found.matrix.note(&one.name, column, seen.is_some());
+                    if !seen.is_some_and(|seen| expected.is(seen.ip())) {
+                        found.wrong.push(format!(
+                            "{from} -> {name}, {protocol}: {seen:?} is seen, expected {expected:?}"
+                        ));
+                    }
+                }
+            }
+            if own.family() == Family::of(lab.values.api_address()) {
+                let seen = echo::tcp(namespace, services::address(lab, OTHER)?);
+                let to = "Service default/other";
+                refused(found, (&one.name, to), &format!("{from} -> {to}"), &seen);
+            }
+            for host in &lab.nodes {
+                let seen = echo::tcp(&lab.namespace(&host.name), own.address);
+                let what = format!("node {} -> {from}", host.name);
+                let column = format!("pods of {}", one.name);
+                refused(found, ("hosts", &column), &what, &seen);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What nobody may answer.
+fn refused(found: &mut Found, (from, to): (&str, &str), what: &str, seen: &Result<SocketAddr>) {
+    found.count += 1;
+    found.matrix.note(from, to, seen.is_ok());
+    if let Ok(seen) = seen {
+        found
+            .wrong
+            .push(format!("{what}: it answers and sees {seen}"));
+    }
 }
