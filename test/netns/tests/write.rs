@@ -478,6 +478,52 @@ fn bridge() -> String {
     "br-ex".to_owned()
 }
 
+/// Fails where no line of `ip`'s output has this text.
+fn has(arguments: &str, text: &str) {
+    let shown = lines(arguments);
+    assert!(shown.iter().any(|line| line.contains(text)), "{shown:?}");
+}
+
+/// Fails where the kernel lacks something of it.
+fn services_are_held() {
+    // At once, though another node answers for the same address.
+    let address = "inet6 fd69::2/112 scope global nodad";
+    has("-6 addr show dev br-ex", address);
+    for (of, text) in [
+        (
+            "neigh show dev br-ex",
+            "169.254.0.4 lladdr 0a:58:a9:fe:00:04 PERMANENT",
+        ),
+        (
+            "neigh show dev br-ex",
+            "fd69::4 lladdr 0a:58:1b:ac:71:41 PERMANENT",
+        ),
+        (
+            "-4 route show table main",
+            "172.31.0.0/16 via 169.254.0.4 dev br-ex proto 85 src 169.254.0.2",
+        ),
+        (
+            "-6 route show table main",
+            "fd02::/112 via fd69::4 dev br-ex proto 85 src fd69::2",
+        ),
+        (
+            "-4 rule show pref 30",
+            "30: from all fwmark 0x1745ec lookup 7",
+        ),
+        (
+            "-6 rule show pref 30",
+            "30: from all fwmark 0x1745ec lookup 7",
+        ),
+    ] {
+        has(of, text);
+    }
+    let seen = lines("-6 addr show dev br-ex tentative");
+    assert!(
+        !seen.iter().any(|line| line.contains("fd69::2")),
+        "{seen:?}"
+    );
+}
+
 #[test]
 fn the_hosts_way_to_services_is_written_kept_and_removed_and_others_entries_stay() {
     if absent(&["ip"]) {
@@ -495,52 +541,12 @@ fn the_hosts_way_to_services_is_written_kept_and_removed_and_others_entries_stay
         let wanted = mk_services();
         assert!(!apply(&wanted).await.unwrap().is_empty());
         assert!(apply(&wanted).await.unwrap().is_empty(), "a second time");
-        let has = |arguments: &str, text: &str| {
-            let shown = lines(arguments);
-            assert!(shown.iter().any(|line| line.contains(text)), "{shown:?}");
-        };
-        // At once, though another node answers for the same address.
-        has(
-            "-6 addr show dev br-ex",
-            "inet6 fd69::2/112 scope global nodad",
-        );
-        let seen = lines("-6 addr show dev br-ex");
-        assert!(
-            !seen
-                .iter()
-                .any(|line| line.contains("tentative") && line.contains("fd69::2")),
-            "{seen:?}"
-        );
-        has(
-            "neigh show dev br-ex",
-            "169.254.0.4 lladdr 0a:58:a9:fe:00:04 PERMANENT",
-        );
-        has(
-            "neigh show dev br-ex",
-            "fd69::4 lladdr 0a:58:1b:ac:71:41 PERMANENT",
-        );
-        let main = "172.31.0.0/16 via 169.254.0.4 dev br-ex proto 85 src 169.254.0.2";
-        has("-4 route show table main", main);
-        has(
-            "-6 route show table main",
-            "fd02::/112 via fd69::4 dev br-ex proto 85 src fd69::2",
-        );
-        has(
-            "-4 rule show pref 30",
-            "30: from all fwmark 0x1745ec lookup 7",
-        );
-        has(
-            "-6 rule show pref 30",
-            "30: from all fwmark 0x1745ec lookup 7",
-        );
+        services_are_held();
         // A neighbor that moved, and one whose network is gone.
         ip("neigh replace 169.254.0.4 lladdr 02:00:00:00:00:04 nud permanent dev br-ex");
         ip("neigh add 169.254.0.11 lladdr 0a:58:a9:fe:00:0b nud permanent dev br-ex");
         assert_eq!(apply(&wanted).await.unwrap().len(), 2);
-        has(
-            "neigh show dev br-ex",
-            "169.254.0.4 lladdr 0a:58:a9:fe:00:04 PERMANENT",
-        );
+        services_are_held();
         let seen = lines("neigh show dev br-ex");
         assert!(
             !seen.iter().any(|line| line.contains("169.254.0.11")),

@@ -10,7 +10,9 @@
 )]
 
 use model::Family;
+use model::diff::Diff;
 use model::nb::{self, RowKey, Rows, Table, Value};
+use ovn::encode;
 use ovn_tests::{Fixture, mk_view, rows_of, shared_rows};
 use plan_node::Services;
 use plan_node::north::services;
@@ -42,6 +44,32 @@ fn bindings(rows: &Rows) -> Vec<RowKey> {
     of_table.cloned().collect()
 }
 
+/// A binding that somebody writes by hand.
+async fn bind(fixture: &Fixture, port: &str, ip: &str, mac: &str) {
+    let row = [
+        format!("logical_port={port}"),
+        format!("ip=\"{ip}\""),
+        format!("mac=\"{mac}\""),
+    ];
+    let row = row.iter().map(String::as_str);
+    let words = ["create", "Static_MAC_Binding"].into_iter().chain(row);
+    fixture.nbctl(&words.collect::<Vec<&str>>()).await;
+}
+
+/// Ports of all bindings.
+fn bound(fixture: &Fixture) -> Vec<String> {
+    let ports = fixture.client.with_replica(|replica| {
+        let rows = replica.table("Static_MAC_Binding").unwrap().values();
+        let ports = rows.map(|row| row.get::<String>("logical_port").unwrap());
+        ports.collect::<Vec<String>>()
+    });
+    let mut ports = ports.unwrap();
+    ports.sort();
+    ports
+}
+
+const PORT: &str = "rtoe-GR_cluster_udn_red_n1";
+
 #[tokio::test]
 async fn bindings_are_written_put_right_and_go_with_their_network() {
     let Some(fixture) = Fixture::start().await else {
@@ -53,68 +81,31 @@ async fn bindings_are_written_put_right_and_go_with_their_network() {
         assert_eq!(fixture.pass(rows).await, 0);
     }
     assert_eq!((bindings(&default).len(), bindings(&red).len()), (2, 4));
-    let port = "rtoe-GR_cluster_udn_red_n1";
     // Somebody else's on the same port, and on a port of somebody else's.
-    for (port, ip, mac) in [
-        (port, "172.30.0.100", "02:00:00:00:00:64"),
-        ("theirs", "169.254.0.4", "0a:58:a9:fe:00:04"),
-    ] {
-        let row = [
-            format!("logical_port={port}"),
-            format!("ip=\"{ip}\""),
-            format!("mac=\"{mac}\""),
-        ];
-        let row: Vec<&str> = row.iter().map(String::as_str).collect();
-        fixture
-            .nbctl(&[&["create", "Static_MAC_Binding"][..], &row].concat())
-            .await;
-    }
-    for (column, value) in [
-        ("mac", "\"02:00:00:00:00:04\""),
-        ("override_dynamic_mac", "false"),
-    ] {
-        let key = nb::mac_binding(port, "169.254.0.4".parse().unwrap());
+    bind(&fixture, PORT, "172.30.0.100", "02:00:00:00:00:64").await;
+    bind(&fixture, "theirs", "169.254.0.4", "0a:58:a9:fe:00:04").await;
+    for set in ["mac=\"02:00:00:00:00:04\"", "override_dynamic_mac=false"] {
+        let key = nb::mac_binding(PORT, "169.254.0.4".parse().unwrap());
         let uuid = fixture.uuid(&key).to_string();
-        let set = format!("{column}={value}");
-        fixture
-            .nbctl(&["set", "Static_MAC_Binding", &uuid, &set])
-            .await;
-        assert_eq!(fixture.pass(&red).await, 1, "{column}");
+        let words = ["set", "Static_MAC_Binding", &uuid, set];
+        fixture.nbctl(&words).await;
+        assert_eq!(fixture.pass(&red).await, 1, "{set}");
     }
     let uuid = fixture.uuid(&bindings(&red)[3]).to_string();
-    fixture
-        .nbctl(&["destroy", "Static_MAC_Binding", &uuid])
-        .await;
+    let destroy = ["destroy", "Static_MAC_Binding", &uuid];
+    fixture.nbctl(&destroy).await;
     assert_eq!(fixture.pass(&red).await, 1);
     // One of ours that is not wanted any more.
-    let ours = ["ip=\"169.254.0.9\"", "mac=\"0a:58:a9:fe:00:09\""];
-    let port = format!("logical_port={port}");
-    fixture
-        .nbctl(&[&["create", "Static_MAC_Binding", &port][..], &ours].concat())
-        .await;
+    bind(&fixture, PORT, "169.254.0.9", "0a:58:a9:fe:00:09").await;
     assert_eq!(fixture.pass(&red).await, 1);
-    let mut gone = red.clone();
-    gone.clear();
     let owned = nb::Owner::Network("cluster_udn_red".into());
     let north = fixture.decode();
-    let diff = model::diff::Diff::between(north.of(&owned), &gone, nb::satisfies);
-    let transaction = ovn::encode::topology(&diff, &north, &owned, "noverlay test").unwrap();
+    let diff = Diff::between(north.of(&owned), &Rows::new(), nb::satisfies);
+    let transaction = encode::topology(&diff, &north, &owned, "noverlay test").unwrap();
     fixture.client.transact(&transaction).await.unwrap();
     fixture.settle().await;
-    let left = fixture.client.with_replica(|replica| {
-        let rows = replica.table("Static_MAC_Binding").unwrap().values();
-        let texts = rows.map(|r| r.get::<String>("logical_port").unwrap());
-        texts.collect::<Vec<String>>()
-    });
-    let mut left = left.unwrap();
-    left.sort();
-    let expected = [
-        "rtoe-GR_cluster_udn_red_n1",
-        "rtoe-GR_n1",
-        "rtoe-GR_n1",
-        "theirs",
-    ];
-    assert_eq!(left, expected, "that of somebody else stays");
+    let left = [PORT, "rtoe-GR_n1", "rtoe-GR_n1", "theirs"];
+    assert_eq!(bound(&fixture), left, "that of somebody else stays");
 }
 
 #[tokio::test]
