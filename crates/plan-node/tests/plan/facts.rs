@@ -1,5 +1,7 @@
 //! What is remembered, and what it takes to know a network whole.
 
+mod services;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
