@@ -24,6 +24,7 @@ pub mod metrics;
 mod network_in_force;
 pub mod networks;
 mod refused_vrfs;
+mod services;
 mod sources;
 pub mod transact;
 mod world;
@@ -54,6 +55,7 @@ use crate::loops::port::PortReconciler;
 use crate::loops::south::SouthReconciler;
 use crate::metrics::Metrics;
 use crate::refused_vrfs::RefusedVrfs;
+use crate::services::AllowedServices;
 use crate::sources::Sources;
 use crate::world::{FactsChanged, NodeEntry, Planned, World};
 
@@ -178,6 +180,7 @@ fn spawn_plan(
         configuration: sources.configuration.clone(),
         nodes,
         api_servers: sources::api_servers(kube, sources),
+        services: AllowedServices::start(kube, &sources.settings.allowed_services, &sources.facts),
         networks: sources::networks(kube, sources),
         refused_vrfs: sources.refused_vrfs.clone(),
         north: sources.north.clone(),

@@ -26,6 +26,7 @@ use crate::metrics::Metrics;
 use crate::network_in_force::NetworkInForce;
 use crate::networks::Networks;
 use crate::refused_vrfs::RefusedVrfs;
+use crate::services::AllowedServices;
 
 /// Facts that change together are read together.
 const SETTLE: Duration = Duration::from_millis(20);
@@ -107,6 +108,7 @@ pub(crate) struct World {
     pub(crate) nodes: Cache<NodeEntry>,
     /// By EndpointSlice of Service `default/kubernetes`.
     pub(crate) api_servers: Cache<BTreeSet<IpAddr>>,
+    pub(crate) services: AllowedServices,
     pub(crate) networks: Networks,
     pub(crate) refused_vrfs: RefusedVrfs,
     pub(crate) north: Client,
@@ -208,6 +210,7 @@ impl World {
             },
             nodes: listed.then(nodes),
             api_servers: self.api_servers.ready().then(api_servers),
+            services: self.services.now(),
             release: own.and_then(|own| own.value.release),
             links,
             chassis: chassis.and_then(Result::ok).flatten(),

@@ -209,7 +209,11 @@ impl Fixture {
 fn own_row(columns: &Columns) -> RouteRow {
     let text = |column: &str| match &columns[column] {
         Value::Text(text) => text.clone(),
-        other @ (Value::Number(_) | Value::Set(_) | Value::Entries(_) | Value::Ref(_)) => {
+        other @ (Value::Number(_)
+        | Value::Flag(_)
+        | Value::Set(_)
+        | Value::Entries(_)
+        | Value::Ref(_)) => {
             panic!("{column}: {other:?}")
         }
     };

@@ -14,6 +14,11 @@ use crate::route::TableId;
 pub const POD_RULE_PREFERENCE: u32 = 31;
 /// Table of that rule (OVN-Kubernetes: 7).
 pub const POD_RULE_TABLE: u32 = 7;
+/// Preference of the rule that sends what is marked so to Services by the node's own switch, for
+/// `internalTrafficPolicy: Local` (OVN-Kubernetes: 30).
+pub const SERVICE_RULE_PREFERENCE: u32 = 30;
+/// That mark (OVN-Kubernetes: 0x1745ec).
+pub const SERVICE_MARK: u32 = 0x0017_45ec;
 /// Preference of rules that lead into the table of a network's VRF (OVN-Kubernetes: 2000).
 pub const VRF_RULE_PREFERENCE: u32 = 2000;
 /// Route protocol of our routes, the number that OVN-Kubernetes uses for its own.
@@ -42,6 +47,13 @@ pub enum KernelKey {
         device: String,
         /// The address.
         address: InterfaceAddr,
+    },
+    /// `ip neigh add IP lladdr MAC nud permanent`: whom nobody has to ask for.
+    Neighbor {
+        /// The device behind which it is.
+        device: String,
+        /// The neighbor.
+        ip: IpAddr,
     },
     /// `ip route add TO table T metric M proto 85`.
     Route {
@@ -87,6 +99,7 @@ impl fmt::Display for KernelKey {
             Self::Vrf { device } => write!(f, "VRF {device}"),
             Self::Link { device } => write!(f, "device {device}"),
             Self::Address { device, address } => write!(f, "address {address} of {device}"),
+            Self::Neighbor { device, ip } => write!(f, "neighbor {ip} of {device}"),
             Self::Route { table, to, metric } => {
                 write!(f, "route to {to} in table {table}")?;
                 if *metric == route_metric(to.family(), 0) {
@@ -134,6 +147,11 @@ pub enum KernelEntry {
         /// Whether the kernel makes a route to its subnet (without `noprefixroute`).
         prefix_route: bool,
     },
+    /// Of a permanent neighbor.
+    Neighbor {
+        /// Its address on the link.
+        mac: Mac,
+    },
     /// Of a route.
     Route(RouteTarget),
     /// Of a rule.
@@ -166,6 +184,9 @@ pub const VRF_ALIAS: &str = "noverlay:";
 
 /// Entries by identity, as a planner wants them.
 pub type Entries = BTreeMap<KernelKey, KernelEntry>;
+
+/// Metric of our routes in main that lead somewhere: the number tells them from others' of the same protocol.
+pub const MAIN_METRIC: u32 = LAST_METRIC - 1;
 
 /// What the kernel says of one link.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -38,6 +38,21 @@ pub fn node_ips_id(family: Family) -> String {
     )
 }
 
+/// Primary id of the set of addresses of the default network's Services that networks of users may use (OVN-Kubernetes,
+/// `udn-enabled-svc-cluster-ips`).
+#[must_use]
+pub fn allowed_services_id(family: Family) -> String {
+    format!(
+        "{ALLOWED_SERVICES_CONTROLLER}:{ALLOWED_SERVICES_TYPE}:udn-enabled-svc-cluster-ips:{}",
+        family.version()
+    )
+}
+
+/// Its controller.
+pub const ALLOWED_SERVICES_CONTROLLER: &str = "udn-enabled-svc";
+/// Its [`OWNER_TYPE`].
+pub const ALLOWED_SERVICES_TYPE: &str = "UDNEnabledService";
+
 /// Who a row of ours is for. Each has one plan, one diff and one transaction of its own.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Owner {
@@ -62,7 +77,11 @@ impl Owner {
     #[must_use]
     pub fn of(marker: &str, table: Table, name: &str) -> Self {
         let is_shared = |family| {
-            let ids = [node_ips_id(family), advertised_subnets_id(family)];
+            let ids = [
+                node_ips_id(family),
+                advertised_subnets_id(family),
+                allowed_services_id(family),
+            ];
             ids.iter().any(|id| hash::row_name(id) == name)
         };
         if marker == DEFAULT_NETWORK
@@ -112,11 +131,13 @@ pub enum Table {
     Nat,
     /// `ACL`, child of a switch (`acls`).
     Acl,
+    /// `Static_MAC_Binding`: neither name nor `external_ids`; whose it is, its router port says.
+    StaticMacBinding,
 }
 
 impl Table {
     /// All of them, parents first.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::AddressSet,
         Self::GatewayChassis,
         Self::Router,
@@ -127,6 +148,7 @@ impl Table {
         Self::Policy,
         Self::Nat,
         Self::Acl,
+        Self::StaticMacBinding,
     ];
 
     /// The table's name in the schema.
@@ -143,6 +165,7 @@ impl Table {
             Self::Policy => "Logical_Router_Policy",
             Self::Nat => "NAT",
             Self::Acl => "ACL",
+            Self::StaticMacBinding => "Static_MAC_Binding",
         }
     }
 
@@ -150,7 +173,11 @@ impl Table {
     #[must_use]
     pub fn parent(self) -> Option<(Self, &'static str)> {
         match self {
-            Self::AddressSet | Self::GatewayChassis | Self::Router | Self::Switch => None,
+            Self::AddressSet
+            | Self::GatewayChassis
+            | Self::Router
+            | Self::Switch
+            | Self::StaticMacBinding => None,
             Self::RouterPort => Some((Self::Router, "ports")),
             Self::SwitchPort => Some((Self::Switch, "ports")),
             Self::StaticRoute => Some((Self::Router, "static_routes")),
@@ -231,10 +258,34 @@ pub fn route_id(policy: &str, prefix: &str, nexthop: &str, output_port: &str) ->
     format!("{policy}|{prefix}|{nexthop}|{output_port}")
 }
 
-/// `id` of a NAT row's key: `NAT.type` and `NAT.logical_ip`.
+/// `id` of a NAT row's key: `NAT.type` and `NAT.logical_ip`; of two rows for one subnet, that for Services
+/// ([`allowed_services_id`]) is told by the name of the set in `NAT.allowed_ext_ips`.
 #[must_use]
-pub fn nat_id(kind: &str, logical_ip: &str) -> String {
-    format!("{kind}|{logical_ip}")
+pub fn nat_id(kind: &str, logical_ip: &str, allowed: Option<&str>) -> String {
+    let is_services = |set: &str| {
+        let mut sets = Family::ALL.into_iter().map(allowed_services_id);
+        sets.any(|id| hash::row_name(&id) == set)
+    };
+    if allowed.is_some_and(is_services) {
+        format!("{kind}|{logical_ip}|services")
+    } else {
+        format!("{kind}|{logical_ip}")
+    }
+}
+
+/// Key of the `Static_MAC_Binding` of an address behind a router port.
+#[must_use]
+pub fn mac_binding(port: &str, ip: IpAddr) -> RowKey {
+    RowKey::root(
+        Table::StaticMacBinding,
+        mac_binding_id(port, &ip.to_string()),
+    )
+}
+
+/// `id` of that key: `Static_MAC_Binding.logical_port` and `ip`.
+#[must_use]
+pub fn mac_binding_id(port: &str, ip: &str) -> String {
+    format!("{port}|{ip}")
 }
 
 /// `id` of a router policy's key: `Logical_Router_Policy.priority` and `match`.
@@ -292,6 +343,8 @@ pub enum Value {
     Text(String),
     /// An integer that must be there.
     Number(i64),
+    /// A boolean that must be there.
+    Flag(bool),
     /// A set of strings, exactly these; an optional string is a set of none or one.
     Set(BTreeSet<String>),
     /// Entries that a map must hold; other people's keys in it are left alone.

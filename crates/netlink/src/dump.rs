@@ -17,10 +17,10 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 
-use crate::facts::{self, Address, Rule, TableRoute};
+use crate::facts::{self, Address, Neighbor, Rule, TableRoute};
 use crate::message::{
-    self, AF_INET, AF_INET6, DONE, ERROR, INTERRUPTED, NEW_ADDRESS, NEW_LINK, NEW_NEXTHOP,
-    NEW_ROUTE, NEW_RULE, Nexthop,
+    self, AF_INET, AF_INET6, DONE, ERROR, INTERRUPTED, NEW_ADDRESS, NEW_LINK, NEW_NEIGHBOR,
+    NEW_NEXTHOP, NEW_ROUTE, NEW_RULE, Nexthop,
 };
 
 /// Why a dump gave nothing.
@@ -296,6 +296,30 @@ pub(crate) fn addresses() -> Result<Vec<Address>, DumpError> {
         NEW_ADDRESS => Ok(Some(facts::link_address(payload)?)),
         _ => Ok(None),
     })
+}
+
+/// Every permanent neighbor of a family. IPv6 that is switched off at boot has none, and no dump of them either.
+pub(crate) fn neighbors(family: u8) -> Result<Vec<Neighbor>, DumpError> {
+    // RTM_GETNEIGH with an ndmsg of a family and else zeros.
+    let mut asked = [0; 12];
+    asked[0] = family;
+    let bytes = framed(30, NLM_F_REQUEST | NLM_F_DUMP, &asked);
+    let found = Dumper::open("neighbors")?.dump(&bytes, |kind, payload| {
+        // As with routes, the answer may be of all families.
+        if kind == NEW_NEIGHBOR && payload.first() == Some(&family) {
+            facts::neighbor(payload).map_err(ToOwned::to_owned)
+        } else {
+            Ok(None)
+        }
+    });
+    match found {
+        Err(DumpError::Refused { source, .. })
+            if source.raw_os_error() == Some(NO_FAMILY) && family == AF_INET6 =>
+        {
+            Ok(Vec::new())
+        }
+        other => other,
+    }
 }
 
 /// Every rule of a family. IPv6 that is switched off at boot has none, and no dump of them either.

@@ -29,6 +29,11 @@ const IFA_LOCAL: u16 = 2;
 const IFA_FLAGS: u16 = 8;
 /// `IFA_F_NOPREFIXROUTE`.
 const NO_PREFIX_ROUTE: u32 = 0x200;
+const NDA_DST: u16 = 1;
+const NDA_LLADDR: u16 = 2;
+/// `NUD_PERMANENT` and `NTF_PROXY`.
+const PERMANENT: u16 = 0x80;
+const PROXY: u8 = 0x08;
 const FRA_DST: u16 = 1;
 const FRA_IIFNAME: u16 = 3;
 const FRA_PRIORITY: u16 = 6;
@@ -156,6 +161,40 @@ pub(crate) fn by_link(addresses: Vec<Address>) -> BTreeMap<u32, Vec<InterfaceAdd
     }
     out.values_mut().for_each(|of| of.sort_unstable());
     out
+}
+
+/// A permanent neighbor as it was dumped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Neighbor {
+    /// Index of its link.
+    pub(crate) link: u32,
+    pub(crate) ip: IpAddr,
+    pub(crate) mac: Mac,
+    /// The message, to be sent back where the neighbor has to go.
+    pub(crate) payload: Vec<u8>,
+}
+
+/// A neighbor: ndmsg of 12 bytes, then attributes. `None` is one that is not permanent, a proxy, or of a link without MACs.
+pub(crate) fn neighbor(payload: &[u8]) -> Result<Option<Neighbor>, &'static str> {
+    let (&[_, _, _, _, i, j, k, l, s, t, flags, _], rest) = payload
+        .split_first_chunk::<12>()
+        .ok_or("a neighbor message too short")?;
+    let is_permanent = u16::from_ne_bytes([s, t]) & PERMANENT != 0 && flags & PROXY == 0;
+    let (mut ip, mut mac) = (None, None);
+    for attribute in attributes(rest) {
+        match attribute? {
+            (NDA_DST, value) => ip = address(value),
+            (NDA_LLADDR, value) => mac = <[u8; 6]>::try_from(value).ok().map(Mac),
+            _ => {}
+        }
+    }
+    let found = ip.zip(mac).filter(|_| is_permanent);
+    Ok(found.map(|(ip, mac)| Neighbor {
+        link: u32::from_ne_bytes([i, j, k, l]),
+        ip,
+        mac,
+        payload: payload.to_vec(),
+    }))
 }
 
 /// A rule as it was dumped.

@@ -6,15 +6,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use model::Mac;
 use model::kernel::{
-    Entries, KernelEntry, KernelKey, LAST_METRIC, LinkFact, POD_RULE_PREFERENCE, POD_RULE_TABLE,
-    PROTOCOL, RouteTarget, VRF_ALIAS, VRF_RULE_PREFERENCE,
+    Entries, KernelEntry, KernelKey, LAST_METRIC, LinkFact, MAIN_METRIC, POD_RULE_PREFERENCE,
+    POD_RULE_TABLE, PROTOCOL, RouteTarget, SERVICE_RULE_PREFERENCE, VRF_ALIAS, VRF_RULE_PREFERENCE,
 };
 use model::route::{MAIN_TABLE, TableId};
 
 use crate::dump::{self, DumpError};
-use crate::facts::{Address, Rule, TableRoute, TableRouteKind};
-use crate::message::{AF_INET, AF_INET6, DEL_ROUTE, NEW_ADDRESS, NEW_LINK, NEW_RULE};
+use crate::facts::{Address, Neighbor, Rule, TableRoute, TableRouteKind};
+use crate::message::{AF_INET, AF_INET6, DEL_ROUTE, NEW_ADDRESS, NEW_LINK, NEW_NEIGHBOR, NEW_RULE};
 
 /// The message that removes an entry: its type, and its payload. None for what is not ours to remove: a device of Open vSwitch,
 /// a VRF device of somebody else.
@@ -29,7 +30,7 @@ pub(crate) struct Held {
 }
 
 /// Reads it. Of addresses those on wanted management ports are ours: another device may be anybody's, and one of a network that is
-/// gone goes with its port. Routes of ours are looked for in main (those that lead nowhere), in the table of host-to-pod routes,
+/// gone goes with its port. Routes of ours are looked for in main (those with a metric of ours), in the table of host-to-pod routes,
 /// and in those of VRFs that are wanted or ours.
 ///
 /// # Errors
@@ -44,7 +45,10 @@ pub(crate) fn read(wanted: &Entries) -> Result<Held, DumpError> {
         match key {
             KernelKey::Link { device } => drop(devices.insert(device.as_str())),
             KernelKey::Vrf { device } => drop(vrfs.insert(device.as_str())),
-            KernelKey::Address { .. } | KernelKey::Route { .. } | KernelKey::Rule { .. } => {}
+            KernelKey::Address { .. }
+            | KernelKey::Neighbor { .. }
+            | KernelKey::Route { .. }
+            | KernelKey::Rule { .. } => {}
         }
     }
     held.devices(&devices);
@@ -53,6 +57,9 @@ pub(crate) fn read(wanted: &Entries) -> Result<Held, DumpError> {
         held.address(wanted, &devices, address);
     }
     for family in [AF_INET, AF_INET6] {
+        for neighbor in dump::neighbors(family)? {
+            held.neighbor(wanted, neighbor);
+        }
         for rule in dump::rules(family)? {
             held.rule(rule);
         }
@@ -130,9 +137,25 @@ impl Held {
         }
     }
 
+    /// Those that are wanted, and those whose MAC is made of their address: nobody else has such.
+    fn neighbor(&mut self, wanted: &Entries, found: Neighbor) {
+        let Some(device) = self.name(found.link).map(str::to_owned) else {
+            return;
+        };
+        let key = KernelKey::Neighbor {
+            device,
+            ip: found.ip,
+        };
+        if wanted.contains_key(&key) || found.mac == Mac::of_ip(found.ip) {
+            let removal = Some((NEW_NEIGHBOR + 1, found.payload));
+            self.put(key, removal, KernelEntry::Neighbor { mac: found.mac });
+        }
+    }
+
     fn rule(&mut self, found: Rule) {
         let (preference, table) = (found.preference, found.table);
-        let to_pods = (preference, table) == (POD_RULE_PREFERENCE, POD_RULE_TABLE);
+        let to_pods = table == POD_RULE_TABLE
+            && [POD_RULE_PREFERENCE, SERVICE_RULE_PREFERENCE].contains(&preference);
         // The preference of rules to VRFs is a usual one: those of ours bear our protocol.
         let to_vrf = preference == VRF_RULE_PREFERENCE && found.protocol == PROTOCOL;
         if !to_pods && !to_vrf {
@@ -155,10 +178,12 @@ impl Held {
         let Some(to) = found.to.filter(|_| found.protocol == PROTOCOL) else {
             return;
         };
-        // In main our protocol's number may be somebody else's too: only the last routes are ours there.
-        let is_last =
-            found.kind == Some(TableRouteKind::Unreachable) && found.metric == LAST_METRIC;
-        if found.table == MAIN_TABLE && !is_last {
+        // In main our protocol's number may be somebody else's too: the metric tells ours.
+        let metric = match found.kind {
+            Some(TableRouteKind::Unreachable) => LAST_METRIC,
+            Some(TableRouteKind::Unicast) | None => MAIN_METRIC,
+        };
+        if found.table == MAIN_TABLE && found.metric != metric {
             return;
         }
         let target = match found.kind {

@@ -25,6 +25,8 @@ pub(crate) const DEL_ROUTE: u16 = 25;
 pub(crate) const NEW_LINK: u16 = 16;
 pub(crate) const NEW_ADDRESS: u16 = 20;
 pub(crate) const NEW_RULE: u16 = 32;
+/// `RTM_NEWNEIGH`; what removes one has the number behind it.
+pub(crate) const NEW_NEIGHBOR: u16 = 28;
 /// `RTM_NEWNEXTHOP`.
 pub(crate) const NEW_NEXTHOP: u16 = 104;
 

@@ -13,7 +13,7 @@ use model::kernel::{
     VRF_RULE_PREFERENCE,
 };
 use model::route::TableId;
-use model::{Family, InterfaceAddr, Prefix};
+use model::{Family, InterfaceAddr, Mac, Prefix};
 use netlink_packet_route::address::{AddressAttribute, AddressFlags};
 use netlink_packet_route::link::LinkAttribute;
 use netlink_packet_route::route::{
@@ -161,7 +161,9 @@ impl Writer {
     fn is_without_vrf(&self, key: &KernelKey) -> bool {
         match key {
             KernelKey::Vrf { .. } | KernelKey::Link { .. } => false,
-            KernelKey::Address { device, .. } => self.outside.contains(device),
+            KernelKey::Address { device, .. } | KernelKey::Neighbor { device, .. } => {
+                self.outside.contains(device)
+            }
             KernelKey::Route { table, .. } | KernelKey::Rule { table, .. } => {
                 self.absent.contains(table)
             }
@@ -194,6 +196,9 @@ impl Writer {
             }
             (KernelKey::Address { device, address }, KernelEntry::Address { prefix_route }) => {
                 self.address(links, device, *address, *prefix_route).await
+            }
+            (KernelKey::Neighbor { device, ip }, KernelEntry::Neighbor { mac }) => {
+                self.neighbor(links, device, *ip, *mac).await
             }
             (KernelKey::Route { table, to, metric }, KernelEntry::Route(target)) => {
                 self.route(links, (*table, *to, *metric), target).await
@@ -317,10 +322,32 @@ impl Writer {
             .handle
             .address()
             .add(link.index, address.ip, address.len);
+        let mut flags = AddressFlags::empty();
         if !prefix_route {
-            let flags = AddressAttribute::Flags(AddressFlags::Noprefixroute);
+            flags |= AddressFlags::Noprefixroute;
+        }
+        // Every node has the same one towards OVN; those of management ports the plan gives out once.
+        if address.ip.is_ipv6() {
+            flags |= AddressFlags::Nodad;
+        }
+        if !flags.is_empty() {
+            let flags = AddressAttribute::Flags(flags);
             add.message_mut().attributes.push(flags);
         }
+        Ok(add.execute().await?)
+    }
+
+    /// Permanent, whatever it was before.
+    async fn neighbor(
+        &self,
+        links: &[LinkFact],
+        device: &str,
+        ip: IpAddr,
+        mac: Mac,
+    ) -> Result<(), PutError> {
+        let link = find(links, device)?;
+        let add = self.handle.neighbours().add(link.index, ip);
+        let add = add.link_layer_address(&mac.0).replace();
         Ok(add.execute().await?)
     }
 
@@ -338,7 +365,7 @@ impl Writer {
             .table_id(table)
             .priority(preference)
             .action(RuleAction::ToTable);
-        // Rule 31 is told by its table, as OVN-Kubernetes' own.
+        // Rules 30 and 31 are told by their table, as OVN-Kubernetes' own.
         if preference == VRF_RULE_PREFERENCE {
             let protocol = RuleAttribute::Protocol(RouteProtocol::from(PROTOCOL));
             add.message_mut().attributes.push(protocol);

@@ -14,6 +14,8 @@ pub(crate) enum Form {
     Text,
     /// An integer that is always there.
     Number,
+    /// A boolean that is always there.
+    Flag,
     /// A set of strings; an optional string is one of none or one.
     Set,
     /// A map of strings.
@@ -22,7 +24,7 @@ pub(crate) enum Form {
     Row(Table),
 }
 
-use Form::{Map, Number, Row, Set, Text};
+use Form::{Flag, Map, Number, Row, Set, Text};
 
 /// Those of NAT.
 const NAT: [(&str, Form); 9] = [
@@ -81,6 +83,12 @@ pub(crate) fn columns(table: Table) -> &'static [(&'static str, Form)] {
             ("external_ids", Map),
         ],
         Table::Nat => &NAT,
+        Table::StaticMacBinding => &[
+            ("logical_port", Text),
+            ("ip", Text),
+            ("mac", Text),
+            ("override_dynamic_mac", Flag),
+        ],
         Table::Acl => &[
             ("direction", Text),
             ("priority", Number),
@@ -104,7 +112,8 @@ pub(crate) fn optional_columns(table: Table) -> &'static [(&'static str, Form)] 
         | Table::SwitchPort
         | Table::StaticRoute
         | Table::Policy
-        | Table::Acl => &[],
+        | Table::Acl
+        | Table::StaticMacBinding => &[],
     }
 }
 
@@ -145,6 +154,7 @@ fn decode_one(
     Ok(match form {
         Text => Value::Text(record.get::<String>(name)?),
         Number => Value::Number(record.get::<i64>(name)?),
+        Flag => Value::Flag(record.get::<bool>(name)?),
         Set => Value::Set(record.get::<BTreeSet<String>>(name)?),
         Map => Value::Entries(record.get::<BTreeMap<String, String>>(name)?),
         Row(table) => {
@@ -166,6 +176,7 @@ pub(crate) fn encode(
     Some(match value {
         Value::Text(text) => text.into(),
         Value::Number(number) => (*number).into(),
+        Value::Flag(flag) => (*flag).into(),
         Value::Set(items) => Datum::set(items),
         Value::Entries(map) => Datum::map(map),
         Value::Ref(key) => uuid_of(key)?.into(),

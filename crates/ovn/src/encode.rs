@@ -89,7 +89,8 @@ pub fn topology(
         transaction = transaction.guard(table.name(), vec![Condition::uuid(uuid)], row);
     }
     for (key, _) in &diff.create {
-        if key.table.parent().is_none() {
+        // Of bindings the schema's index allows one for each port and address.
+        if key.table.parent().is_none() && key.table != Table::StaticMacBinding {
             transaction = transaction.push(absent(key));
         }
     }

@@ -3,6 +3,7 @@
 //! read in one of our columns is an error, not a missing row.
 //! Not here: writes (`encode`).
 
+mod bindings;
 mod foreign;
 mod imports;
 mod quiet;
@@ -103,7 +104,8 @@ impl North {
 pub fn decode(replica: &Replica) -> Result<North, AccessError> {
     let keys = OwnerKeys::new();
     let mut north = North::default();
-    for table in Table::ALL.into_iter().filter(|t| t.parent().is_none()) {
+    let is_named = |table: &Table| table.parent().is_none() && *table != Table::StaticMacBinding;
+    for table in Table::ALL.into_iter().filter(is_named) {
         decode_roots(replica, &keys, table, &mut north)?;
     }
     for table in Table::ALL {
@@ -112,6 +114,7 @@ pub fn decode(replica: &Replica) -> Result<North, AccessError> {
         }
     }
     decode_children_of_twins(replica, &mut north)?;
+    bindings::decode(replica, &mut north)?;
     for record in replica.table(Table::Nat.name())?.values() {
         for column in ["exempted_ext_ips", "allowed_ext_ips"] {
             if let Some(set) = record.get::<Option<Uuid>>(column)? {
@@ -271,14 +274,17 @@ fn text<'a>(columns: &'a Columns, name: &str) -> &'a str {
     match columns.get(name) {
         Some(Value::Text(text)) => text,
         Some(Value::Set(items)) => items.first().map_or("", String::as_str),
-        Some(Value::Number(_) | Value::Entries(_) | Value::Ref(_)) | None => "",
+        Some(Value::Number(_) | Value::Flag(_) | Value::Entries(_) | Value::Ref(_)) | None => "",
     }
 }
 
 fn number(columns: &Columns, name: &str) -> i64 {
     match columns.get(name) {
         Some(Value::Number(number)) => *number,
-        Some(Value::Text(_) | Value::Set(_) | Value::Entries(_) | Value::Ref(_)) | None => 0,
+        Some(
+            Value::Text(_) | Value::Flag(_) | Value::Set(_) | Value::Entries(_) | Value::Ref(_),
+        )
+        | None => 0,
     }
 }
 
@@ -303,7 +309,14 @@ fn identity(table: Table, row: &Columns) -> String {
             number(row, "priority"),
             text(row, "match"),
         ),
-        Table::Nat => nb::nat_id(text(row, "type"), text(row, "logical_ip")),
+        Table::Nat => {
+            let allowed = match row.get("allowed_ext_ips") {
+                Some(Value::Ref(set)) => Some(set.id.as_str()),
+                _ => None,
+            };
+            nb::nat_id(text(row, "type"), text(row, "logical_ip"), allowed)
+        }
+        Table::StaticMacBinding => nb::mac_binding_id(text(row, "logical_port"), text(row, "ip")),
     }
 }
 

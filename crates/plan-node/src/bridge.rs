@@ -11,6 +11,8 @@
 //! ```
 //! A flow's text is in the spelling of `ovs-ofctl -O OpenFlow15 dump-flows`, so that both can be compared.
 
+mod services;
+
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
@@ -20,6 +22,8 @@ use model::names::NetworkName;
 use model::ovs::{Flow, PortFact, patch_port};
 
 use crate::snapshot::{NetworkView, Snapshot};
+
+pub use services::ServiceInput;
 
 /// Conntrack zone of the node address (OVN-Kubernetes: 64000).
 const ZONE: u16 = 64000;
@@ -41,6 +45,12 @@ pub struct BridgeNetwork {
     /// With which its gateway router translates, for the bridge to make the node's of; none of the default network, whose
     /// gateway router has the node's.
     pub masquerade: Vec<IpAddr>,
+    /// With which its cluster router translates what its pods send to the host; none of the default network.
+    pub management: Vec<IpAddr>,
+    /// Its subnets on all nodes, where it is advertised.
+    pub advertised: Vec<Prefix>,
+    /// It has no overlay.
+    pub no_overlay: bool,
 }
 
 /// What the flows are made of.
@@ -60,6 +70,8 @@ pub struct BridgeInput {
     pub mode: GatewayMode,
     /// A network has an overlay.
     pub tunnels: bool,
+    /// How networks of users reach Services, by family; none while the node has no network of users.
+    pub services: Vec<ServiceInput>,
 }
 
 /// What the bridge's flow table has to be.
@@ -125,6 +137,9 @@ pub fn plan(snapshot: &Snapshot) -> FlowTable {
                 patch: patch(name)?,
                 pod_subnets: over_uplink(view),
                 masquerade: view.gateway_masquerade(),
+                management: view.management_masquerade(),
+                advertised: advertised(view),
+                no_overlay: view.no_overlay().is_some(),
             })
         })
         .collect();
@@ -146,6 +161,10 @@ pub fn plan(snapshot: &Snapshot) -> FlowTable {
                 addresses: gateway.addresses.iter().map(|a| a.ip).collect(),
                 mode: machine.mode,
                 tunnels: snapshot.here().any(|(_, view)| view.is_overlay()),
+                services: snapshot
+                    .node
+                    .as_ref()
+                    .map_or_else(Vec::new, services::input),
             }),
             complete: snapshot.unknown().next().is_none(),
         },
@@ -165,6 +184,12 @@ pub(crate) fn over_uplink(view: NetworkView<'_>) -> Vec<Prefix> {
     subnets
         .filter(|_| view.is_advertised() && !elsewhere)
         .collect()
+}
+
+/// All subnets of a network that is advertised.
+fn advertised(view: NetworkView<'_>) -> Vec<Prefix> {
+    let subnets = view.share.network.prefixes();
+    subnets.filter(|_| view.is_advertised()).collect()
 }
 
 /// Why there is no uplink.
@@ -252,6 +277,7 @@ pub fn full(input: &BridgeInput) -> Vec<Flow> {
             flows.extend(gateway_address(input, network, *address));
         }
     }
+    flows.extend(services::flows(input));
     flows.sort();
     flows.dedup();
     flows

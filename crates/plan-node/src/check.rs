@@ -219,6 +219,7 @@ pub fn rows(rows: &Rows, shared: Option<&Rows>) -> Vec<Violation> {
                 }
             }
             Table::Nat => nat(rows, key, columns, &mut found),
+            Table::StaticMacBinding => binding(rows, key, columns, &mut found),
             Table::AddressSet
             | Table::GatewayChassis
             | Table::Acl
@@ -265,9 +266,12 @@ fn form(
     }
     let owned = match columns.get("external_ids") {
         Some(Value::Entries(ids)) => ids.contains_key(OWNER),
-        Some(Value::Text(_) | Value::Number(_) | Value::Set(_) | Value::Ref(_)) | None => false,
+        Some(
+            Value::Text(_) | Value::Number(_) | Value::Flag(_) | Value::Set(_) | Value::Ref(_),
+        )
+        | None => false,
     };
-    if !owned {
+    if !owned && key.table != Table::StaticMacBinding {
         found.push(Violation::NoOwner { row: key.clone() });
     }
     for (&column, value) in columns {
@@ -300,6 +304,15 @@ fn hop(
             row: key.clone(),
             nexthop,
         });
+    }
+}
+
+/// Whose a binding is, its port says: it has to be in the same plan.
+fn binding(rows: &Rows, key: &RowKey, columns: &Columns, found: &mut Vec<Violation>) {
+    let port = text(columns, "logical_port");
+    let is_own = |row: &RowKey| row.table == Table::RouterPort && row.id == port;
+    if !rows.keys().any(is_own) {
+        found.push(Violation::NoParent { row: key.clone() });
     }
 }
 
@@ -367,14 +380,20 @@ fn router_addresses(rows: &Rows) -> BTreeMap<String, BTreeSet<IpAddr>> {
 fn text<'a>(columns: &'a Columns, column: &str) -> &'a str {
     match columns.get(column) {
         Some(Value::Text(text)) => text,
-        Some(Value::Number(_) | Value::Set(_) | Value::Entries(_) | Value::Ref(_)) | None => "",
+        Some(
+            Value::Number(_) | Value::Flag(_) | Value::Set(_) | Value::Entries(_) | Value::Ref(_),
+        )
+        | None => "",
     }
 }
 
 fn set<'a>(columns: &'a Columns, column: &str) -> impl Iterator<Item = &'a str> {
     let items = match columns.get(column) {
         Some(Value::Set(items)) => Some(items),
-        Some(Value::Text(_) | Value::Number(_) | Value::Entries(_) | Value::Ref(_)) | None => None,
+        Some(
+            Value::Text(_) | Value::Number(_) | Value::Flag(_) | Value::Entries(_) | Value::Ref(_),
+        )
+        | None => None,
     };
     items.into_iter().flatten().map(String::as_str)
 }

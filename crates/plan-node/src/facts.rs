@@ -22,7 +22,9 @@ use model::problem::Problem;
 
 use crate::claims::{self, Claims};
 use crate::mtu::HostMtus;
-use crate::snapshot::{GatewayView, Machine, NetworkShare, NodeView, RemoteNode, Snapshot};
+use crate::snapshot::{
+    GatewayView, Machine, NetworkShare, NodeView, RemoteNode, Services, Share, Snapshot,
+};
 
 pub use not_yet::NotYet;
 pub use remotes::NOT_ITS_OWN;
@@ -54,6 +56,9 @@ pub struct NodeConfig {
     pub transit_subnets: Vec<Prefix>,
 }
 
+/// Addresses of Services by `namespace/name`.
+pub type ServiceAddresses = BTreeMap<String, BTreeSet<IpAddr>>;
+
 /// What was last read of each source; what could not be read is absent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Facts {
@@ -65,6 +70,8 @@ pub struct Facts {
     pub nodes: Option<Vec<Node>>,
     /// Addresses of the API server; `None` until they have been listed. Source: EndpointSlices of Service `default/kubernetes`.
     pub api_servers: Option<BTreeSet<IpAddr>>,
+    /// Addresses of the Services that networks of users may use; `None` until they have been listed, or cannot be.
+    pub services: Option<ServiceAddresses>,
     /// Annotation `noverlay.io/release-withdrawals` of the own Node.
     pub release: Option<String>,
     /// The kernel's links, or why they could not be read.
@@ -96,6 +103,7 @@ pub struct Memory {
     /// The own Node, as it last was.
     own: Option<Node>,
     api_servers: Option<BTreeSet<IpAddr>>,
+    services: Option<ServiceAddresses>,
     release: Option<String>,
     id: Option<u32>,
     links: Option<Vec<LinkFact>>,
@@ -129,6 +137,7 @@ impl Memory {
             unreadable: Vec::new(),
             own: None,
             api_servers: None,
+            services: None,
             release: None,
             id: None,
             links: None,
@@ -153,9 +162,15 @@ impl Memory {
     pub fn snapshot(&mut self, mut facts: Facts) -> Snapshot {
         let undeclared = std::mem::take(&mut facts.undeclared);
         undeclared.remember(&mut facts.networks, &self.shares);
+        let has_users = has_users(&facts, &undeclared);
         let families: BTreeSet<Family> =
             facts.networks.iter().flat_map(Network::families).collect();
-        let usable = |a: &InterfaceAddr| families.contains(&Family::of(a.ip)) && !is_link_local(a);
+        let masquerade = self.config.masquerade_subnets.clone();
+        let usable = |a: &InterfaceAddr| {
+            // Every node has the same masquerade addresses.
+            let is_masquerade = masquerade.iter().any(|subnet| subnet.contains_ip(a.ip));
+            families.contains(&Family::of(a.ip)) && !is_link_local(a) && !is_masquerade
+        };
         let node_missing = self.note_nodes(&mut facts);
         let links_missing = self.note_links(&mut facts);
         self.note_switch(&mut facts);
@@ -175,28 +190,18 @@ impl Memory {
             ..machine
         };
         let id_missing = self.note_id();
-        let api_missing = self.note_api_servers(&mut facts);
-        let missing = [node_missing, gateway_missing, id_missing, api_missing]
+        let services_missing = self.note_services(&mut facts, has_users);
+        let missing = [node_missing, gateway_missing, id_missing, services_missing]
             .into_iter()
             .flatten()
             .next();
         // Parts of different moments are not put together.
         if missing.is_none()
-            && let Some(node) = self.node_view(&machine, &facts.networks)
+            && let Some(node) = self.node_view(&machine, &facts.networks, has_users)
         {
             self.node = Some(node);
         }
-        let networks = facts.networks.iter().map(|network| {
-            let share = self.share(network, &machine, missing.clone());
-            (network.name.clone(), share)
-        });
-        let (networks, stale): (BTreeMap<_, _>, BTreeMap<_, _>) = networks
-            .map(|(name, (share, stale))| ((name.clone(), share), (name, stale)))
-            .unzip();
-        let stale = stale
-            .into_iter()
-            .filter_map(|(name, why)| Some((name, why?)));
-        let (mut networks, mut stale) = (networks, stale.collect());
+        let (mut networks, mut stale) = self.shares_of(&facts.networks, &machine, missing);
         undeclared.add_to(&mut networks, &mut stale);
         if !undeclared.unlisted {
             // A network that is declared no more is forgotten: its name may come back as another one.
@@ -216,6 +221,22 @@ impl Memory {
         snapshot.problems = snapshot.here().flat_map(|(_, v)| v.problems()).collect();
         snapshot.ignored = self.ignored(&snapshot);
         snapshot
+    }
+
+    /// The share of each network, and why some are not what the facts say now.
+    fn shares_of(
+        &mut self,
+        networks: &[Network],
+        machine: &Machine,
+        missing: Option<NotYet>,
+    ) -> (BTreeMap<NetworkName, Share>, BTreeMap<NetworkName, NotYet>) {
+        let (mut shares, mut stale) = (BTreeMap::new(), BTreeMap::new());
+        for network in networks {
+            let (share, why) = self.share(network, machine, missing.clone());
+            shares.insert(network.name.clone(), share);
+            stale.extend(why.map(|why| (network.name.clone(), why)));
+        }
+        (shares, stale)
     }
 
     fn note_switch(&mut self, facts: &mut Facts) {
@@ -241,9 +262,13 @@ impl Memory {
         missing.then(|| NotYet::NoNode(self.config.node.clone()))
     }
 
-    fn note_api_servers(&mut self, facts: &mut Facts) -> Option<NotYet> {
+    /// The API server's addresses, and those of Services: without networks of users nobody waits for these.
+    fn note_services(&mut self, facts: &mut Facts, has_users: bool) -> Option<NotYet> {
         self.api_servers = facts.api_servers.take().or(self.api_servers.take());
-        self.api_servers.is_none().then_some(NotYet::ApiServers)
+        self.services = facts.services.take().or(self.services.take());
+        let servers = self.api_servers.is_none().then_some(NotYet::ApiServers);
+        let services = (has_users && self.services.is_none()).then_some(NotYet::Services);
+        servers.or(services)
     }
 
     /// A Node whose annotation cannot be read has the subnets it had: its pods run, and their routes must not lose what
@@ -403,7 +428,12 @@ impl Memory {
         }
     }
 
-    fn node_view(&self, machine: &Machine, networks: &[Network]) -> Option<NodeView> {
+    fn node_view(
+        &self,
+        machine: &Machine,
+        networks: &[Network],
+        has_users: bool,
+    ) -> Option<NodeView> {
         let families: BTreeSet<Family> = networks.iter().flat_map(Network::families).collect();
         // Between pods nothing is translated, also where one of them is an API server.
         // Networks of users that are routed in a VRF of their own alone may have any addresses.
@@ -424,6 +454,11 @@ impl Memory {
         // One that was an overlay may still be built as one.
         let built = self.shares.values().map(|share| &share.network);
         let has_overlay = (networks.iter().chain(built)).any(|n| n.transport == Transport::Geneve);
+        let allowed = self.services.iter().flatten().map(|(name, addresses)| {
+            let usable = addresses.iter().copied().filter(is_usable);
+            (name.clone(), usable.collect())
+        });
+        let allowed = allowed.collect();
         let remotes = has_overlay.then(|| self.remotes.clone());
         let (first, last) = self.config.ephemeral_port_range;
         Some(NodeView {
@@ -439,6 +474,7 @@ impl Memory {
             masquerade_subnets: self.config.masquerade_subnets.clone(),
             strict_isolation: self.config.strict_isolation,
             service_cidrs: self.config.service_cidrs.clone(),
+            services: has_users.then_some(Services { allowed }),
             transit_subnets: self.config.transit_subnets.clone(),
             remotes: remotes.unwrap_or_default(),
         })
@@ -471,6 +507,13 @@ type NodeSubnets = BTreeMap<NetworkName, Vec<Prefix>>;
 
 /// Reason of a problem: an annotation of another Node cannot be read.
 const SUBNETS_MALFORMED: &str = "NodeSubnetsMalformed";
+
+/// Whether the node has a network of users, or may have one.
+fn has_users(facts: &Facts, undeclared: &Undeclared) -> bool {
+    let declared = facts.networks.iter().map(|network| &network.name);
+    let mut names = declared.chain(undeclared.waiting.keys());
+    names.any(|name| !name.is_default())
+}
 
 fn is_link_local(address: &InterfaceAddr) -> bool {
     match address.ip {

@@ -13,6 +13,8 @@
 //! ```
 //! Forms: OVN-Kubernetes `go-controller/pkg/node/gateway_udn.go`, `gateway_init.go`.
 
+pub mod services;
+
 use std::net::IpAddr;
 
 use model::address::{Family, InterfaceAddr, Prefix};
@@ -151,6 +153,7 @@ impl Builder {
             self.all_subnets(view, table);
         }
         self.outside(view, table);
+        self.entries.extend(services::vrf(view, table));
         self.vrf_rules(view, table);
     }
 

@@ -158,9 +158,14 @@ fn gateway_routes<'a>(
                 .parse::<Prefix>()
                 .ok()
                 .or_else(|| text.parse::<IpAddr>().ok().map(Prefix::host)),
-            Some(Value::Number(_) | Value::Set(_) | Value::Entries(_) | Value::Ref(_)) | None => {
-                None
-            }
+            Some(
+                Value::Number(_)
+                | Value::Flag(_)
+                | Value::Set(_)
+                | Value::Entries(_)
+                | Value::Ref(_),
+            )
+            | None => None,
         };
         Some((prefix?, columns))
     })

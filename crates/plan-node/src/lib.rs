@@ -42,11 +42,11 @@ use crate::check::{Severity, Violation};
 
 pub use bridge::FlowTable;
 pub use declared::{Declared, declare};
-pub use facts::{Facts, Memory, NodeConfig, NotYet, Undeclared};
+pub use facts::{Facts, Memory, NodeConfig, NotYet, ServiceAddresses, Undeclared};
 pub use learn::Inputs;
 pub use snapshot::{
-    GatewayView, Machine, NetworkShare, NetworkView, NodeView, RemoteNode, Share, Snapshot,
-    UnknownShare, Vrf,
+    GatewayView, Machine, NetworkShare, NetworkView, NodeView, RemoteNode, Reserved, Services,
+    Share, Snapshot, UnknownShare, Vrf,
 };
 pub use unknown::Unknown;
 
@@ -136,7 +136,7 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
         north: BTreeMap::new(),
         south: south::plan(snapshot),
         ports: BTreeMap::new(),
-        kernel: Entries::new(),
+        kernel: kernel::services::host(snapshot),
         nft: nft::plan(snapshot),
         flows: bridge::plan(snapshot),
         learn: learn::plan(snapshot),

@@ -8,7 +8,7 @@
 //!  outbound-snat enabled   | S to @no-overlay-snat-exempt return; S masquerade
 //!  outbound-snat disabled  | S to @remote-node-ips masquerade
 //!
-//!  networks of users       | shared: nothing (OVN and the bridge translate); local: their masquerade addresses
+//!  networks of users       | shared: nothing (OVN and the bridge translate); local: their masquerade addresses, and OVN's own
 //!  both modes              | nothing that starts on the host reaches advertised networks of users
 //! ```
 //! Names: OVN-Kubernetes `go-controller/pkg/node/gateway_nftables.go`, `udn_isolation.go`.
@@ -20,7 +20,7 @@ use model::address::{Family, Prefix};
 use model::gateway::GatewayMode;
 use model::nft::{AddressSet, Chain, Hook, Ruleset};
 
-use crate::snapshot::{NetworkView, NodeView, Snapshot};
+use crate::snapshot::{NetworkView, NodeView, Reserved, Snapshot};
 
 const MASQUERADE: &str = "ovn-kube-local-gw-masq";
 const POD_SUBNETS: &str = "ovn-kube-pod-subnet-masq";
@@ -53,7 +53,8 @@ pub fn plan(snapshot: &Snapshot) -> Ruleset {
 /// The base chain, and what networks of users need of it.
 fn masquerade(node: &NodeView, views: &[NetworkView<'_>]) -> Ruleset {
     let users = || views.iter().filter(|view| !view.name().is_default());
-    let mut rules = vec![format!("jump {POD_SUBNETS}")];
+    let mut rules = from_ovn(node);
+    rules.push(format!("jump {POD_SUBNETS}"));
     let mut chains = BTreeMap::from([(POD_SUBNETS.to_owned(), Chain::default())]);
     if users().next().is_some() {
         rules.push(format!("jump {USER_NETWORKS}"));
@@ -73,6 +74,16 @@ fn masquerade(node: &NodeView, views: &[NetworkView<'_>]) -> Ruleset {
         chains,
         ..Ruleset::default()
     }
+}
+
+/// What a gateway router's load balancer sent and the kernel forwards.
+fn from_ovn(node: &NodeView) -> Vec<String> {
+    let families = Family::ALL.into_iter().filter(|_| node.services.is_some());
+    let rule = |family| {
+        let ovn = node.reserved(Reserved::Ovn, family)?.ip;
+        Some(format!("{} saddr {ovn} masquerade", nft_family(family)))
+    };
+    families.filter_map(rule).collect()
 }
 
 /// Masquerade addresses of networks of users leave with the node's address; the first ones are host's and OVN's own.

@@ -5,6 +5,7 @@
 
 pub mod isolation;
 mod rows_builder;
+pub mod services;
 pub mod shared;
 pub mod snat;
 pub mod topology;
@@ -13,11 +14,13 @@ use model::nb::Rows;
 
 use crate::snapshot::NetworkView;
 
-/// All Northbound rows of a network on its node but pods' ports and imported routes: topology, address translation and isolation.
+/// All Northbound rows of a network on its node but pods' ports and imported routes: topology, address translation,
+/// isolation, and what Services need.
 #[must_use]
 pub fn plan(view: NetworkView<'_>) -> Rows {
     let mut rows = topology::plan(view);
     rows.extend(snat::plan(view));
     rows.extend(isolation::plan(view));
+    rows.extend(services::plan(view));
     rows
 }

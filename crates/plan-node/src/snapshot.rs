@@ -171,11 +171,42 @@ pub struct NodeView {
     pub strict_isolation: bool,
     /// Ranges of the cluster's Services. Source: `[kubernetes] service-cidrs`.
     pub service_cidrs: Vec<Prefix>,
+    /// What the node does for Services of the default network that networks of users may use; `None` while it has no network
+    /// of users.
+    pub services: Option<Services>,
     /// Addresses of cluster routers where networks have an overlay, by node id. Source: `[clustermanager] v4-transit-subnet`,
     /// `v6-transit-subnet`.
     pub transit_subnets: Vec<Prefix>,
     /// The other nodes, where a network has an overlay.
     pub remotes: BTreeMap<NodeName, RemoteNode>,
+}
+
+/// Services of the default network that networks of users may use. Source: `[default] udn-allowed-default-services`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Services {
+    /// Their addresses (`Service.spec.clusterIPs`) by `namespace/name`, without those that no network can use.
+    pub allowed: BTreeMap<String, BTreeSet<IpAddr>>,
+}
+
+impl Services {
+    /// The addresses of a family.
+    pub fn addresses(&self, family: Family) -> impl Iterator<Item = IpAddr> + '_ {
+        let all = self.allowed.values().flatten().copied();
+        all.filter(move |ip| Family::of(*ip) == family)
+    }
+}
+
+/// Addresses of a masquerade subnet that have one meaning on every node (OVN-Kubernetes: the first five).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reserved {
+    /// `.1`: what OVN sends to the host bears it.
+    Ovn = 1,
+    /// `.2`: the host's own, towards OVN.
+    Host = 2,
+    /// `.3`: the host's, for Services that keep to the node.
+    HostLocal = 3,
+    /// `.4`: next hop, for both sides, that nobody has.
+    NextHop = 4,
 }
 
 /// Another node, as an overlay reaches it.
@@ -190,6 +221,21 @@ pub struct RemoteNode {
 }
 
 impl NodeView {
+    /// A reserved address of a family, with the masquerade subnet's length.
+    #[must_use]
+    pub fn reserved(&self, which: Reserved, family: Family) -> Option<InterfaceAddr> {
+        let mut subnets = self.masquerade_subnets.iter();
+        let subnet = subnets.find(|subnet| subnet.family() == family)?;
+        nth_of_each(&[*subnet], which as u128).first().copied()
+    }
+
+    /// The masquerade subnet of a family.
+    #[must_use]
+    pub fn masquerade_subnet(&self, family: Family) -> Option<Prefix> {
+        let mut subnets = self.masquerade_subnets.iter().copied();
+        subnets.find(|subnet| subnet.family() == family)
+    }
+
     /// What pods reach with a node's address whether their network's traffic is translated or not: nodes and the API server,
     /// which need no route back to pods. Source: design document 000, "SNAT Behavior".
     #[must_use]
@@ -270,6 +316,13 @@ impl NetworkView<'_> {
     #[must_use]
     pub fn gateway_address(&self, family: Family) -> Option<IpAddr> {
         of_family(&self.gateway_addresses(), family)
+    }
+
+    /// Its gateway router's port to the bridge; `None` while that has no address, and so no port.
+    #[must_use]
+    pub fn gateway_port(&self) -> Option<String> {
+        let has_port = !self.gateway_addresses().is_empty();
+        has_port.then(|| model::nb::rtoe(&self.gateway_router()))
     }
 
     /// Join addresses of the cluster router: the first of each join subnet.

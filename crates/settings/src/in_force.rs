@@ -151,6 +151,7 @@ impl Settings {
             "[frr]", &[NodeAgent, FrrAgent], |s: &Self| s.frr.clone();
             "[kubernetes] kubeconfig", &Daemon::ALL, |s: &Self| s.kubeconfig.clone();
             "[kubernetes] service-cidrs", PLANNERS, |s: &Self| s.service_cidrs.clone();
+            "[default] udn-allowed-default-services", &[NodeAgent], |s: &Self| s.allowed_services.clone();
             "[clustermanager]", &[NodeAgent], |s: &Self| s.transit_subnets.clone();
             "[metrics]", &Daemon::ALL, |s: &Self| s.metrics_address;
             "[logging] format", &Daemon::ALL, |s: &Self| s.logging.text;

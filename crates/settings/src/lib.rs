@@ -10,6 +10,7 @@ mod operator;
 mod read;
 mod reader;
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -310,6 +311,9 @@ pub struct Settings {
     pub transit_subnets: Vec<Prefix>,
     /// `[kubernetes] service-cidrs`: ranges of the cluster's Services, which no network of users may overlap; default none.
     pub service_cidrs: Vec<Prefix>,
+    /// `[default] udn-allowed-default-services`: Services of the default network that networks of users may use, default
+    /// `default/kubernetes` and `kube-system/kube-dns`.
+    pub allowed_services: BTreeSet<ObjectKey>,
     /// `[metrics]`: the daemon's own key ([`Daemon::metrics_key`]), else `bind-address`, else its default.
     pub metrics_address: SocketAddr,
     /// `[limits]`.

@@ -5,6 +5,7 @@
 mod gateway;
 mod managed;
 mod ovn;
+mod services;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -154,6 +155,7 @@ impl Keys<'_> {
         let openshift = self.openshift()?;
         let (ovn_south, transit_subnets) = self.overlay()?;
         self.no_overlaps(&cluster_subnets, &gateway, &transit_subnets)?;
+        let (service_cidrs, allowed_services) = self.services()?;
         let r = &mut self.0;
         let rundir = r.text("ovs", "rundir")?;
         let mut settings = Settings {
@@ -174,13 +176,8 @@ impl Keys<'_> {
             kubeconfig: r.text("kubernetes", "kubeconfig")?.map(Into::into),
             ovn_south,
             transit_subnets,
-            service_cidrs: r
-                .list(
-                    "kubernetes",
-                    "service-cidrs",
-                    "prefixes such as 10.96.0.0/16, separated by commas",
-                )?
-                .unwrap_or_default(),
+            service_cidrs,
+            allowed_services,
             metrics_address: metrics_address(r, daemon)?.unwrap_or(metrics),
             limits: limits(r)?,
             logging: logging(r)?,

@@ -241,6 +241,10 @@ fn a_wrong_value_names_file_section_key_value_and_what_is_allowed() {
             "[default]\ncluster-default-nad = \"x\"\n".to_owned(),
             vec!["cluster-default-nad", "namespace/name"],
         ),
+        (
+            "[default]\nudn-allowed-default-services = \"default/kubernetes, dns\"\n".to_owned(),
+            vec!["udn-allowed-default-services", "\"dns\"", "kube-system/kube-dns"],
+        ),
     ] {
         let err = toml(&text).expect_err(&text).to_string();
         assert!(

@@ -128,6 +128,7 @@ pub fn mk_node_view(number: u8) -> NodeView {
             .into(),
         strict_isolation: true,
         service_cidrs: Vec::new(),
+        services: None,
         transit_subnets: ["100.88.0.0/16", "fd97::/64"]
             .map(|subnet| subnet.parse().unwrap())
             .into(),

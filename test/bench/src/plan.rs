@@ -188,6 +188,7 @@ fn node(report: &mut Report, case: &str, nodes: u32, count: u16) {
         networks,
         undeclared: Undeclared::default(),
         api_servers: Some([].into()),
+        services: Some([].into()),
         release: None,
         links: Ok(links),
         chassis: Some("n0".to_owned()),

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use crate::family::Family;
 use crate::process::{self, Start, tail};
 use crate::run::{tool, until};
+use crate::services;
 use crate::state::{Lab, text};
 
 /// Some seconds; in an emulated machine a minute.
@@ -44,7 +44,7 @@ pub(crate) fn up(lab: &Lab) -> Result<()> {
     certificates(lab).context("making certificates")?;
     std::fs::write(dir.join("audit-policy.json"), AUDIT_POLICY)?;
     process::start(lab, etcd(lab), 0)?;
-    process::start(lab, server(lab), 0)?;
+    process::start(lab, server(lab)?, 0)?;
     kubeconfig(lab, "admin", &Login::Certificate)?;
     let ready = until(PATIENCE, Duration::from_millis(100), || {
         kubectl(lab)
@@ -77,14 +77,10 @@ fn etcd(lab: &Lab) -> Start {
     foreground(lab, "etcd", argv.to_vec())
 }
 
-fn server(lab: &Lab) -> Start {
+fn server(lab: &Lab) -> Result<Start> {
     let dir = lab.node_dir("underlay");
     let file = |name: &str| text(&dir.join(name));
-    // Of the family of the server's own address.
-    let services = match Family::of(lab.values.api_address()) {
-        Family::V4 => "10.254.0.0/24",
-        Family::V6 => "fd97:254::/112",
-    };
+    let services = services::range(lab)?;
     let argv = [
         text(&lab.places.tools.join("kube-apiserver")),
         "--etcd-servers=http://127.0.0.1:2379".to_owned(),
@@ -107,7 +103,7 @@ fn server(lab: &Lab) -> Start {
         format!("--audit-log-path={}", text(&audit_log(lab))),
         "--audit-log-mode=blocking".to_owned(),
     ];
-    foreground(lab, "kube-apiserver", argv.to_vec())
+    Ok(foreground(lab, "kube-apiserver", argv.to_vec()))
 }
 
 /// A daemon that stays in the foreground and talks to standard error.

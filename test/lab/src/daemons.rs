@@ -18,6 +18,7 @@ use crate::frr_k8s;
 use crate::node::pki;
 use crate::objects::account;
 use crate::process::{self, Start};
+use crate::services;
 use crate::state::{Lab, Node, text, write_whole};
 use crate::up::own_program;
 use crate::values::SNAT_PORTS;
@@ -66,6 +67,10 @@ pub(crate) struct Outward {
     /// Datapath of Open vSwitch: its own, or the kernel's module.
     #[arg(long, value_parser = ["userspace", "kernel"], default_value = "userspace")]
     pub(crate) datapath: String,
+    /// `[ovnkubernetesfeature] advertised-udn-isolation-mode` of the daemons' configuration.
+    #[arg(long, value_parser = ["strict", "loose"], default_value = "strict", conflicts_with = "example")]
+    #[serde(default)]
+    pub(crate) isolation: String,
     /// MTU of the links between nodes, bytes; pods get it too, or with Geneve 100 less.
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1380..=9216), default_value = "1500")]
     #[serde(default = "ethernet")]
@@ -81,6 +86,19 @@ impl Outward {
     /// The kernel of the node routes, not OVN's gateway router.
     pub(crate) fn is_local(&self) -> bool {
         self.gateway_mode == "local"
+    }
+
+    /// Advertised networks reach each other where the physical network lets them.
+    pub(crate) fn is_loose(&self) -> bool {
+        self.isolation == "loose"
+    }
+
+    fn isolation_section(&self) -> &'static str {
+        if self.is_loose() {
+            "\n[ovnkubernetesfeature]\nadvertised-udn-isolation-mode = loose\n"
+        } else {
+            ""
+        }
     }
 
     /// Pods of the default network reach each other over tunnels.
@@ -120,9 +138,10 @@ impl Outward {
             outbound_snat,
             datapath,
             underlay_mtu,
+            isolation,
         } = self;
         format!(
-            "transport {transport}, gateway mode {gateway_mode}, outbound SNAT {outbound_snat}, {datapath} datapath, MTU {underlay_mtu}"
+            "transport {transport}, gateway mode {gateway_mode}, outbound SNAT {outbound_snat}, {isolation} isolation, {datapath} datapath, MTU {underlay_mtu}"
         )
     }
 }
@@ -305,6 +324,8 @@ fn cluster_sections(lab: &Lab) -> Result<String> {
         let snat = &lab.outward.outbound_snat;
         format!("[no-overlay]\noutbound-snat = {snat}\nrouting = managed\n\n")
     };
+    let isolation = lab.outward.isolation_section();
+    let services = services::section(lab)?;
     let next_hops: Vec<String> = outside.map(|address| address.to_string()).collect();
     Ok(format!(
         "[default]
@@ -329,7 +350,7 @@ next-hop = {}
 [ovn]
 topology = build
 networks = own
-",
+{isolation}{services}",
         lab.outward.transport,
         network.cluster_subnets(),
         lab.outward.mtu(),

@@ -29,6 +29,7 @@ mod process;
 mod proof;
 mod reach;
 mod run;
+mod services;
 mod state;
 mod status;
 mod supervisor;

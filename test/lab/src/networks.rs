@@ -162,6 +162,9 @@ fn attached(lab: &Lab, network: &UserNetwork) -> Vec<(Node, Pod)> {
     lab.nodes.iter().filter_map(pod).collect()
 }
 
+/// What the lab calls the default network.
+pub(crate) const DEFAULT: &str = "default";
+
 /// One network's pods with their namespaces.
 pub(crate) struct Members {
     /// What the lab calls it.
@@ -177,7 +180,7 @@ pub(crate) fn members(lab: &Lab) -> Vec<Members> {
         (node, pod, namespace)
     });
     let mut all = vec![Members {
-        name: "default".to_owned(),
+        name: DEFAULT.to_owned(),
         pods: default.collect(),
     }];
     all.extend(lab.networks.iter().map(|network| {

@@ -8,11 +8,13 @@ mod bulk;
 mod capture;
 mod diagnose;
 mod join;
+mod matrix;
 mod networks;
 mod paths;
 mod pings;
 mod quiet;
 mod rows;
+mod services;
 mod withdraw;
 
 use std::fmt;

@@ -20,7 +20,7 @@ use crate::run::{each, now, tell, tool};
 use crate::state::{Lab, Node, Places, check_name};
 use crate::supervisor;
 use crate::values::Values;
-use crate::{apiserver, daemons, down, frr_k8s, netns, node, objects, pods};
+use crate::{apiserver, daemons, down, frr_k8s, netns, node, objects, pods, services};
 
 /// More nodes than this overflow the kernel's neighbour table, which all namespaces
 /// share.
@@ -110,6 +110,7 @@ pub(crate) fn up(wanted: &Wanted, steps: Steps) -> Result<Lab> {
     objects::create_nodes(&lab, &lab.nodes)?;
     example::apply(&lab)?;
     networks::create(&lab)?;
+    services::create(&lab)?;
     daemons::start_managers(&lab)?;
     for started in each(&lab.nodes, |node| daemons::start_agents(&lab, node)) {
         started?;
@@ -120,6 +121,7 @@ pub(crate) fn up(wanted: &Wanted, steps: Steps) -> Result<Lab> {
     ));
     attach(&lab, &lab.nodes, wanted.wait, steps)?;
     networks::attach(&lab, wanted.wait, steps)?;
+    services::balance(&lab)?;
     lab.complete = true;
     lab.save()?;
     Ok(lab)

@@ -10,14 +10,15 @@
     reason = "a test"
 )]
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use host::{BridgeControl, FlowError, FlowEvent, FlowWatch};
-use model::address::Mac;
+use model::address::{Mac, Prefix};
 use model::gateway::GatewayMode;
 use model::ovs::Flow;
 use netns_tests::{BRIDGE, PATIENCE, SCHEMA, Switch, absent, in_namespace};
-use plan_node::bridge::{self, BridgeInput, BridgeNetwork};
+use plan_node::bridge::{self, BridgeInput, BridgeNetwork, ServiceInput};
 
 const TOOLS: &[&str] = &[
     "ip",
@@ -31,25 +32,61 @@ const TOOLS: &[&str] = &[
     SCHEMA,
 ];
 
+fn prefixes(texts: &[&str]) -> Vec<Prefix> {
+    texts.iter().map(|text| text.parse().unwrap()).collect()
+}
+
+fn addresses(texts: &[&str]) -> Vec<IpAddr> {
+    texts.iter().map(|text| text.parse().unwrap()).collect()
+}
+
+fn services(range: &str, masquerade: &str, node: &str) -> ServiceInput {
+    let (range, masquerade): (Prefix, Prefix) =
+        (range.parse().unwrap(), masquerade.parse().unwrap());
+    ServiceInput {
+        ranges: vec![range],
+        masquerade,
+        ovn: masquerade.nth(1).unwrap(),
+        host: masquerade.nth(2).unwrap(),
+        node: node.parse().unwrap(),
+        allowed: [range.nth(1).unwrap(), range.nth(10).unwrap()].into(),
+    }
+}
+
 fn mk_flows(mode: GatewayMode) -> Vec<Flow> {
     bridge::full(&BridgeInput {
         unknown: Vec::new(),
         uplink: 1,
-        networks: vec![BridgeNetwork {
-            network_id: 0,
-            patch: 3,
-            pod_subnets: vec![
-                "10.128.1.0/24".parse().unwrap(),
-                "fd00:10:128:1::/64".parse().unwrap(),
-            ],
-            masquerade: Vec::new(),
-        }],
+        networks: vec![
+            BridgeNetwork {
+                network_id: 0,
+                patch: 3,
+                pod_subnets: prefixes(&["10.128.1.0/24", "fd00:10:128:1::/64"]),
+                masquerade: Vec::new(),
+                management: Vec::new(),
+                advertised: Vec::new(),
+                no_overlay: true,
+            },
+            BridgeNetwork {
+                network_id: 1,
+                patch: 4,
+                pod_subnets: prefixes(&["10.150.1.0/24", "fd50:0:0:1::/64"]),
+                masquerade: addresses(&["169.254.0.11", "fd69::b"]),
+                management: addresses(&["169.254.0.12", "fd69::c"]),
+                advertised: prefixes(&["10.150.0.0/16", "fd50::/48"]),
+                no_overlay: true,
+            },
+        ],
         mac: Mac([0x02, 0x42, 0xac, 0x12, 0x00, 0x02]),
         addresses: vec![
             "172.18.0.2".parse().unwrap(),
             "fd00:172:18::2".parse().unwrap(),
         ],
         tunnels: true,
+        services: vec![
+            services("172.31.0.0/16", "169.254.0.0/17", "172.18.0.2"),
+            services("fd02::/112", "fd69::/112", "fd00:172:18::2"),
+        ],
         mode,
     })
 }

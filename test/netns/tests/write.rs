@@ -14,12 +14,12 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
 
-use model::Prefix;
 use model::kernel::{
-    Entries, KernelEntry, KernelKey, LAST_METRIC, POD_RULE_PREFERENCE, POD_RULE_TABLE, RouteTarget,
-    RuleSelector, route_metric,
+    Entries, KernelEntry, KernelKey, LAST_METRIC, MAIN_METRIC, POD_RULE_PREFERENCE, POD_RULE_TABLE,
+    RouteTarget, RuleSelector, SERVICE_MARK, SERVICE_RULE_PREFERENCE, route_metric,
 };
 use model::route::MAIN_TABLE;
+use model::{Family, InterfaceAddr, Mac, Prefix};
 use netlink::WriteError;
 use netns_tests::{absent, in_namespace, ip, ip_batch, run};
 
@@ -435,5 +435,132 @@ fn where_a_vrf_cannot_be_made_main_gets_nothing_of_its_network() {
         assert_eq!(lines(&format!("-4 -o addr show dev {DEVICE}")), nothing);
         assert_eq!(lines("-4 rule show pref 2000"), nothing);
         assert_eq!(lines("-4 route show table all proto 85"), nothing);
+    });
+}
+
+/// What a node has towards OVN beside its networks: addresses, neighbors, routes and rules that are told without a device of ours.
+fn mk_services() -> Entries {
+    let mut wanted = mk_network();
+    for (address, next_hop, range, family) in [
+        ("169.254.0.2/17", "169.254.0.4", "172.31.0.0/16", Family::V4),
+        ("fd69::2/112", "fd69::4", "fd02::/112", Family::V6),
+    ] {
+        let (device, address): (_, InterfaceAddr) = (bridge(), address.parse().unwrap());
+        let key = KernelKey::Address { device, address };
+        wanted.insert(key, KernelEntry::Address { prefix_route: true });
+        let (device, ip) = (bridge(), next_hop.parse().unwrap());
+        let mac = Mac::of_ip(ip);
+        let key = KernelKey::Neighbor { device, ip };
+        wanted.insert(key, KernelEntry::Neighbor { mac });
+        let key = KernelKey::Route {
+            table: MAIN_TABLE,
+            to: range.parse().unwrap(),
+            metric: MAIN_METRIC,
+        };
+        let route = KernelEntry::Route(RouteTarget::Device {
+            device: Some(bridge()),
+            via: Some(ip),
+            source: Some(address.ip),
+            mtu: Some(1400),
+        });
+        wanted.insert(key, route);
+        let key = KernelKey::Rule {
+            preference: SERVICE_RULE_PREFERENCE,
+            selector: RuleSelector::Mark(family, SERVICE_MARK),
+            table: POD_RULE_TABLE,
+        };
+        wanted.insert(key, KernelEntry::Rule { local: false });
+    }
+    wanted
+}
+
+fn bridge() -> String {
+    "br-ex".to_owned()
+}
+
+/// Fails where no line of `ip`'s output has this text.
+fn has(arguments: &str, text: &str) {
+    let shown = lines(arguments);
+    assert!(shown.iter().any(|line| line.contains(text)), "{shown:?}");
+}
+
+/// Fails where the kernel lacks something of it.
+fn services_are_held() {
+    // At once, though another node answers for the same address.
+    let address = "inet6 fd69::2/112 scope global nodad";
+    has("-6 addr show dev br-ex", address);
+    for (of, text) in [
+        (
+            "neigh show dev br-ex",
+            "169.254.0.4 lladdr 0a:58:a9:fe:00:04 PERMANENT",
+        ),
+        (
+            "neigh show dev br-ex",
+            "fd69::4 lladdr 0a:58:1b:ac:71:41 PERMANENT",
+        ),
+        (
+            "-4 route show table main",
+            "172.31.0.0/16 via 169.254.0.4 dev br-ex proto 85 src 169.254.0.2",
+        ),
+        (
+            "-6 route show table main",
+            "fd02::/112 via fd69::4 dev br-ex proto 85 src fd69::2",
+        ),
+        (
+            "-4 rule show pref 30",
+            "30: from all fwmark 0x1745ec lookup 7",
+        ),
+        (
+            "-6 rule show pref 30",
+            "30: from all fwmark 0x1745ec lookup 7",
+        ),
+    ] {
+        has(of, text);
+    }
+    let seen = lines("-6 addr show dev br-ex tentative");
+    assert!(
+        !seen.iter().any(|line| line.contains("fd69::2")),
+        "{seen:?}"
+    );
+}
+
+#[test]
+fn the_hosts_way_to_services_is_written_kept_and_removed_and_others_entries_stay() {
+    if absent(&["ip"]) {
+        return;
+    }
+    in_namespace(|| async {
+        mk_device();
+        ip("link add br-ex type veth peer name far");
+        ip("link set br-ex up");
+        ip("link set far up");
+        // Somebody else's, of our protocol, of a permanent neighbor's kind.
+        ip("addr add 172.18.0.2/24 dev br-ex");
+        ip("route add 192.0.2.0/24 dev br-ex proto 85 metric 7");
+        ip("neigh add 172.18.0.9 lladdr 02:00:00:00:00:09 nud permanent dev br-ex");
+        let wanted = mk_services();
+        assert!(!apply(&wanted).await.unwrap().is_empty());
+        assert!(apply(&wanted).await.unwrap().is_empty(), "a second time");
+        services_are_held();
+        // A neighbor that moved, and one whose network is gone.
+        ip("neigh replace 169.254.0.4 lladdr 02:00:00:00:00:04 nud permanent dev br-ex");
+        ip("neigh add 169.254.0.11 lladdr 0a:58:a9:fe:00:0b nud permanent dev br-ex");
+        assert_eq!(apply(&wanted).await.unwrap().len(), 2);
+        services_are_held();
+        let seen = lines("neigh show dev br-ex");
+        assert!(
+            !seen.iter().any(|line| line.contains("169.254.0.11")),
+            "{seen:?}"
+        );
+        // Without networks of users.
+        assert!(!apply(&mk_network()).await.unwrap().is_empty());
+        let main = lines("-4 route show table main proto 85");
+        assert_eq!(main, ["192.0.2.0/24 dev br-ex scope link metric 7"]);
+        assert!(lines("-6 route show table main proto 85").is_empty());
+        assert!(lines("-4 rule show pref 30").is_empty());
+        assert_eq!(
+            lines("neigh show nud permanent dev br-ex"),
+            ["172.18.0.9 lladdr 02:00:00:00:00:09 PERMANENT"]
+        );
     });
 }

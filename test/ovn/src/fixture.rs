@@ -174,12 +174,19 @@ impl Fixture {
     #[must_use]
     pub fn others(&self) -> BTreeMap<(&'static str, Uuid), String> {
         let marker = Atom::from(OWNER);
+        let north = self.decode();
+        let owned = north.owned.values().flat_map(BTreeMap::values).flatten();
+        let ours: BTreeSet<Uuid> = owned.map(|(uuid, _)| *uuid).collect();
         let mut out = BTreeMap::new();
         let read = |replica: &ovsdb::Replica| {
             for table in Table::ALL.map(Table::name) {
                 for (uuid, record) in replica.table(table).unwrap() {
-                    let ids = record.datum("external_ids").unwrap();
-                    if ids.value_of(&marker).is_none() {
+                    // Where there is no marker, what is ours the decoded rows say.
+                    let is_ours = record.datum("external_ids").map_or_else(
+                        || ours.contains(uuid),
+                        |ids| ids.value_of(&marker).is_some(),
+                    );
+                    if !is_ours {
                         let columns: Vec<_> = record.columns().collect();
                         out.insert((table, *uuid), format!("{columns:?}"));
                     }

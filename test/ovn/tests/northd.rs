@@ -1,7 +1,9 @@
-//! What the installed ovn-northd makes of static routes whose next hop is not of the destination's family (RFC 8950).
+//! What the installed ovn-northd makes of static routes whose next hop is not of the destination's family (RFC 8950), and of the
+//! rows by which networks of users use Services.
 //!
-//! In: rows, written as an import would write them. Out: flows of the Southbound database.
-//! Invariant: what the import leaves out for its family is what northd makes nothing of. Not here: packets (the lab).
+//! In: rows, written as an import or a plan would write them. Out: flows of the Southbound database.
+//! Invariant: what the import leaves out for its family is what northd makes nothing of; two rows of one subnet translate each
+//! towards its own set. Not here: packets (the lab).
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,13 +11,25 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use import::decide;
-use model::gateway::BgpDefault;
+use model::gateway::{BgpDefault, GatewayMode};
 use model::nb::ROUTE_IMPORT;
 use model::route::{KernelRoute, MAIN_TABLE, RouteKind, RoutePath};
 use model::subnets::Subnets;
-use model::{Prefix, Scope};
+use model::{Family, Prefix, Scope};
+use ovn_tests::{Fixture, View, rows_of, shared_rows};
 use ovsdb_tests::{Server, absent, run};
+use plan_node::Services;
+use plan_node::north::{services, shared};
+use testkit::mk_user_network;
 
+const TOOLS: &[&str] = &[
+    "ovsdb-server",
+    "ovsdb-tool",
+    "ovn-nbctl",
+    "ovn-sbctl",
+    "ovn-northd",
+    "setpriv",
+];
 const BRIDGE: u32 = 3;
 /// Destination and next hop; whether they are of one family.
 const ROUTES: [(&str, &str, bool); 4] = [
@@ -27,14 +41,13 @@ const ROUTES: [(&str, &str, bool); 4] = [
 
 /// A Northbound database with a router, and northd that makes a Southbound one of it.
 struct Northd {
-    nb: Server,
+    nb: PathBuf,
     sb: PathBuf,
     children: Vec<Child>,
 }
 
 impl Northd {
-    fn start() -> Self {
-        let nb = Server::start();
+    fn over(nb: &Server) -> Self {
         let (file, sb) = (nb.path("sb.db"), nb.path("sb.sock"));
         run(Command::new("ovsdb-tool")
             .arg("create")
@@ -51,21 +64,25 @@ impl Northd {
             control("northd.ctl"),
         ];
         let children = vec![spawn(&[&server[..], &[database]].concat()), spawn(&northd)];
-        Self { nb, sb, children }
+        Self {
+            nb: nb.socket(),
+            sb,
+            children,
+        }
     }
 
     fn nbctl(&self, words: &[&str]) {
-        let db = format!("--db={}", unix(&self.nb.socket()));
+        let db = format!("--db={}", unix(&self.nb));
         run(Command::new("ovn-nbctl")
             .args([&db, "--timeout=20", "--wait=sb"])
             .args(words));
     }
 
-    /// All flows, as text.
-    fn flows(&self) -> String {
+    /// All flows of a router, as text.
+    fn flows(&self, router: &str) -> String {
         let db = format!("--db={}", unix(&self.sb));
         let sbctl = Command::new("ovn-sbctl")
-            .args([&db, "--timeout=20", "lflow-list", "GR_n1"])
+            .args([&db, "--timeout=20", "lflow-list", router])
             .output();
         String::from_utf8(sbctl.unwrap().stdout).unwrap()
     }
@@ -126,17 +143,11 @@ fn decided(to: &str, via: &str) -> decide::Decision {
 
 #[test]
 fn northd_makes_nothing_of_a_next_hop_of_another_family_and_so_it_is_left_out_by_reason() {
-    if absent(&[
-        "ovsdb-server",
-        "ovsdb-tool",
-        "ovn-nbctl",
-        "ovn-sbctl",
-        "ovn-northd",
-        "setpriv",
-    ]) {
+    if absent(TOOLS) {
         return;
     }
-    let northd = Northd::start();
+    let server = Server::start();
+    let northd = Northd::over(&server);
     northd.nbctl(&["lr-add", "GR_n1"]);
     let port = ["lrp-add", "GR_n1", "rtoe-GR_n1", "0a:58:ac:1e:00:01"];
     northd.nbctl(&[&port[..], &["172.30.0.1/24", "fd00:30::1/64"]].concat());
@@ -158,7 +169,7 @@ fn northd_makes_nothing_of_a_next_hop_of_another_family_and_so_it_is_left_out_by
         northd.nbctl(&[&create[1..], &[&to, &via, &port, &ids], &refer].concat());
     }
     northd.nbctl(&["sync"]);
-    let flows = northd.flows();
+    let flows = northd.flows("GR_n1");
     for (to, via, same) in ROUTES {
         let has_flow = flows.contains(&format!(".dst == {to}"));
         assert_eq!(has_flow, same, "{to} via {via}:\n{flows}");
@@ -174,4 +185,80 @@ fn northd_makes_nothing_of_a_next_hop_of_another_family_and_so_it_is_left_out_by
             );
         }
     }
+}
+
+/// Red on n1, which may use one Service.
+fn mk_red(mode: GatewayMode, snat: bool) -> View {
+    let mut view = testkit::mk_view(1);
+    view.node.mode = mode;
+    view.node.service_cidrs = vec!["172.31.0.0/16".parse().unwrap()];
+    let kubernetes = (
+        "default/kubernetes".to_owned(),
+        ["172.31.0.1".parse().unwrap()].into(),
+    );
+    view.node.services = Some(Services {
+        allowed: [kubernetes].into(),
+    });
+    view.share.network = mk_user_network(
+        "cluster_udn_red",
+        1,
+        &["10.150.0.0/16/24"],
+        &["100.65.0.0/16"],
+    );
+    view.share.network.advertised.default_vrf = true;
+    view.share.host_subnets = vec!["10.150.1.0/24".parse().unwrap()];
+    view.no_overlay(|options| options.outbound_snat = snat);
+    view
+}
+
+/// Flows that translate pods of red, each by its set.
+fn translations(northd: &Northd) -> Vec<String> {
+    northd.nbctl(&["sync"]);
+    let flows = northd.flows("cluster_udn_red_ovn_cluster_router");
+    let of_pods = flows
+        .lines()
+        .filter(|line| line.contains("ip4.src == 10.150.1.0/24") && line.contains("ct_snat"));
+    of_pods.map(|line| line.trim().to_owned()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_rows_of_one_subnet_translate_each_towards_its_set() {
+    if absent(TOOLS) {
+        return;
+    }
+    let fixture = Fixture::start().await.unwrap();
+    let northd = Northd::over(&fixture.server);
+    let nodes = shared::node_ips(Family::V4).id;
+    let services = services::allowed(Family::V4).id;
+    let both = [
+        format!("ip4.dst == ${nodes}"),
+        format!("ip4.dst == ${services}"),
+    ];
+    for (mode, snat) in [
+        (GatewayMode::Shared, true),
+        (GatewayMode::Local, false),
+        (GatewayMode::Local, true),
+        (GatewayMode::Shared, false),
+    ] {
+        let view = mk_red(mode, snat);
+        fixture.pass(&shared_rows(&view)).await;
+        fixture.pass(&rows_of(&view)).await;
+        let found = translations(&northd);
+        // Northd makes more than one flow of a row.
+        let of = |to: &str| found.iter().filter(|flow| flow.contains(to)).count();
+        let [to_nodes, to_services] = both.each_ref().map(|to| of(to));
+        let without_set = found.len() - to_nodes - to_services;
+        let exempts = mode == GatewayMode::Local && snat;
+        let found = format!("{mode:?} {snat}: {found:#?}");
+        assert_eq!(to_nodes > 0, !exempts, "{found}");
+        assert_eq!(to_services, to_nodes, "{found}");
+        assert_eq!(without_set > 0, exempts, "{found}");
+    }
+    let view = mk_red(GatewayMode::Shared, true);
+    fixture.pass(&rows_of(&view)).await;
+    northd.nbctl(&["sync"]);
+    let cluster = northd.flows("cluster_udn_red_ovn_cluster_router");
+    assert!(cluster.contains("ip4.dst == 172.31.0.1/32"), "{cluster}");
+    let gateway = northd.flows("GR_cluster_udn_red_n1");
+    assert!(gateway.contains("ip4.dst == 169.254.0.0/17"), "{gateway}");
 }

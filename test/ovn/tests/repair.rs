@@ -67,6 +67,7 @@ fn copy(fixture: &Fixture, key: &RowKey, rows: &Rows) -> Row {
         let datum: Datum = match value {
             Value::Text(text) => text.into(),
             Value::Number(number) => (*number).into(),
+            Value::Flag(flag) => (*flag).into(),
             Value::Set(items) => items.clone().into(),
             Value::Entries(entries) => entries.clone().into(),
             Value::Ref(key) => fixture.uuid(key).into(),
@@ -93,6 +94,7 @@ fn wrong(table: Table, column: &str, value: &Value, third_party: Uuid) -> Vec<Da
         (_, _, Value::Ref(_)) => vec![third_party.into(), Datum::empty_set()],
         (_, _, Value::Text(_)) => vec!["edited".into()],
         (_, _, Value::Number(number)) => vec![(number + 1).into()],
+        (_, _, Value::Flag(flag)) => vec![(!flag).into()],
         (Table::StaticRoute, _, Value::Set(items)) if items.is_empty() => vec!["edited".into()],
         (Table::StaticRoute, _, Value::Set(_)) => vec!["edited".into(), Datum::empty_set()],
         (_, _, Value::Set(items)) => {

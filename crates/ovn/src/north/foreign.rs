@@ -148,6 +148,6 @@ fn owner(columns: &Columns) -> Option<&str> {
 fn entry<'a>(columns: &'a Columns, column: &str, key: &str) -> Option<&'a str> {
     match columns.get(column)? {
         Value::Entries(entries) => entries.get(key).map(String::as_str),
-        Value::Text(_) | Value::Number(_) | Value::Set(_) | Value::Ref(_) => None,
+        Value::Text(_) | Value::Number(_) | Value::Flag(_) | Value::Set(_) | Value::Ref(_) => None,
     }
 }

@@ -12,12 +12,16 @@ fn input(mode: GatewayMode) -> BridgeInput {
             patch: 2,
             pod_subnets: vec!["10.128.1.0/24".parse().unwrap()],
             masquerade: Vec::new(),
+            management: Vec::new(),
+            advertised: Vec::new(),
+            no_overlay: true,
         }],
         unknown: Vec::new(),
         mac: MAC.parse().unwrap(),
         addresses: vec!["172.30.0.1".parse().unwrap()],
         mode,
         tunnels: false,
+        services: Vec::new(),
     }
 }
 
@@ -104,6 +108,9 @@ fn each_network_has_its_own_mark_and_hears_neighbors() {
         patch: 7,
         pod_subnets: vec!["10.10.1.0/24".parse().unwrap()],
         masquerade: vec!["169.254.0.11".parse().unwrap()],
+        management: Vec::new(),
+        advertised: Vec::new(),
+        no_overlay: true,
     });
     let flows = full(&input);
     assert_eq!(
@@ -124,6 +131,9 @@ fn a_network_of_users_leaves_with_the_nodes_address_and_a_port_of_its_own() {
         patch: 7,
         pod_subnets: Vec::new(),
         masquerade: vec!["169.254.0.11".parse().unwrap(), "fd69::b".parse().unwrap()],
+        management: Vec::new(),
+        advertised: Vec::new(),
+        no_overlay: true,
     });
     input.addresses.push("fd00:30::1".parse().unwrap());
     let flows = full(&input);

@@ -18,6 +18,9 @@ pub enum NotYet {
     /// The same, of the API server's own addresses: without them, those that stand would be removed.
     #[error("the EndpointSlices of Service default/kubernetes have not been listed yet")]
     ApiServers,
+    /// Without them, what networks of users use of them would be removed.
+    #[error("the Services of [default] udn-allowed-default-services have not been listed yet")]
+    Services,
     /// It has no such object.
     #[error("there is no Node object {0}")]
     NoNode(NodeName),
@@ -91,6 +94,7 @@ impl NotYet {
             Self::Masquerade(..) => Some("NoMasqueradeAddress"),
             Self::Nodes
             | Self::ApiServers
+            | Self::Services
             | Self::NoNode(_)
             | Self::Waiting(..)
             | Self::NoBridge(_)

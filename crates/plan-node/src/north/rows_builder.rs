@@ -1,5 +1,5 @@
 //! A growing set of Northbound rows of one owner.
-//! In: keys and columns. Out: rows. Invariant: every row bears the owner marker.
+//! In: keys and columns. Out: rows. Invariant: every row bears the owner marker, where its table can.
 //! Not here: which rows there are.
 
 use std::collections::BTreeMap;
@@ -62,6 +62,15 @@ impl RowsBuilder {
             }
         }
         self.rows.insert(key, columns);
+    }
+
+    /// Puts a row of a table that has no `external_ids`.
+    pub(crate) fn put_unmarked(
+        &mut self,
+        key: RowKey,
+        columns: impl IntoIterator<Item = (&'static str, Value)>,
+    ) {
+        self.rows.insert(key, columns.into_iter().collect());
     }
 
     /// The rows.

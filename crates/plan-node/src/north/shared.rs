@@ -1,5 +1,5 @@
-//! Northbound rows that several networks refer to: the sets of all nodes' (and the API server's) addresses, and of all
-//! advertised networks' subnets.
+//! Northbound rows that several networks refer to: the sets of all nodes' (and the API server's) addresses, of all
+//! advertised networks' subnets, and of Services that networks of users may use.
 //! In: the node and its networks. Out: Address_Set rows of the node, one plan for all networks.
 //! Invariant: one writer, so that no network takes for a stranger's what another one made. Not here: who refers to them (`snat`, `isolation`).
 
@@ -13,6 +13,7 @@ use model::nb::{
 };
 
 use super::rows_builder::RowsBuilder;
+use super::services;
 use super::snat::{CONTROLLER, ID, NAME, of, put_set};
 use crate::snapshot::{NetworkView, NodeView};
 
@@ -31,7 +32,8 @@ pub fn advertised_subnets(family: Family) -> RowKey {
     )
 }
 
-/// The rows: a set of nodes' addresses for each family of the networks, and with strict isolation one of advertised subnets.
+/// The rows: a set of nodes' addresses for each family of the networks, with strict isolation one of advertised subnets, and
+/// with networks of users one of Services.
 #[must_use]
 pub fn plan<'a>(node: &NodeView, networks: impl Iterator<Item = NetworkView<'a>>) -> Rows {
     let networks: Vec<NetworkView<'_>> = networks.collect();
@@ -56,6 +58,7 @@ pub fn plan<'a>(node: &NodeView, networks: impl Iterator<Item = NetworkView<'a>>
             ids,
             &mut rows_builder,
         );
+        services::put_allowed(node, family, &mut rows_builder);
         if node.strict_isolation {
             put_advertised(&networks, family, &mut rows_builder);
         }

@@ -1,6 +1,7 @@
 //! Address translation on the routers of a network, and the address sets it refers to.
 //! In: `NetworkView`. Out: NAT and Address_Set rows.
-//! Invariant: a row that translates a cluster subnet either exempts a set that holds that subnet, or is limited to addresses of nodes and the API server.
+//! Invariant: a row that translates a cluster subnet either exempts a set that holds that subnet, or is limited to
+//! addresses of nodes, the API server and Services.
 //! Not here: what the kernel translates in local gateway mode (`nft`), per-pod rows, the set of all nodes' addresses (`shared`).
 //!
 //! ```text
@@ -10,7 +11,8 @@
 //!                      | no (OVN 23.03)          | allowed_ext_ips = node-ips set
 //!
 //!  cluster router, networks of users: row of the node's subnet, on the port to the node switch
-//!  local, SNAT         | exempted_ext_ips = as above;  all others: allowed_ext_ips = node-ips set
+//!  local, SNAT         | exempted_ext_ips = as above
+//!  all others          | two rows: allowed_ext_ips = node-ips set; = the set of Services that networks of users may use
 //!  not advertised      | neither: nobody outside knows pods' addresses
 //! ```
 //! Names and ids: OVN-Kubernetes `go-controller/pkg/ovn/gateway.go` and `libovsdb/util`.
@@ -25,7 +27,7 @@ use model::names::{NetworkName, RouterName};
 use model::nb::{self, OWNER_TYPE, RowKey, Rows, Table, Value};
 
 use super::rows_builder::{RowsBuilder, text, texts};
-use super::shared;
+use super::{services, shared};
 use crate::snapshot::{NetworkView, of_family};
 
 pub(super) const CONTROLLER: &str = "k8s.ovn.org/owner-controller";
@@ -117,7 +119,17 @@ fn cluster_rows(
         row.port = Some(nb::rtos(&view.switch()));
         match exemption.filter(|_| view.node.mode == GatewayMode::Local) {
             Some(set) => row.exempted = Some(set.clone()),
-            None if view.is_advertised() => row.allowed = Some(shared::node_ips(family)),
+            None if view.is_advertised() => {
+                row.allowed = Some(shared::node_ips(family));
+                if view.node.services.is_some() {
+                    let allowed = Some(services::allowed(family));
+                    let to_services = Row {
+                        allowed,
+                        ..row.clone()
+                    };
+                    put_row(view, &view.cluster_router(), to_services, rows_builder);
+                }
+            }
             None => {}
         }
         put_row(view, &view.cluster_router(), row, rows_builder);
@@ -168,6 +180,7 @@ pub(super) fn put_set(
 }
 
 /// What differs from one SNAT row to another.
+#[derive(Clone)]
 struct Row {
     external: IpAddr,
     logical: String,
@@ -206,7 +219,11 @@ fn put_row(view: NetworkView<'_>, router: &RouterName, row: Row, rows_builder: &
     let key = RowKey::child(
         Table::Nat,
         router.as_str(),
-        nb::nat_id("snat", &row.logical),
+        nb::nat_id(
+            "snat",
+            &row.logical,
+            row.allowed.as_ref().map(|set| set.id.as_str()),
+        ),
     );
     // Where the column is missing, naming it would fail the whole transaction.
     let matches = view

@@ -22,6 +22,7 @@ mod networks;
 mod overlay;
 mod render;
 mod scripts;
+mod services;
 mod snapshot;
 mod snat;
 mod topology;

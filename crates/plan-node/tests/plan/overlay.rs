@@ -43,7 +43,11 @@ fn routes(rows: &Rows, router: &str) -> Vec<String> {
     });
     let word = |columns: &Columns, name: &str| match &columns[name] {
         Value::Text(text) => text.clone(),
-        other @ (Value::Number(_) | Value::Set(_) | Value::Entries(_) | Value::Ref(_)) => {
+        other @ (Value::Number(_)
+        | Value::Flag(_)
+        | Value::Set(_)
+        | Value::Entries(_)
+        | Value::Ref(_)) => {
             panic!("{other:?}")
         }
     };

@@ -149,6 +149,7 @@ fn value(value: &Value) -> String {
     match value {
         Value::Text(text) => format!("{text:?}"),
         Value::Number(number) => number.to_string(),
+        Value::Flag(flag) => flag.to_string(),
         Value::Set(items) => {
             let items: Vec<&str> = items.iter().map(String::as_str).collect();
             format!("[{}]", items.join(", "))
@@ -207,14 +208,12 @@ pub(crate) fn kernel(plan: &Plan) -> String {
                 writeln!(out, "link {device} master {vrf}").unwrap();
             }
             (KernelKey::Address { device, address }, KernelEntry::Address { prefix_route }) => {
-                let port = by_device[device.as_str()];
+                // The external bridge is no port of ours.
+                let port = by_device.get(device.as_str());
+                let port = port.map(|p| format!(" mac {} mtu {}", p.mac, p.mtu));
+                let port = port.unwrap_or_default();
                 let flag = if *prefix_route { "" } else { " noprefixroute" };
-                writeln!(
-                    out,
-                    "address {address} dev {device} mac {} mtu {}{flag}",
-                    port.mac, port.mtu
-                )
-                .unwrap();
+                writeln!(out, "address {address} dev {device}{port}{flag}").unwrap();
             }
             (
                 KernelKey::Rule {
@@ -229,6 +228,9 @@ pub(crate) fn kernel(plan: &Plan) -> String {
             }
             (KernelKey::Route { table, to, metric }, KernelEntry::Route(target)) => {
                 writeln!(rest, "{}", route(*table, to, *metric, target)).unwrap();
+            }
+            (KernelKey::Neighbor { device, ip }, KernelEntry::Neighbor { mac }) => {
+                writeln!(rest, "neighbor {ip} lladdr {mac} dev {device}").unwrap();
             }
             (key, entry) => panic!("{key}: {entry:?}"),
         }

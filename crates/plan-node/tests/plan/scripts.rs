@@ -21,7 +21,7 @@ use model::names::{NetworkName, NodeName};
 use model::network::{MissingRoute, Network, Transport};
 use model::node::annotation;
 use model::ovs::{BridgeFact, PortFact};
-use plan_node::{Facts, Memory, NodeConfig, Snapshot, Undeclared, sound_plan};
+use plan_node::{Facts, Memory, NodeConfig, ServiceAddresses, Snapshot, Undeclared, sound_plan};
 use testkit::objects::{self, Objects};
 use testkit::script::{Scenario, run_all};
 use testkit::{mk_link, mk_port, mk_user_network};
@@ -60,9 +60,16 @@ fn memory() -> Memory {
             "fd69::/112".parse().unwrap(),
         ],
         strict_isolation: true,
-        service_cidrs: Vec::new(),
+        service_cidrs: vec!["172.31.0.0/16".parse().unwrap()],
         transit_subnets: Vec::new(),
     })
+}
+
+/// API server and DNS.
+fn services() -> ServiceAddresses {
+    [("default/kubernetes", 1), ("kube-system/kube-dns", 10)]
+        .map(|(name, last)| (name.to_owned(), [[172, 31, 0, last].into()].into()))
+        .into()
 }
 
 impl NodeScenario {
@@ -97,6 +104,7 @@ impl NodeScenario {
             nodes: (!self.api_lost).then_some(nodes),
             undeclared: Undeclared::default(),
             api_servers: (!self.api_lost).then(Default::default),
+            services: (!self.api_lost).then(services),
             release,
             links: if self.links_lost {
                 Err("no answer".to_owned())

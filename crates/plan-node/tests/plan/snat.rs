@@ -29,7 +29,7 @@ fn checked(view: &View) -> Rows {
 }
 
 fn nat<'a>(rows: &'a Rows, logical: &str) -> &'a nb::Columns {
-    &rows[&RowKey::child(Table::Nat, "GR_n1", nb::nat_id("snat", logical))]
+    &rows[&RowKey::child(Table::Nat, "GR_n1", nb::nat_id("snat", logical, None))]
 }
 
 fn set_key(id: &str) -> RowKey {

@@ -38,6 +38,7 @@ fn facts() -> Facts {
             ..mk_node("n1", &subnets)
         }]),
         api_servers: Some(BTreeSet::new()),
+        services: Some(BTreeMap::new()),
         release: None,
         links: Ok(vec![bridge]),
         chassis: Some("n1".to_owned()),

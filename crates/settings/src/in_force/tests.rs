@@ -89,6 +89,12 @@ const NEEDS_A_START: &[(&str, &str, &str, [bool; 3])] = &[
         [true, true, false],
     ),
     (
+        "[no-overlay]",
+        "udn-allowed-default-services = \"a/b\"\n[no-overlay]",
+        "[default] udn-allowed-default-services",
+        [false, true, false],
+    ),
+    (
         "[bgp",
         "[ovnkubernetesfeature]\nenable-egress-ip = false\n[bgp",
         "[ovnkubernetesfeature]",

@@ -39,7 +39,23 @@ pub(crate) fn up_underlay(lab: &Lab) -> Result<()> {
     let own = addresses(lab, Values::OUTSIDE, UPLINK);
     batch(&outside, &format!("{own}link set {UPLINK} up"))?;
     no_offload(&underlay, "up0")?;
-    no_offload(&outside, UPLINK)
+    no_offload(&outside, UPLINK)?;
+    if lab.networks.is_empty() {
+        return Ok(());
+    }
+    // The VRFs of networks of users know no way but the default one, also to hosts of the link.
+    let settings = [
+        "net.ipv4.ip_forward=1",
+        "net.ipv4.conf.all.send_redirects=0",
+        "net.ipv4.conf.eth0.send_redirects=0",
+    ];
+    let forwarding = ipv6.then_some("net.ipv6.conf.all.forwarding=1");
+    tool("sysctl")
+        .args(["-qw"])
+        .args(settings.into_iter().chain(forwarding))
+        .inside(&outside)
+        .run()
+        .map(drop)
 }
 
 /// Lines for `ip` that give a device the addresses of the host with this index.
@@ -67,6 +83,13 @@ pub(super) fn up(lab: &Lab, node: &Node) -> Result<()> {
         .args(settings.into_iter().chain(forwarding))
         .inside(&namespace)
         .run()?;
+    if !lab.networks.is_empty() {
+        // What a VRF's pods send to the node is for whoever listens there.
+        tool("sysctl")
+            .words("-qw net.ipv4.tcp_l3mdev_accept=1 net.ipv4.udp_l3mdev_accept=1")
+            .inside(&namespace)
+            .run()?;
+    }
     let (far, mtu) = (underlay_port(node), lab.outward.underlay_mtu);
     batch(
         &namespace,

@@ -2,20 +2,22 @@
 //!
 //! In: pods of each network. Out: whether they reach each other with their own addresses,
 //! the outside host with the node's (or, where nothing is translated, with their own),
-//! and no pod of another network.
+//! no pod of another network, and nodes and Services as they should (`services`).
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use anyhow::Result;
 
-use super::{Failure, Layer, Verdict, World, listed};
+use super::matrix::Matrix;
+use super::{Failure, Layer, Verdict, World, listed, services};
 use crate::echo;
-use crate::networks::{Members, members};
+use crate::networks::{DEFAULT, Members, members};
 use crate::run::{each, until};
 use crate::state::Lab;
 
 /// How long packets may take to find their way for the first time.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Line 9.
 pub(super) fn apart(world: &mut World<'_>) -> Result<Verdict> {
@@ -43,14 +45,29 @@ pub(super) fn apart(world: &mut World<'_>) -> Result<Verdict> {
             lab.values.outside_address(family)?,
         ));
     }
-    let found = each(&all, |one| look(lab, one, &all));
-    let (counts, complaints): (Vec<usize>, Vec<Vec<String>>) = found.into_iter().unzip();
+    services::serve(lab)?;
+    let found = each(&all, |one| -> Result<Found> {
+        let mut found = look(lab, one, &all);
+        services::clusters(lab, one, &all, &mut found)?;
+        if one.name != DEFAULT {
+            services::look(lab, one, &mut found)?;
+        }
+        Ok(found)
+    });
+    let found = found.into_iter().collect::<Result<Vec<_>>>()?;
+    let (mut matrix, mut counts, mut complaints) = (Matrix::default(), Vec::new(), Vec::new());
+    for one in found {
+        matrix.extend(one.matrix);
+        counts.push(one.count);
+        complaints.push(one.wrong);
+    }
+    matrix.print();
     let complaints: Vec<String> = complaints.into_iter().flatten().collect();
     if complaints.is_empty() {
         let paths: usize = counts.iter().sum();
         return Ok(Ok(format!("{} networks, {paths} paths", all.len())));
     }
-    let expected = "own addresses within a network, the node's outside, nothing between networks";
+    let expected = "own addresses within a network, the node's outside, nothing between networks, Services that are allowed";
     Ok(Err(Failure::new(
         Layer::Packets,
         expected,
@@ -58,56 +75,80 @@ pub(super) fn apart(world: &mut World<'_>) -> Result<Verdict> {
     )))
 }
 
-/// How many paths begin in a network, and what is wrong with them.
-fn look(lab: &Lab, one: &Members, all: &[Members]) -> (usize, Vec<String>) {
-    let (mut count, mut wrong) = (0, Vec::new());
+/// Whether pods of advertised networks reach each other: where nothing keeps them apart on the nodes, and the physical network
+/// knows the way to both.
+fn meets(lab: &Lab) -> bool {
+    lab.outward.is_loose() && !lab.outward.is_translated()
+}
+
+/// What was tried from one network, and what is wrong with it.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// How many paths.
+    pub(super) count: usize,
+    /// What is wrong.
+    pub(super) wrong: Vec<String>,
+    /// Who reached whom.
+    pub(super) matrix: Matrix,
+}
+
+/// The paths to pods and to the outside host.
+fn look(lab: &Lab, one: &Members, all: &[Members]) -> Found {
+    let mut found = Found::default();
     for (node, pod, namespace) in &one.pods {
         let from = format!("pod of {} on {}", one.name, node.name);
         for own in &pod.addresses {
             let family = own.family();
-            let own_network = one.pods.iter().filter(|(other, ..)| other != node);
-            for (other, far, _) in own_network {
-                let Some(to) = far.in_family(family) else {
-                    continue;
-                };
-                count += 1;
+            let mut right = |to: &str, what: String, at: IpAddr, expected: IpAddr| {
                 let seen = until(PATIENCE, Duration::from_millis(500), || {
-                    echo::tcp(namespace, to.address).ok()
+                    echo::tcp(namespace, at).ok()
                 });
-                if seen.map(|seen| seen.ip()) != Some(own.address) {
-                    wrong.push(format!("{from} -> {}: {seen:?} is seen", other.name));
+                found.count += 1;
+                found.matrix.note(&one.name, to, seen.is_some());
+                if seen.map(|seen| seen.ip()) != Some(expected) {
+                    found
+                        .wrong
+                        .push(format!("{from} -> {what}: {seen:?} is seen"));
+                }
+            };
+            for network in all.iter().filter(|n| n.name == one.name || meets(lab)) {
+                let to = format!("pods of {}", network.name);
+                let is_own = network.name == one.name;
+                for (other, far, _) in &network.pods {
+                    if let Some(far) = far.in_family(family).filter(|_| !is_own || other != node) {
+                        let what = format!("pod of {} on {}", network.name, other.name);
+                        right(&to, what, far.address, own.address);
+                    }
                 }
             }
             let outside = lab.values.outside_address(family);
             let node_address = lab.values.address_of(node.index, family);
             if let (Ok(outside), Ok(node_address)) = (outside, node_address) {
-                let translated = lab.outward.is_translated();
-                let expected = if translated {
+                let expected = if lab.outward.is_translated() {
                     node_address
                 } else {
                     own.address
                 };
-                let seen = until(PATIENCE, Duration::from_millis(500), || {
-                    echo::tcp(namespace, outside).ok()
-                });
-                count += 1;
-                if seen.map(|seen| seen.ip()) != Some(expected) {
-                    wrong.push(format!("{from} -> outside: {seen:?} is seen"));
-                }
+                right("outside", "outside".to_owned(), outside, expected);
             }
-            for foreign in all.iter().filter(|other| other.name != one.name) {
+            for foreign in all.iter().filter(|n| n.name != one.name && !meets(lab)) {
                 for (other, far, _) in &foreign.pods {
                     let Some(to) = far.in_family(family) else {
                         continue;
                     };
-                    count += 1;
-                    if let Ok(seen) = echo::tcp(namespace, to.address) {
+                    let seen = echo::tcp(namespace, to.address);
+                    found.count += 1;
+                    let column = format!("pods of {}", foreign.name);
+                    found.matrix.note(&one.name, &column, seen.is_ok());
+                    if let Ok(seen) = seen {
                         let to = format!("pod of {} on {}", foreign.name, other.name);
-                        wrong.push(format!("{from} -> {to}: it answers and sees {seen}"));
+                        found
+                            .wrong
+                            .push(format!("{from} -> {to}: it answers and sees {seen}"));
                     }
                 }
             }
         }
     }
-    (count, wrong)
+    found
 }

@@ -1,0 +1,165 @@
+//! Of line 9: what pods of networks of users reach beside pods: nodes, the API server, DNS.
+//!
+//! In: pods of a network of users. Out: whether they reach the Services that they may use, no
+//! other Service, every node and the API server, and whether the receiver sees an address
+//! that it has a way back to; and that no host reaches such a pod.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::networks::{Found, PATIENCE};
+use crate::echo;
+use crate::family::Family;
+use crate::networks::Members;
+use crate::run::until;
+use crate::services::{self, DNS, KUBERNETES, OTHER};
+use crate::state::{Lab, Node, PodAddress};
+
+/// Servers of hosts; line 3 may have started them.
+pub(super) fn serve(lab: &Lab) -> Result<()> {
+    let api = lab.values.api_address();
+    drop(echo::serve(&lab.namespace("underlay"), api));
+    for node in &lab.nodes {
+        for family in lab.values.families() {
+            let address = lab.values.address_of(node.index, family)?;
+            drop(echo::serve(&lab.namespace(&node.name), address));
+        }
+    }
+    Ok(())
+}
+
+/// Whom the receiver must see.
+#[derive(Debug, Clone, Copy)]
+enum Seen {
+    /// This address.
+    Exactly(IpAddr),
+    /// Any but this one, which it has no way back to.
+    AnyBut(IpAddr),
+}
+
+impl Seen {
+    fn is(self, address: IpAddr) -> bool {
+        match self {
+            Self::Exactly(wanted) => address == wanted,
+            Self::AnyBut(own) => address != own,
+        }
+    }
+}
+
+/// A client: it tells whom the server sees.
+type Ask = fn(&str, IpAddr) -> Result<SocketAddr>;
+
+/// Services of networks of users: their own pods reach them, and nobody else.
+pub(super) fn clusters(lab: &Lab, one: &Members, all: &[Members], found: &mut Found) -> Result<()> {
+    for network in all {
+        let Some(to) = services::of_network(lab, &network.name)? else {
+            continue;
+        };
+        let is_own = network.name == one.name;
+        for (node, _, namespace) in &one.pods {
+            let seen = if is_own {
+                until(PATIENCE, Duration::from_millis(500), || {
+                    echo::tcp(namespace, to).ok()
+                })
+            } else {
+                echo::tcp(namespace, to).ok()
+            };
+            found.count += 1;
+            let column = format!("Service of {}", network.name);
+            found.matrix.note(&one.name, &column, seen.is_some());
+            if seen.is_some() != is_own {
+                let text = format!(
+                    "pod of {} on {} -> {column}: {seen:?} is seen",
+                    one.name, node.name
+                );
+                found.wrong.push(text);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What a pod may reach, and whom that must see.
+fn targets(lab: &Lab, node: &Node, own: &PodAddress) -> Result<Vec<(String, IpAddr, Seen)>> {
+    let api = lab.values.api_address();
+    let node_address = lab.values.address_of(node.index, own.family())?;
+    let by_node = Seen::Exactly(node_address);
+    let mut targets = Vec::new();
+    if own.family() == Family::of(api) {
+        targets.push(("API server".to_owned(), api, by_node));
+        for (name, number, seen) in [
+            ("Service default/kubernetes", KUBERNETES, by_node),
+            (
+                "Service kube-system/kube-dns",
+                DNS,
+                Seen::AnyBut(own.address),
+            ),
+        ] {
+            targets.push((name.to_owned(), services::address(lab, number)?, seen));
+        }
+    }
+    for other in &lab.nodes {
+        let seen = if other.name != node.name {
+            by_node
+        } else if lab.outward.is_local() && lab.outward.is_translated() {
+            // The host leads to pods itself.
+            Seen::Exactly(own.address)
+        } else {
+            Seen::AnyBut(own.address)
+        };
+        let to = lab.values.address_of(other.index, own.family())?;
+        targets.push((format!("node {}", other.name), to, seen));
+    }
+    Ok(targets)
+}
+
+/// The paths to hosts and to Services of the default network, and from hosts.
+pub(super) fn look(lab: &Lab, one: &Members, found: &mut Found) -> Result<()> {
+    for (node, pod, namespace) in &one.pods {
+        let from = format!("pod of {} on {}", one.name, node.name);
+        for own in &pod.addresses {
+            for (name, to, expected) in targets(lab, node, own)? {
+                found.count += 2;
+                let clients: [(&str, Ask); 2] = [("TCP", echo::tcp), ("UDP", echo::udp)];
+                for (protocol, ask) in clients {
+                    let seen = until(PATIENCE, Duration::from_millis(500), || {
+                        ask(namespace, to).ok()
+                    });
+                    let is_node = name.starts_with("node");
+                    let column = if is_node { "nodes" } else { &name };
+                    found.matrix.note(&one.name, column, seen.is_some());
+                    if !seen.is_some_and(|seen| expected.is(seen.ip())) {
+                        found.wrong.push(format!(
+                            "{from} -> {name}, {protocol}: {seen:?} is seen, expected {expected:?}"
+                        ));
+                    }
+                }
+            }
+            if own.family() == Family::of(lab.values.api_address()) {
+                let seen = echo::tcp(namespace, services::address(lab, OTHER)?);
+                let to = "Service default/other";
+                refused(found, (&one.name, to), &format!("{from} -> {to}"), &seen);
+            }
+            for host in &lab.nodes {
+                let seen = echo::tcp(&lab.namespace(&host.name), own.address);
+                let what = format!("node {} -> {from}", host.name);
+                let column = format!("pods of {}", one.name);
+                refused(found, ("hosts", &column), &what, &seen);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What nobody may answer.
+fn refused(found: &mut Found, (from, to): (&str, &str), what: &str, seen: &Result<SocketAddr>) {
+    found.count += 1;
+    found.matrix.note(from, to, seen.is_ok());
+    if let Ok(seen) = seen {
+        found
+            .wrong
+            .push(format!("{what}: it answers and sees {seen}"));
+    }
+}

@@ -1,0 +1,167 @@
+//! Services in a lab with networks of users: what whoever runs Services would write.
+//!
+//! In: a lab whose pods are attached. Out: Service objects of DNS, of one more and of each
+//! network of users, and their load balancers: on each node's switch and gateway router of the
+//! default network, or on the network's own switches. How networks of users come to the default
+//! network's is the product's.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
+
+use anyhow::{Context, Result};
+use ipnet::IpNet;
+use serde_json::json;
+
+use crate::apiserver::{self, kubectl};
+use crate::echo;
+use crate::family::Family;
+use crate::networks::UserNetwork;
+use crate::node::ovs::nbctl;
+use crate::reach;
+use crate::state::Lab;
+use crate::values::nth;
+
+/// The API server's own Service.
+pub(crate) const KUBERNETES: u32 = 1;
+/// `kube-system/kube-dns`, which networks of users may use, too.
+pub(crate) const DNS: u32 = 10;
+/// `default/other`, which they may not.
+pub(crate) const OTHER: u32 = 20;
+
+/// The first of those of networks of users, in the order of networks.
+const OF_NETWORKS: u32 = 30;
+
+/// Address of the Service of a network of users.
+pub(crate) fn of_network(lab: &Lab, name: &str) -> Result<Option<IpAddr>> {
+    let mut numbers = (OF_NETWORKS..).zip(&lab.networks);
+    let found = numbers.find(|(_, network)| network.name == name);
+    found.map(|(number, _)| address(lab, number)).transpose()
+}
+
+/// The range of Services, of the family of the API server's own address.
+pub(crate) fn range(lab: &Lab) -> Result<IpNet> {
+    let range = match Family::of(lab.values.api_address()) {
+        Family::V4 => "10.254.0.0/24",
+        Family::V6 => "fd97:254::/112",
+    };
+    Ok(range.parse()?)
+}
+
+/// Address of a Service.
+pub(crate) fn address(lab: &Lab, number: u32) -> Result<IpAddr> {
+    Ok(nth(range(lab)?, number))
+}
+
+/// `[kubernetes] service-cidrs` of the daemons' configuration, in a lab with networks of users.
+pub(crate) fn section(lab: &Lab) -> Result<String> {
+    if lab.networks.is_empty() {
+        return Ok(String::new());
+    }
+    Ok(format!("\n[kubernetes]\nservice-cidrs = {}\n", range(lab)?))
+}
+
+/// Creates the Service objects; that of the API server it makes itself.
+pub(crate) fn create(lab: &Lab) -> Result<()> {
+    if lab.networks.is_empty() {
+        return Ok(());
+    }
+    let of_default = [
+        ("kube-system", "kube-dns", DNS),
+        ("default", "other", OTHER),
+    ];
+    let of_users = (OF_NETWORKS..).zip(&lab.networks);
+    let of_users = of_users.map(|(number, network)| (network.name.as_str(), "own", number));
+    for (namespace, name, number) in of_default.into_iter().chain(of_users) {
+        let object = json!({
+            "apiVersion": "v1", "kind": "Service",
+            "metadata": {"namespace": namespace, "name": name},
+            "spec": {"clusterIP": address(lab, number)?.to_string(), "ports": [
+                {"name": "tcp", "protocol": "TCP", "port": echo::PORT},
+                {"name": "udp", "protocol": "UDP", "port": echo::PORT},
+            ]},
+        });
+        kubectl(lab)
+            .args(["apply", "--server-side", "-f", "-"])
+            .input(object.to_string())
+            .run()
+            .with_context(|| format!("Service {namespace}/{name}"))?;
+    }
+    Ok(())
+}
+
+/// Writes the load balancers of each node.
+pub(crate) fn balance(lab: &Lab) -> Result<()> {
+    if lab.networks.is_empty() {
+        return Ok(());
+    }
+    let api = lab.values.api_address();
+    let family = Family::of(api);
+    let pods = reach::attached(lab);
+    let pods = pods.iter().filter_map(|(_, pod)| pod.in_family(family));
+    let pods: BTreeSet<IpAddr> = pods.map(|own| own.address).collect();
+    let port = |port: u16, ips: &mut dyn Iterator<Item = &IpAddr>| {
+        let all: Vec<String> = ips
+            .map(|ip| SocketAddr::new(*ip, port).to_string())
+            .collect();
+        all.join(",")
+    };
+    let mut rows = Vec::new();
+    for (name, number, backends) in [
+        (
+            "kubernetes",
+            KUBERNETES,
+            port(echo::PORT, &mut [api].iter()),
+        ),
+        ("kube-dns", DNS, port(echo::PORT, &mut pods.iter())),
+        ("other", OTHER, port(echo::PORT, &mut pods.iter())),
+    ] {
+        let vip = SocketAddr::new(address(lab, number)?, echo::PORT).to_string();
+        for protocol in ["tcp", "udp"] {
+            let name = format!("lab-{name}-{protocol}");
+            rows.push((name, vip.clone(), backends.clone(), protocol));
+        }
+    }
+    let https = SocketAddr::new(address(lab, KUBERNETES)?, 443).to_string();
+    let server = SocketAddr::new(api, apiserver::PORT).to_string();
+    rows.push(("lab-kubernetes-https".to_owned(), https, server, "tcp"));
+    for node in &lab.nodes {
+        let router = format!("GR_{}", node.name);
+        for (name, vip, backends, protocol) in &rows {
+            nbctl(lab, &node.name)
+                .args(["--may-exist", "lb-add", name, vip, backends, protocol])
+                .args(["--", "--may-exist", "lr-lb-add", &router, name])
+                .args(["--", "--may-exist", "ls-lb-add", &node.name, name])
+                .run()
+                .with_context(|| format!("load balancer {name} on {}", node.name))?;
+        }
+    }
+    lab.networks.iter().try_for_each(|one| own(lab, one))
+}
+
+/// The load balancer of a network of users.
+fn own(lab: &Lab, network: &UserNetwork) -> Result<()> {
+    let Some(vip) = of_network(lab, &network.name)? else {
+        return Ok(());
+    };
+    let vip = SocketAddr::new(vip, echo::PORT).to_string();
+    let pods = lab
+        .nodes
+        .iter()
+        .filter_map(|node| network.pod(lab, &node.name));
+    let pods: Vec<String> = pods
+        .filter_map(|pod| Some(pod.in_family(Family::of(lab.values.api_address()))?.address))
+        .map(|ip| SocketAddr::new(ip, echo::PORT).to_string())
+        .collect();
+    for node in lab.nodes.iter().filter(|_| !pods.is_empty()) {
+        let (name, switch) = (
+            format!("lab-{}", network.name),
+            network.place(lab, &node.name).switch,
+        );
+        nbctl(lab, &node.name)
+            .args(["--may-exist", "lb-add", &name, &vip, &pods.join(","), "tcp"])
+            .args(["--", "--may-exist", "ls-lb-add", &switch, &name])
+            .run()
+            .with_context(|| format!("load balancer {name} on {}", node.name))?;
+    }
+    Ok(())
+}
