@@ -261,6 +261,30 @@ pub fn stor(switch: &str) -> String {
     format!("stor-{switch}")
 }
 
+/// Transit router port towards the switch of a layer-2 network: `trtos-<switch>`.
+#[must_use]
+pub fn trtos(switch: &str) -> String {
+    format!("trtos-{switch}")
+}
+
+/// Port of that switch towards the transit router: `stotr-<switch>`.
+#[must_use]
+pub fn stotr(switch: &str) -> String {
+    format!("stotr-{switch}")
+}
+
+/// Transit router port towards a gateway router: `trtor-<GR>`.
+#[must_use]
+pub fn trtor(gateway: &RouterName) -> String {
+    format!("trtor-{gateway}")
+}
+
+/// Gateway router port towards the transit router: `rtotr-<GR>`.
+#[must_use]
+pub fn rtotr(gateway: &RouterName) -> String {
+    format!("rtotr-{gateway}")
+}
+
 /// Router port towards the join switch: `rtoj-<router>`.
 #[must_use]
 pub fn rtoj(router: &RouterName) -> String {

@@ -7,10 +7,10 @@ use std::net::IpAddr;
 
 use model::Scope;
 use model::address::Prefix;
-use model::gateway::BgpDefault;
+use model::gateway::{BgpDefault, GatewayMode};
 use model::names::{NetworkName, NodeName, RouterName};
 use model::nb::{self, Columns, Rows, Table, Value};
-use model::network::Network;
+use model::network::{Network, Topology};
 use model::route::TableId;
 
 use crate::snapshot::{Machine, NetworkView, Snapshot};
@@ -59,6 +59,10 @@ fn inputs(
     host_subnets: &[Prefix],
     fallbacks: Option<BTreeMap<Prefix, Vec<Columns>>>,
 ) -> Option<Inputs> {
+    // In local gateway mode nothing of a layer-2 network asks the gateway router for a way.
+    if network.topology == Topology::Layer2 && machine.mode == GatewayMode::Local {
+        return None;
+    }
     let advertised = network.advertised.default_vrf || network.advertised.own_vrf;
     let no_overlay = network.transport.no_overlay().is_some();
     if !no_overlay && !advertised {
