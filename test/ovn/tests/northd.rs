@@ -2,11 +2,9 @@
 //!
 //! In: rows, written as an import would write them. Out: flows of the Southbound database.
 //! Invariant: what the import leaves out for its family is what northd makes nothing of. Not here: packets (the lab).
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
+#![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 
 use import::decide;
 use model::gateway::BgpDefault;
@@ -14,7 +12,8 @@ use model::nb::ROUTE_IMPORT;
 use model::route::{KernelRoute, MAIN_TABLE, RouteKind, RoutePath};
 use model::subnets::Subnets;
 use model::{Prefix, Scope};
-use ovsdb_tests::{Server, absent, run};
+use ovn_tests::{NORTHD_TOOLS, Northd};
+use ovsdb_tests::absent;
 
 const BRIDGE: u32 = 3;
 /// Destination and next hop; whether they are of one family.
@@ -24,76 +23,6 @@ const ROUTES: [(&str, &str, bool); 4] = [
     ("10.8.0.0/24", "fe80::2", false),
     ("10.7.0.0/24", "fd00:30::2", false),
 ];
-
-/// A Northbound database with a router, and northd that makes a Southbound one of it.
-struct Northd {
-    nb: Server,
-    sb: PathBuf,
-    children: Vec<Child>,
-}
-
-impl Northd {
-    fn start() -> Self {
-        let nb = Server::start();
-        let (file, sb) = (nb.path("sb.db"), nb.path("sb.sock"));
-        run(Command::new("ovsdb-tool")
-            .arg("create")
-            .arg(&file)
-            .arg("/usr/share/ovn/ovn-sb.ovsschema"));
-        let remote = format!("--remote=punix:{}", sb.display());
-        let control = |name: &str| format!("--unixctl={}", nb.path(name).display());
-        let server = ["ovsdb-server", &remote, &control("sb.ctl")].map(str::to_owned);
-        let database = file.display().to_string();
-        let northd = [
-            "ovn-northd".to_owned(),
-            format!("--ovnnb-db={}", unix(&nb.socket())),
-            format!("--ovnsb-db={}", unix(&sb)),
-            control("northd.ctl"),
-        ];
-        let children = vec![spawn(&[&server[..], &[database]].concat()), spawn(&northd)];
-        Self { nb, sb, children }
-    }
-
-    fn nbctl(&self, words: &[&str]) {
-        let db = format!("--db={}", unix(&self.nb.socket()));
-        run(Command::new("ovn-nbctl")
-            .args([&db, "--timeout=20", "--wait=sb"])
-            .args(words));
-    }
-
-    /// All flows, as text.
-    fn flows(&self) -> String {
-        let db = format!("--db={}", unix(&self.sb));
-        let sbctl = Command::new("ovn-sbctl")
-            .args([&db, "--timeout=20", "lflow-list", "GR_n1"])
-            .output();
-        String::from_utf8(sbctl.unwrap().stdout).unwrap()
-    }
-}
-
-impl Drop for Northd {
-    fn drop(&mut self) {
-        for child in &mut self.children {
-            // It may have ended by itself.
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
-fn unix(socket: &Path) -> String {
-    format!("unix:{}", socket.display())
-}
-
-fn spawn(words: &[String]) -> Child {
-    Command::new("setpriv")
-        .args(["--pdeathsig", "KILL"])
-        .args(words)
-        .args(["-vconsole:off", "-vsyslog:off"])
-        .stdin(Stdio::null())
-        .spawn()
-        .expect("setpriv starts")
-}
 
 /// What the import decides about a route over the gateway bridge.
 fn decided(to: &str, via: &str) -> decide::Decision {
@@ -126,14 +55,7 @@ fn decided(to: &str, via: &str) -> decide::Decision {
 
 #[test]
 fn northd_makes_nothing_of_a_next_hop_of_another_family_and_so_it_is_left_out_by_reason() {
-    if absent(&[
-        "ovsdb-server",
-        "ovsdb-tool",
-        "ovn-nbctl",
-        "ovn-sbctl",
-        "ovn-northd",
-        "setpriv",
-    ]) {
+    if absent(NORTHD_TOOLS) {
         return;
     }
     let northd = Northd::start();
@@ -158,7 +80,7 @@ fn northd_makes_nothing_of_a_next_hop_of_another_family_and_so_it_is_left_out_by
         northd.nbctl(&[&create[1..], &[&to, &via, &port, &ids], &refer].concat());
     }
     northd.nbctl(&["sync"]);
-    let flows = northd.flows();
+    let flows = northd.flows("GR_n1");
     for (to, via, same) in ROUTES {
         let has_flow = flows.contains(&format!(".dst == {to}"));
         assert_eq!(has_flow, same, "{to} via {via}:\n{flows}");

@@ -109,7 +109,12 @@ fn switch_and_router_are_one_for_all_nodes_and_have_the_keys_that_were_given_out
 
 #[test]
 fn router_ports_are_as_ovn_kubernetes_makes_them() {
-    let rows = rows(&dual());
+    let mut view = dual();
+    let rows_of_old = rows(&view);
+    let to_switch = row(&rows_of_old, Table::RouterPort, ROUTER, TO_SWITCH);
+    assert!(!to_switch.contains_key("options"), "{to_switch:?}");
+    view.node.nat_has_match = true;
+    let rows = rows(&view);
     let to_switch = row(&rows, Table::RouterPort, ROUTER, TO_SWITCH);
     assert_eq!(to_switch["mac"], word("0a:58:0a:99:00:01"));
     assert_eq!(

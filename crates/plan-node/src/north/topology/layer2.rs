@@ -94,13 +94,19 @@ fn switch_link(view: NetworkView<'_>, rows_builder: &mut RowsBuilder) {
         ("name", text(&port)),
         ("mac", text(mac)),
         ("networks", texts(&gateways)),
-        ("options", Value::entries([tunnel_key(SWITCH_PORT_KEY)])),
     ];
+    // Northd of 23.03 would complain, which gives the port's redirecting twin the same key; it has no use for it.
+    let key = view.node.nat_has_match.then(|| tunnel_key(SWITCH_PORT_KEY));
+    let key = key.map(|key| ("options", Value::entries([key])));
     let chassis = chassis.map(|row| ("gateway_chassis", Value::Ref(row)));
     let advertisements = advertises.then(|| ("ipv6_ra_configs", router_advertisements(view)));
     rows_builder.put(
         router_port(&view.cluster_router(), &port),
-        columns.into_iter().chain(chassis).chain(advertisements),
+        columns
+            .into_iter()
+            .chain(key)
+            .chain(chassis)
+            .chain(advertisements),
     );
     let name = nb::stotr(&switch);
     rows_builder.put(
