@@ -85,6 +85,23 @@ impl fmt::Display for Owner {
     }
 }
 
+/// `NB_Global.options` key (ovn-nb(5)): `false` keeps northd from telling packets that conntrack calls invalid from others.
+pub const CT_INV_MATCH: &str = "use_ct_inv_match";
+
+/// `NB_Global.external_ids` key that says that the value of [`CT_INV_MATCH`] is ours; before there was none.
+pub const CT_INV_MATCH_OURS: &str = "noverlay.io/use_ct_inv_match";
+
+/// What is wanted of [`CT_INV_MATCH`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CtInvMatch {
+    /// That it is `false`.
+    Off,
+    /// That it is as it was before we wrote it.
+    Restored,
+    /// Nothing yet: it stays.
+    Kept,
+}
+
 /// `external_ids` key and value of imported routes, the owner marker that OVN-Kubernetes uses for them too.
 pub const ROUTE_IMPORT: (&str, &str) = ("k8s.ovn.org/owner-controller", "RouteImport");
 
