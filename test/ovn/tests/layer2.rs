@@ -42,7 +42,7 @@ fn gray(mode: GatewayMode) -> View {
     view
 }
 
-/// Northd over the rows of a view, two chassis, and a pod on each: 10.153.0.11 here, 10.153.0.12 on n2.
+/// Northd over the rows of a view, two chassis, and a pod on each.
 async fn built(view: &View) -> Northd {
     let northd = Northd::start();
     northd.sbctl(&["chassis-add", "n1", "geneve", "172.30.0.1"]);
@@ -74,6 +74,12 @@ async fn built(view: &View) -> Northd {
         let left = model::diff::Diff::between(north.of(&owner), &wanted, model::nb::satisfies);
         assert!(left.is_empty(), "{left:?}");
     }
+    pods(&northd);
+    northd
+}
+
+/// A pod on each node: 10.153.0.11 here, 10.153.0.12 on n2.
+fn pods(northd: &Northd) {
     for (port, number, kind, chassis) in [("pod-n1", 11, "", "n1"), ("pod-n2", 12, "remote", "n2")]
     {
         let addresses = format!("0a:58:0a:99:00:{number:02x} 10.153.0.{number} fd53::{number}");
@@ -107,7 +113,6 @@ async fn built(view: &View) -> Northd {
         northd.sbctl(&["set", "Port_Binding", &binding, &bound, "up=true"]);
     }
     northd.nbctl(&["sync"]);
-    northd
 }
 
 #[tokio::test]
@@ -157,30 +162,35 @@ async fn northd_takes_the_rows_as_they_are_meant_in_both_gateway_modes() {
         ] {
             assert_eq!(northd.nbctl(&["lsp-get-up", port]).trim(), "up", "{port}");
         }
-        let flows = northd.flows(ROUTER);
-        let by_source = match mode {
-            GatewayMode::Shared => ["100.88.0.5", "fd97::5"],
-            GatewayMode::Local => ["10.153.0.2", "fd53::2"],
+        flows(&northd, mode);
+    }
+}
+
+/// Pods leave by their source, and are translated where they meet the switch.
+fn flows(northd: &Northd, mode: GatewayMode) {
+    let flows = northd.flows(ROUTER);
+    let by_source = match mode {
+        GatewayMode::Shared => ["100.88.0.5", "fd97::5"],
+        GatewayMode::Local => ["10.153.0.2", "fd53::2"],
+    };
+    for (family, subnet, nexthop) in [
+        ("ip4", "10.153.0.0/16", by_source[0]),
+        ("ip6", "fd53::/64", by_source[1]),
+    ] {
+        let has = |words: &[&str]| {
+            flows
+                .lines()
+                .any(|line| words.iter().all(|word| line.contains(word)))
         };
-        for (family, subnet, nexthop) in [
-            ("ip4", "10.153.0.0/16", by_source[0]),
-            ("ip6", "fd53::/64", by_source[1]),
-        ] {
-            let has = |words: &[&str]| {
-                flows
-                    .lines()
-                    .any(|line| words.iter().all(|word| line.contains(word)))
-            };
-            let source = format!("{family}.src == {subnet}");
-            assert!(
-                has(&["lr_in_ip_routing", &source, nexthop]),
-                "{mode:?}\n{flows}"
-            );
-            assert!(
-                has(&["lr_out_snat", &source, TO_SWITCH, "ct_snat"]),
-                "{mode:?}\n{flows}"
-            );
-        }
+        let source = format!("{family}.src == {subnet}");
+        assert!(
+            has(&["lr_in_ip_routing", &source, nexthop]),
+            "{mode:?}\n{flows}"
+        );
+        assert!(
+            has(&["lr_out_snat", &source, TO_SWITCH, "ct_snat"]),
+            "{mode:?}\n{flows}"
+        );
     }
 }
 

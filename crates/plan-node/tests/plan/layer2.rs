@@ -136,7 +136,11 @@ fn router_ports_are_as_ovn_kubernetes_makes_them() {
         ("send_periodic", "true"),
     ];
     assert_eq!(to_switch["ipv6_ra_configs"], Value::entries(advertisements));
+}
 
+#[test]
+fn each_gateway_router_has_a_link_to_the_transit_router_that_follows_from_its_nodes_id() {
+    let rows = rows(&dual());
     let inner = row(
         &rows,
         Table::RouterPort,

@@ -81,8 +81,7 @@ fn look(lab: &Lab, one: &Members, all: &[Members]) -> (usize, Vec<String>) {
             let outside = lab.values.outside_address(family);
             let node_address = lab.values.address_of(node.index, family);
             if let (Ok(outside), Ok(node_address)) = (outside, node_address) {
-                let translated = lab.outward.is_translated();
-                let expected = if translated {
+                let expected = if one.is_translated {
                     node_address
                 } else {
                     own.address
