@@ -53,7 +53,6 @@ pub(crate) fn columns(table: Table) -> &'static [(&'static str, Form)] {
             ("name", Text),
             ("mac", Text),
             ("networks", Set),
-            ("peer", Set),
             ("ipv6_ra_configs", Map),
             ("gateway_chassis", Row(Table::GatewayChassis)),
             ("options", Map),

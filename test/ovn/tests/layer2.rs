@@ -135,11 +135,12 @@ async fn northd_takes_the_rows_as_they_are_meant_in_both_gateway_modes() {
             northd.found("Port_Binding", columns, &format!("logical_port={port}"))
         };
         let (inner, outer) = (format!("trtor-{GATEWAY}"), format!("rtotr-{GATEWAY}"));
-        for (port, peer) in [(&inner, &outer), (&outer, &inner)] {
-            assert!(
-                of_port("options", port).contains(&format!("peer={peer}")),
-                "{port}"
-            );
+        for (port, router) in [(&inner, ROUTER), (&outer, GATEWAY)] {
+            let peer = format!("peer=jtor-{router}");
+            assert!(of_port("options", port).contains(&peer), "{port}");
+            // Either end is as its router: what ovn-controller connects has to be of one kind.
+            let end = of_port("type", &format!("jtor-{router}"));
+            assert_eq!(end, of_port("type", port), "{port}");
         }
         for (port, key) in [
             (inner.as_str(), "12"),

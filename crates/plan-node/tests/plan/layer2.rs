@@ -13,6 +13,7 @@ use testkit::{View, mk_layer2_network, mk_layer2_share, mk_link, mk_snapshot, mk
 const SWITCH: &str = "cluster_udn_gray_ovn_layer2_switch";
 const ROUTER: &str = "cluster_udn_gray_transit_router";
 const GATEWAY: &str = "GR_cluster_udn_gray_n1";
+const JOIN: &str = "cluster_udn_gray_join";
 const TO_SWITCH: &str = "trtos-cluster_udn_gray_ovn_layer2_switch";
 
 /// n1 (id 2) of three nodes and its share of gray, id 4, advertised into the default VRF.
@@ -75,7 +76,7 @@ fn switch_and_router_are_one_for_all_nodes_and_have_the_keys_that_were_given_out
     let rows = rows(&dual());
     assert_eq!(
         ids(&rows, Table::Switch, ""),
-        [SWITCH, "ext_cluster_udn_gray_n1"]
+        [JOIN, SWITCH, "ext_cluster_udn_gray_n1"]
     );
     assert_eq!(ids(&rows, Table::Router, ""), [GATEWAY, ROUTER]);
     let switch = &rows[&RowKey::root(Table::Switch, SWITCH)];
@@ -152,7 +153,6 @@ fn each_gateway_router_has_a_link_to_the_transit_router_that_follows_from_its_no
         inner["networks"],
         Value::set(["100.88.0.4/31", "fd97::4/127"])
     );
-    assert_eq!(inner["peer"], Value::set(["rtotr-GR_cluster_udn_gray_n1"]));
     assert_eq!(
         inner["options"],
         Value::entries([("requested-tnl-key", "12")])
@@ -171,7 +171,13 @@ fn each_gateway_router_has_a_link_to_the_transit_router_that_follows_from_its_no
         "fd99::2/64",
     ];
     assert_eq!(outer["networks"], Value::set(networks));
-    assert_eq!(outer["peer"], Value::set(["trtor-GR_cluster_udn_gray_n1"]));
+    for (router, port) in [
+        (ROUTER, "trtor-GR_cluster_udn_gray_n1"),
+        (GATEWAY, "rtotr-GR_cluster_udn_gray_n1"),
+    ] {
+        let end = row(&rows, Table::SwitchPort, JOIN, &format!("jtor-{router}"));
+        assert_eq!(end["options"], Value::entries([("router-port", port)]));
+    }
 
     let other = row(
         &rows,
@@ -190,7 +196,6 @@ fn each_gateway_router_has_a_link_to_the_transit_router_that_follows_from_its_no
     ];
     assert_eq!(other["options"], Value::entries(options));
     assert!(other["external_ids"].satisfies(&Value::entries([("k8s.ovn.org/node", "n3")])));
-    assert!(!other.contains_key("peer"));
     // Answers that a gateway router's load balancers ask for come to addresses that all nodes know.
     let gateway = &rows[&RowKey::root(Table::Router, GATEWAY)];
     let answers = Value::entries([("lb_force_snat_ip", "100.65.0.2 fd99::2")]);

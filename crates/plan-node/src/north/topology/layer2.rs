@@ -5,7 +5,7 @@
 //! Not here: pods' ports, those of other nodes' pods too, which are the CNI's; what all topologies have (`topology`).
 //!
 //! ```text
-//!  pods, k8s-<node>, other nodes' pods -- switch --stotr/trtos-- transit router --trtor/rtotr-- GR --rtoe/etor-- ext -- localnet
+//!  pods, k8s-<node>, other nodes' pods -- switch --stotr/trtos-- transit router --trtor/jtor-- join --jtor/rtotr-- GR --rtoe/etor-- ext
 //!                                                                      '-- trtor of other nodes' gateway routers
 //! ```
 //! Rows as OVN-Kubernetes makes them (layer-2 topology version 2.0; `go-controller/pkg/ovn/layer2_user_defined_network_controller.go`).
@@ -19,7 +19,8 @@ use model::nb::{self, RowKey, Table, Value};
 use model::network::Layer2;
 
 use super::{
-    COMMIT_ALL, Route, commits_all, gateway_chassis, management_port, role, route, tunnel_key,
+    COMMIT_ALL, Route, commits_all, gateway_chassis, management_port, put_switch, role, route,
+    tunnel_key,
 };
 use crate::north::rows_builder::{RowsBuilder, text, texts};
 use crate::snapshot::{NetworkView, mac_of, of_family};
@@ -137,9 +138,10 @@ fn router_advertisements(view: NetworkView<'_>) -> Value {
     ])
 }
 
-/// Between transit router and this node's gateway router, which has its join address here: there is no join switch.
+/// Between transit router and this node's gateway router, which has its join address here. They meet on a switch: ovn-controller
+/// before 25.03 makes nothing of a gateway router's port whose peer is a distributed router's.
 fn gateway_link(view: NetworkView<'_>, rows_builder: &mut RowsBuilder) {
-    let gateway = view.gateway_router();
+    let (router, gateway) = (view.cluster_router(), view.gateway_router());
     let (inner, outer) = (nb::trtor(&gateway), nb::rtotr(&gateway));
     let link = view.transit_link(view.node.id);
     let mut addresses = view.gateway_join();
@@ -147,26 +149,32 @@ fn gateway_link(view: NetworkView<'_>, rows_builder: &mut RowsBuilder) {
         return;
     };
     addresses.extend(&link.gateway);
-    let key = tunnel_key(GATEWAY_PORT_KEYS + view.node.id);
-    rows_builder.put(
-        router_port(&view.cluster_router(), &inner),
-        [
-            ("name", text(&inner)),
-            ("mac", text(inner_mac)),
-            ("networks", texts(&link.transit)),
-            ("peer", texts([&outer])),
-            ("options", Value::entries([key])),
-        ],
-    );
-    rows_builder.put(
-        router_port(&gateway, &outer),
-        [
-            ("name", text(&outer)),
-            ("mac", text(outer_mac)),
-            ("networks", texts(&addresses)),
-            ("peer", texts([&inner])),
-        ],
-    );
+    let switch = view.name().join_switch();
+    put_switch(&switch, None, rows_builder);
+    let key = GATEWAY_PORT_KEYS + view.node.id;
+    for (router, port, mac, networks, key) in [
+        (&router, &inner, inner_mac, &link.transit, Some(key)),
+        (&gateway, &outer, outer_mac, &addresses, None),
+    ] {
+        let options = key.map(|key| ("options", Value::entries([tunnel_key(key)])));
+        let columns = [
+            ("name", text(port)),
+            ("mac", text(mac)),
+            ("networks", texts(networks)),
+        ];
+        let columns = columns.into_iter().chain(options);
+        rows_builder.put(router_port(router, port), columns);
+        let end = nb::jtor(router);
+        rows_builder.put(
+            RowKey::child(Table::SwitchPort, switch.as_str(), end.as_str()),
+            [
+                ("name", text(&end)),
+                ("type", text("router")),
+                ("addresses", texts(["router"])),
+                ("options", Value::entries([("router-port", port)])),
+            ],
+        );
+    }
 }
 
 /// The transit router's ports towards the gateway routers of other nodes, which are there.
