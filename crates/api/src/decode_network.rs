@@ -211,6 +211,7 @@ fn of_layer2(layer2: &Layer2, transport: m::UserTransport) -> Result<m::UserNetw
                 .as_ref()
                 .map(|list| list.0.clone())
                 .unwrap_or_default(),
+            transit: Vec::new(),
         },
     })
 }

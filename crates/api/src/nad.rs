@@ -8,7 +8,9 @@ use std::collections::BTreeSet;
 use kube::{CustomResource, KubeSchema};
 use model::address::{ClusterSubnet, Family};
 use model::network::{Routing, Topology};
-use model::user_network::{JOIN_SUBNETS, Layer2Extras, Undescribed, UserNetwork, UserTransport};
+use model::user_network::{
+    JOIN_SUBNETS, Layer2Extras, TRANSIT_SUBNETS, Undescribed, UserNetwork, UserTransport,
+};
 use model::{NetworkName, ObjectKey, Prefix};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -36,9 +38,6 @@ const KEYS: [&str; 16] = [
     "infrastructureSubnets",
     "defaultGatewayIPs",
 ];
-/// Subnet of the transit router of a layer-2 network, for each family that it has (OVN-Kubernetes' defaults).
-const TRANSIT_SUBNETS: [(Family, &str); 2] =
-    [(Family::V4, "100.88.0.0/16"), (Family::V6, "fd97::/64")];
 
 /// A network that pods can be attached to.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
@@ -107,14 +106,11 @@ fn options(network: &UserNetwork) -> impl Iterator<Item = (&'static str, Value)>
     } else {
         own.join(",")
     };
-    let families: BTreeSet<Family> = network.subnets.iter().map(|s| s.cidr.family()).collect();
-    let transit = TRANSIT_SUBNETS
-        .iter()
-        .filter(|(family, _)| families.contains(family));
-    let transit = transit
-        .map(|(_, subnet)| *subnet)
-        .filter(|_| network.primary && !is_layer3);
-    let transit = transit.collect::<Vec<_>>().join(",");
+    let transit = if network.primary && !is_layer3 {
+        transit_subnets(network).join(",")
+    } else {
+        String::new()
+    };
     let snat = match network.transport {
         UserTransport::NoOverlay { outbound_snat, .. } => Some(outbound_snat),
         UserTransport::Unset | UserTransport::Geneve => None,
@@ -142,6 +138,21 @@ fn options(network: &UserNetwork) -> impl Iterator<Item = (&'static str, Value)>
     ];
     all.into_iter()
         .filter_map(|(key, value)| Some((key, value?)))
+}
+
+/// Subnets of the transit router of a layer-2 network: those that were said, else the default ones of its families.
+fn transit_subnets(network: &UserNetwork) -> Vec<String> {
+    let families: BTreeSet<Family> = network.subnets.iter().map(|s| s.cidr.family()).collect();
+    let is_used = |text: &&str| {
+        let subnet: Option<Prefix> = text.parse().ok();
+        subnet.is_some_and(|subnet| families.contains(&subnet.family()))
+    };
+    if network.layer2.transit.is_empty() {
+        let defaults = TRANSIT_SUBNETS.into_iter().filter(is_used);
+        defaults.map(str::to_owned).collect()
+    } else {
+        network.layer2.transit.clone()
+    }
 }
 
 /// The network that [`config`] was made of, or why there is none: another program has said more of it than that. Who routes
@@ -195,6 +206,7 @@ pub(crate) fn described(config: &str) -> Result<UserNetwork, Undescribed> {
             reserved: list("reservedSubnets"),
             infrastructure: list("infrastructureSubnets"),
             gateways: list("defaultGatewayIPs"),
+            transit: list("transitSubnet"),
         },
     })
 }

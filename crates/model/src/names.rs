@@ -159,6 +159,18 @@ impl NetworkName {
         format!("{}tstor-{node}", self.scope())
     }
 
+    /// The switch of a layer-2 network, one for all nodes.
+    #[must_use]
+    pub fn layer2_switch(&self) -> String {
+        format!("{}ovn_layer2_switch", self.scope())
+    }
+
+    /// The router of a layer-2 network that all nodes have a part of.
+    #[must_use]
+    pub fn transit_router(&self) -> RouterName {
+        RouterName(format!("{}transit_router", self.scope()))
+    }
+
     /// The external switch of the node.
     #[must_use]
     pub fn external_switch(&self, node: &NodeName) -> String {

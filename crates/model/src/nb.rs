@@ -104,6 +104,23 @@ impl fmt::Display for Owner {
     }
 }
 
+/// `NB_Global.options` key (ovn-nb(5)): `false` keeps northd from telling packets that conntrack calls invalid from others.
+pub const CT_INV_MATCH: &str = "use_ct_inv_match";
+
+/// `NB_Global.external_ids` key that says that the value of [`CT_INV_MATCH`] is ours; before there was none.
+pub const CT_INV_MATCH_OURS: &str = "noverlay.io/use_ct_inv_match";
+
+/// What is wanted of [`CT_INV_MATCH`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CtInvMatch {
+    /// That it is `false`.
+    Off,
+    /// That it is as it was before we wrote it.
+    Restored,
+    /// Nothing yet: it stays.
+    Kept,
+}
+
 /// `external_ids` key and value of imported routes, the owner marker that OVN-Kubernetes uses for them too.
 pub const ROUTE_IMPORT: (&str, &str) = ("k8s.ovn.org/owner-controller", "RouteImport");
 
@@ -310,6 +327,30 @@ pub fn rtos(switch: &str) -> String {
 #[must_use]
 pub fn stor(switch: &str) -> String {
     format!("stor-{switch}")
+}
+
+/// Transit router port towards the switch of a layer-2 network: `trtos-<switch>`.
+#[must_use]
+pub fn trtos(switch: &str) -> String {
+    format!("trtos-{switch}")
+}
+
+/// Port of that switch towards the transit router: `stotr-<switch>`.
+#[must_use]
+pub fn stotr(switch: &str) -> String {
+    format!("stotr-{switch}")
+}
+
+/// Transit router port towards a gateway router: `trtor-<GR>`.
+#[must_use]
+pub fn trtor(gateway: &RouterName) -> String {
+    format!("trtor-{gateway}")
+}
+
+/// Gateway router port towards the transit router: `rtotr-<GR>`.
+#[must_use]
+pub fn rtotr(gateway: &RouterName) -> String {
+    format!("rtotr-{gateway}")
 }
 
 /// Router port towards the join switch: `rtoj-<router>`.

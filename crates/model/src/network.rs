@@ -90,6 +90,18 @@ pub enum Topology {
     Layer2,
 }
 
+/// What all nodes have to agree on of a primary layer-2 network, beside what they agree on of any.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Layer2 {
+    /// Tunnel key of its switch. Source: NAD annotation `k8s.ovn.org/tunnel-keys`, the first.
+    pub switch_key: u32,
+    /// Tunnel key of its transit router. Source: the same, the second.
+    pub router_key: u32,
+    /// Addresses between the transit router and gateway routers, one subnet for each of its families. Source: NAD
+    /// `transitSubnet`.
+    pub transit_subnets: Vec<Prefix>,
+}
+
 /// A network, as it is declared for the whole cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Network {
@@ -99,6 +111,8 @@ pub struct Network {
     pub id: u16,
     /// Its layout.
     pub topology: Topology,
+    /// Of a layer-2 network what nodes build it of; of no meaning to the cluster-manager, which gives it out.
+    pub layer2: Option<Layer2>,
     /// All its subnets; those of a layer-2 network are one share each.
     pub subnets: Vec<ClusterSubnet>,
     /// Subnets of its join switch, one for each of its families.

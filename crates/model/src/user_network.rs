@@ -20,6 +20,10 @@ pub const CUDN_PREFIX: &str = "cluster_udn_";
 /// Join subnets of networks of users that say none, one of each family (OVN-Kubernetes' defaults).
 pub const JOIN_SUBNETS: [&str; 2] = ["100.65.0.0/16", "fd99::/64"];
 
+/// Subnets between transit router and gateway routers of primary layer-2 networks, one of each family (OVN-Kubernetes'
+/// defaults).
+pub const TRANSIT_SUBNETS: [&str; 2] = ["100.88.0.0/16", "fd97::/64"];
+
 /// One `k8s.ovn.org/v1` ClusterUserDefinedNetwork.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterUserDefinedNetwork {
@@ -120,6 +124,7 @@ impl UserNetwork {
             name,
             id,
             topology: self.topology,
+            layer2: None,
             subnets: self.subnets.clone(),
             join_subnets: self.join_subnets_in_force(),
             transport: match self.transport {
@@ -150,6 +155,8 @@ pub struct Layer2Extras {
     pub infrastructure: Vec<String>,
     /// `defaultGatewayIPs`.
     pub gateways: Vec<String>,
+    /// `transitSubnet`, for which a ClusterUserDefinedNetwork has no field; empty: [`TRANSIT_SUBNETS`].
+    pub transit: Vec<String>,
 }
 
 /// A namespace.

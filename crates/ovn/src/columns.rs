@@ -55,6 +55,7 @@ pub(crate) fn columns(table: Table) -> &'static [(&'static str, Form)] {
             ("name", Text),
             ("mac", Text),
             ("networks", Set),
+            ("ipv6_ra_configs", Map),
             ("gateway_chassis", Row(Table::GatewayChassis)),
             ("options", Map),
             ("external_ids", Map),

@@ -5,6 +5,7 @@
 
 mod columns;
 pub mod encode;
+pub mod global;
 pub mod north;
 pub mod south;
 pub mod switch;

@@ -40,6 +40,7 @@ pub fn monitor() -> Vec<MonitorTable> {
             }
             MonitorTable::new(table.name(), &names).optional(&optional)
         })
+        .chain([crate::global::monitor()])
         .collect()
 }
 

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::intent::Condition;
 pub use model::user_network::attachment::{FINALIZER, LABEL};
-use model::user_network::attachment::{ROUTING, names_in, routing_word};
+use model::user_network::attachment::{ROUTING, TUNNEL_KEYS, names_in, routing_word};
 use model::user_network::{
     Attachment, ClusterUserDefinedNetwork, Namespace, UserNetwork, UserTransport,
 };
@@ -30,8 +30,6 @@ use tunnel_keys::TunnelKeys;
 pub const PRIMARY_LABEL: &str = "k8s.ovn.org/primary-user-defined-network";
 /// Label of a managed network, by which its RouteAdvertisements selects it; its value is the object's name.
 pub const NAME_LABEL: &str = "k8s.ovn.org/metadata.name";
-/// Annotation of the tunnel keys of a layer-2 network, a JSON list.
-const TUNNEL_KEYS: &str = "k8s.ovn.org/tunnel-keys";
 /// Annotations that begin so belong to OVN-Kubernetes and to us, and are not copied from the network.
 const RESERVED: &str = "k8s.ovn.org";
 /// An object to have.

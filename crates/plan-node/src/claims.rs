@@ -82,7 +82,11 @@ pub struct Claims {
 pub fn evaluate(network: &Network, nodes: &[Node], built: &[(&NetworkName, &[Prefix])]) -> Claims {
     let mut claims = Claims::default();
     let pods: Vec<Prefix> = network.prefixes().collect();
-    let is_foreign = |s: &&Prefix| foreign(s, &pods, &network.join_subnets).is_none();
+    // Of a layer-2 network it is the whole one, of whatever size.
+    let is_foreign = |s: &&Prefix| {
+        let ours = pods.iter().chain(&network.join_subnets);
+        !ours.into_iter().any(|ours| ours.overlaps(s))
+    };
     let of_others = built
         .iter()
         .filter(|(name, _)| **name != network.name && network.name.is_default());

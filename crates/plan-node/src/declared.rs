@@ -5,6 +5,7 @@
 //! Not here: what an object says (`said`), reading (the node-agent), a node's share of a network (`facts`).
 
 mod advertised;
+mod layer2;
 mod said;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -15,7 +15,7 @@ use model::address::{Family, InterfaceAddr, Prefix};
 use model::gateway::{BgpDefault, GatewayMode};
 use model::kernel::LinkFact;
 use model::names::{NetworkName, NodeName, is_management_device};
-use model::network::{Network, Transport};
+use model::network::{Network, Topology, Transport};
 use model::node::{Fact, NODE_IDS, Node};
 use model::ovs::BridgeFact;
 use model::problem::Problem;
@@ -350,9 +350,15 @@ impl Memory {
         let nodes = self.nodes.as_deref();
         // What is built of other networks stays other networks', also where the own annotation does not say so now.
         let built = self.shares.values().map(|share| &share.network.name);
-        let built: Vec<(&NetworkName, &[Prefix])> = built
+        let mut built: Vec<(&NetworkName, &[Prefix])> = built
             .filter_map(|name| Some((name, self.subnets.get(name)?.as_slice())))
             .collect();
+        // Of a layer-2 network no annotation says anything, and each node has all of it.
+        let segments = networks.iter().filter(|n| n.topology == Topology::Layer2);
+        let segments: Vec<(&NetworkName, Vec<Prefix>)> = segments
+            .map(|n| (&n.name, n.prefixes().collect()))
+            .collect();
+        built.extend(segments.iter().map(|(name, all)| (*name, all.as_slice())));
         let claims_of = |network: &Network| {
             let claims = claims::evaluate(network, nodes?, &built);
             Some((network.name.clone(), claims))
@@ -454,8 +460,11 @@ impl Memory {
         // One that was an overlay may still be built as one.
         let built = self.shares.values().map(|share| &share.network);
         let has_overlay = (networks.iter().chain(built)).any(|n| n.transport == Transport::Geneve);
+        // A Service is nobody's pod, whichever the network.
+        let is_free = |ip: &IpAddr| !networks.iter().any(|n| n.holds(&Prefix::host(*ip)));
         let allowed = self.services.iter().flatten().map(|(name, addresses)| {
-            let usable = addresses.iter().copied().filter(is_usable);
+            let usable = addresses.iter().copied();
+            let usable = usable.filter(|ip| is_usable(ip) && is_free(ip));
             (name.clone(), usable.collect())
         });
         let allowed = allowed.collect();

@@ -7,10 +7,10 @@ use std::net::IpAddr;
 
 use model::Scope;
 use model::address::Prefix;
-use model::gateway::BgpDefault;
+use model::gateway::{BgpDefault, GatewayMode};
 use model::names::{NetworkName, NodeName, RouterName};
 use model::nb::{self, Columns, Rows, Table, Value};
-use model::network::Network;
+use model::network::{Network, Topology};
 use model::route::TableId;
 
 use crate::snapshot::{Machine, NetworkView, Snapshot};
@@ -23,7 +23,8 @@ pub struct Inputs {
     pub table: Option<TableId>,
     /// The scope.
     pub scope: Scope,
-    /// False: the network has an overlay and is not advertised. Nothing is imported, and what was before is removed.
+    /// False: the network has an overlay and is not advertised, or its gateway router is asked for no way. Nothing is imported, and
+    /// what was before is removed.
     pub learns: bool,
     /// The subnets of the network that are to be learned, and whose they are; none of one with an overlay.
     pub owners: Vec<(Prefix, NodeName)>,
@@ -64,7 +65,9 @@ fn inputs(
 ) -> Option<Inputs> {
     let advertised = network.advertised.default_vrf || network.advertised.own_vrf;
     let no_overlay = network.transport.no_overlay().is_some();
-    let learns = no_overlay || advertised;
+    // In local gateway mode nothing of a layer-2 network asks the gateway router for a way.
+    let unasked = network.topology == Topology::Layer2 && machine.mode == GatewayMode::Local;
+    let learns = (no_overlay || advertised) && !unasked;
     let claims = machine.claims.get(&network.name)?;
     let links = machine.links.as_deref()?;
     if host_subnets.is_empty() {

@@ -33,7 +33,7 @@ use std::collections::BTreeMap;
 
 use model::kernel::Entries;
 use model::names::NetworkName;
-use model::nb::{Owner, RowKey, Rows};
+use model::nb::{CtInvMatch, Owner, RowKey, Rows};
 use model::nft::Ruleset;
 use model::ovs::InternalPort;
 use model::sb::RemoteChassisByName;
@@ -58,6 +58,8 @@ pub struct Plan {
     pub unknown: Unknown,
     /// Rows of OVN_Northbound but pods' ports and imported routes.
     pub north: BTreeMap<Owner, Rows>,
+    /// What is wanted of `NB_Global.options:use_ct_inv_match`.
+    pub ct_inv_match: CtInvMatch,
     /// Other nodes' Chassis rows of OVN_Southbound; `None`: what stands is left as it is.
     pub south: Option<RemoteChassisByName>,
     /// Management ports on the integration bridge.
@@ -134,6 +136,7 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
     let mut plan = Plan {
         unknown: unknown(snapshot),
         north: BTreeMap::new(),
+        ct_inv_match: north::global::plan(snapshot),
         south: south::plan(snapshot),
         ports: BTreeMap::new(),
         kernel: kernel::services::host(snapshot),

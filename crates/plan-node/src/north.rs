@@ -3,6 +3,7 @@
 //! that no translating rule is ever without its exemption set.
 //! Not here: pods' ports, imported routes.
 
+pub mod global;
 pub mod isolation;
 mod rows_builder;
 pub mod services;

@@ -3,6 +3,8 @@
 //! Invariant: every derived address has one function here (address plan: OVN-Kubernetes' join and node subnets).
 //! Not here: decisions; a share with gaps gives a smaller plan, and `problems` names the gaps.
 
+mod layer2;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
@@ -10,6 +12,7 @@ use model::address::{Family, InterfaceAddr, Mac, Prefix};
 use model::gateway::{BgpDefault, GatewayMode};
 use model::kernel::LinkFact;
 use model::names::{NetworkName, NodeName, RouterName};
+use model::nb;
 use model::network::{MissingRoute, Network, NoOverlay, Transport};
 use model::ovs::BridgeFact;
 use model::problem::Problem;
@@ -284,16 +287,31 @@ impl NetworkView<'_> {
         &self.share.network.name
     }
 
-    /// The node's logical switch.
+    /// The logical switch of the node's pods: the node's own, or that of a layer-2 network.
     #[must_use]
     pub fn switch(&self) -> String {
-        self.name().switch(&self.node.name)
+        match self.layer2() {
+            None => self.name().switch(&self.node.name),
+            Some(_) => self.name().layer2_switch(),
+        }
     }
 
-    /// The cluster router.
+    /// The router behind that switch: the cluster router, or the transit router of a layer-2 network.
     #[must_use]
     pub fn cluster_router(&self) -> RouterName {
-        self.name().cluster_router()
+        match self.layer2() {
+            None => self.name().cluster_router(),
+            Some(_) => self.name().transit_router(),
+        }
+    }
+
+    /// That router's port towards the switch.
+    #[must_use]
+    pub fn switch_router_port(&self) -> String {
+        match self.layer2() {
+            None => nb::rtos(&self.switch()),
+            Some(_) => nb::trtos(&self.switch()),
+        }
     }
 
     /// The node's gateway router.
@@ -471,7 +489,8 @@ impl NetworkView<'_> {
                     ),
                 );
             }
-            if self.is_overlay() && of_family(&self.transit(self.node.id), family).is_none() {
+            let transit = self.transit(self.node.id);
+            if self.has_transit_switch() && of_family(&transit, family).is_none() {
                 tell(NO_TRANSIT_ADDRESS, self.no_transit(self.node.id, family));
             }
             if self.gateway_address(family).is_none() {
@@ -487,9 +506,17 @@ impl NetworkView<'_> {
         found
     }
 
+    /// Whether cluster routers of all nodes meet on a switch: those of layer-3 networks with an overlay do.
+    fn has_transit_switch(&self) -> bool {
+        self.is_overlay() && self.layer2().is_none()
+    }
+
     /// The other nodes that the overlay does not reach, and why.
     #[must_use]
     pub fn unreachable(&self) -> Vec<Problem> {
+        if !self.has_transit_switch() {
+            return Vec::new();
+        }
         let families = self.share.network.families();
         let remotes = self.node.remotes.iter();
         let of = |(name, remote): (&NodeName, &RemoteNode)| {

@@ -348,6 +348,7 @@ impl Settings {
         let network = Network {
             name: NetworkName::default_network(),
             topology: network::Topology::Layer3,
+            layer2: None,
             id: 0,
             subnets: self.network.cluster_subnets.clone(),
             join_subnets: Vec::new(),

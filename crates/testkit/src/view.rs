@@ -4,13 +4,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use model::address::ClusterSubnet;
 use model::gateway::{BgpDefault, GatewayMode};
 use model::kernel::LinkFact;
 use model::names::{NetworkName, NodeName};
-use model::network::{Advertised, MissingRoute, Network, NoOverlay, Routing, Topology, Transport};
+use model::network::{
+    Advertised, Layer2, MissingRoute, Network, NoOverlay, Routing, Topology, Transport,
+};
 use model::node::{Fact, Node, Salvaged};
 use model::ovs::{BridgeFact, PortFact, patch_port};
 use model::selector::Labels;
+use model::user_network::TRANSIT_SUBNETS;
 use model::{Prefix, Scope};
 use plan_node::claims::Claims;
 use plan_node::{
@@ -76,6 +80,7 @@ pub fn mk_view(number: u8) -> View {
 pub fn mk_network() -> Network {
     Network {
         topology: Topology::Layer3,
+        layer2: None,
         name: NetworkName::default_network(),
         id: 0,
         subnets: vec!["10.128.0.0/16/24".parse().unwrap()],
@@ -100,6 +105,51 @@ pub fn mk_user_network(name: &str, id: u16, subnets: &[&str], join: &[&str]) -> 
         subnets: subnets.iter().map(|s| s.parse().unwrap()).collect(),
         join_subnets: join.iter().map(|s| s.parse().unwrap()).collect(),
         ..mk_network()
+    }
+}
+
+/// A layer-2 network of users with an id and subnets, over an overlay; its keys are those that the manager would give it first.
+#[must_use]
+pub fn mk_layer2_network(name: &str, id: u16, subnets: &[&str]) -> Network {
+    let join = ["100.65.0.0/16", "fd99::/64"];
+    let mut network = mk_user_network(name, id, &[], &join);
+    network.subnets = subnets.iter().map(|s| mk_segment(s)).collect();
+    let families = network.families();
+    let of_family = |subnet: &Prefix| families.contains(&subnet.family());
+    network.join_subnets.retain(of_family);
+    let transit = TRANSIT_SUBNETS.map(|subnet| subnet.parse().unwrap());
+    let transit_subnets = transit.into_iter().filter(of_family).collect();
+    network.topology = Topology::Layer2;
+    network.transport = Transport::Geneve;
+    network.layer2 = Some(Layer2 {
+        switch_key: 16_711_683 + u32::from(id),
+        router_key: 16_715_779,
+        transit_subnets,
+    });
+    network
+}
+
+/// A subnet of a layer-2 network: one share.
+#[must_use]
+pub fn mk_segment(subnet: &str) -> ClusterSubnet {
+    let cidr: Prefix = subnet.parse().unwrap();
+    let host_len = cidr.bits();
+    ClusterSubnet { cidr, host_len }
+}
+
+/// A node's share of it, with a VRF device and the MTU that an uplink of 1500 bytes leaves.
+#[must_use]
+pub fn mk_layer2_share(network: Network) -> NetworkShare {
+    let vrf = network.name.vrf_device(network.id).map(|device| Vrf {
+        device,
+        table: 1000 + u32::from(network.id),
+    });
+    NetworkShare {
+        host_subnets: network.prefixes().collect(),
+        remote_subnets: Vec::new(),
+        mtu: 1442,
+        vrf,
+        network,
     }
 }
 

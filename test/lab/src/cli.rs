@@ -69,7 +69,7 @@ enum Cmd {
         auto: AutoTopology,
         #[command(flatten)]
         outward: Outward,
-        /// Networks of users without overlay, managed routing: NAME=SUBNET/HOST, several by commas. The kernel must have VRFs.
+        /// Networks of users, several by commas: NAME=SUBNET/HOST without an overlay, with managed routing (the kernel must have VRFs); NAME=layer2:SUBNET of layer 2, advertised.
         #[arg(
             long,
             value_name = "NETWORKS",

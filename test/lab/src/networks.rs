@@ -13,37 +13,53 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::apiserver::{get, kubectl};
+use crate::node::ovs::{chassis, nbctl};
 use crate::objects::items;
-use crate::pods::{self, Place};
+use crate::pods::{self, Place, Seat};
 use crate::reach;
 use crate::run::{each, now, until};
-use crate::state::{Lab, Node, Pod, check_name};
+use crate::state::{Lab, Node, Pod, PodAddress, check_name};
 use crate::up::Steps;
+use crate::values::nth;
 
-/// One network of users, without an overlay.
+/// One network of users: of layer 3 without an overlay, or of layer 2 with one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct UserNetwork {
     /// Its name, and that of its only namespace.
     pub(crate) name: String,
     /// Pod addresses of the whole cluster.
     pub(crate) subnet: IpNet,
-    /// Prefix length of each node's part.
-    pub(crate) host_prefix: u8,
+    /// Prefix length of each node's part; none: a network of layer 2, of which each node has all.
+    pub(crate) host_prefix: Option<u8>,
 }
+
+/// How a range of layer 2 begins.
+const LAYER2: &str = "layer2:";
+/// Label of the FRRConfiguration by which nodes speak BGP with each other.
+const FABRIC: (&str, &str) = ("k8s.ovn.org/managed-internal-fabric", "bgp");
+/// Bytes that tunnels over IPv4 add to a packet.
+const TUNNEL: u32 = 58;
 
 impl FromStr for UserNetwork {
     type Err = anyhow::Error;
 
-    /// `NAME=CIDR/HOST`.
+    /// `NAME=CIDR/HOST`, or `NAME=layer2:CIDR`.
     fn from_str(text: &str) -> Result<Self> {
-        let form = "wanted is NAME=SUBNET/HOST, for example red=10.150.0.0/16/24";
+        let form =
+            "wanted is NAME=SUBNET/HOST, for example red=10.150.0.0/16/24, or NAME=layer2:SUBNET";
         let (name, range) = text.split_once('=').context(form)?;
         check_name("network", name, 8)?;
-        let (subnet, host) = range.rsplit_once('/').context(form)?;
+        let (subnet, host_prefix) = match range.strip_prefix(LAYER2) {
+            Some(subnet) => (subnet, None),
+            None => {
+                let (subnet, host) = range.rsplit_once('/').context(form)?;
+                (subnet, Some(host.parse().context(form)?))
+            }
+        };
         Ok(Self {
             name: name.to_owned(),
             subnet: subnet.parse().context(form)?,
-            host_prefix: host.parse().context(form)?,
+            host_prefix,
         })
     }
 }
@@ -55,39 +71,91 @@ impl UserNetwork {
     }
 
     fn objects(&self, snat: bool) -> Value {
-        let Self {
-            name,
-            subnet,
-            host_prefix,
-        } = self;
+        let Self { name, subnet, .. } = self;
         let outbound = if snat { "Enabled" } else { "Disabled" };
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name,
             "labels": {"k8s.ovn.org/primary-user-defined-network": ""}}});
+        let layout = match self.host_prefix {
+            Some(host) => json!({
+                "topology": "Layer3",
+                "layer3": {"role": "Primary", "subnets": [{"cidr": subnet, "hostSubnet": host}]},
+                "transport": "NoOverlay",
+                "noOverlay": {"outboundSNAT": outbound, "routing": "Managed"},
+            }),
+            None => json!({
+                "topology": "Layer2",
+                "layer2": {"role": "Primary", "subnets": [subnet]},
+            }),
+        };
         let network = json!({
             "apiVersion": "k8s.ovn.org/v1", "kind": "ClusterUserDefinedNetwork",
-            "metadata": {"name": name},
+            "metadata": {"name": name, "labels": {"advertised": name}},
             "spec": {
                 "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}},
-                "network": {
-                    "topology": "Layer3",
-                    "layer3": {"role": "Primary", "subnets": [{"cidr": subnet, "hostSubnet": host_prefix}]},
-                    "transport": "NoOverlay",
-                    "noOverlay": {"outboundSNAT": outbound, "routing": "Managed"},
-                },
+                "network": layout,
             },
         });
-        json!({"apiVersion": "v1", "kind": "List", "items": [namespace, network]})
+        let mut items = vec![namespace, network];
+        if self.is_layer2() {
+            items.push(json!({
+                "apiVersion": "k8s.ovn.org/v1", "kind": "RouteAdvertisements",
+                "metadata": {"name": name},
+                "spec": {
+                    "nodeSelector": {},
+                    "frrConfigurationSelector": {"matchLabels": {FABRIC.0: FABRIC.1}},
+                    "networkSelectors": [{
+                        "networkSelectionType": "ClusterUserDefinedNetworks",
+                        "clusterUserDefinedNetworkSelector":
+                            {"networkSelector": {"matchLabels": {"advertised": name}}},
+                    }],
+                    "advertisements": ["PodNetwork"],
+                },
+            }));
+        }
+        json!({"apiVersion": "v1", "kind": "List", "items": items})
+    }
+
+    /// Each node has all of it, and tunnels lead to the others' pods.
+    pub(crate) fn is_layer2(&self) -> bool {
+        self.host_prefix.is_none()
     }
 
     /// Where its pod on a node is.
     pub(crate) fn place(&self, lab: &Lab, node: &str) -> Place {
         let (name, network) = (&self.name, self.network());
+        let switch = if self.is_layer2() {
+            "ovn_layer2_switch"
+        } else {
+            node
+        };
         Place {
-            switch: format!("{network}_{node}"),
-            port: format!("{name}_pod-{node}"),
+            switch: format!("{network}_{switch}"),
+            port: self.port(node),
             device: format!("veth-{name}"),
             namespace: self.namespace(lab, node),
             file: format!("pod-{name}.json"),
+        }
+    }
+
+    /// Name in OVN of its pod on a node.
+    fn port(&self, node: &str) -> String {
+        format!("{}_pod-{node}", self.name)
+    }
+
+    /// Where its pod on a node is, beside that subnet.
+    fn seat(&self, lab: &Lab, node: &Node, subnet: IpNet) -> Seat {
+        if !self.is_layer2() {
+            return Seat::of(lab, &[subnet]);
+        }
+        let address = nth(subnet, FIRST_OF_LAYER2 + node.index);
+        Seat {
+            pod: Pod {
+                addresses: vec![PodAddress { subnet, address }],
+            },
+            mtu: 1500 - TUNNEL,
+            options: vec![tunnel_key(node)],
+            // It is advertised, and from every node.
+            is_routed: true,
         }
     }
 
@@ -102,6 +170,34 @@ impl UserNetwork {
         let text = std::fs::read_to_string(lab.node_dir(node).join(file)).ok()?;
         serde_json::from_str(&text).ok()
     }
+}
+
+/// Of a pod of layer 2, the first node's.
+const FIRST_OF_LAYER2: u32 = 10;
+
+/// What all nodes call the port of a node's pod of layer 2.
+fn tunnel_key(node: &Node) -> String {
+    format!("requested-tnl-key={}", 100 + node.index)
+}
+
+/// The ports of other nodes' pods of a layer-2 network, as a CNI writes them on each node.
+fn tell_each_other(lab: &Lab, network: &UserNetwork) -> Result<()> {
+    let all = attached(lab, network);
+    for (node, _) in &all {
+        let switch = network.place(lab, &node.name).switch;
+        for (other, pod) in all.iter().filter(|(other, _)| other.name != node.name) {
+            let port = network.port(&other.name);
+            let chassis = format!("requested-chassis={}", chassis(other));
+            nbctl(lab, &node.name)
+                .args(["--may-exist", "lsp-add", &switch, &port])
+                .args(["--", "lsp-set-type", &port, "remote"])
+                .args(["--", "lsp-set-addresses", &port, &pods::row(pod)?])
+                .args(["--", "lsp-set-options", &port, &chassis, &tunnel_key(other)])
+                .run()
+                .with_context(|| format!("port of the pod of {} on {}", other.name, node.name))?;
+        }
+    }
+    Ok(())
 }
 
 /// Creates their objects.
@@ -124,11 +220,17 @@ pub(crate) fn attach(lab: &Lab, wait: Duration, steps: Steps) -> Result<()> {
             let left = wait.saturating_sub(start.elapsed());
             let place = network.place(lab, &node.name);
             let found = until(left, Duration::from_millis(200), || {
-                let subnet = subnets(lab, network).ok()?.remove(&node.name)?;
+                let subnet = match network.host_prefix {
+                    Some(_) => subnets(lab, network).ok()?.remove(&node.name)?,
+                    None => network.subnet,
+                };
                 pods::has_switch_named(lab, &node.name, &place.switch).then_some(subnet)
             });
             match found {
-                Some(subnet) => pods::attach_at(lab, node, &[subnet], &place).map(Some),
+                Some(subnet) => {
+                    let seat = network.seat(lab, node, subnet);
+                    pods::attach_at(lab, node, seat, &place).map(Some)
+                }
                 None => Ok(None),
             }
         });
@@ -138,6 +240,9 @@ pub(crate) fn attach(lab: &Lab, wait: Duration, steps: Steps) -> Result<()> {
                 |pod| format!("pod attached at {}", pod.shown()),
             );
             steps.say(&format!("{}: network {}: {said}", node.name, network.name));
+        }
+        if network.is_layer2() {
+            tell_each_other(lab, network)?;
         }
     }
     Ok(())
@@ -169,6 +274,8 @@ pub(crate) const DEFAULT: &str = "default";
 pub(crate) struct Members {
     /// What the lab calls it.
     pub(crate) name: String,
+    /// What its pods send out of the cluster bears the node's address.
+    pub(crate) is_translated: bool,
     /// Where each pod is.
     pub(crate) pods: Vec<(Node, Pod, String)>,
 }
@@ -181,6 +288,7 @@ pub(crate) fn members(lab: &Lab) -> Vec<Members> {
     });
     let mut all = vec![Members {
         name: DEFAULT.to_owned(),
+        is_translated: lab.outward.is_translated(),
         pods: default.collect(),
     }];
     all.extend(lab.networks.iter().map(|network| {
@@ -190,6 +298,7 @@ pub(crate) fn members(lab: &Lab) -> Vec<Members> {
         });
         Members {
             name: network.name.clone(),
+            is_translated: lab.outward.is_translated() && !network.is_layer2(),
             pods: pods.collect(),
         }
     }));
@@ -203,9 +312,18 @@ mod tests {
     #[test]
     fn a_network_is_a_name_a_subnet_and_a_length() {
         let red: UserNetwork = "red=10.150.0.0/16/24".parse().unwrap();
-        assert_eq!((red.name.as_str(), red.host_prefix), ("red", 24));
+        assert_eq!((red.name.as_str(), red.host_prefix), ("red", Some(24)));
         assert_eq!(red.subnet.to_string(), "10.150.0.0/16");
-        for bad in ["red", "red=10.150.0.0", "Red=10.0.0.0/16/24", "red=x/16/24"] {
+        let blue: UserNetwork = "blue=layer2:10.160.0.0/16".parse().unwrap();
+        assert!(blue.is_layer2() && !red.is_layer2());
+        assert_eq!(blue.subnet.to_string(), "10.160.0.0/16");
+        for bad in [
+            "red",
+            "red=10.150.0.0",
+            "red=layer2:10.150.0.0",
+            "Red=10.0.0.0/16/24",
+            "red=x/16/24",
+        ] {
             assert!(bad.parse::<UserNetwork>().is_err(), "{bad}");
         }
     }

@@ -36,6 +36,36 @@ pub(crate) struct Place {
     pub(crate) file: String,
 }
 
+/// What a pod gets.
+pub(crate) struct Seat {
+    /// Its addresses.
+    pub(crate) pod: Pod,
+    /// MTU of its interface, bytes.
+    pub(crate) mtu: u32,
+    /// `Logical_Switch_Port.options` of its port, `KEY=VALUE` each.
+    pub(crate) options: Vec<String>,
+    /// The outside host sees its own address, and needs a way back to it.
+    pub(crate) is_routed: bool,
+}
+
+impl Seat {
+    /// In these subnets of a node.
+    pub(crate) fn of(lab: &Lab, subnets: &[IpNet]) -> Self {
+        Self {
+            pod: Pod::of(subnets),
+            mtu: lab.outward.mtu(),
+            options: Vec::new(),
+            is_routed: !lab.outward.is_translated(),
+        }
+    }
+}
+
+/// MAC and addresses of a pod, as its port has them.
+pub(crate) fn row(pod: &Pod) -> Result<String> {
+    let first = pod.addresses.first().context("no subnet")?;
+    Ok(format!("{} {}", mac(first.address), pod.shown()))
+}
+
 /// Has the product made the node's switch?
 pub(crate) fn has_switch(lab: &Lab, node: &str) -> bool {
     has_switch_named(lab, node, node)
@@ -62,11 +92,11 @@ pub(crate) fn attach(lab: &Lab, node: &Node, subnets: &[IpNet]) -> Result<()> {
         namespace: lab.pod_namespace(&node.name),
         file: "pod.json".to_owned(),
     };
-    attach_at(lab, node, subnets, &place).map(drop)
+    attach_at(lab, node, Seat::of(lab, subnets), &place).map(drop)
 }
 
 /// Attaches a pod of a node to a switch.
-pub(crate) fn attach_at(lab: &Lab, node: &Node, subnets: &[IpNet], place: &Place) -> Result<Pod> {
+pub(crate) fn attach_at(lab: &Lab, node: &Node, seat: Seat, place: &Place) -> Result<Pod> {
     let Place {
         switch,
         port,
@@ -74,14 +104,16 @@ pub(crate) fn attach_at(lab: &Lab, node: &Node, subnets: &[IpNet], place: &Place
         namespace: inner,
         ..
     } = place;
-    let pod = Pod::of(subnets);
+    let pod = seat.pod;
     let first = pod.addresses.first().context("no subnet")?;
     let mac = mac(first.address);
-    let row = format!("{mac} {}", pod.shown());
+    let row = row(&pod)?;
     nbctl(lab, &node.name)
         .args(["lsp-add", switch, port])
         .args(["--", "lsp-set-addresses", port, &row])
         .args(["--", "lsp-set-port-security", port, &row])
+        .args(["--", "lsp-set-options", port])
+        .args(&seat.options)
         .run()
         .with_context(|| format!("switch port of the pod on {}", node.name))?;
     let namespace = lab.namespace(&node.name);
@@ -95,7 +127,7 @@ pub(crate) fn attach_at(lab: &Lab, node: &Node, subnets: &[IpNet], place: &Place
     )?;
     no_ipv6(lab, &namespace, device)?;
     batch(&namespace, &format!("link set {device} up"))?;
-    address(inner, &pod, lab.outward.mtu())?;
+    address(inner, &pod, seat.mtu)?;
     no_offload(&namespace, device)?;
     no_offload(inner, "eth0")?;
     drop_ingress(lab, &namespace, device)?;
@@ -117,7 +149,9 @@ pub(crate) fn attach_at(lab: &Lab, node: &Node, subnets: &[IpNet], place: &Place
             node.name
         );
     }
-    route_back(lab, node, &pod)?;
+    if seat.is_routed {
+        route_back(lab, node, &pod)?;
+    }
     lab.save_pod(&node.name, &place.file, &pod)?;
     Ok(pod)
 }
@@ -137,11 +171,9 @@ fn address(namespace: &str, pod: &Pod, mtu: u32) -> Result<()> {
     )
 }
 
-/// Where nothing is translated the physical network's administrator has routes to pods.
+/// Where nothing is translated the physical network's administrator has routes to pods; to a subnet that all nodes have, over
+/// the last of them.
 fn route_back(lab: &Lab, node: &Node, pod: &Pod) -> Result<()> {
-    if lab.outward.is_translated() {
-        return Ok(());
-    }
     for a in &pod.addresses {
         let via = lab.values.address_of(node.index, a.family())?;
         let route = format!("route replace {} via {via}", a.subnet);

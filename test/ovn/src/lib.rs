@@ -11,7 +11,9 @@
 )]
 
 mod fixture;
+mod northd;
 mod view;
 
 pub use crate::fixture::{Fixture, TOOLS, TopologyDiff, owner_of};
+pub use crate::northd::{NORTHD_TOOLS, Northd};
 pub use crate::view::{View, mk_routes, mk_view, rows_of, shared_rows};

@@ -4,11 +4,9 @@
 //! In: rows, written as an import or a plan would write them. Out: flows of the Southbound database.
 //! Invariant: what the import leaves out for its family is what northd makes nothing of; two rows of one subnet translate each
 //! towards its own set. Not here: packets (the lab).
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
+#![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 
 use import::decide;
 use model::gateway::{BgpDefault, GatewayMode};
@@ -16,20 +14,12 @@ use model::nb::ROUTE_IMPORT;
 use model::route::{KernelRoute, MAIN_TABLE, RouteKind, RoutePath};
 use model::subnets::Subnets;
 use model::{Family, Prefix, Scope};
-use ovn_tests::{Fixture, View, rows_of, shared_rows};
-use ovsdb_tests::{Server, absent, run};
+use ovn_tests::{Fixture, NORTHD_TOOLS, Northd, View, rows_of, shared_rows};
+use ovsdb_tests::absent;
 use plan_node::Services;
 use plan_node::north::{services, shared};
 use testkit::mk_user_network;
 
-const TOOLS: &[&str] = &[
-    "ovsdb-server",
-    "ovsdb-tool",
-    "ovn-nbctl",
-    "ovn-sbctl",
-    "ovn-northd",
-    "setpriv",
-];
 const BRIDGE: u32 = 3;
 /// Destination and next hop; whether they are of one family.
 const ROUTES: [(&str, &str, bool); 4] = [
@@ -38,79 +28,6 @@ const ROUTES: [(&str, &str, bool); 4] = [
     ("10.8.0.0/24", "fe80::2", false),
     ("10.7.0.0/24", "fd00:30::2", false),
 ];
-
-/// A Northbound database with a router, and northd that makes a Southbound one of it.
-struct Northd {
-    nb: PathBuf,
-    sb: PathBuf,
-    children: Vec<Child>,
-}
-
-impl Northd {
-    fn over(nb: &Server) -> Self {
-        let (file, sb) = (nb.path("sb.db"), nb.path("sb.sock"));
-        run(Command::new("ovsdb-tool")
-            .arg("create")
-            .arg(&file)
-            .arg("/usr/share/ovn/ovn-sb.ovsschema"));
-        let remote = format!("--remote=punix:{}", sb.display());
-        let control = |name: &str| format!("--unixctl={}", nb.path(name).display());
-        let server = ["ovsdb-server", &remote, &control("sb.ctl")].map(str::to_owned);
-        let database = file.display().to_string();
-        let northd = [
-            "ovn-northd".to_owned(),
-            format!("--ovnnb-db={}", unix(&nb.socket())),
-            format!("--ovnsb-db={}", unix(&sb)),
-            control("northd.ctl"),
-        ];
-        let children = vec![spawn(&[&server[..], &[database]].concat()), spawn(&northd)];
-        Self {
-            nb: nb.socket(),
-            sb,
-            children,
-        }
-    }
-
-    fn nbctl(&self, words: &[&str]) {
-        let db = format!("--db={}", unix(&self.nb));
-        run(Command::new("ovn-nbctl")
-            .args([&db, "--timeout=20", "--wait=sb"])
-            .args(words));
-    }
-
-    /// All flows of a router, as text.
-    fn flows(&self, router: &str) -> String {
-        let db = format!("--db={}", unix(&self.sb));
-        let sbctl = Command::new("ovn-sbctl")
-            .args([&db, "--timeout=20", "lflow-list", router])
-            .output();
-        String::from_utf8(sbctl.unwrap().stdout).unwrap()
-    }
-}
-
-impl Drop for Northd {
-    fn drop(&mut self) {
-        for child in &mut self.children {
-            // It may have ended by itself.
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
-fn unix(socket: &Path) -> String {
-    format!("unix:{}", socket.display())
-}
-
-fn spawn(words: &[String]) -> Child {
-    Command::new("setpriv")
-        .args(["--pdeathsig", "KILL"])
-        .args(words)
-        .args(["-vconsole:off", "-vsyslog:off"])
-        .stdin(Stdio::null())
-        .spawn()
-        .expect("setpriv starts")
-}
 
 /// What the import decides about a route over the gateway bridge.
 fn decided(to: &str, via: &str) -> decide::Decision {
@@ -143,11 +60,10 @@ fn decided(to: &str, via: &str) -> decide::Decision {
 
 #[test]
 fn northd_makes_nothing_of_a_next_hop_of_another_family_and_so_it_is_left_out_by_reason() {
-    if absent(TOOLS) {
+    if absent(NORTHD_TOOLS) {
         return;
     }
-    let server = Server::start();
-    let northd = Northd::over(&server);
+    let northd = Northd::start();
     northd.nbctl(&["lr-add", "GR_n1"]);
     let port = ["lrp-add", "GR_n1", "rtoe-GR_n1", "0a:58:ac:1e:00:01"];
     northd.nbctl(&[&port[..], &["172.30.0.1/24", "fd00:30::1/64"]].concat());
@@ -223,7 +139,7 @@ fn translations(northd: &Northd) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_rows_of_one_subnet_translate_each_towards_its_set() {
-    if absent(TOOLS) {
+    if absent(NORTHD_TOOLS) {
         return;
     }
     let fixture = Fixture::start().await.unwrap();

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::diff::Diff;
-use model::nb::{self, ImportTarget, Owner, Rows, Value};
+use model::nb::{self, CtInvMatch, ImportTarget, Owner, Rows, Value};
 use model::{NetworkName, NodeName, Problem, RouterName};
 use ovn::north::{North, Owned, Quiet};
 use ovsdb::Client;
@@ -60,6 +60,8 @@ pub(crate) struct NorthReconciler {
     decoded: Option<Decoded>,
     /// An owner's rows as they last stood, whether written or found.
     stood: BTreeMap<Owner, Rows>,
+    /// The value of an option that somebody else holds against ours, as it was told.
+    in_the_way: Option<String>,
     warned: WarnOnce<Owner>,
     failing: Failing<Owner>,
 }
@@ -82,6 +84,7 @@ impl NorthReconciler {
             problems: metrics.problems.clone(),
             decoded: None,
             stood: BTreeMap::new(),
+            in_the_way: None,
             warned: WarnOnce::default(),
             failing: Failing::new("topology", readiness),
         }
@@ -132,6 +135,9 @@ impl NorthReconciler {
             Some(rows) => self.wanted(owner, planned, rows)?,
             None => self.not_wanted(owner, planned, &north)?,
         };
+        if *owner == Owner::Node {
+            self.ct_inv_match(plan.ct_inv_match).await?;
+        }
         let wanted = if *owner == Owner::Node && !plan.is_complete() {
             grown(wanted, north.of(owner))
         } else {
@@ -176,6 +182,30 @@ impl NorthReconciler {
         self.stood.insert(owner.clone(), wanted);
         self.queues.bridge.enqueue(BridgeKey::Flows);
         Ok(Action::Done)
+    }
+
+    /// The option of the whole database; a value of somebody else's is told once.
+    async fn ct_inv_match(&mut self, wanted: CtInvMatch) -> Result<(), PassError> {
+        let made = self
+            .north
+            .with_replica(|replica| ovn::global::transaction(replica, wanted));
+        let (transaction, in_the_way) = made.ok_or(PassError::NoReplica)??;
+        if let Some(value) = in_the_way
+            .as_ref()
+            .filter(|_| in_the_way != self.in_the_way)
+        {
+            let key = nb::CT_INV_MATCH;
+            tracing::warn!(
+                value,
+                "NB_Global options:{key} is somebody else's and stays; with local gateway mode and advertised networks false is wanted, or packets that come back by another way may be dropped"
+            );
+        }
+        self.in_the_way = in_the_way;
+        if !transaction.operations().is_empty() {
+            tracing::info!(?wanted, "writing NB_Global options:{}", nb::CT_INV_MATCH);
+            transact("north", &self.north, &transaction, &self.transactions).await?;
+        }
+        Ok(())
     }
 
     /// The plan's rows as they should stand now: where an imported route stands, the import looks after what gave way to it.

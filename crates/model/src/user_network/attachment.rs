@@ -18,6 +18,8 @@ pub const LABEL: &str = "k8s.ovn.org/user-defined-network";
 pub const NETWORK_NAME: &str = "k8s.ovn.org/network-name";
 /// Annotation of the network's id, decimal.
 pub const NETWORK_ID: &str = "k8s.ovn.org/network-id";
+/// Annotation of the tunnel keys of a layer-2 network, a JSON list: of its switch, and of a primary one's transit router.
+pub const TUNNEL_KEYS: &str = "k8s.ovn.org/tunnel-keys";
 /// Annotation: names of the RouteAdvertisements that serve the network, a JSON list.
 pub const ROUTE_ADVERTISEMENTS: &str = "k8s.ovn.org/route-advertisements";
 /// Annotation of a network without an overlay: who routes it, `managed` or `unmanaged`; `spec.config` has no word for it.
@@ -73,6 +75,15 @@ impl Attachment {
     pub fn stored_id(&self) -> Option<u16> {
         let id: u16 = self.annotations.get(NETWORK_ID)?.parse().ok()?;
         (1..IDS).contains(&id).then_some(id)
+    }
+
+    /// The tunnel keys that it stores; none where the list cannot be read.
+    #[must_use]
+    pub fn stored_tunnel_keys(&self) -> Vec<u32> {
+        let list = self.annotations.get(TUNNEL_KEYS);
+        let keys = list.into_iter().flat_map(|list| names_in(list));
+        let keys: Option<Vec<u32>> = keys.map(|key| key.parse().ok()).collect();
+        keys.unwrap_or_default()
     }
 
     /// The RouteAdvertisements that it names.

@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::NetworkName;
 use model::network::Topology;
+use model::user_network::attachment::TUNNEL_KEYS;
 use model::user_network::{Attachment, ClusterUserDefinedNetwork, UserNetwork};
 
-use super::TUNNEL_KEYS;
 use crate::user_networks::{self, Claimant};
 use crate::world::World;
 

@@ -6,14 +6,14 @@
 use std::collections::BTreeSet;
 
 use model::names::{NetworkName, ObjectKey};
-use model::network::{Network, Topology, Transport};
+use model::network::{Network, Topology};
 use model::problem::Problem;
 use model::user_network::attachment::{
     IDS, NETWORK_ID, NETWORK_NAME, ROUTING, routing_of, routing_word,
 };
 use model::user_network::{Attachment, CUDN_PREFIX, Undescribed, UserNetwork, UserTransport};
 
-use super::CONTRADICTION;
+use super::{CONTRADICTION, layer2};
 
 /// Reason of a problem: an object of a network cannot be read whole.
 const MALFORMED: &str = "AttachmentMalformed";
@@ -21,6 +21,8 @@ const MALFORMED: &str = "AttachmentMalformed";
 const NO_ID: &str = "NetworkIdMissing";
 /// Reason of a problem: a transport, or a layout without an overlay, that is not built.
 const UNSUPPORTED: &str = "TransportNotSupported";
+/// Reason of a problem: a layer-2 network whose gateways or management ports are elsewhere than they are built.
+const LAYOUT: &str = "LayoutNotSupported";
 
 /// What a NetworkAttachmentDefinition says; all that is kept of the object.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -109,11 +111,11 @@ fn of_users(key: &ObjectKey, name: &NetworkName, attachment: &Attachment) -> Opt
         }
         (None, None) => return Some(Said::Waits(problem(MALFORMED, "no spec.config".to_owned()))),
     };
+    if let Some((reason, why)) = unsupported(&described) {
+        return Some(Said::Refused(problem(reason, why)));
+    }
     Some(match with_annotations(attachment, name, described) {
-        Ok(network) => match unsupported(&network) {
-            Some(why) => Said::Refused(problem(UNSUPPORTED, why)),
-            None => Said::Network(network),
-        },
+        Ok(network) => Said::Network(network),
         Err((reason, why)) => Said::Waits(problem(reason, why)),
     })
 }
@@ -150,20 +152,29 @@ fn with_annotations(
             }
         }
     })?;
-    Ok(described.network(name.clone(), id))
+    let layer2 = match described.topology {
+        Topology::Layer3 => None,
+        Topology::Layer2 => {
+            let read = layer2::read(attachment, &described);
+            Some(read.map_err(|why| (MALFORMED, why))?)
+        }
+    };
+    let network = described.network(name.clone(), id);
+    Ok(Network { layer2, ..network })
 }
 
-fn unsupported(network: &Network) -> Option<String> {
+/// Why a network is not built, with the reason of the problem.
+fn unsupported(network: &UserNetwork) -> Option<(&'static str, String)> {
     match (network.transport, network.topology) {
         (_, Topology::Layer3) => None,
-        (Transport::NoOverlay(_), Topology::Layer2) => Some(
-            "spec.config: topology is layer2, transport noOverlay; allowed with it: layer3"
-                .to_owned(),
-        ),
-        (Transport::Geneve, Topology::Layer2) => Some(
-            "spec.config: topology is layer2; this node builds networks of topology layer3 only"
-                .to_owned(),
-        ),
+        (UserTransport::NoOverlay { .. }, Topology::Layer2) => {
+            let why =
+                "spec.config: topology is layer2, transport noOverlay; allowed with it: layer3";
+            Some((UNSUPPORTED, why.to_owned()))
+        }
+        (UserTransport::Unset | UserTransport::Geneve, Topology::Layer2) => {
+            layer2::unsupported(network).map(|why| (LAYOUT, why))
+        }
     }
 }
 
@@ -199,6 +210,8 @@ fn difference(in_force: &Network, other: &Network) -> Option<(&'static str, Stri
     let list = |all: &mut dyn Iterator<Item = String>| all.collect::<Vec<_>>().join(",");
     let fields = |network: &Network| {
         let options = network.transport.no_overlay();
+        let layer2 = network.layer2.as_ref();
+        let transit = layer2.map_or(&[][..], |layer2| layer2.transit_subnets.as_slice());
         let number = |mtu: Option<u32>| mtu.map_or("absent".to_owned(), |mtu| mtu.to_string());
         [
             ("annotation k8s.ovn.org/network-id", network.id.to_string()),
@@ -213,6 +226,19 @@ fn difference(in_force: &Network, other: &Network) -> Option<(&'static str, Stri
             (
                 "spec.config: joinSubnet",
                 list(&mut network.join_subnets.iter().map(ToString::to_string)),
+            ),
+            (
+                "annotation k8s.ovn.org/tunnel-keys",
+                network
+                    .layer2
+                    .as_ref()
+                    .map_or("absent".to_owned(), |layer2| {
+                        format!("[{},{}]", layer2.switch_key, layer2.router_key)
+                    }),
+            ),
+            (
+                "spec.config: transitSubnet",
+                list(&mut transit.iter().map(ToString::to_string)),
             ),
             ("spec.config: mtu", number(network.mtu)),
             (

@@ -43,7 +43,7 @@ pub enum NotYet {
     #[error("external_ids:ovn-bridge-mappings of the local Open vSwitch does not name bridge {0}")]
     NoMapping(String),
     /// A layout that this agent does not build.
-    #[error("network {0} is a layer-2 one; allowed: layer3")]
+    #[error("network {0} is a layer-2 one without an overlay; allowed: layer3, or layer2 with one")]
     Transport(NetworkName),
     /// ovn-controller makes no tunnels: an overlay has no way.
     #[error("network {0} has an overlay, and {1}")]

@@ -25,6 +25,10 @@ const LEAST_WITH_IPV6: u32 = 1280;
 impl Memory {
     /// The node's own subnets of a network; those that are outside of it (reported with the claims) cost only themselves.
     fn host_subnets(&self, network: &Network) -> Result<Vec<Prefix>, NotYet> {
+        if network.topology == Topology::Layer2 {
+            // One segment: each of its addresses may be here.
+            return Ok(network.prefixes().collect());
+        }
         let node = || self.config.node.clone();
         let own = self.own.as_ref().ok_or_else(|| NotYet::NoNode(node()))?;
         let subnets = match &own.subnets {
@@ -51,7 +55,9 @@ impl Memory {
         missing: Option<NotYet>,
     ) -> (Share, Option<NotYet>) {
         let name = &network.name;
-        if network.topology == Topology::Layer2 {
+        let is_layer2 = network.topology == Topology::Layer2;
+        let has_overlay = network.transport == Transport::Geneve;
+        if is_layer2 != network.layer2.is_some() || (is_layer2 && !has_overlay) {
             return self.without(network, NotYet::Transport(name.clone()));
         }
         let (subnets, no_subnet) = match self.host_subnets(network) {

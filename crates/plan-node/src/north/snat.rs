@@ -116,7 +116,7 @@ fn cluster_rows(
             continue;
         }
         let mut row = Row::new(external, subnet.to_string());
-        row.port = Some(nb::rtos(&view.switch()));
+        row.port = Some(view.switch_router_port());
         match exemption.filter(|_| view.node.mode == GatewayMode::Local) {
             Some(set) => row.exempted = Some(set.clone()),
             None if view.is_advertised() => {

@@ -10,6 +10,7 @@
 //! ```
 //! Rows as OVN-Kubernetes makes them (its docs: design/topology; `go-controller/pkg/ovn/gateway.go`).
 
+mod layer2;
 mod transit;
 
 use std::collections::BTreeSet;
@@ -31,43 +32,60 @@ const HOST_POLICY_PRIORITY: i64 = 1004;
 #[must_use]
 pub fn plan(view: NetworkView<'_>) -> Rows {
     let mut rows_builder = RowsBuilder::of(view);
-    roots(view, &mut rows_builder);
-    node_switch(view, &mut rows_builder);
-    join(view, &mut rows_builder);
-    if view.is_overlay() {
-        transit::plan(view, &mut rows_builder);
+    gateway_router(view, &mut rows_builder);
+    match view.layer2() {
+        Some(layer2) => layer2::plan(view, layer2, &mut rows_builder),
+        None => layer3(view, &mut rows_builder),
     }
     external(view, &mut rows_builder);
-    cluster_routes(view, &mut rows_builder);
     host_policies(view, &mut rows_builder);
     gateway_routes(view, &mut rows_builder);
     rows_builder.into_rows()
 }
 
+/// What only layer-3 networks have.
+fn layer3(view: NetworkView<'_>, rows_builder: &mut RowsBuilder) {
+    roots(view, rows_builder);
+    node_switch(view, rows_builder);
+    join(view, rows_builder);
+    if view.is_overlay() {
+        transit::plan(view, rows_builder);
+    }
+    cluster_routes(view, rows_builder);
+    gateway_pod_routes(view, rows_builder);
+}
+
 fn roots(view: NetworkView<'_>, rows_builder: &mut RowsBuilder) {
     let cluster = view.cluster_router();
-    let local = view.node.mode == GatewayMode::Local;
     let mut columns = vec![("name", text(&cluster))];
-    if local && !view.name().is_default() {
-        // Answers to translated packets come back by the other way.
-        columns.push(("options", Value::entries([("ct-commit-all", "true")])));
+    if commits_all(view) {
+        columns.push(("options", Value::entries([COMMIT_ALL])));
     }
     rows_builder.put(RowKey::root(Table::Router, cluster.as_str()), columns);
-    gateway_router(view, rows_builder);
-    let external = view.name().external_switch(&view.node.name);
-    for (switch, ids) in [
-        (view.switch(), role(view)),
-        (view.name().join_switch(), None),
-        (external, role(view)),
-    ] {
-        rows_builder.put(
-            RowKey::root(Table::Switch, switch.as_str()),
-            [
-                ("name", text(&switch)),
-                ("external_ids", Value::entries(ids)),
-            ],
-        );
-    }
+    put_switch(&view.switch(), role(view), rows_builder);
+    put_switch(&view.name().join_switch(), None, rows_builder);
+}
+
+/// Option of a router that translates what goes to the host.
+const COMMIT_ALL: (&str, &str) = ("ct-commit-all", "true");
+
+/// Whether it needs that: answers to translated packets come back by the other way.
+fn commits_all(view: NetworkView<'_>) -> bool {
+    view.node.mode == GatewayMode::Local && !view.name().is_default()
+}
+
+fn put_switch(
+    switch: &str,
+    ids: Option<(&'static str, &'static str)>,
+    rows_builder: &mut RowsBuilder,
+) {
+    rows_builder.put(
+        RowKey::root(Table::Switch, switch),
+        [
+            ("name", text(switch)),
+            ("external_ids", Value::entries(ids)),
+        ],
+    );
 }
 
 /// `external_ids` that say what a network of users is to its pods.
@@ -78,12 +96,17 @@ fn role(view: NetworkView<'_>) -> Option<(&'static str, &'static str)> {
 
 fn gateway_router(view: NetworkView<'_>, rows_builder: &mut RowsBuilder) {
     let router = view.gateway_router();
+    let answers_come_to = match view.layer2() {
+        None => "router_ip".to_owned(),
+        // Other nodes' pods know the way to these of its addresses.
+        Some(_) => layer2::joined(&view.gateway_join()),
+    };
     let mut options = vec![
         ("chassis", view.node.gateway.chassis.as_str()),
         ("always_learn_from_arp_request", "false"),
         ("dynamic_neigh_routers", "false"),
         ("mac_binding_age_threshold", "300"),
-        ("lb_force_snat_ip", "router_ip"),
+        ("lb_force_snat_ip", answers_come_to.as_str()),
     ];
     if view.name().is_default() {
         options.push(("snat-ct-zone", "0"));
@@ -169,7 +192,7 @@ fn gateway_chassis(view: NetworkView<'_>, rows_builder: &mut RowsBuilder) -> Opt
         return None;
     }
     let chassis = &view.node.gateway.chassis;
-    let name = format!("{}-{chassis}", nb::rtos(&view.switch()));
+    let name = format!("{}-{chassis}", view.switch_router_port());
     let key = RowKey::root(Table::GatewayChassis, name.as_str());
     rows_builder.put(
         key.clone(),
@@ -191,7 +214,7 @@ fn node_switch(view: NetworkView<'_>, rows_builder: &mut RowsBuilder) {
             rows_builder,
             Link {
                 router: &view.cluster_router(),
-                router_port: nb::rtos(&switch),
+                router_port: view.switch_router_port(),
                 switch: &switch,
                 switch_port: nb::stor(&switch),
                 mac,
@@ -201,13 +224,17 @@ fn node_switch(view: NetworkView<'_>, rows_builder: &mut RowsBuilder) {
             },
         );
     }
+    management_port(view, rows_builder);
+}
+
+fn management_port(view: NetworkView<'_>, rows_builder: &mut RowsBuilder) {
     let management = view.management();
     if let Some(mac) = mac_of(&management) {
         let ips: Vec<String> = management.iter().map(|a| a.ip.to_string()).collect();
         let port = view.name().management_lsp(&view.node.name);
         // No port security: this port also carries the node's own addresses.
         rows_builder.put(
-            RowKey::child(Table::SwitchPort, switch, port.as_str()),
+            RowKey::child(Table::SwitchPort, view.switch(), port.as_str()),
             [
                 ("name", text(&port)),
                 ("addresses", texts([format!("{mac} {}", ips.join(" "))])),
@@ -242,6 +269,7 @@ fn join(view: NetworkView<'_>, rows_builder: &mut RowsBuilder) {
 
 fn external(view: NetworkView<'_>, rows_builder: &mut RowsBuilder) {
     let switch = view.name().external_switch(&view.node.name);
+    put_switch(&switch, role(view), rows_builder);
     let router = view.gateway_router();
     let mut addresses = view.gateway_addresses();
     if !addresses.is_empty() {
@@ -357,7 +385,9 @@ fn host_policies(view: NetworkView<'_>, rows_builder: &mut RowsBuilder) {
     let shared = view.gateway_addresses();
     let shared = shared.iter().map(|address| address.ip);
     let host = view.node.host_addresses.iter().copied();
-    let masquerade = view.gateway_masquerade();
+    // Of a layer-2 network OVN-Kubernetes has none for the gateway router's own.
+    let masquerade = view.gateway_masquerade().into_iter();
+    let masquerade = masquerade.filter(|_| view.layer2().is_none());
     let addresses: BTreeSet<IpAddr> = host.chain(shared).chain(masquerade).collect();
     for address in addresses {
         let family = Family::of(address);
@@ -367,7 +397,7 @@ fn host_policies(view: NetworkView<'_>, rows_builder: &mut RowsBuilder) {
             continue;
         };
         let ip = family.ovn_protocol();
-        let port = nb::rtos(&switch);
+        let port = view.switch_router_port();
         let matches = format!("inport == \"{port}\" && {ip}.dst == {address} /* {switch} */");
         rows_builder.put(
             RowKey::child(
@@ -385,8 +415,8 @@ fn host_policies(view: NetworkView<'_>, rows_builder: &mut RowsBuilder) {
     }
 }
 
-/// Gateway router: back to local pods, out by the default routers, and nowhere for pods without a route.
-fn gateway_routes(view: NetworkView<'_>, rows_builder: &mut RowsBuilder) {
+/// Gateway router: back to local pods.
+fn gateway_pod_routes(view: NetworkView<'_>, rows_builder: &mut RowsBuilder) {
     let router = view.gateway_router();
     let inside = view.cluster_join();
     let subnets: Vec<Prefix> = if view.is_overlay() {
@@ -409,6 +439,11 @@ fn gateway_routes(view: NetworkView<'_>, rows_builder: &mut RowsBuilder) {
             );
         }
     }
+}
+
+/// Gateway router: out by the default routers, and nowhere for pods without a route.
+fn gateway_routes(view: NetworkView<'_>, rows_builder: &mut RowsBuilder) {
+    let router = view.gateway_router();
     let port = nb::rtoe(&router);
     for nexthop in &view.node.gateway.next_hops {
         if view.gateway_address(Family::of(*nexthop)).is_none() {

@@ -373,7 +373,7 @@ fn a_network_of_which_no_object_can_be_read_waits_or_stays_and_costs_no_other_on
     }
 }
 
-const REFUSED: [Change; 3] = [
+const REFUSED: [Change; 4] = [
     (
         |all, at| {
             one(all, at).described = None;
@@ -390,8 +390,17 @@ const REFUSED: [Change; 3] = [
         |all, at| {
             described(all, at).transport = UserTransport::Geneve;
             described(all, at).topology = Topology::Layer2;
+            described(all, at).layer2.gateways = vec!["10.60.0.9".to_owned()];
         },
-        "topology is layer2; this node builds",
+        "defaultGatewayIPs has 10.60.0.9; this node builds the first address of each subnet as gateway; allowed: absent, or 10.60.0.1",
+    ),
+    (
+        |all, at| {
+            described(all, at).transport = UserTransport::Geneve;
+            described(all, at).topology = Topology::Layer2;
+            described(all, at).layer2.infrastructure = vec!["10.60.0.0/31".to_owned()];
+        },
+        "infrastructureSubnets is 10.60.0.0/31 without 10.60.0.2",
     ),
 ];
 
@@ -410,7 +419,9 @@ fn a_network_that_is_not_built_here_is_refused_and_nothing_waits_for_it() {
         let Trouble::Refused(problem) = &declared.troubles[&red()] else {
             panic!("{:?}", declared.troubles);
         };
-        assert_eq!(problem.reason, "TransportNotSupported");
+        let is_layout = !words.contains("transport");
+        let reasons = ["TransportNotSupported", "LayoutNotSupported"];
+        assert_eq!(problem.reason, reasons[usize::from(is_layout)]);
         assert!(problem.message.contains(words), "{problem}");
         assert_eq!(declared.waiting().count(), 0);
         // Somebody edited the objects of a network that runs: it runs on. It is another network of that name: it goes.
@@ -505,4 +516,90 @@ fn what_is_in_force_depends_on_nothing_but_the_objects_while_they_agree() {
     }
     let network: &Network = &fresh(&all).networks[&blue()];
     assert_eq!(network.name, blue());
+}
+
+/// A layer-2 network of both families, with its keys.
+fn mk_layer2(name: &str, id: u16, keys: &str) -> Attachment {
+    let mut attachment = mk(name, id);
+    let annotations = &mut attachment.annotations;
+    annotations.insert("k8s.ovn.org/tunnel-keys".to_owned(), keys.to_owned());
+    let network = attachment.described.as_mut().unwrap();
+    network.topology = Topology::Layer2;
+    network.transport = UserTransport::Unset;
+    network.subnets = ["10.160.0.0/16", "fd60::/64"]
+        .map(testkit::mk_segment)
+        .into();
+    network.layer2.gateways = vec!["10.160.0.1".to_owned()];
+    network.layer2.infrastructure = vec!["10.160.0.0/30".to_owned()];
+    attachment
+}
+
+#[test]
+fn a_layer_2_network_has_the_keys_that_its_objects_store_and_waits_for_them() {
+    let declared = fresh(&[(key("a/red"), mk_layer2("red", 2, "[16711685,16715779]"))].into());
+    let layer2 = declared.networks[&red()].layer2.clone().unwrap();
+    assert_eq!(
+        (layer2.switch_key, layer2.router_key),
+        (16_711_685, 16_715_779)
+    );
+    let transit: Vec<String> = layer2
+        .transit_subnets
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(transit, ["100.88.0.0/16", "fd97::/64"]);
+    for keys in [
+        "",
+        "[]",
+        "[16711685]",
+        "[16711685,x]",
+        "[7,7]",
+        "[1,16777216]",
+        "[0,1]",
+        "[1,2,3]",
+    ] {
+        let declared = fresh(&[(key("a/red"), mk_layer2("red", 2, keys))].into());
+        let Trouble::Waits(problem) = &declared.troubles[&red()] else {
+            panic!("{keys}: {:?}", declared.troubles);
+        };
+        assert_eq!(problem.reason, "AttachmentMalformed");
+        let words = "allowed: two numbers of 1 to 16777215, of switch and router";
+        assert!(problem.message.contains(words), "{problem}");
+    }
+    // Another transit subnet than the usual one, and one that is none.
+    let with_transit = |text: &str| {
+        let mut attachment = mk_layer2("red", 2, "[16711685,16715779]");
+        let network = attachment.described.as_mut().unwrap();
+        network.layer2.transit = vec![text.to_owned()];
+        fresh(&[(key("a/red"), attachment)].into())
+    };
+    let layer2 = with_transit("100.90.0.0/16").networks[&red()]
+        .layer2
+        .clone()
+        .unwrap();
+    assert_eq!(layer2.transit_subnets, ["100.90.0.0/16".parse().unwrap()]);
+    let problem = with_transit("100.90.0.0").troubles[&red()]
+        .problem()
+        .to_string();
+    assert!(
+        problem.contains("transitSubnet is 100.90.0.0; allowed:"),
+        "{problem}"
+    );
+}
+
+#[test]
+fn objects_of_a_layer_2_network_that_store_different_keys_are_named() {
+    let all: Attachments = [
+        (key("a/red"), mk_layer2("red", 2, "[16711685,16715779]")),
+        (key("b/red"), mk_layer2("red", 2, "[16711685,16715780]")),
+    ]
+    .into();
+    let declared = fresh(&all);
+    let problem = declared.ignored[0].to_string();
+    assert!(
+        problem.contains(
+            "tunnel-keys is [16711685,16715780]; in force is that of a/red: [16711685,16715779]"
+        ),
+        "{problem}"
+    );
 }

@@ -19,7 +19,7 @@ fn prefix(text: &str) -> Prefix {
     text.parse().unwrap()
 }
 
-fn memory() -> Memory {
+pub(super) fn memory() -> Memory {
     memory_of(BgpDefault::Ignore)
 }
 
@@ -61,7 +61,7 @@ fn bridge(address: &str) -> LinkFact {
 }
 
 /// All that there is to know of n1 of three nodes.
-fn whole() -> Facts {
+pub(super) fn whole() -> Facts {
     let default = NetworkName::default_network();
     let patch = patch_port("br-ex", &default, &NodeName::from("n1"));
     Facts {
@@ -666,7 +666,7 @@ fn a_layout_that_is_not_built_is_left_alone() {
     assert!(plan.north.is_empty() && plan.learn.is_empty() && !plan.is_complete());
     assert_eq!(
         stale(&snapshot).unwrap().to_string(),
-        "network default is a layer-2 one; allowed: layer3"
+        "network default is a layer-2 one without an overlay; allowed: layer3, or layer2 with one"
     );
 }
 
@@ -728,7 +728,7 @@ fn with_blue(id: u16) -> Facts {
     facts
 }
 
-fn links(facts: &mut Facts) -> &mut Vec<LinkFact> {
+pub(super) fn links(facts: &mut Facts) -> &mut Vec<LinkFact> {
     facts.links.as_mut().unwrap()
 }
 

@@ -11,8 +11,10 @@ use model::gateway::GatewayMode;
 use model::names::NetworkName;
 use model::nb::{ImportTarget, ImportedRoute, Owner};
 use model::route::{KernelRoute, MAIN_TABLE, RouteKind, RoutePath, TableId};
-use plan_node::{NetworkShare, Plan, Share, Snapshot, UnknownShare, check, learn};
-use testkit::{BRIDGE_LINK, View, mk_snapshot, mk_user_network, mk_view};
+use plan_node::{NetworkShare, Plan, RemoteNode, Share, Snapshot, UnknownShare, check, learn};
+use testkit::{
+    BRIDGE_LINK, View, mk_layer2_network, mk_layer2_share, mk_snapshot, mk_user_network, mk_view,
+};
 
 use crate::render;
 
@@ -20,7 +22,10 @@ use crate::render;
 fn learned(snapshot: &Snapshot, plan: &Plan) -> String {
     let mut out = String::from("# Imports\n");
     for (name, view) in snapshot.here() {
-        let inputs = &plan.learn[name];
+        let Some(inputs) = plan.learn.get(name) else {
+            writeln!(out, "network {name}: nothing is learned").unwrap();
+            continue;
+        };
         if plan.learn.len() > 1 {
             writeln!(out, "network {name}, table {:?}", inputs.table).unwrap();
         }
@@ -114,6 +119,7 @@ fn whole(snapshot: &Snapshot) -> String {
     [
         unknown,
         said,
+        render::global(&plan),
         render::northbound(&render::rows(&plan)),
         render::kernel(&plan),
         render::filter(&plan),
@@ -162,6 +168,24 @@ fn local_gateway_mode() {
     shares[1].network.advertised.default_vrf = true;
     shares[2].network.advertised.own_vrf = true;
     compare("local-gateway", 3, &mk_snapshot(&view.node, &shares));
+}
+
+#[test]
+fn a_layer_2_network_in_both_gateway_modes() {
+    let mut view = with_ipv6(true);
+    view.node.nat_has_match = true;
+    let mut network = mk_layer2_network("cluster_udn_gray", 4, &["10.153.0.0/16", "fd53::/64"]);
+    network.advertised.default_vrf = true;
+    let remote = RemoteNode {
+        id: 3,
+        chassis: "n2".to_owned(),
+        encap_ips: ["172.30.0.2".parse().unwrap()].into(),
+    };
+    view.node.remotes.insert("n2".into(), remote);
+    let shares = [view.share.clone(), mk_layer2_share(network)];
+    compare("layer2", 1, &mk_snapshot(&view.node, &shares));
+    view.node.mode = GatewayMode::Local;
+    compare("layer2", 2, &mk_snapshot(&view.node, &shares));
 }
 
 #[test]

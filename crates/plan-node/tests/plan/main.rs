@@ -16,6 +16,7 @@ mod declared;
 mod facts;
 mod golden;
 mod kernel;
+mod layer2;
 mod learn;
 mod mtu;
 mod networks;

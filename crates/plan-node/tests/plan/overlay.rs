@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use model::gateway::GatewayMode;
 use model::names::NodeName;
-use model::nb::{Columns, RowKey, Rows, Table, Value};
+use model::nb::{Columns, CtInvMatch, RowKey, Rows, Table, Value};
 use model::network::{Advertised, Transport};
 use model::sb::RemoteChassis;
 use plan_node::north::{shared, topology};
@@ -256,4 +256,38 @@ fn it_learns_and_keeps_its_addresses_outside_only_where_it_is_advertised() {
             "{texts:?}"
         );
     }
+}
+
+#[test]
+fn connections_that_pass_one_way_only_are_no_invalid_ones_where_the_host_forwards_for_advertised_networks()
+ {
+    let mut view = overlay();
+    let wanted = |view: &View, unknown: bool| {
+        let mut snapshot = snapshot(view);
+        snapshot.unlisted = unknown;
+        plan_node::plan(&snapshot).ct_inv_match
+    };
+    for mode in [GatewayMode::Shared, GatewayMode::Local] {
+        view.node.mode = mode;
+        for advertised in [false, true] {
+            view.share.network.advertised.default_vrf = advertised;
+            let is_off = mode == GatewayMode::Local && advertised;
+            let (known, unknown) = match (is_off, mode) {
+                (true, _) => (CtInvMatch::Off, CtInvMatch::Off),
+                // Another network, which is not known yet, may need it.
+                (false, GatewayMode::Local) => (CtInvMatch::Restored, CtInvMatch::Kept),
+                (false, GatewayMode::Shared) => (CtInvMatch::Restored, CtInvMatch::Restored),
+            };
+            assert_eq!(wanted(&view, false), known, "{mode:?} {advertised}");
+            assert_eq!(wanted(&view, true), unknown, "{mode:?} {advertised}");
+        }
+    }
+    // Without an overlay pods are always known outside.
+    view.node.mode = GatewayMode::Local;
+    view.share.network.advertised.default_vrf = false;
+    view.share.network.transport = mk_view(1).share.network.transport;
+    assert_eq!(wanted(&view, false), CtInvMatch::Off);
+    let mut nothing = snapshot(&view);
+    nothing.node = None;
+    assert_eq!(plan_node::plan(&nothing).ct_inv_match, CtInvMatch::Kept);
 }

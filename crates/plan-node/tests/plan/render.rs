@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use model::Prefix;
 use model::kernel::{KernelEntry, KernelKey, RouteTarget};
-use model::nb::{Owner, Rows, Value};
+use model::nb::{CtInvMatch, Owner, Rows, Value};
 use model::ovs::InternalPort;
 use model::route::TableId;
 use plan_node::check::Violation;
@@ -39,10 +39,21 @@ pub(crate) fn knowledge(
     out
 }
 
+/// The option of the whole database, unless it is as it was.
+pub(crate) fn global(plan: &Plan) -> String {
+    match plan.ct_inv_match {
+        CtInvMatch::Restored => String::new(),
+        wanted @ (CtInvMatch::Off | CtInvMatch::Kept) => {
+            format!("NB_Global options:use_ct_inv_match {wanted:?}\n")
+        }
+    }
+}
+
 /// What is written.
 pub(crate) fn plan(plan: &Plan) -> String {
     [
         "# Northbound\n".to_owned(),
+        global(plan),
         plan.north
             .iter()
             .map(|(owner, rows)| rows_of(rows, &format!(" for {owner}")))

@@ -124,7 +124,7 @@ fn look(lab: &Lab, one: &Members, all: &[Members]) -> Found {
             let outside = lab.values.outside_address(family);
             let node_address = lab.values.address_of(node.index, family);
             if let (Ok(outside), Ok(node_address)) = (outside, node_address) {
-                let expected = if lab.outward.is_translated() {
+                let expected = if one.is_translated {
                     node_address
                 } else {
                     own.address

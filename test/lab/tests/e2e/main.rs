@@ -19,6 +19,7 @@ mod families;
 mod follow;
 mod frr_k8s;
 mod harness;
+mod layer2;
 mod local_gateway;
 mod one_lab;
 mod overlay;
