@@ -457,11 +457,10 @@ impl NetworkView<'_> {
                 format!("node has no subnet of network {}", self.name()),
             );
         }
-        if self.node.id < 2 {
-            tell(
-                "NodeIdOutOfRange",
-                format!("node id {} is not allowed; the first is 2", self.node.id),
-            );
+        let id = self.node.id;
+        if id < 2 {
+            let text = format!("node id {id} is not allowed; the first is 2");
+            tell("NodeIdOutOfRange", text);
         }
         for subnet in &self.share.host_subnets {
             let family = subnet.family();
@@ -484,14 +483,13 @@ impl NetworkView<'_> {
                 tell(
                     NO_JOIN_ADDRESS,
                     format!(
-                        "node id {} has no address in a join subnet of the family of {subnet}",
-                        self.node.id
+                        "node id {id} has no address in a join subnet of the family of {subnet}"
                     ),
                 );
             }
-            let transit = self.transit(self.node.id);
+            let transit = self.transit(id);
             if self.has_transit_switch() && of_family(&transit, family).is_none() {
-                tell(NO_TRANSIT_ADDRESS, self.no_transit(self.node.id, family));
+                tell(NO_TRANSIT_ADDRESS, self.no_transit(id, family));
             }
             if self.gateway_address(family).is_none() {
                 tell(
