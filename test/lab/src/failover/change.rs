@@ -4,22 +4,26 @@
 //! still, and how many new flows between pods bore another address than the pod's own: those must be none, because at no
 //! moment of a change may pods' traffic to pods be translated.
 
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use nix::sys::signal::Signal;
 
-use super::pinger::Pinger;
-use super::stream::{Streams, Way, serve, ways};
+use super::pinger::{Losses, Pinger};
+use super::stream::{Exchanges, Seen, Streams, Way, serve, ways};
 use super::topology::is_tolerable;
 use crate::apiserver::kubectl;
 use crate::daemons::{configure_agents, configure_managers};
+use crate::netns::inside;
 use crate::networks::{self, UserNetwork};
+use crate::node::ovs::nbctl;
 use crate::pods::has_switch_named;
 use crate::process;
 use crate::proof;
 use crate::run::{each, now, tell, until};
-use crate::state::Lab;
+use crate::state::{Lab, Node};
 
 /// How long a change may take.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -27,6 +31,10 @@ const PATIENCE: Duration = Duration::from_secs(90);
 const AROUND: Duration = Duration::from_secs(3);
 /// How often outbound SNAT is switched; even, so that it ends as it was.
 const TURNS: u32 = 6;
+/// Of so many flows one may be without an answer.
+const UNANSWERED: u64 = 20;
+/// Where node-agents serve their readiness.
+const HEALTH: u16 = 9101;
 /// A network that comes and goes; no lab has these addresses unless it is asked to.
 const PASSING: &str = "passing=10.219.0.0/16/24";
 
@@ -84,9 +92,29 @@ fn under_traffic(
     for line in [lost.shown(), seen.shown(), exchanges.shown()] {
         tell(&format!("    {line}"));
     }
-    // One that saw nothing says nothing.
-    let looked = seen.flows > seen.unanswered && exchanges.count > 0;
-    Ok(looked && seen.translated == 0 && exchanges.broken.is_empty() && is_tolerable(&lost))
+    let wrong = wrong(&lost, &seen, &exchanges);
+    for line in &wrong {
+        tell(&format!("    FAIL: {line}"));
+    }
+    Ok(wrong.is_empty())
+}
+
+/// What a change must not cost, each in its own words.
+fn wrong(lost: &Losses, seen: &Seen, exchanges: &Exchanges) -> Vec<&'static str> {
+    // Ways that saw nothing say nothing.
+    let blind = seen.silent > 0 || exchanges.silent > 0 || seen.flows == 0;
+    let all = [
+        (blind, "on some way nothing was answered"),
+        (seen.translated > 0, "flows between pods were translated"),
+        (
+            seen.unanswered * UNANSWERED > seen.flows,
+            "too many flows were not answered",
+        ),
+        (!exchanges.broken.is_empty(), "connections broke"),
+        (!is_tolerable(lost), "pings were lost"),
+    ];
+    let found = all.into_iter().filter(|(is_so, _)| *is_so);
+    found.map(|(_, text)| text).collect()
 }
 
 fn configure(lab: &Lab) -> Result<()> {
@@ -123,15 +151,42 @@ fn switch_snat(lab: &Lab) -> Result<()> {
 }
 
 fn again(lab: &Lab, daemon: &str) -> Result<()> {
-    let one = |node: &crate::state::Node| {
+    let one = |node: &Node| {
         let record = process::record(lab, &node.name, daemon)?;
         process::stop(lab, &node.name, daemon, Signal::SIGKILL)?;
         process::start(lab, record.start, record.restarts).map(drop)
     };
     each(&lab.nodes, one).into_iter().collect::<Result<()>>()?;
+    let works = |node: &Node| match daemon {
+        "node-agent" => is_ready(&lab.namespace(&node.name)),
+        // It answers when its ovn-controller has made flows of all rows.
+        _ => nbctl(lab, &node.name)
+            .args(["--wait=hv", "sync"])
+            .run()
+            .is_ok(),
+    };
+    for node in &lab.nodes {
+        let back = until(PATIENCE, Duration::from_millis(200), || {
+            works(node).then_some(())
+        });
+        back.with_context(|| format!("{daemon} of {} is not at work again", node.name))?;
+    }
     // It reads, compares, and writes where something differs.
-    std::thread::sleep(Duration::from_secs(8));
+    std::thread::sleep(Duration::from_secs(5));
     Ok(())
+}
+
+/// Whether a node-agent says that its first passes are done.
+fn is_ready(namespace: &str) -> bool {
+    let asked = inside(namespace, || {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, HEALTH))?;
+        stream.set_read_timeout(Some(Duration::from_secs(2)))?;
+        stream.write_all(b"GET /readyz HTTP/1.0\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
+    });
+    asked.is_ok_and(|answer| answer.lines().next().is_some_and(|l| l.contains(" 200 ")))
 }
 
 fn come(lab: &Lab, network: &UserNetwork) -> Result<()> {

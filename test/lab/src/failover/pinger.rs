@@ -165,7 +165,7 @@ impl Losses {
     /// One line.
     pub(super) fn shown(&self) -> String {
         let mut text = format!(
-            "{} of {} pings lost between all {} pairs of pods (100 a second each); longest time without an answer {:.0} ms ({})",
+            "{} of {} pings lost between all {} pairs of pods (one each 10 ms at most); longest time without an answer {:.0} ms ({})",
             self.lost,
             self.sent,
             self.pairs,

@@ -2,14 +2,17 @@
 //!
 //! In: pairs of pods. Out: how many new UDP flows were seen with another address than the pod's own, how many were not
 //! answered, and the longest time in which the lasting connection brought nothing. Each flow has a port that no other of its
-//! way ever had: nothing that was tracked before decides about it. (Open vSwitch 3.1's userspace datapath was seen to end with a failed
-//! assertion where ports came again within a minute.)
+//! way had in the last minutes: nothing that was tracked before decides about it. (Open vSwitch 3.1's userspace datapath was seen to
+//! end with a failed assertion where ports came again within a minute.)
 
 use std::collections::BTreeSet;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
+use std::ops::Range;
+use std::panic::resume_unwind;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -24,9 +27,9 @@ use crate::state::Lab;
 /// Where the lasting connections go.
 const PORT: u16 = 7008;
 /// Ports of flows.
-const PORTS: std::ops::Range<u16> = 10_000..60_000;
-/// So many of them a way has for one turn.
-const EACH: u16 = 1_000;
+const PORTS: Range<u16> = 10_000..60_000;
+/// So many of them a way takes at once.
+const EACH: u16 = 500;
 /// Between two flows, and between two exchanges of a connection.
 const PACE: Duration = Duration::from_millis(20);
 /// A connection that brings nothing for so long is broken.
@@ -73,8 +76,10 @@ pub(super) fn ways(networks: &[Members]) -> Vec<Way> {
 pub(super) struct Seen {
     /// Flows.
     pub(super) flows: u64,
-    /// Those that were not answered.
+    /// Those that were not answered: whom the other pod saw of them is not known.
     pub(super) unanswered: u64,
+    /// Ways on which none was answered.
+    pub(super) silent: usize,
     /// Those that the other pod saw with another address than the pod's own.
     pub(super) translated: u64,
     /// One of them.
@@ -86,6 +91,8 @@ pub(super) struct Seen {
 pub(super) struct Exchanges {
     /// Messages that came back.
     pub(super) count: u64,
+    /// Connections over which none did.
+    pub(super) silent: usize,
     /// The longest time that one took.
     pub(super) longest: Duration,
     /// Connections that broke, and how.
@@ -112,16 +119,15 @@ pub(super) fn serve(ways: &[Way]) -> Result<()> {
 impl Streams {
     /// Starts them on these ways, which are served.
     pub(super) fn start(lab: &Lab, ways: &[Way]) -> Result<Self> {
-        let mut ports = ports(lab, ways.len())?.into_iter();
+        let ports = Arc::new(Mutex::new(Ports::of(lab)));
         let mut streams = Self {
             over: Arc::default(),
             flows: Vec::new(),
             connections: Vec::new(),
         };
         for way in ways {
-            let first = ports.next().context("a port for each way")?;
-            let (over, of) = (Arc::clone(&streams.over), way.clone());
-            (streams.flows).push(std::thread::spawn(move || flows(&of, first, &over)));
+            let (over, of, ports) = (Arc::clone(&streams.over), way.clone(), Arc::clone(&ports));
+            (streams.flows).push(std::thread::spawn(move || flows(&of, &ports, &over)));
             let stream = connect(way)?;
             let (over, name) = (Arc::clone(&streams.over), way.name.clone());
             (streams.connections).push(std::thread::spawn(move || exchange(stream, &name, &over)));
@@ -134,10 +140,11 @@ impl Streams {
         self.over.store(true, Ordering::Relaxed);
         let (mut seen, mut exchanges) = (Seen::default(), Exchanges::default());
         for one in std::mem::take(&mut self.flows) {
-            seen.add(one.join().unwrap_or_default());
+            seen.add(one.join().unwrap_or_else(|panic| resume_unwind(panic)));
         }
         for one in std::mem::take(&mut self.connections) {
-            let one = one.join().unwrap_or_default();
+            let one = one.join().unwrap_or_else(|panic| resume_unwind(panic));
+            exchanges.silent += usize::from(one.count == 0);
             exchanges.count += one.count;
             exchanges.longest = exchanges.longest.max(one.longest);
             exchanges.broken.extend(one.broken);
@@ -156,6 +163,7 @@ impl Seen {
     fn add(&mut self, other: Self) {
         self.flows += other.flows;
         self.unanswered += other.unanswered;
+        self.silent += usize::from(other.flows <= other.unanswered);
         self.translated += other.translated;
         self.example = self.example.take().or(other.example);
     }
@@ -167,10 +175,12 @@ impl Seen {
             unanswered,
             translated,
             example,
+            ..
         } = self;
         let example = example.as_deref().map(|text| format!(": {text}"));
         format!(
-            "{translated} of {flows} new UDP flows seen with another address than the pod's{}; {unanswered} not answered",
+            "{translated} of {} new UDP flows that were answered seen with another address than the pod's{}; {unanswered} more not answered",
+            flows - unanswered,
             example.unwrap_or_default()
         )
     }
@@ -191,28 +201,43 @@ impl Exchanges {
     }
 }
 
-/// The first port of each of so many ways. The lab remembers the last one: in a minute or two no port comes twice.
-fn ports(lab: &Lab, ways: usize) -> Result<Vec<u16>> {
-    let file = lab.node_dir("underlay").join("flow-port");
-    let last = std::fs::read_to_string(&file).ok();
-    let mut next = last
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(PORTS.start);
-    let mut all = Vec::new();
-    for _ in 0..ways {
-        if next > PORTS.end - EACH {
-            next = PORTS.start;
-        }
-        all.push(next);
-        next += EACH;
-    }
-    std::fs::write(file, next.to_string())?;
-    Ok(all)
+/// Ports of flows, handed out in blocks.
+struct Ports {
+    next: u16,
+    file: PathBuf,
 }
 
-fn flows(way: &Way, first: u16, over: &AtomicBool) -> Seen {
+impl Ports {
+    /// The lab remembers the last ones: in a minute or two no port comes twice.
+    fn of(lab: &Lab) -> Self {
+        let file = lab.node_dir("underlay").join("flow-port");
+        let last = std::fs::read_to_string(&file).ok();
+        let last = last.and_then(|text| text.parse().ok());
+        Self {
+            next: last.unwrap_or(PORTS.start),
+            file,
+        }
+    }
+
+    fn block(&mut self) -> Range<u16> {
+        if self.next > PORTS.end - EACH {
+            self.next = PORTS.start;
+        }
+        let block = self.next..self.next + EACH;
+        self.next = block.end;
+        // One that is not remembered is only taken too early again.
+        drop(std::fs::write(&self.file, self.next.to_string()));
+        block
+    }
+}
+
+fn flows(way: &Way, ports: &Mutex<Ports>, over: &AtomicBool) -> Seen {
     let mut seen = Seen::default();
-    for port in first..first + EACH {
+    let block = || {
+        let mut ports = ports.lock().unwrap_or_else(PoisonError::into_inner);
+        ports.block()
+    };
+    for port in std::iter::repeat_with(block).flatten() {
         if over.load(Ordering::Relaxed) {
             break;
         }

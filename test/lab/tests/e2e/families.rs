@@ -1,7 +1,7 @@
 //! Labs of IPv6 alone and of both families, from one end to the other.
 //!
 //! In: drawn values. Out: every line of the proof, for each family; what the kernel takes with a link comes back; MACs and router
-//! ids are as they must be where there is no IPv4. Not here: IPv4 alone, which all other tests are about.
+//! ids are as they must be where there is no IPv4. Not here: IPv4 alone, which most other tests are about.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Local gateway mode, both families: every line of the proof, and the packet filter under somebody's hand.
 //!
 //! In: drawn values. Out: every line of the proof, for each family; rules that were taken away come back, and with them the
-//! addresses that receivers see. Not here: shared gateway mode, which all other tests are about.
+//! addresses that receivers see. Not here: shared gateway mode, which most other tests are about.
 
 use std::time::Duration;
 
