@@ -120,8 +120,9 @@ fn pods_of_each_network_reach_their_own_network_and_the_outside_and_no_other() {
         ("pods of red", ["all", "all", "all", "all"]),
         ("Service of red", ["all", "all", "all", "all"]),
         ("Service kube-system/kube-dns", ["all", "all", "all", "all"]),
-        // Without ACLs VRFs lead to one another; in loose mode the physical network does.
-        ("pods of blue", ["none", "all", "none", "all"]),
+        // Without ACLs VRFs lead to the default network's pods on the other node; in loose mode the physical network to all.
+        ("pods of default", ["none", "2/4", "none", "all"]),
+        ("pods of blue", ["none", "none", "none", "all"]),
         ("Service default/other", ["none", "all", "none", "none"]),
         ("Service of blue", ["none", "none", "none", "none"]),
     ] {
