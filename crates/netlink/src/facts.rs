@@ -31,6 +31,7 @@ const IFA_FLAGS: u16 = 8;
 const NO_PREFIX_ROUTE: u32 = 0x200;
 const NDA_DST: u16 = 1;
 const NDA_LLADDR: u16 = 2;
+const NDA_PROTOCOL: u16 = 12;
 /// `NUD_PERMANENT` and `NTF_PROXY`.
 const PERMANENT: u16 = 0x80;
 const PROXY: u8 = 0x08;
@@ -170,6 +171,8 @@ pub(crate) struct Neighbor {
     pub(crate) link: u32,
     pub(crate) ip: IpAddr,
     pub(crate) mac: Mac,
+    /// Who made it; 0 where nobody said so.
+    pub(crate) protocol: u8,
     /// The message, to be sent back where the neighbor has to go.
     pub(crate) payload: Vec<u8>,
 }
@@ -180,9 +183,10 @@ pub(crate) fn neighbor(payload: &[u8]) -> Result<Option<Neighbor>, &'static str>
         .split_first_chunk::<12>()
         .ok_or("a neighbor message too short")?;
     let is_permanent = u16::from_ne_bytes([s, t]) & PERMANENT != 0 && flags & PROXY == 0;
-    let (mut ip, mut mac) = (None, None);
+    let (mut ip, mut mac, mut protocol) = (None, None, 0);
     for attribute in attributes(rest) {
         match attribute? {
+            (NDA_PROTOCOL, value) => protocol = value.first().copied().unwrap_or(0),
             (NDA_DST, value) => ip = address(value),
             (NDA_LLADDR, value) => mac = <[u8; 6]>::try_from(value).ok().map(Mac),
             _ => {}
@@ -193,6 +197,7 @@ pub(crate) fn neighbor(payload: &[u8]) -> Result<Option<Neighbor>, &'static str>
         link: u32::from_ne_bytes([i, j, k, l]),
         ip,
         mac,
+        protocol,
         payload: payload.to_vec(),
     }))
 }

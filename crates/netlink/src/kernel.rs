@@ -6,7 +6,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use model::Mac;
 use model::kernel::{
     Entries, KernelEntry, KernelKey, LAST_METRIC, LinkFact, MAIN_METRIC, POD_RULE_PREFERENCE,
     POD_RULE_TABLE, PROTOCOL, RouteTarget, SERVICE_RULE_PREFERENCE, VRF_ALIAS, VRF_RULE_PREFERENCE,
@@ -137,7 +136,7 @@ impl Held {
         }
     }
 
-    /// Those that are wanted, and those whose MAC is made of their address: nobody else has such.
+    /// Those that are wanted, and those that bear our protocol.
     fn neighbor(&mut self, wanted: &Entries, found: Neighbor) {
         let Some(device) = self.name(found.link).map(str::to_owned) else {
             return;
@@ -146,7 +145,7 @@ impl Held {
             device,
             ip: found.ip,
         };
-        if wanted.contains_key(&key) || found.mac == Mac::of_ip(found.ip) {
+        if wanted.contains_key(&key) || found.protocol == PROTOCOL {
             let removal = Some((NEW_NEIGHBOR + 1, found.payload));
             self.put(key, removal, KernelEntry::Neighbor { mac: found.mac });
         }
@@ -154,11 +153,11 @@ impl Held {
 
     fn rule(&mut self, found: Rule) {
         let (preference, table) = (found.preference, found.table);
-        let to_pods = table == POD_RULE_TABLE
-            && [POD_RULE_PREFERENCE, SERVICE_RULE_PREFERENCE].contains(&preference);
-        // The preference of rules to VRFs is a usual one: those of ours bear our protocol.
-        let to_vrf = preference == VRF_RULE_PREFERENCE && found.protocol == PROTOCOL;
-        if !to_pods && !to_vrf {
+        let to_pods = table == POD_RULE_TABLE && preference == POD_RULE_PREFERENCE;
+        // Others may have rules of these preferences: those of ours bear our protocol.
+        let by_protocol = [VRF_RULE_PREFERENCE, SERVICE_RULE_PREFERENCE];
+        let is_marked = by_protocol.contains(&preference) && found.protocol == PROTOCOL;
+        if !to_pods && !is_marked {
             return;
         }
         if let Some(selector) = found.selector {

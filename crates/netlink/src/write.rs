@@ -9,13 +9,14 @@ use std::net::IpAddr;
 
 use model::diff::Diff;
 use model::kernel::{
-    Entries, KernelEntry, KernelKey, LinkFact, PROTOCOL, RouteTarget, RuleSelector, VRF_ALIAS,
-    VRF_RULE_PREFERENCE,
+    Entries, KernelEntry, KernelKey, LinkFact, POD_RULE_PREFERENCE, PROTOCOL, RouteTarget,
+    RuleSelector, VRF_ALIAS,
 };
 use model::route::TableId;
 use model::{Family, InterfaceAddr, Mac, Prefix};
 use netlink_packet_route::address::{AddressAttribute, AddressFlags};
 use netlink_packet_route::link::LinkAttribute;
+use netlink_packet_route::neighbour::NeighbourAttribute;
 use netlink_packet_route::route::{
     RouteAttribute, RouteMetric, RouteProtocol, RouteScope, RouteType,
 };
@@ -347,7 +348,9 @@ impl Writer {
     ) -> Result<(), PutError> {
         let link = find(links, device)?;
         let add = self.handle.neighbours().add(link.index, ip);
-        let add = add.link_layer_address(&mac.0).replace();
+        let mut add = add.link_layer_address(&mac.0).replace();
+        let protocol = NeighbourAttribute::Protocol(RouteProtocol::from(PROTOCOL));
+        add.message_mut().attributes.push(protocol);
         Ok(add.execute().await?)
     }
 
@@ -365,8 +368,8 @@ impl Writer {
             .table_id(table)
             .priority(preference)
             .action(RuleAction::ToTable);
-        // Rules 30 and 31 are told by their table, as OVN-Kubernetes' own.
-        if preference == VRF_RULE_PREFERENCE {
+        // Rule 31 is told by its table, as OVN-Kubernetes' own.
+        if preference != POD_RULE_PREFERENCE {
             let protocol = RuleAttribute::Protocol(RouteProtocol::from(PROTOCOL));
             add.message_mut().attributes.push(protocol);
         }

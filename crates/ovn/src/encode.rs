@@ -94,6 +94,12 @@ pub fn topology(
             transaction = transaction.push(absent(key));
         }
     }
+    for (key, columns) in &diff.create {
+        // One that does not look like ours may be in the way: left behind by a port of this name, or edited.
+        if key.table == Table::StaticMacBinding {
+            transaction = transaction.delete(key.table.name(), same_binding(columns));
+        }
+    }
     for write in released.into_iter().chain(writes) {
         transaction = transaction.push(write);
     }
@@ -104,6 +110,16 @@ pub fn topology(
         transaction = transaction.delete(table.name(), vec![Condition::uuid(uuid)]);
     }
     Ok(transaction)
+}
+
+/// The binding of this port and address, of which the schema's index allows one.
+fn same_binding(columns: &Columns) -> Vec<Condition> {
+    let text = |name| match columns.get(name) {
+        Some(Value::Text(text)) => text.as_str(),
+        _ => "",
+    };
+    let of = |name| Condition::equal(name, text(name));
+    vec![of("logical_port"), of("ip")]
 }
 
 /// A guard: no row bears this name. A replica that lags behind must not lead to a second router.

@@ -353,8 +353,10 @@ impl Memory {
         let mut built: Vec<(&NetworkName, &[Prefix])> = built
             .filter_map(|name| Some((name, self.subnets.get(name)?.as_slice())))
             .collect();
-        // Of a layer-2 network no annotation says anything, and each node has all of it.
+        // Of a layer-2 network no annotation says anything, and each node has all of it. One that stays out of main may have
+        // any addresses, also those of the physical network.
         let segments = networks.iter().filter(|n| n.topology == Topology::Layer2);
+        let segments = segments.filter(|n| n.advertised.default_vrf);
         let segments: Vec<(&NetworkName, Vec<Prefix>)> = segments
             .map(|n| (&n.name, n.prefixes().collect()))
             .collect();

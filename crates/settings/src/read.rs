@@ -153,8 +153,8 @@ impl Keys<'_> {
         let ovn = self.ovn()?;
         let (ovn_north, idle) = self.ovn_north()?;
         let openshift = self.openshift()?;
-        let (ovn_south, transit_subnets) = self.overlay()?;
-        self.no_overlaps(&cluster_subnets, &gateway, &transit_subnets)?;
+        let (ovn_south, transit_subnets, unused) = self.overlay(transport)?;
+        let overlap = self.no_overlaps(&cluster_subnets, &gateway, &transit_subnets, transport)?;
         let (service_cidrs, allowed_services) = self.services()?;
         let r = &mut self.0;
         let rundir = r.text("ovs", "rundir")?;
@@ -185,6 +185,7 @@ impl Keys<'_> {
         };
         settings.warnings = r.unknown();
         settings.warnings.extend(ignored.into_iter().chain(idle));
+        settings.warnings.extend(unused.into_iter().chain(overlap));
         Ok(settings)
     }
 
@@ -335,12 +336,14 @@ impl Keys<'_> {
         ))
     }
 
+    /// What cannot be; of transit subnets a warning where the default network has no overlay: nothing has such an address then.
     fn no_overlaps(
         &self,
         clusters: &[ClusterSubnet],
         gateway: &Gateway,
         transit: &[Prefix],
-    ) -> Result<(), SettingsError> {
+        transport: Transport,
+    ) -> Result<Option<String>, SettingsError> {
         for (at, subnet) in clusters.iter().enumerate() {
             let fail = |what: &str, other: &dyn std::fmt::Display| {
                 let why =
@@ -385,12 +388,17 @@ impl Keys<'_> {
                 let why = format!(
                     "overlaps {other}, which [gateway] or [default] cluster-subnets have; allowed: a subnet that shares no address with them"
                 );
-                return Err(self
+                let wrong = self
                     .0
-                    .wrong("clustermanager", key, &subnet.to_string(), &why));
+                    .wrong("clustermanager", key, &subnet.to_string(), &why);
+                if transport == Transport::Geneve {
+                    return Err(wrong);
+                }
+                let text = format!("{wrong}; networks of users with an overlay would need it");
+                return Ok(Some(text));
             }
         }
-        Ok(())
+        Ok(None)
     }
 }
 

@@ -69,6 +69,31 @@ fn an_unknown_key_or_section_is_a_warning_that_names_it() {
 }
 
 #[test]
+fn what_only_an_overlay_uses_stops_no_cluster_without_one() {
+    let head = "[default]\ntransport = \"no-overlay\"\n[no-overlay]\noutbound-snat = \"enabled\"\nrouting = \"unmanaged\"\n";
+    for (text, words) in [
+        (
+            "[ovnsouth]\naddress = \"ssl:10.0.0.1:6642\"\n",
+            "[ovnsouth] address",
+        ),
+        (
+            "[ovnsouth]\naddress = \"tcp:10.0.0.1:6642,tcp:10.0.0.2:6642\"\n",
+            "[ovnsouth] address",
+        ),
+        (
+            "[gateway]\nv4-join-subnet = \"100.88.0.0/16\"\n",
+            "v4-transit-subnet",
+        ),
+    ] {
+        let settings = toml(&format!("{head}{text}")).unwrap();
+        assert_eq!(settings.ovn_south, "unix:/var/run/ovn/ovnsb_db.sock");
+        let told = settings.warnings.join("; ");
+        assert!(told.contains(words), "{told}");
+        assert!(toml(text).is_err(), "with an overlay: {text}");
+    }
+}
+
+#[test]
 #[expect(clippy::too_many_lines, reason = "a table")]
 fn a_wrong_value_names_file_section_key_value_and_what_is_allowed() {
     let no = |rest: &str| format!("[default]\ntransport = \"no-overlay\"\n{rest}");

@@ -538,13 +538,16 @@ fn the_hosts_way_to_services_is_written_kept_and_removed_and_others_entries_stay
         ip("addr add 172.18.0.2/24 dev br-ex");
         ip("route add 192.0.2.0/24 dev br-ex proto 85 metric 7");
         ip("neigh add 172.18.0.9 lladdr 02:00:00:00:00:09 nud permanent dev br-ex");
+        // As another who runs Services has them.
+        ip("neigh add 169.254.0.12 lladdr 0a:58:a9:fe:00:0c nud permanent dev br-ex");
+        ip("rule add pref 30 fwmark 0x7 lookup 7");
         let wanted = mk_services();
         assert!(!apply(&wanted).await.unwrap().is_empty());
         assert!(apply(&wanted).await.unwrap().is_empty(), "a second time");
         services_are_held();
         // A neighbor that moved, and one whose network is gone.
         ip("neigh replace 169.254.0.4 lladdr 02:00:00:00:00:04 nud permanent dev br-ex");
-        ip("neigh add 169.254.0.11 lladdr 0a:58:a9:fe:00:0b nud permanent dev br-ex");
+        ip("neigh add 169.254.0.11 lladdr 0a:58:a9:fe:00:0b nud permanent dev br-ex protocol 85");
         assert_eq!(apply(&wanted).await.unwrap().len(), 2);
         services_are_held();
         let seen = lines("neigh show dev br-ex");
@@ -557,10 +560,14 @@ fn the_hosts_way_to_services_is_written_kept_and_removed_and_others_entries_stay
         let main = lines("-4 route show table main proto 85");
         assert_eq!(main, ["192.0.2.0/24 dev br-ex scope link metric 7"]);
         assert!(lines("-6 route show table main proto 85").is_empty());
-        assert!(lines("-4 rule show pref 30").is_empty());
-        assert_eq!(
-            lines("neigh show nud permanent dev br-ex"),
-            ["172.18.0.9 lladdr 02:00:00:00:00:09 PERMANENT"]
-        );
+        let rules = lines("-4 rule show pref 30");
+        assert_eq!(rules, ["30: from all fwmark 0x7 lookup 7"]);
+        let mut left = lines("neigh show nud permanent dev br-ex");
+        left.sort();
+        let others = [
+            "169.254.0.12 lladdr 0a:58:a9:fe:00:0c PERMANENT",
+            "172.18.0.9 lladdr 02:00:00:00:00:09 PERMANENT",
+        ];
+        assert_eq!(left, others);
     });
 }

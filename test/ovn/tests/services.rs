@@ -108,6 +108,52 @@ async fn bindings_are_written_put_right_and_go_with_their_network() {
     assert_eq!(bound(&fixture), left, "that of somebody else stays");
 }
 
+/// Writes rows, also where bindings that look like somebody else's are in the way.
+async fn write(fixture: &Fixture, owner: &str, rows: &Rows) {
+    let owner = nb::Owner::Network(owner.into());
+    let north = fixture.decode();
+    let diff = Diff::between(north.of(&owner), rows, nb::satisfies);
+    let transaction = encode::topology(&diff, &north, &owner, "noverlay test").unwrap();
+    let reply = fixture.client.transact(&transaction).await.unwrap();
+    reply.check_counts().unwrap();
+    fixture.settle().await;
+}
+
+#[tokio::test]
+async fn bindings_that_a_lost_port_or_a_hand_left_behind_are_in_nobodys_way() {
+    let Some(fixture) = Fixture::start().await else {
+        return;
+    };
+    let [default, red, node] = mk_rows();
+    for rows in [&node, &default, &red] {
+        fixture.pass(rows).await;
+    }
+    let (of_default, of_red) = ("default", "cluster_udn_red");
+    for (owner, rows, words) in [
+        (of_red, &red, vec!["lrp-del", PORT]),
+        (of_default, &default, vec!["lrp-del", "rtoe-GR_n1"]),
+        (of_red, &red, vec!["lr-del", "GR_cluster_udn_red_n1"]),
+        (of_default, &default, vec!["lr-del", "GR_n1"]),
+    ] {
+        fixture.nbctl(&words).await;
+        write(&fixture, owner, rows).await;
+        assert_eq!(fixture.pass(rows).await, 0, "{words:?}");
+    }
+    // An address of IPv6 whose MAC does not tell any more that it is ours.
+    let key = nb::mac_binding(PORT, "fd69::4".parse().unwrap());
+    let uuid = fixture.uuid(&key).to_string();
+    let edit = [
+        "set",
+        "Static_MAC_Binding",
+        &uuid,
+        "mac=\"02:00:00:00:00:04\"",
+    ];
+    fixture.nbctl(&edit).await;
+    write(&fixture, of_red, &red).await;
+    assert_eq!(fixture.pass(&red).await, 0);
+    assert_eq!(bound(&fixture).len(), 6);
+}
+
 #[tokio::test]
 async fn a_subnet_has_a_row_for_nodes_and_one_for_services() {
     let Some(fixture) = Fixture::start().await else {

@@ -2,6 +2,7 @@
 //! In: a network, the machine, what is remembered. Out: a [`Share`], and why it is not what the facts say now.
 //! Invariant: a share that was whole once stays when something of it is lost. Not here: what is common to all networks (`facts`).
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use model::address::{Family, Prefix};
@@ -162,11 +163,11 @@ impl Memory {
             .map(|claims| claims.owners.as_slice())
             .unwrap_or_default();
         let stood = self.shares.get(&network.name);
-        let stood = stood.map(|share| share.remote_subnets.as_slice());
-        let stood = stood.unwrap_or_default();
+        let stood = stood.map(|share| &share.remote_subnets);
+        let stood: BTreeSet<&(Prefix, NodeName)> = stood.into_iter().flatten().collect();
         let others = owners.iter().filter(|(_, of)| *of != self.config.node);
         let mut others: Vec<&(Prefix, NodeName)> = others.collect();
-        others.sort_by_key(|claim| !stood.contains(claim));
+        others.sort_by_cached_key(|claim| !stood.contains(*claim));
         let mut accepted: Vec<(Prefix, NodeName)> = Vec::new();
         let mut by_prefix: PrefixMap<NodeName> = PrefixMap::default();
         let mut problems = Vec::new();

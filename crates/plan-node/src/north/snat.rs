@@ -13,7 +13,7 @@
 //!  cluster router, networks of users: row of the node's subnet, on the port to the node switch
 //!  local, SNAT         | exempted_ext_ips = as above
 //!  all others          | two rows: allowed_ext_ips = node-ips set; = the set of Services that networks of users may use
-//!  not advertised      | neither: nobody outside knows pods' addresses
+//!  not advertised      | exempted_ext_ips = the network's subnets: nobody outside knows pods' addresses
 //! ```
 //! Names and ids: OVN-Kubernetes `go-controller/pkg/ovn/gateway.go` and `libovsdb/util`.
 
@@ -52,13 +52,20 @@ pub fn plan(view: NetworkView<'_>) -> Rows {
         // In local gateway mode the kernel translates the default network's pods.
         let in_ovn = view.node.mode == GatewayMode::Shared || !view.name().is_default();
         let exempts = view.no_overlay().is_some() && view.outbound_snat() && in_ovn;
+        let exempts = exempts || is_hidden(view);
         let exemption = exempts.then(|| put_exemption(view, family, &mut rows_builder));
-        gateway_rows(view, family, exemption.as_ref(), &mut rows_builder);
+        let on_gateway = exemption.as_ref().filter(|_| !is_hidden(view));
+        gateway_rows(view, family, on_gateway, &mut rows_builder);
         if !view.name().is_default() {
             cluster_rows(view, family, exemption.as_ref(), &mut rows_builder);
         }
     }
     rows_builder.into_rows()
+}
+
+/// A network of users whose pods' addresses nobody outside knows.
+fn is_hidden(view: NetworkView<'_>) -> bool {
+    !view.name().is_default() && !view.is_advertised()
 }
 
 /// What leaves by the gateway router: with the node's address, or that of the network that the bridge makes the node's.
@@ -117,7 +124,9 @@ fn cluster_rows(
         }
         let mut row = Row::new(external, subnet.to_string());
         row.port = Some(view.switch_router_port());
-        match exemption.filter(|_| view.node.mode == GatewayMode::Local) {
+        let exempts = view.node.mode == GatewayMode::Local || is_hidden(view);
+        match exemption.filter(|_| exempts) {
+            // What a Service of the network sends back to one of its pods is not translated either.
             Some(set) => row.exempted = Some(set.clone()),
             None if view.is_advertised() => {
                 row.allowed = Some(shared::node_ips(family));

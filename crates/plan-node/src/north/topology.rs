@@ -57,14 +57,25 @@ fn layer3(view: NetworkView<'_>, rows_builder: &mut RowsBuilder) {
 
 fn roots(view: NetworkView<'_>, rows_builder: &mut RowsBuilder) {
     let cluster = view.cluster_router();
-    let mut columns = vec![("name", text(&cluster))];
-    if commits_all(view) {
-        columns.push(("options", Value::entries([COMMIT_ALL])));
-    }
-    rows_builder.put(RowKey::root(Table::Router, cluster.as_str()), columns);
+    let commit_all = commits_all(view).then_some(COMMIT_ALL);
+    let options = commit_all.into_iter().chain([LEARN_SELDOM]);
+    rows_builder.put(
+        RowKey::root(Table::Router, cluster.as_str()),
+        [
+            ("name", text(&cluster)),
+            ("options", Value::entries(options)),
+            ("external_ids", Value::entries([CLUSTER_ROUTER])),
+        ],
+    );
     put_switch(&view.switch(), role(view), rows_builder);
     put_switch(&view.name().join_switch(), None, rows_builder);
 }
+
+/// By this OVN-Kubernetes and its tools know a cluster router.
+const CLUSTER_ROUTER: (&str, &str) = ("k8s-cluster-router", "yes");
+
+/// Not each pod that asks for its gateway leaves a MAC_Binding.
+const LEARN_SELDOM: (&str, &str) = ("always_learn_from_arp_request", "false");
 
 /// Option of a router that translates what goes to the host.
 const COMMIT_ALL: (&str, &str) = ("ct-commit-all", "true");
@@ -103,7 +114,7 @@ fn gateway_router(view: NetworkView<'_>, rows_builder: &mut RowsBuilder) {
     };
     let mut options = vec![
         ("chassis", view.node.gateway.chassis.as_str()),
-        ("always_learn_from_arp_request", "false"),
+        LEARN_SELDOM,
         ("dynamic_neigh_routers", "false"),
         ("mac_binding_age_threshold", "300"),
         ("lb_force_snat_ip", answers_come_to.as_str()),

@@ -7,6 +7,7 @@ use model::nb::{Columns, Owner, RowKey, Rows, Table, Value};
 use model::network::Advertised;
 use model::node::Fact;
 use plan_node::north::shared;
+use plan_node::north::snat::exemption_id;
 use plan_node::{FlowTable, Plan, RemoteNode, check, kernel, learn, north};
 use testkit::{View, mk_layer2_network, mk_layer2_share, mk_link, mk_snapshot, mk_view};
 
@@ -266,11 +267,19 @@ fn the_whole_subnet_is_translated_where_it_meets_the_switch() {
                 nat.get("logical_port"),
                 port.map(|port| Value::set([port])).as_ref()
             );
-            assert_eq!(
-                nat["allowed_ext_ips"], limited,
-                "{router} {mode:?} {advertised}"
-            );
-            assert_eq!(nat["exempted_ext_ips"], Value::set::<&str>([]));
+            let allowed = &nat["allowed_ext_ips"];
+            assert_eq!(*allowed, limited, "{router} {mode:?} {advertised}");
+            // Pods of one network see each other's addresses, also by way of a Service.
+            let id = exemption_id(view.get().name(), model::Family::V4);
+            let set = RowKey::root(Table::AddressSet, model::hash::row_name(&id));
+            let exempted = match router {
+                ROUTER if !advertised => Value::Ref(set.clone()),
+                _ => Value::set::<&str>([]),
+            };
+            assert_eq!(nat["exempted_ext_ips"], exempted, "{router} {advertised}");
+            if !advertised {
+                assert_eq!(rows[&set]["addresses"], Value::set(["10.153.0.0/16"]));
+            }
         }
         row(&rows, Table::Nat, GATEWAY, "snat|100.65.0.2");
         assert_eq!(ids(&rows, Table::Nat, ROUTER).len(), 1);
@@ -466,6 +475,16 @@ fn facts_make_a_share_of_it_without_an_annotation_of_the_node() {
             assert_eq!(subnets.len(), 1);
         }
     }
+    // One that stays out of main takes no route away from the default network, whatever its addresses.
+    let mut apart = facts.clone();
+    apart.networks[1].advertised = Advertised {
+        default_vrf: false,
+        own_vrf: true,
+    };
+    let plan = plan_node::plan(&super::facts::memory().snapshot(apart));
+    let scope = &plan.learn[&NetworkName::default_network()].scope;
+    let fabric = "10.153.7.0/24".parse().unwrap();
+    assert!(scope.other_networks.longest_match(&fabric).is_none());
     let snapshot = super::facts::memory().snapshot(facts);
     assert!(snapshot.stale.is_empty(), "{:?}", snapshot.stale);
     let (_, view) = snapshot

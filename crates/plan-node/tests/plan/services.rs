@@ -119,14 +119,20 @@ fn a_network_of_users_is_translated_towards_its_services_in_every_state() {
 }
 
 #[test]
-fn without_advertisement_an_overlay_translates_all_by_one_row() {
+fn without_advertisement_an_overlay_translates_all_but_its_own_subnets_by_one_row() {
     let mut views = views(GatewayMode::Shared, true);
     views[1].share.network.transport = Transport::Geneve;
     views[1].share.network.advertised = Default::default();
     let plan = planned(&views);
     assert_eq!(
         nat(&plan, "cluster_udn_red_ovn_cluster_router"),
-        ["snat|10.150.0.0/24 allowed= exempted=false"]
+        ["snat|10.150.0.0/24 allowed= exempted=true"]
+    );
+    // On the way out nothing of its own comes by.
+    let out = nat(&plan, "GR_cluster_udn_red_n1");
+    assert!(
+        out.iter().all(|row| row.ends_with("exempted=false")),
+        "{out:?}"
     );
 }
 

@@ -4,6 +4,7 @@
 use model::Prefix;
 use model::address::Family;
 use model::gateway::{BgpDefault, GatewayMode};
+use model::network::Transport;
 
 use super::Keys;
 use crate::{Gateway, SettingsError};
@@ -56,23 +57,33 @@ impl Keys<'_> {
         })
     }
 
-    /// `[ovnsouth] address`; `[clustermanager] v4-transit-subnet` and `v6-transit-subnet`.
-    pub(super) fn overlay(&mut self) -> Result<(String, Vec<Prefix>), SettingsError> {
+    /// `[ovnsouth] address`; `[clustermanager] v4-transit-subnet` and `v6-transit-subnet`. An address that cannot be one of this node's
+    /// is refused where the default network has an overlay, else a warning, and the default holds: the file may be another
+    /// program's, too.
+    pub(super) fn overlay(
+        &mut self,
+        transport: Transport,
+    ) -> Result<(String, Vec<Prefix>, Option<String>), SettingsError> {
         const SECTION: &str = "clustermanager";
-        let south = self.0.text("ovnsouth", "address")?;
-        let south = south.unwrap_or_else(|| "unix:/var/run/ovn/ovnsb_db.sock".to_owned());
-        let is_local = ["unix:", "tcp:"]
-            .iter()
-            .any(|method| south.starts_with(method));
+        let own = || "unix:/var/run/ovn/ovnsb_db.sock".to_owned();
+        let mut south = self.0.text("ovnsouth", "address")?.unwrap_or_else(own);
+        let mut warning = None;
+        let methods = ["unix:", "tcp:"];
+        let is_local = methods.iter().any(|method| south.starts_with(method));
         if !is_local || south.contains(',') {
             let why = "allowed: unix:PATH or tcp:HOST:PORT, the one database of this node";
-            return Err(self.0.wrong("ovnsouth", "address", &south, why));
+            let wrong = self.0.wrong("ovnsouth", "address", &south, why);
+            if transport == Transport::Geneve {
+                return Err(wrong);
+            }
+            warning = Some(format!("{wrong}; {} is used", own()));
+            south = own();
         }
         let subnets = vec![
             self.subnet_in(SECTION, "v4-transit-subnet", "100.88.0.0/16", Family::V4)?,
             self.subnet_in(SECTION, "v6-transit-subnet", "fd97::/64", Family::V6)?,
         ];
-        Ok((south, subnets))
+        Ok((south, subnets, warning))
     }
 
     fn subnet(

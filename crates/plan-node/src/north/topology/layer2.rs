@@ -19,8 +19,8 @@ use model::nb::{self, RowKey, Table, Value};
 use model::network::Layer2;
 
 use super::{
-    COMMIT_ALL, Route, commits_all, gateway_chassis, management_port, put_switch, role, route,
-    tunnel_key,
+    CLUSTER_ROUTER, COMMIT_ALL, Route, commits_all, gateway_chassis, management_port, put_switch,
+    role, route, tunnel_key,
 };
 use crate::north::rows_builder::{RowsBuilder, text, texts};
 use crate::snapshot::{NetworkView, mac_of, of_family};
@@ -60,10 +60,7 @@ fn roots(view: NetworkView<'_>, layer2: &Layer2, rows_builder: &mut RowsBuilder)
         [
             ("name", text(&router)),
             ("options", Value::entries(options)),
-            (
-                "external_ids",
-                Value::entries([("k8s-cluster-router", "yes")]),
-            ),
+            ("external_ids", Value::entries([CLUSTER_ROUTER])),
         ],
     );
     let switch = view.switch();
