@@ -32,19 +32,8 @@ pub(super) fn apart(world: &mut World<'_>) -> Result<Verdict> {
                 seen,
             )));
         }
-        for (_, pod, namespace) in &one.pods {
-            for own in &pod.addresses {
-                // Of the default network line 3 may have started it.
-                drop(echo::serve(namespace, own.address));
-            }
-        }
     }
-    for family in lab.values.families() {
-        drop(echo::serve(
-            &lab.namespace("outside"),
-            lab.values.outside_address(family)?,
-        ));
-    }
+    serve(lab, &all)?;
     // Nodes and Services are reached by way of the network's VRF: where the kernel has none there is no way to look at.
     let with_services = has_vrfs(lab);
     if with_services {
@@ -88,6 +77,23 @@ pub(super) fn apart(world: &mut World<'_>) -> Result<Verdict> {
         expected,
         listed(&complaints),
     )))
+}
+
+/// Pods and the outside host answer.
+fn serve(lab: &Lab, all: &[Members]) -> Result<()> {
+    for (_, pod, namespace) in all.iter().flat_map(|one| &one.pods) {
+        for own in &pod.addresses {
+            // Of the default network line 3 may have started it.
+            drop(echo::serve(namespace, own.address));
+        }
+    }
+    for family in lab.values.families() {
+        drop(echo::serve(
+            &lab.namespace("outside"),
+            lab.values.outside_address(family)?,
+        ));
+    }
+    Ok(())
 }
 
 /// Whether the nodes have VRF devices.
