@@ -137,9 +137,26 @@ impl Network {
         self.subnets.iter().map(|subnet| subnet.cidr)
     }
 
+    /// Tunnel keys that it asks for of Datapath_Bindings: no other datapath of a node may have them.
+    #[must_use]
+    pub fn tunnel_keys(&self) -> Vec<u32> {
+        match (&self.layer2, self.transport) {
+            (Some(layer2), _) => vec![layer2.switch_key, layer2.router_key],
+            (None, Transport::Geneve) => vec![transit_switch_key(self.id)],
+            (None, Transport::NoOverlay(_)) => Vec::new(),
+        }
+    }
+
     /// Whether `subnet` lies in one of its subnets.
     #[must_use]
     pub fn holds(&self, subnet: &Prefix) -> bool {
         self.prefixes().any(|own| own.contains(subnet))
     }
+}
+
+/// Tunnel key of the transit switch of a layer-3 network with this id, 0 for the default one. Source: OVN-Kubernetes' plan, which
+/// begins at 16711683.
+#[must_use]
+pub fn transit_switch_key(id: u16) -> u32 {
+    16_711_683 + u32::from(id)
 }

@@ -7,6 +7,7 @@
 mod advertised;
 mod layer2;
 mod said;
+mod taken;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,6 +15,8 @@ use model::intent::{PodAdvertisement, TargetVrf};
 use model::names::{NetworkName, ObjectKey};
 use model::network::{Advertised, Network};
 use model::problem::Problem;
+
+use taken::Taken;
 
 pub use said::{Said, Statement, read};
 
@@ -115,6 +118,7 @@ pub fn declare(before: &Declared, objects: Objects<'_>) -> Declared {
     // Whoever has it keeps it, then the eldest.
     chosen.sort_by_key(|choice| (!choice.stays, choice.object.age()));
     let mut taken = Taken::default();
+    taken.keep(before, &chosen);
     for choice in chosen {
         now.admit(before, &choice, &of_networks, &mut taken, objects);
     }
@@ -253,27 +257,6 @@ fn alike(said: &Network, in_force: &Network) -> bool {
     } == *in_force
 }
 
-/// What only one network can have.
-#[derive(Default)]
-struct Taken {
-    ids: BTreeMap<u16, NetworkName>,
-    scopes: BTreeMap<String, NetworkName>,
-}
-
-impl Taken {
-    fn holder(&self, network: &Network) -> Option<(String, &NetworkName)> {
-        let by_id = self.ids.get(&network.id).map(|of| {
-            let what = format!("annotation k8s.ovn.org/network-id is {}", network.id);
-            (what, of)
-        });
-        by_id.or_else(|| {
-            let scope = network.name.scope();
-            let of = self.scopes.get(&scope)?;
-            Some((format!("rows of its name begin with {scope}"), of))
-        })
-    }
-}
-
 impl Declared {
     /// Takes a network into force, unless another one has what it needs or nobody knows where it is advertised.
     fn admit(
@@ -309,9 +292,7 @@ impl Declared {
             }
             _ => advertised::of_network(&self.advertising, &names, Some(choice.network)),
         };
-        let scope = name.scope();
-        taken.ids.insert(choice.network.id, name.clone());
-        taken.scopes.insert(scope, name.clone());
+        taken.take(choice.network);
         let owners = list.iter().filter(|o| o.network().is_some());
         let owners: BTreeSet<String> = owners.filter_map(|o| o.statement.owner.clone()).collect();
         let remembered = before.owners.get(name).filter(|_| owners.is_empty());

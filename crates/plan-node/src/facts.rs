@@ -190,8 +190,8 @@ impl Memory {
             ..machine
         };
         let id_missing = self.note_id();
-        let services_missing = self.note_services(&mut facts, has_users);
-        let missing = [node_missing, gateway_missing, id_missing, services_missing]
+        let servers_missing = self.note_services(&mut facts);
+        let missing = [node_missing, gateway_missing, id_missing, servers_missing]
             .into_iter()
             .flatten()
             .next();
@@ -262,13 +262,11 @@ impl Memory {
         missing.then(|| NotYet::NoNode(self.config.node.clone()))
     }
 
-    /// The API server's addresses, and those of Services: without networks of users nobody waits for these.
-    fn note_services(&mut self, facts: &mut Facts, has_users: bool) -> Option<NotYet> {
+    /// The API server's addresses, and those of Services, which networks of users alone wait for.
+    fn note_services(&mut self, facts: &mut Facts) -> Option<NotYet> {
         self.api_servers = facts.api_servers.take().or(self.api_servers.take());
         self.services = facts.services.take().or(self.services.take());
-        let servers = self.api_servers.is_none().then_some(NotYet::ApiServers);
-        let services = (has_users && self.services.is_none()).then_some(NotYet::Services);
-        servers.or(services)
+        self.api_servers.is_none().then_some(NotYet::ApiServers)
     }
 
     /// A Node whose annotation cannot be read has the subnets it had: its pods run, and their routes must not lose what
@@ -462,11 +460,11 @@ impl Memory {
         // One that was an overlay may still be built as one.
         let built = self.shares.values().map(|share| &share.network);
         let has_overlay = (networks.iter().chain(built)).any(|n| n.transport == Transport::Geneve);
-        // A Service is nobody's pod, whichever the network.
+        // A Service is nobody's pod, whichever the network, and the kernel sends the ranges alone to where Services are.
         let is_free = |ip: &IpAddr| !networks.iter().any(|n| n.holds(&Prefix::host(*ip)));
         let allowed = self.services.iter().flatten().map(|(name, addresses)| {
             let usable = addresses.iter().copied();
-            let usable = usable.filter(|ip| is_usable(ip) && is_free(ip));
+            let usable = usable.filter(|ip| is_usable(ip) && is_free(ip) && self.is_in_range(*ip));
             (name.clone(), usable.collect())
         });
         let allowed = allowed.collect();
@@ -491,12 +489,51 @@ impl Memory {
         })
     }
 
-    /// What other Nodes say and is not believed, each once.
+    /// Whether it is in one of `[kubernetes] service-cidrs`.
+    fn is_in_range(&self, ip: IpAddr) -> bool {
+        let mut ranges = self.config.service_cidrs.iter();
+        ranges.any(|range| range.contains_ip(ip))
+    }
+
+    /// Services that networks of users may use and cannot reach, of the families that the cluster has.
+    fn unreachable_services(&self, snapshot: &Snapshot) -> Vec<Problem> {
+        let families: BTreeSet<Family> = snapshot
+            .here()
+            .flat_map(|(_, view)| view.share.network.families())
+            .collect();
+        let node = snapshot.node.as_ref();
+        let services = node.and_then(|node| node.services.as_ref().and(self.services.as_ref()));
+        let mut found = Vec::new();
+        for (name, addresses) in services.into_iter().flatten() {
+            if addresses.is_empty() {
+                let text = "[default] udn-allowed-default-services: it is not there or has no clusterIP; allowed: Services with one; networks of users do not reach it";
+                let subject = format!("Service/{name}");
+                found.push(Problem::new(subject, SERVICE_WITHOUT_ADDRESS, text));
+            }
+            let outside = addresses.iter().filter(|ip| {
+                let has_family = families.contains(&Family::of(**ip));
+                has_family && !self.is_in_range(**ip)
+            });
+            found.extend(outside.map(|ip| {
+                let ranges = self.config.service_cidrs.iter();
+                let ranges: Vec<String> = ranges.map(ToString::to_string).collect();
+                let text = format!(
+                    "clusterIP {ip} is in none of [kubernetes] service-cidrs ({}); allowed: the API server's ranges of Services; networks of users do not reach it",
+                    ranges.join(",")
+                );
+                Problem::new(format!("Service/{name}"), SERVICE_OUT_OF_RANGE, text)
+            }));
+        }
+        found
+    }
+
+    /// What other Nodes and Services say and is not believed, each once.
     fn ignored(&self, snapshot: &Snapshot) -> Vec<Problem> {
         let claims = snapshot.machine.claims.values();
         let claimed = claims.flat_map(|claims: &Claims| claims.problems.iter().cloned());
         let mut found: BTreeSet<Problem> = claimed.collect();
         found.extend(self.unreadable.iter().cloned());
+        found.extend(self.unreachable_services(snapshot));
         for (name, view) in snapshot.here() {
             if view.is_overlay() {
                 found.extend(self.refused.iter().cloned());
@@ -518,6 +555,11 @@ type NodeSubnets = BTreeMap<NetworkName, Vec<Prefix>>;
 
 /// Reason of a problem: an annotation of another Node cannot be read.
 const SUBNETS_MALFORMED: &str = "NodeSubnetsMalformed";
+
+/// Reason of a problem: a Service that networks of users may use has no address.
+const SERVICE_WITHOUT_ADDRESS: &str = "ServiceWithoutAddress";
+/// Reason of a problem: a Service that networks of users may use has an address that no range of Services has.
+const SERVICE_OUT_OF_RANGE: &str = "ServiceOutOfRange";
 
 /// Whether the node has a network of users, or may have one.
 fn has_users(facts: &Facts, undeclared: &Undeclared) -> bool {

@@ -4,6 +4,7 @@
 //! Not here: decisions; a share with gaps gives a smaller plan, and `problems` names the gaps.
 
 mod layer2;
+mod problems;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -16,7 +17,9 @@ use model::nb;
 use model::network::{MissingRoute, Network, NoOverlay, Transport};
 use model::ovs::BridgeFact;
 use model::problem::Problem;
+
 use model::route::TableId;
+pub use problems::{NO_TRANSIT_ADDRESS, SUBNET_TOO_WIDE};
 
 use crate::claims::Claims;
 use crate::facts::NotYet;
@@ -440,116 +443,6 @@ impl NetworkView<'_> {
         missing_route == Some(MissingRoute::Discard)
     }
 
-    /// What keeps the plan from being whole; a missing family costs only that family's rows.
-    #[must_use]
-    pub fn problems(&self) -> Vec<Problem> {
-        let mut found = Vec::new();
-        let mut tell = |reason, message| {
-            found.push(Problem::new(
-                format!("Node/{}", self.node.name),
-                reason,
-                message,
-            ));
-        };
-        if self.share.host_subnets.is_empty() {
-            tell(
-                "NoNodeSubnet",
-                format!("node has no subnet of network {}", self.name()),
-            );
-        }
-        let id = self.node.id;
-        if id < 2 {
-            let text = format!("node id {id} is not allowed; the first is 2");
-            tell("NodeIdOutOfRange", text);
-        }
-        for subnet in &self.share.host_subnets {
-            let family = subnet.family();
-            if !self.share.network.holds(subnet) {
-                tell(
-                    "NodeSubnetOutside",
-                    format!(
-                        "node subnet {subnet} is in none of the subnets of network {}",
-                        self.name()
-                    ),
-                );
-            }
-            if subnet.nth(2).is_none() {
-                tell(
-                    "NodeSubnetTooSmall",
-                    format!("node subnet {subnet} has no address for the management port"),
-                );
-            }
-            if of_family(&self.gateway_join(), family).is_none() {
-                tell(
-                    NO_JOIN_ADDRESS,
-                    format!(
-                        "node id {id} has no address in a join subnet of the family of {subnet}"
-                    ),
-                );
-            }
-            let transit = self.transit(id);
-            if self.has_transit_switch() && of_family(&transit, family).is_none() {
-                tell(NO_TRANSIT_ADDRESS, self.no_transit(id, family));
-            }
-            if self.gateway_address(family).is_none() {
-                tell(
-                    NO_NODE_ADDRESS,
-                    format!(
-                        "bridge {} has no address of the family of {subnet}",
-                        self.node.gateway.bridge
-                    ),
-                );
-            }
-        }
-        found
-    }
-
-    /// Whether cluster routers of all nodes meet on a switch: those of layer-3 networks with an overlay do.
-    fn has_transit_switch(&self) -> bool {
-        self.is_overlay() && self.layer2().is_none()
-    }
-
-    /// The other nodes that the overlay does not reach, and why.
-    #[must_use]
-    pub fn unreachable(&self) -> Vec<Problem> {
-        if !self.has_transit_switch() {
-            return Vec::new();
-        }
-        let families = self.share.network.families();
-        let remotes = self.node.remotes.iter();
-        let of = |(name, remote): (&NodeName, &RemoteNode)| {
-            let lacks = |family: &&Family| of_family(&self.transit(remote.id), **family).is_none();
-            let family = families.iter().find(lacks)?;
-            Some(Problem::new(
-                format!("Node/{name}"),
-                NO_TRANSIT_ADDRESS,
-                self.no_transit(remote.id, *family),
-            ))
-        };
-        let mut found: Vec<Problem> = remotes.filter_map(of).collect();
-        for (subnet, name) in &self.share.remote_subnets {
-            if self.overlay_routes(subnet).is_none() {
-                found.push(Problem::new(
-                    format!("Node/{name}"),
-                    SUBNET_TOO_WIDE,
-                    format!(
-                        "annotation k8s.ovn.org/node-subnets: subnet {subnet} of network {} is too wide beside {} of this node; allowed: lengths that differ by {SPLIT} at most; nothing is sent there by tunnel",
-                        self.name(),
-                        self.longest_own(subnet.family()),
-                    ),
-                ));
-            }
-        }
-        found
-    }
-
-    fn no_transit(&self, id: u32, family: Family) -> String {
-        let version = family.version();
-        format!(
-            "node id {id} has no address in [clustermanager] {version}-transit-subnet; allowed: a subnet with an address for each node id"
-        )
-    }
-
     /// Destinations of the cluster router's routes to a subnet of another node: none shorter than one of this node's subnets of the
     /// family, because OVN prefers a longer route by source to a shorter one by destination, and each of
     /// this node's subnets has one. `None` where that would be too many.
@@ -569,28 +462,8 @@ impl NetworkView<'_> {
         let own = own.filter(|subnet| subnet.family() == family);
         own.map(Prefix::bits).max().unwrap_or(0)
     }
-
-    /// Of the problems, the first that costs more than the rows of one family: nothing is built on it.
-    #[must_use]
-    pub fn unsound(&self) -> Option<Problem> {
-        let costs_a_family = |problem: &Problem| {
-            matches!(
-                problem.reason,
-                NO_NODE_ADDRESS | NO_JOIN_ADDRESS | NO_TRANSIT_ADDRESS
-            )
-        };
-        self.problems().into_iter().find(|p| !costs_a_family(p))
-    }
 }
 
-/// Reason of a problem: the bridge has no address of a family.
-const NO_NODE_ADDRESS: &str = "NoNodeAddress";
-/// Reason of a problem: the join subnet of a family is too small for the node id.
-const NO_JOIN_ADDRESS: &str = "NoJoinAddress";
-/// Reason of a problem: the transit subnet of a family is too small for a node's id.
-pub const NO_TRANSIT_ADDRESS: &str = "NoTransitAddress";
-/// Reason of a problem: the subnet of another node would need too many routes.
-pub const SUBNET_TOO_WIDE: &str = "NodeSubnetTooWide";
 /// Bits by which routes to another node's subnet may be longer than it: 256 routes.
 const SPLIT: u8 = 8;
 

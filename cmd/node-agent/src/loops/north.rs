@@ -135,9 +135,6 @@ impl NorthReconciler {
             Some(rows) => self.wanted(owner, planned, rows)?,
             None => self.not_wanted(owner, planned, &north)?,
         };
-        if *owner == Owner::Node {
-            self.ct_inv_match(plan.ct_inv_match).await?;
-        }
         let wanted = if *owner == Owner::Node && !plan.is_complete() {
             grown(wanted, north.of(owner))
         } else {
@@ -152,11 +149,8 @@ impl NorthReconciler {
         }
         let comment = format!("noverlay node-agent topology of {owner}");
         let transaction = ovn::encode::topology(&diff, &north, owner, &comment)?;
-        if transaction.operations().is_empty() {
-            if let Some(decoded) = &mut self.decoded {
-                decoded.settled.insert(owner.clone());
-            }
-        } else {
+        let stands = transaction.operations().is_empty();
+        if !stands {
             let counts = (diff.create.len(), diff.update.len(), diff.delete.len());
             let (create, update, delete) = counts;
             let owner_name = owner.to_string();
@@ -178,6 +172,15 @@ impl NorthReconciler {
                 );
             }
             transact("north", &self.north, &transaction, &self.transactions).await?;
+        }
+        if *owner == Owner::Node {
+            // After the rows, which do not wait for it where it fails.
+            self.ct_inv_match(plan.ct_inv_match).await?;
+        }
+        if let Some(decoded) = &mut self.decoded
+            && stands
+        {
+            decoded.settled.insert(owner.clone());
         }
         self.stood.insert(owner.clone(), wanted);
         self.queues.bridge.enqueue(BridgeKey::Flows);

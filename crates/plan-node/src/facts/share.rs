@@ -71,6 +71,10 @@ impl Memory {
                 (before.unwrap_or_default(), Some(error))
             }
         };
+        if !name.is_default() && self.services.is_none() {
+            // Without them, what stands of them would be removed.
+            return self.without(network, NotYet::Services);
+        }
         let own_mtu = machine.bridge_link().map(|link| link.mtu);
         if let Err(why) = self.overlay(network, own_mtu) {
             return self.without(network, why);

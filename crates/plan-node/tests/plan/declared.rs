@@ -603,3 +603,66 @@ fn objects_of_a_layer_2_network_that_store_different_keys_are_named() {
         "{problem}"
     );
 }
+
+/// One key is one datapath: with two of it northd would give one of them another, and the other nodes know it by the first.
+#[test]
+fn of_two_networks_with_one_tunnel_key_one_waits() {
+    let two = |red: &str, blue: &str| -> Attachments {
+        [
+            (key("a/red"), mk_layer2("red", 2, red)),
+            (key("c/blue"), mk_layer2("blue", 1, blue)),
+        ]
+        .into()
+    };
+    let good = fresh(&two("[16711685,16715779]", "[16711684,16715778]"));
+    assert_eq!(good.networks.len(), 2);
+    for red in [
+        "[16711685,16715778]",
+        "[16711684,16715779]",
+        "[16715778,16715779]",
+    ] {
+        let all = two(red, "[16711684,16715778]");
+        // Blue is the elder one, and had it.
+        for declared in [fresh(&all), after(&good, &all)] {
+            assert_eq!(names(&declared), ["cluster_udn_blue"], "{red}");
+            let problem = declared.troubles[&NetworkName::from("cluster_udn_red")]
+                .problem()
+                .to_string();
+            assert!(problem.contains("its tunnel keys have 1671"), "{problem}");
+            assert!(
+                problem.contains("as of network cluster_udn_blue"),
+                "{problem}"
+            );
+        }
+    }
+    // The elder one may not take it from who has it.
+    let all = two("[16711685,16715779]", "[16711685,16715778]");
+    let declared = after(&good, &all);
+    assert_eq!(names(&declared), ["cluster_udn_red"]);
+    assert!(declared.troubles.contains_key(&blue()));
+}
+
+#[test]
+fn a_layer_2_network_has_no_key_of_a_transit_switch() {
+    // Of the default network, and of a layer-3 one with an overlay.
+    let all: Attachments = [(key("a/red"), mk_layer2("red", 2, "[16711683,16715779]"))].into();
+    let problem = fresh(&all).troubles[&red()].problem().to_string();
+    assert!(
+        problem.contains("16711683, as of network default;"),
+        "{problem}"
+    );
+    let mut all: Attachments = [
+        (key("a/red"), mk_layer2("red", 2, "[16711684,16715779]")),
+        (key("c/blue"), mk("blue", 1)),
+    ]
+    .into();
+    assert_eq!(fresh(&all).networks.len(), 2, "blue has no overlay");
+    described(&mut all, "c/blue").transport = UserTransport::Unset;
+    let declared = fresh(&all);
+    assert_eq!(names(&declared), ["cluster_udn_blue"]);
+    let problem = declared.troubles[&red()].problem().to_string();
+    assert!(
+        problem.contains("16711684, as of network cluster_udn_blue"),
+        "{problem}"
+    );
+}

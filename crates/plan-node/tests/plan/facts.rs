@@ -39,7 +39,7 @@ fn config(bgp_default: BgpDefault) -> NodeConfig {
             .map(|subnet| subnet.parse().unwrap())
             .into(),
         strict_isolation: true,
-        service_cidrs: Vec::new(),
+        service_cidrs: vec!["172.31.0.0/16".parse().unwrap()],
         transit_subnets: vec!["100.88.0.0/16".parse().unwrap()],
     }
 }

@@ -1,5 +1,6 @@
 //! Layer-2 networks: one switch and one router for all nodes, the whole subnet on each.
 
+use model::address::Family;
 use model::gateway::GatewayMode;
 use model::kernel::{KernelEntry, KernelKey};
 use model::names::{NetworkName, NodeName};
@@ -331,8 +332,17 @@ fn a_node_whose_id_does_not_fit_the_transit_subnet_gets_no_half_of_a_link() {
         TO_SWITCH,
     ];
     assert_eq!(ports, own);
+    let problem = view.get().unreachable()[0].to_string();
+    let text = "Node/n3: node id 4 has no two addresses in the v4 transit subnet of network cluster_udn_gray (100.88.0.0/29); allowed:";
+    assert!(problem.contains(text), "{problem}");
+    assert_eq!(view.get().problems(), []);
     view.node.id = 5;
     let none = rows(&view);
+    let problem = view.get().problems()[0].to_string();
+    assert!(
+        problem.contains("node id 5 has no two addresses in the v4"),
+        "{problem}"
+    );
     assert!(
         !ids(&none, Table::RouterPort, GATEWAY)
             .iter()
@@ -342,6 +352,17 @@ fn a_node_whose_id_does_not_fit_the_transit_subnet_gets_no_half_of_a_link() {
         ids(&none, Table::StaticRoute, ROUTER),
         ["|100.65.0.3|100.88.0.7|"]
     );
+}
+
+#[test]
+fn a_family_that_has_no_transit_subnet_is_named() {
+    let mut view = dual();
+    let layer2 = view.share.network.layer2.as_mut().unwrap();
+    layer2.transit_subnets.retain(|s| s.family() == Family::V4);
+    let problems = view.get().problems();
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    let text = "in the v6 transit subnet of network cluster_udn_gray (none)";
+    assert!(problems[0].message.contains(text), "{problems:?}");
 }
 
 fn planned(view: &View) -> Plan {

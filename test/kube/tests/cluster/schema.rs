@@ -7,6 +7,8 @@ use kube_tests::{ApiServer, tools, top};
 fn the_manifests_apply_twice_and_frr_configurations_keep_frr_k8s_rules() {
     let Some(tools) = tools() else { return };
     let api = ApiServer::start(tools);
+    // OpenShift has it.
+    api.kubectl(&["create", "namespace", "openshift-dns"]);
     for folder in ["base", "overlays/standalone", "overlays/openshift"] {
         let folder = top().join("manifests").join(folder);
         api.kubectl(&["apply", "--server-side", "-k", folder.to_str().unwrap()]);
@@ -55,6 +57,18 @@ fn the_shipped_configuration_is_taken(api: &ApiServer) {
         assert_eq!(settings.ovn.topology, settings::OvnTopology::Build);
         assert_eq!(settings.ovn.networks, settings::OvnNetworks::Own);
         assert!(settings.warnings.is_empty(), "{:?}", settings.warnings);
+        assert_eq!(settings.allowed_services.len(), 2);
+        for service in &settings.allowed_services {
+            let is_its_role = |object: &&str| {
+                ["kind: Role\n", "- services\n"]
+                    .iter()
+                    .all(|part| object.contains(part))
+                    && object.contains(&format!("  namespace: {}\n", service.namespace))
+                    && object.contains(&format!("  - {}\n", service.name))
+            };
+            let roles = list.split("\n---\n").filter(is_its_role).count();
+            assert_eq!(roles, 1, "{service} in {}", folder.display());
+        }
     }
 }
 

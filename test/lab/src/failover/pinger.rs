@@ -16,7 +16,7 @@ use nix::unistd::Pid;
 use super::stream::Way;
 use crate::reach::Attached;
 use crate::run::tool;
-use crate::state::{Lab, PodAddress};
+use crate::state::{Lab, Node, PodAddress};
 
 /// Seconds between two pings of a pair.
 const PACE: f64 = 0.01;
@@ -43,6 +43,8 @@ pub(super) struct Losses {
     pub(super) longest: (f64, String),
     /// Losses of each pair that has any.
     pub(super) by_pair: Vec<(String, u64)>,
+    /// Between which two answers, in seconds since 1970, a pair lost most pings in a row, and how many.
+    pub(super) worst: (u64, f64, f64),
 }
 
 impl Pinger {
@@ -73,6 +75,18 @@ impl Pinger {
         let mut pinger = Self { pairs: Vec::new() };
         for way in ways {
             pinger.add(way.name.clone(), &way.namespaces.0, way.to)?;
+        }
+        Ok(pinger)
+    }
+
+    /// Starts one in each of these nodes' own namespaces, to the underlay address of the next of them: no route of BGP, no row
+    /// of OVN and no pod is on its way, only the nodes' switches and the machine.
+    pub(super) fn of_nodes(lab: &Lab, nodes: &[&Node]) -> Result<Self> {
+        let mut pinger = Self { pairs: Vec::new() };
+        let next = nodes.iter().cycle().skip(1);
+        for (from, to) in nodes.iter().zip(next) {
+            let name = format!("{} -> {}", from.name, to.name);
+            pinger.add(name, &lab.namespace(&from.name), lab.address(to))?;
         }
         Ok(pinger)
     }
@@ -133,10 +147,16 @@ impl Losses {
         for line in text.lines().filter(|line| line.contains(" bytes from ")) {
             let after = |mark: &str| line.split_once(mark).map(|(_, rest)| rest);
             let sequence = after("icmp_seq=").and_then(|rest| rest.split(' ').next());
-            answered.insert(sequence.context("icmp_seq")?.parse::<u64>()?);
+            let sequence: u64 = sequence.context("icmp_seq")?.parse()?;
+            let previous = answered.last().copied().unwrap_or(0);
+            answered.insert(sequence);
             let time = after("[").and_then(|rest| rest.split(']').next());
             let time: f64 = time.context("time")?.parse()?;
             longest = last.map_or(0.0, |last| longest.max(time - last));
+            let missing = sequence.saturating_sub(previous + 1);
+            if missing > self.worst.0 {
+                self.worst = (missing, last.unwrap_or(time), time);
+            }
             last = Some(time);
         }
         let sum = text.lines().find(|line| line.contains("transmitted"));
@@ -162,6 +182,37 @@ impl Losses {
         Ok(())
     }
 
+    /// How many pings a node itself could not send or receive, where these are of [`Pinger::of_nodes`]: those that both of its
+    /// ways lost, to it and from it.
+    fn of_node(&self, node: &str) -> u64 {
+        let lost = |is_end: &dyn Fn(&str, &str) -> bool| {
+            let ways = self.by_pair.iter();
+            let mut of_it = ways.filter(|(pair, _)| {
+                let ends = pair.split_once(" -> ");
+                ends.is_some_and(|(from, to)| is_end(from, to))
+            });
+            of_it.next().map_or(0, |(_, lost)| *lost)
+        };
+        lost(&|from, _| from == node).min(lost(&|_, to| to == node))
+    }
+
+    /// What is left when each pair is forgiven what its two nodes themselves could not send or receive, up to so many pings.
+    pub(super) fn beyond(&self, of_nodes: &Self, limit: u64) -> Self {
+        let rest = self.by_pair.iter().filter_map(|(pair, lost)| {
+            let (from, to) = pair.split_once(" -> ")?;
+            let to = to.split(' ').next()?;
+            let forgiven = of_nodes.of_node(from) + of_nodes.of_node(to);
+            let rest = lost.saturating_sub(forgiven.min(limit));
+            (rest > 0).then(|| (pair.clone(), rest))
+        });
+        let by_pair: Vec<(String, u64)> = rest.collect();
+        Self {
+            lost: by_pair.iter().map(|(_, lost)| lost).sum(),
+            by_pair,
+            ..self.clone()
+        }
+    }
+
     /// One line.
     pub(super) fn shown(&self) -> String {
         let mut text = format!(
@@ -173,15 +224,35 @@ impl Losses {
             self.longest.1
         );
         if !self.by_pair.is_empty() {
-            let list: Vec<String> = self
-                .by_pair
-                .iter()
-                .map(|(pair, lost)| format!("{pair} {lost}"))
-                .collect();
-            text.push_str(&format!("; lost: {}", list.join(", ")));
+            text.push_str(&format!("; lost: {}", self.losses()));
         }
         text
     }
+
+    /// Each pair that lost any, with how many.
+    pub(super) fn losses(&self) -> String {
+        let pairs = self.by_pair.iter();
+        let list: Vec<String> = pairs.map(|(pair, lost)| format!("{pair} {lost}")).collect();
+        let (most, from, to) = self.worst;
+        format!(
+            "{}; most in a row {most}, from {} to {} UTC",
+            list.join(", "),
+            of_day(from),
+            of_day(to)
+        )
+    }
+}
+
+/// The time of a day, as logs have it.
+fn of_day(seconds: f64) -> String {
+    let millis = Duration::from_secs_f64(seconds.max(0.0)).as_millis() % 86_400_000;
+    let (hours, rest) = (millis / 3_600_000, millis % 3_600_000);
+    let (minutes, rest) = (rest / 60_000, rest % 60_000);
+    format!(
+        "{hours:02}:{minutes:02}:{:02}.{:03}",
+        rest / 1000,
+        rest % 1000
+    )
 }
 
 #[cfg(test)]
@@ -217,7 +288,45 @@ mod tests {
         assert_eq!(gap.lost, 2);
         assert!((gap.longest.0 - 0.49).abs() < 0.001);
         assert_eq!(gap.by_pair, [("a -> b".to_owned(), 2)]);
+        let told = "a -> b 2; most in a row 2, from 00:00:10.010 to 00:00:10.500 UTC";
+        assert_eq!(gap.losses(), told);
         assert_eq!(count(&[(1, 10.0)], 40).lost, 39);
         assert_eq!(count(&[], 40).lost, 40);
+    }
+
+    fn lost(by_pair: &[(&str, u64)]) -> Losses {
+        let by_pair = by_pair
+            .iter()
+            .map(|(pair, lost)| ((*pair).to_owned(), *lost));
+        let by_pair: Vec<(String, u64)> = by_pair.collect();
+        Losses {
+            lost: by_pair.iter().map(|(_, lost)| lost).sum(),
+            by_pair,
+            ..Losses::default()
+        }
+    }
+
+    #[test]
+    fn a_pair_is_forgiven_what_its_nodes_could_not_send_and_receive_and_no_more() {
+        let pods = lost(&[
+            ("n1 -> n3", 12),
+            ("n3 -> n1 at 10.1.0.5", 11),
+            ("n2 -> n3", 12),
+        ]);
+        // The first node stands still: its ways to the next and from the one before lose.
+        let stalled = lost(&[("n1 -> n2", 11), ("n3 -> n1", 13)]);
+        let rest = pods.beyond(&stalled, 50);
+        let wanted = [("n1 -> n3".to_owned(), 1), ("n2 -> n3".to_owned(), 12)];
+        assert_eq!(
+            (rest.lost, rest.by_pair.as_slice()),
+            (13, wanted.as_slice())
+        );
+        // One way alone says nothing of either of its nodes.
+        for one in [&[("n1 -> n2", 11)][..], &[("n3 -> n1", 11)], &[]] {
+            assert_eq!(pods.beyond(&lost(one), 50).by_pair, pods.by_pair);
+        }
+        let long = lost(&[("n1 -> n2", 900), ("n3 -> n1", 900)]);
+        let cut_off = lost(&[("n1 -> n3", 900)]);
+        assert_eq!(cut_off.beyond(&long, 50).lost, 850);
     }
 }

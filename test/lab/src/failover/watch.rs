@@ -192,10 +192,25 @@ impl Watch {
     /// Follows these nodes; each should have routes to the pods of all others, and to what
     /// else is named. The times are distinguished from now on.
     pub(super) fn start(lab: &Lab, nodes: &[&str], more: &[String]) -> Result<Self> {
+        let all: Vec<&str> = lab.nodes.iter().map(|n| n.name.as_str()).collect();
+        Self::of(lab, nodes, &all, more)
+    }
+
+    /// Follows these nodes; each should have routes to the pods of the others of them.
+    pub(super) fn between(lab: &Lab, nodes: &[&str]) -> Result<Self> {
+        Self::of(lab, nodes, nodes, &[])
+    }
+
+    fn of(lab: &Lab, nodes: &[&str], to: &[&str], more: &[String]) -> Result<Self> {
         let mut watch = Self(Vec::new());
         for node in nodes {
+            let others = to.iter().filter(|other| *other != node);
+            let pods = others.filter_map(|other| lab.pod(other));
+            let subnets = pods.flat_map(|pod| pod.addresses);
+            let wanted = subnets.map(|own| own.subnet.to_string());
+            let wanted: BTreeSet<String> = wanted.chain(more.iter().cloned()).collect();
             for side in [Side::Kernel, Side::Ovn] {
-                watch.0.push(follow(lab, node, side, more)?);
+                watch.0.push(follow(lab, node, side, wanted.clone())?);
             }
         }
         let complete = until(Duration::from_secs(3), Duration::from_millis(10), || {
@@ -291,25 +306,23 @@ fn whole(gaps: &Mutex<Gaps>) -> bool {
     locked(gaps).missing == 0
 }
 
-fn follow(lab: &Lab, node: &str, side: Side, more: &[String]) -> Result<(Child, Arc<Mutex<Gaps>>)> {
-    let others = lab.nodes.iter().filter(|other| other.name != node);
-    let subnets = others.filter_map(|other| lab.pod(&other.name));
-    let mut gaps = Gaps {
+fn follow(
+    lab: &Lab,
+    node: &str,
+    side: Side,
+    wanted: BTreeSet<String>,
+) -> Result<(Child, Arc<Mutex<Gaps>>)> {
+    let gaps = Gaps {
         node: node.to_owned(),
         side,
         begun: now(),
-        missing: 0,
-        wanted: subnets
-            .flat_map(|pod| pod.addresses)
-            .map(|own| own.subnet.to_string())
-            .chain(more.iter().cloned())
-            .collect(),
+        missing: wanted.len(),
+        wanted,
         has: BTreeMap::new(),
         count: BTreeMap::new(),
         unread: None,
         spans: Vec::new(),
     };
-    gaps.missing = gaps.wanted.len();
     let gaps = Arc::new(Mutex::new(gaps));
     let mut child = monitor(lab, node, side)
         .with(|c| {

@@ -9,18 +9,16 @@ use std::net::IpAddr;
 
 use model::address::{Family, Prefix};
 use model::nb::{RowKey, Table, Value};
+use model::network::transit_switch_key;
 
 use super::{Link, Route, link, role, route, tunnel_key};
 use crate::north::rows_builder::{RowsBuilder, text, texts};
 use crate::snapshot::{NetworkView, mac_of, of_family};
 
-/// Key of the default network's transit switch (OVN-Kubernetes: 16711683); a network of users has it plus its id.
-const TRANSIT_KEY: u32 = 16_711_683;
-
 /// The network's overlay: a switch that all nodes know by one key, this node's port on it, and those of the others.
 pub(super) fn plan(view: NetworkView<'_>, rows_builder: &mut RowsBuilder) {
     let switch = view.name().transit_switch();
-    let key = TRANSIT_KEY + u32::from(view.share.network.id);
+    let key = transit_switch_key(view.share.network.id);
     rows_builder.put(
         RowKey::root(Table::Switch, switch.as_str()),
         [

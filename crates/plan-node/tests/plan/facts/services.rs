@@ -32,15 +32,22 @@ fn only_with_a_network_of_users_services_are_waited_for_and_what_was_known_stays
     facts.services = None;
     let mut memory = memory();
     let before = memory.snapshot(facts.clone());
-    let why = stale(&before).unwrap();
+    let blue = NetworkName::from("cluster_udn_blue");
+    let why = &before.stale[&blue];
     assert!(why.to_string().contains("udn-allowed-default-services"));
     assert_eq!(why.reason(), None, "it passes");
+    let here: Vec<String> = before.here().map(|(name, _)| name.to_string()).collect();
+    assert_eq!(here, ["default"], "nobody else waits");
+    assert_eq!(
+        plan_node::plan(&before).unknown,
+        ["cluster_udn_blue".into()]
+    );
     facts.services = Some(services(&["172.31.0.1"]));
     let known = memory.snapshot(facts.clone());
-    assert_eq!(stale(&known), None);
+    assert_eq!(known.stale, BTreeMap::new());
     facts.services = None;
     let after = memory.snapshot(facts);
-    assert_eq!(after.node, known.node);
+    assert_eq!((after.node, after.stale), (known.node, known.stale));
 }
 
 #[test]
@@ -56,6 +63,34 @@ fn an_address_of_pods_or_of_a_family_that_nobody_has_is_no_service() {
     let allowed = node.services.unwrap().allowed;
     assert_eq!(allowed, services(&["172.31.0.1"]));
     assert_eq!(memory().snapshot(whole()).node.unwrap().services, None);
+}
+
+/// The kernel knows a way to the ranges alone.
+#[test]
+fn a_service_outside_of_the_ranges_or_without_an_address_is_named_and_left_out() {
+    let mut facts = with_blue();
+    facts.services = Some(services(&["172.31.0.1", "172.32.0.1", "fd02::1"]));
+    let snapshot = memory().snapshot(facts.clone());
+    let node = snapshot.node.unwrap();
+    assert_eq!(node.services.unwrap().allowed, services(&["172.31.0.1"]));
+    let [problem] = snapshot.ignored.as_slice() else {
+        panic!("{:?}", snapshot.ignored);
+    };
+    let text = "Service/a/b: ServiceOutOfRange: clusterIP 172.32.0.1 is in none of [kubernetes] service-cidrs (172.31.0.0/16); allowed:";
+    assert!(
+        problem.to_string().contains("clusterIP 172.32.0.1"),
+        "{text} {problem}"
+    );
+    facts.services = Some(services(&[]));
+    let absent = memory().snapshot(facts.clone()).ignored;
+    let text = "Service/a/b: [default] udn-allowed-default-services: it is not there";
+    assert!(
+        absent.len() == 1 && absent[0].to_string().starts_with(text),
+        "{absent:?}"
+    );
+    // Nobody may use them.
+    facts.networks.truncate(1);
+    assert_eq!(memory().snapshot(facts).ignored, []);
 }
 
 /// Every node has the same address there, and it is no link-local one.
