@@ -16,18 +16,18 @@ use nix::unistd::Pid;
 use super::stream::Way;
 use crate::reach::Attached;
 use crate::run::tool;
-use crate::state::{Lab, Node, PodAddress};
+use crate::state::{Lab, PodAddress};
 
 /// Seconds between two pings of a pair.
 const PACE: f64 = 0.01;
 /// Up to so many pods ping one another; more would measure the machine.
 const ALL_PAIRS: usize = 6;
-/// Pings that may be under way when a pair is asked to stop.
-const UNDER_WAY: u64 = 2;
+/// How long an answer may take: on a busy machine the last ones of a pair are late together.
+const LATE: Duration = Duration::from_secs(2);
 
 /// Pings under way.
 pub(super) struct Pinger {
-    pairs: Vec<(String, Child, JoinHandle<String>)>,
+    pairs: Vec<(String, Child, [JoinHandle<String>; 2])>,
 }
 
 /// What came of all pings.
@@ -79,55 +79,56 @@ impl Pinger {
         Ok(pinger)
     }
 
-    /// Starts one in each of these nodes' own namespaces, to the underlay address of the next of them: no route of BGP, no row
-    /// of OVN and no pod is on its way, only the nodes' switches and the machine.
-    pub(super) fn of_nodes(lab: &Lab, nodes: &[&Node]) -> Result<Self> {
-        let mut pinger = Self { pairs: Vec::new() };
-        let next = nodes.iter().cycle().skip(1);
-        for (from, to) in nodes.iter().zip(next) {
-            let name = format!("{} -> {}", from.name, to.name);
-            pinger.add(name, &lab.namespace(&from.name), lab.address(to))?;
-        }
-        Ok(pinger)
-    }
-
     fn add(&mut self, name: String, namespace: &str, to: IpAddr) -> Result<()> {
         let mut child = tool("ping")
             .words(&format!("-n -D -i {PACE} {to}"))
             .with(|c| {
                 c.stdin(Stdio::null())
                     .stdout(Stdio::piped())
-                    .stderr(Stdio::null());
+                    .stderr(Stdio::piped());
             })
             .inside(namespace)
             .spawn()?;
-        let mut stdout = child.stdout.take().context("ping's output")?;
-        let lines = std::thread::spawn(move || {
-            let mut text = Vec::new();
-            drop(stdout.read_to_end(&mut text));
-            String::from_utf8_lossy(&text).into_owned()
-        });
-        self.pairs.push((name, child, lines));
+        let answers = read(child.stdout.take().context("ping's output")?);
+        let sums = read(child.stderr.take().context("ping's messages")?);
+        self.pairs.push((name, child, [answers, sums]));
         Ok(())
     }
 
-    /// Ends all of them and counts.
+    /// Ends all of them and counts what was sent until now: answers that come later count, too.
     pub(super) fn stop(mut self) -> Result<Losses> {
-        for (_, child, _) in &self.pairs {
-            let pid = i32::try_from(child.id()).context("process number")?;
-            // SIGINT is what makes ping print its sum.
-            kill(Pid::from_raw(pid), Signal::SIGINT).context("ending a ping")?;
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        // SIGQUIT is what makes ping print how many it has sent.
+        self.tell(Signal::SIGQUIT)?;
+        std::thread::sleep(LATE);
+        self.tell(Signal::SIGINT)?;
         let mut all = Losses::default();
-        for (pair, mut child, lines) in std::mem::take(&mut self.pairs) {
+        for (pair, mut child, [answers, sums]) in std::mem::take(&mut self.pairs) {
             child.wait()?;
-            let text = lines.join().unwrap_or_default();
-            all.add(&pair, &text)
+            let answers = answers.join().unwrap_or_default();
+            let sums = sums.join().unwrap_or_default();
+            all.add(&pair, &answers, &sums)
                 .with_context(|| format!("what ping {pair} printed"))?;
         }
         Ok(all)
     }
+
+    fn tell(&self, signal: Signal) -> Result<()> {
+        for (_, child, _) in &self.pairs {
+            let pid = i32::try_from(child.id()).context("process number")?;
+            kill(Pid::from_raw(pid), signal).context("ending a ping")?;
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+}
+
+/// All that a process says, until it ends.
+fn read(mut from: impl Read + Send + 'static) -> JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut text = Vec::new();
+        drop(from.read_to_end(&mut text));
+        String::from_utf8_lossy(&text).into_owned()
+    })
 }
 
 impl Drop for Pinger {
@@ -141,35 +142,32 @@ impl Drop for Pinger {
 }
 
 impl Losses {
-    fn add(&mut self, pair: &str, text: &str) -> Result<()> {
+    /// What a ping printed of each answer, and of how many it had sent when it was asked.
+    fn add(&mut self, pair: &str, answers: &str, sums: &str) -> Result<()> {
+        let sum = sums.lines().find(|line| line.contains(" packets, "));
+        let sent = sum.and_then(|line| line.trim().split_once('/'));
+        let sent = sent.and_then(|(_, rest)| rest.split(' ').next());
+        let sent: u64 = sent.context("how many it has sent")?.parse()?;
         let mut answered = std::collections::BTreeSet::new();
         let (mut last, mut longest) = (None, 0.0_f64);
-        for line in text.lines().filter(|line| line.contains(" bytes from ")) {
+        for line in answers.lines().filter(|line| line.contains(" bytes from ")) {
             let after = |mark: &str| line.split_once(mark).map(|(_, rest)| rest);
             let sequence = after("icmp_seq=").and_then(|rest| rest.split(' ').next());
             let sequence: u64 = sequence.context("icmp_seq")?.parse()?;
+            if sequence > sent {
+                continue;
+            }
             let previous = answered.last().copied().unwrap_or(0);
             answered.insert(sequence);
             let time = after("[").and_then(|rest| rest.split(']').next());
             let time: f64 = time.context("time")?.parse()?;
             longest = last.map_or(0.0, |last| longest.max(time - last));
-            let missing = sequence.saturating_sub(previous + 1);
-            if missing > self.worst.0 {
-                self.worst = (missing, last.unwrap_or(time), time);
-            }
+            self.note(sequence.saturating_sub(previous + 1), last, time);
             last = Some(time);
         }
-        let sum = text.lines().find(|line| line.contains("transmitted"));
-        let sent = sum.and_then(|line| line.split(' ').next());
-        let sent: u64 = sent.context("the sum")?.parse()?;
-        let count = u64::try_from(answered.len())?;
         let end = answered.last().copied().unwrap_or(0);
-        let mut lost = sent.saturating_sub(count);
-        // The last ones may have been on their way when ping was asked to stop.
-        let tail = sent.saturating_sub(end);
-        if tail <= UNDER_WAY {
-            lost = lost.saturating_sub(tail);
-        }
+        self.note(sent.saturating_sub(end), last, last.unwrap_or(0.0));
+        let lost = sent.saturating_sub(u64::try_from(answered.len())?);
         self.pairs += 1;
         self.sent += sent;
         self.lost += lost;
@@ -182,34 +180,10 @@ impl Losses {
         Ok(())
     }
 
-    /// How many pings a node itself could not send or receive, where these are of [`Pinger::of_nodes`]: those that both of its
-    /// ways lost, to it and from it.
-    fn of_node(&self, node: &str) -> u64 {
-        let lost = |is_end: &dyn Fn(&str, &str) -> bool| {
-            let ways = self.by_pair.iter();
-            let mut of_it = ways.filter(|(pair, _)| {
-                let ends = pair.split_once(" -> ");
-                ends.is_some_and(|(from, to)| is_end(from, to))
-            });
-            of_it.next().map_or(0, |(_, lost)| *lost)
-        };
-        lost(&|from, _| from == node).min(lost(&|_, to| to == node))
-    }
-
-    /// What is left when each pair is forgiven what its two nodes themselves could not send or receive, up to so many pings.
-    pub(super) fn beyond(&self, of_nodes: &Self, limit: u64) -> Self {
-        let rest = self.by_pair.iter().filter_map(|(pair, lost)| {
-            let (from, to) = pair.split_once(" -> ")?;
-            let to = to.split(' ').next()?;
-            let forgiven = of_nodes.of_node(from) + of_nodes.of_node(to);
-            let rest = lost.saturating_sub(forgiven.min(limit));
-            (rest > 0).then(|| (pair.clone(), rest))
-        });
-        let by_pair: Vec<(String, u64)> = rest.collect();
-        Self {
-            lost: by_pair.iter().map(|(_, lost)| lost).sum(),
-            by_pair,
-            ..self.clone()
+    /// So many in a row were not answered between these two answers.
+    fn note(&mut self, missing: u64, last: Option<f64>, time: f64) {
+        if missing > self.worst.0 {
+            self.worst = (missing, last.unwrap_or(time), time);
         }
     }
 
@@ -230,7 +204,7 @@ impl Losses {
     }
 
     /// Each pair that lost any, with how many.
-    pub(super) fn losses(&self) -> String {
+    fn losses(&self) -> String {
         let pairs = self.by_pair.iter();
         let list: Vec<String> = pairs.map(|(pair, lost)| format!("{pair} {lost}")).collect();
         let (most, from, to) = self.worst;
@@ -272,18 +246,20 @@ mod tests {
     }
 
     fn count(list: &[(u64, f64)], sent: u64) -> Losses {
-        let text = format!(
-            "{HEAD}{}\n--- 10.128.1.5 ping statistics ---\n{sent} packets transmitted, x received\n",
-            answers(list)
-        );
+        let text = format!("{HEAD}{}", answers(list));
+        let sums = format!("\r1/{sent} packets, 0% loss, min/avg/ewma/max = 0.1/0.1/0.1/0.1 ms\n");
         let mut losses = Losses::default();
-        losses.add("a -> b", &text).unwrap_or_default();
+        losses.add("a -> b", &text, &sums).unwrap_or_default();
         losses
     }
 
     #[test]
-    fn what_is_on_its_way_at_the_end_is_not_lost_and_a_gap_is_counted_and_timed() {
-        assert_eq!(count(&[(1, 10.0), (2, 10.01)], 3).lost, 0);
+    fn what_is_sent_after_the_end_is_not_counted_and_a_gap_is_counted_and_timed() {
+        assert_eq!(count(&[(1, 10.0), (2, 10.01), (4, 10.03)], 2).lost, 0);
+        // An answer that comes late is one.
+        assert_eq!(count(&[(1, 10.0), (2, 11.5), (3, 11.5)], 2).lost, 0);
+        assert_eq!(count(&[(1, 10.0), (2, 10.01), (4, 10.03)], 3).lost, 1);
+        assert_eq!(count(&[(1, 10.0)], 5).worst, (4, 10.0, 10.0));
         let gap = count(&[(1, 10.0), (2, 10.01), (5, 10.5), (6, 10.51)], 6);
         assert_eq!(gap.lost, 2);
         assert!((gap.longest.0 - 0.49).abs() < 0.001);
@@ -292,41 +268,5 @@ mod tests {
         assert_eq!(gap.losses(), told);
         assert_eq!(count(&[(1, 10.0)], 40).lost, 39);
         assert_eq!(count(&[], 40).lost, 40);
-    }
-
-    fn lost(by_pair: &[(&str, u64)]) -> Losses {
-        let by_pair = by_pair
-            .iter()
-            .map(|(pair, lost)| ((*pair).to_owned(), *lost));
-        let by_pair: Vec<(String, u64)> = by_pair.collect();
-        Losses {
-            lost: by_pair.iter().map(|(_, lost)| lost).sum(),
-            by_pair,
-            ..Losses::default()
-        }
-    }
-
-    #[test]
-    fn a_pair_is_forgiven_what_its_nodes_could_not_send_and_receive_and_no_more() {
-        let pods = lost(&[
-            ("n1 -> n3", 12),
-            ("n3 -> n1 at 10.1.0.5", 11),
-            ("n2 -> n3", 12),
-        ]);
-        // The first node stands still: its ways to the next and from the one before lose.
-        let stalled = lost(&[("n1 -> n2", 11), ("n3 -> n1", 13)]);
-        let rest = pods.beyond(&stalled, 50);
-        let wanted = [("n1 -> n3".to_owned(), 1), ("n2 -> n3".to_owned(), 12)];
-        assert_eq!(
-            (rest.lost, rest.by_pair.as_slice()),
-            (13, wanted.as_slice())
-        );
-        // One way alone says nothing of either of its nodes.
-        for one in [&[("n1 -> n2", 11)][..], &[("n3 -> n1", 11)], &[]] {
-            assert_eq!(pods.beyond(&lost(one), 50).by_pair, pods.by_pair);
-        }
-        let long = lost(&[("n1 -> n2", 900), ("n3 -> n1", 900)]);
-        let cut_off = lost(&[("n1 -> n3", 900)]);
-        assert_eq!(cut_off.beyond(&long, 50).lost, 850);
     }
 }

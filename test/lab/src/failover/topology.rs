@@ -17,7 +17,7 @@ use crate::objects::reflectors;
 use crate::process;
 use crate::reach::{Attached, attached};
 use crate::run::{now, tell, until};
-use crate::state::{Lab, Node};
+use crate::state::Lab;
 
 /// How long a step may take: another leader, a reload on each node, sessions.
 pub(super) const PATIENCE: Duration = Duration::from_secs(120);
@@ -31,9 +31,6 @@ const TOLERATED_IN_ALL: u64 = 30;
 /// Pairs, each in one direction, that lose any ping at all: both directions between a node and two others. A node that has
 /// lost its way to all others shows in twice as many with five nodes, in six with four.
 const TOLERATED_PAIRS: usize = 4;
-/// So many pings of a pair may be lost because a node itself could not send or receive: what is queued for a switch that does not
-/// run for half a second.
-const FORGIVEN: u64 = 50;
 /// So many reflectors are chosen.
 pub(super) const REFLECTORS: usize = 3;
 
@@ -92,10 +89,8 @@ pub(super) fn step(
     name: &str,
     change: impl FnOnce() -> Result<()>,
 ) -> Result<bool> {
-    let nodes: Vec<&Node> = pods.iter().map(|(node, _)| node).collect();
-    let names: Vec<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
+    let names: Vec<&str> = pods.iter().map(|(node, _)| node.name.as_str()).collect();
     let pinger = Pinger::start(lab, pods)?;
-    let of_nodes = Pinger::of_nodes(lab, &nodes)?;
     std::thread::sleep(Duration::from_secs(2));
     let watch = Watch::between(lab, &names)?;
     let start = now();
@@ -104,21 +99,14 @@ pub(super) fn step(
     tell(&format!("{name}: done after {seconds:.1} s"));
     std::thread::sleep(AFTER);
     let lost = pinger.stop()?;
-    let of_nodes = of_nodes.stop()?;
     tell(&format!("    {}", lost.shown()));
-    if of_nodes.lost > 0 {
-        tell(&format!(
-            "    between the nodes themselves: {}",
-            of_nodes.losses()
-        ));
-    }
     let gaps = watch.stop()?;
     let short: Vec<&Gaps> = gaps.iter().filter(|gaps| gaps.first().is_some()).collect();
     for gaps in &short {
         tell(&format!("    {}", gaps.shown()));
     }
     let rows_stayed = short.iter().all(|gaps| gaps.side != Side::Ovn);
-    Ok(is_tolerable(&lost.beyond(&of_nodes, FORGIVEN)) && rows_stayed)
+    Ok(is_tolerable(&lost) && rows_stayed)
 }
 
 /// Whether so much may be lost without anybody's way having been lost.
