@@ -221,6 +221,11 @@ pub(crate) fn run() -> Result<bool> {
                 None => Values::demonstration(families),
             };
             let example = example.map(|folder| Example::read(&folder, &values));
+            let example = example.transpose()?;
+            let mut outward = outward;
+            if let Some(example) = &example {
+                example.apply_to(&mut outward)?;
+            }
             let wait = Duration::from_secs(wait);
             let wanted = Wanted {
                 name,
@@ -233,7 +238,7 @@ pub(crate) fn run() -> Result<bool> {
                 outward,
                 networks: network,
                 frr_k8s: frr_k8s.map(std::path::absolute).transpose()?,
-                example: example.transpose()?,
+                example,
                 places: places()?,
                 wait,
             };

@@ -11,6 +11,7 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
 use crate::apiserver::kubectl;
+use crate::daemons::Outward;
 use crate::node::{frr, link};
 use crate::run::until;
 use crate::state::{Lab, Node, check_name, text};
@@ -54,6 +55,22 @@ impl Example {
         }
         routers.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(Self { folder, routers })
+    }
+
+    /// Gateway mode and transport are as in its configuration: the lab has to know them, too.
+    ///
+    /// # Errors
+    /// A configuration that cannot be read.
+    pub(crate) fn apply_to(&self, outward: &mut Outward) -> Result<()> {
+        let config = self.config()?;
+        let says = |line: &str| config.lines().any(|other| other.trim() == line);
+        if says("mode = local") {
+            outward.gateway_mode = "local".to_owned();
+        }
+        if says("transport = geneve") {
+            outward.transport = "geneve".to_owned();
+        }
+        Ok(())
     }
 
     /// Text of the configuration file of all daemons.

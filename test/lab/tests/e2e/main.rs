@@ -12,6 +12,7 @@
     reason = "tests of a whole program: they tell what they do, and stop at the first surprise"
 )]
 
+mod advertised;
 mod cluster;
 mod failover;
 mod failures;
