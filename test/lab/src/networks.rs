@@ -3,6 +3,8 @@
 //! In: what `--network` asks for. Out: a Namespace and a ClusterUserDefinedNetwork of each,
 //! and pods on the switches that the product makes. Rows, VRFs and routes are the product's.
 
+mod vrf;
+
 use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::time::Duration;
@@ -31,8 +33,13 @@ pub(crate) struct UserNetwork {
     pub(crate) subnet: IpNet,
     /// Prefix length of each node's part; none: a network of layer 2, of which each node has all.
     pub(crate) host_prefix: Option<u8>,
+    /// Routed in a VRF of its own, over a link of its own.
+    #[serde(default)]
+    pub(crate) own_vrf: bool,
 }
 
+/// How a range in a VRF of its own begins.
+const OWN_VRF: &str = "vrf:";
 /// How a range of layer 2 begins.
 const LAYER2: &str = "layer2:";
 /// Label of the FRRConfiguration by which nodes speak BGP with each other.
@@ -43,11 +50,17 @@ const TUNNEL: u32 = 58;
 impl FromStr for UserNetwork {
     type Err = anyhow::Error;
 
-    /// `NAME=CIDR/HOST`, or `NAME=layer2:CIDR`.
+    /// `NAME=CIDR/HOST`, `NAME=vrf:CIDR/HOST`, or `NAME=layer2:CIDR`.
     fn from_str(text: &str) -> Result<Self> {
-        let form =
-            "wanted is NAME=SUBNET/HOST, for example red=10.150.0.0/16/24, or NAME=layer2:SUBNET";
+        let form = "wanted is NAME=SUBNET/HOST, for example red=10.150.0.0/16/24, NAME=vrf:SUBNET/HOST, or NAME=layer2:SUBNET";
         let (name, range) = text.split_once('=').context(form)?;
+        let (own_vrf, range) = match range.strip_prefix(OWN_VRF) {
+            Some(range) => (true, range),
+            None => (false, range),
+        };
+        if own_vrf && range.starts_with(LAYER2) {
+            anyhow::bail!(form);
+        }
         check_name("network", name, 8)?;
         let (subnet, host_prefix) = match range.strip_prefix(LAYER2) {
             Some(subnet) => (subnet, None),
@@ -60,6 +73,7 @@ impl FromStr for UserNetwork {
             name: name.to_owned(),
             subnet: subnet.parse().context(form)?,
             host_prefix,
+            own_vrf,
         })
     }
 }
@@ -70,9 +84,11 @@ impl UserNetwork {
         format!("cluster_udn_{}", self.name)
     }
 
-    fn objects(&self, snat: bool) -> Value {
+    fn objects(&self, lab: &Lab) -> Result<Value> {
         let Self { name, subnet, .. } = self;
+        let snat = lab.outward.is_translated();
         let outbound = if snat { "Enabled" } else { "Disabled" };
+        let routing = if self.own_vrf { "Unmanaged" } else { "Managed" };
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name,
             "labels": {"k8s.ovn.org/primary-user-defined-network": ""}}});
         let layout = match self.host_prefix {
@@ -80,7 +96,7 @@ impl UserNetwork {
                 "topology": "Layer3",
                 "layer3": {"role": "Primary", "subnets": [{"cidr": subnet, "hostSubnet": host}]},
                 "transport": "NoOverlay",
-                "noOverlay": {"outboundSNAT": outbound, "routing": "Managed"},
+                "noOverlay": {"outboundSNAT": outbound, "routing": routing},
             }),
             None => json!({
                 "topology": "Layer2",
@@ -112,7 +128,10 @@ impl UserNetwork {
                 },
             }));
         }
-        json!({"apiVersion": "v1", "kind": "List", "items": items})
+        if self.own_vrf {
+            items.extend(vrf::objects(lab, self)?);
+        }
+        Ok(json!({"apiVersion": "v1", "kind": "List", "items": items}))
     }
 
     /// Each node has all of it, and tunnels lead to the others' pods.
@@ -200,12 +219,15 @@ fn tell_each_other(lab: &Lab, network: &UserNetwork) -> Result<()> {
     Ok(())
 }
 
-/// Creates their objects.
+/// Makes links for those that have a VRF of their own, and creates all objects.
 pub(crate) fn create(lab: &Lab) -> Result<()> {
     for network in &lab.networks {
+        if network.own_vrf {
+            vrf::connect(lab, network).with_context(|| format!("links of {}", network.name))?;
+        }
         kubectl(lab)
             .args(["apply", "--server-side", "-f", "-"])
-            .input(network.objects(lab.outward.is_translated()).to_string())
+            .input(network.objects(lab)?.to_string())
             .run()
             .with_context(|| format!("network {}", network.name))?;
     }
@@ -243,6 +265,13 @@ pub(crate) fn attach(lab: &Lab, wait: Duration, steps: Steps) -> Result<()> {
         }
         if network.is_layer2() {
             tell_each_other(lab, network)?;
+        }
+        for node in lab.nodes.iter().filter(|_| network.own_vrf) {
+            let left = wait.saturating_sub(start.elapsed());
+            if !vrf::enslave(lab, network, node, left) {
+                let name = &network.name;
+                steps.say(&format!("{}: no VRF {name} for its link", node.name));
+            }
         }
     }
     Ok(())
@@ -317,10 +346,14 @@ mod tests {
         let blue: UserNetwork = "blue=layer2:10.160.0.0/16".parse().unwrap();
         assert!(blue.is_layer2() && !red.is_layer2());
         assert_eq!(blue.subnet.to_string(), "10.160.0.0/16");
+        let green: UserNetwork = "green=vrf:10.150.0.0/16/24".parse().unwrap();
+        assert!(green.own_vrf && !red.own_vrf && green.subnet == red.subnet);
         for bad in [
             "red",
             "red=10.150.0.0",
             "red=layer2:10.150.0.0",
+            "red=vrf:layer2:10.150.0.0/16",
+            "red=vrf:10.150.0.0",
             "Red=10.0.0.0/16/24",
             "red=x/16/24",
         ] {

@@ -14,13 +14,15 @@
     reason = "what serves tests fails by panicking"
 )]
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Set in the virtual machine, so that a test does not start another one there.
 const INSIDE: &str = "NOVERLAY_IN_VM";
 /// Seconds that the virtual machine may take for a test; it is about 20 times slower where there is no KVM.
 const LIMIT: &str = "240";
+/// MiB: an API server, etcd, and two nodes.
+const LAB_MEMORY: &str = "6000";
 
 /// `hack/vm`, with arguments to be added.
 #[must_use]
@@ -58,6 +60,44 @@ pub fn lacks_vm() -> bool {
     );
     println!("skipped: {}", why.trim());
     true
+}
+
+/// The lab's program, which the tests' build does not make; with it the daemons are there.
+fn lab() -> PathBuf {
+    let here = std::env::current_exe().unwrap();
+    let profile = here.parent().and_then(|deps| deps.parent()).unwrap();
+    profile.join("lab")
+}
+
+/// What a script prints in the virtual machine, in at most so many seconds; `LAB` in it is the lab's program, for a lab `vm`.
+/// `None`, and a line that says why, where there is no lab or no virtual machine and neither has to be.
+///
+/// Panics where the script fails, and where `REQUIRE_TOOLS=1` is set and something is lacking.
+#[must_use]
+pub fn in_lab(limit: u32, script: &str) -> Option<String> {
+    let is_required = std::env::var("REQUIRE_TOOLS").as_deref() == Ok("1");
+    let tools = std::env::var("NOVERLAY_TOOLS_DIR");
+    if !is_required && (tools.is_err() || !lab().exists()) {
+        println!("skipped: NOVERLAY_TOOLS_DIR is not set, or the lab is not built");
+        return None;
+    }
+    if lacks_vm() {
+        return None;
+    }
+    let tools = tools.unwrap();
+    let manifests = std::fs::canonicalize("../../manifests/overlays/standalone").unwrap();
+    let script = script.replace("LAB", &format!("{} --name vm", lab().display()));
+    let done = vm()
+        .args(["--timeout", &limit.to_string(), "--memory", LAB_MEMORY])
+        .arg(format!("NOVERLAY_TOOLS_DIR={tools}"))
+        .arg(format!("NOVERLAY_MANIFESTS={}", manifests.display()))
+        .args(["bash", "-c", &script])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&done.stdout).into_owned();
+    println!("{text}\n{}", String::from_utf8_lossy(&done.stderr));
+    assert!(done.status.success(), "{}", done.status);
+    Some(text)
 }
 
 /// Runs the body of the test of this name: here, or by running this same test in the virtual machine.

@@ -4,23 +4,12 @@
 //! pods of the layer-2 network reach each other over a tunnel, the outside host sees their own addresses, for they are advertised,
 //! and no other network is reached. Invariant: nothing here knows how packets go.
 //! Not here: the lines of the proof (the lab), rows (the tests of plans and of northd).
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test")]
+#![allow(clippy::unwrap_used, reason = "a test")]
 
-use std::path::PathBuf;
-
-use vm_tests::{lacks_vm, vm};
+use vm_tests::in_lab;
 
 /// Seconds; emulated and built without optimization each mode takes four minutes.
-const LIMIT: &str = "1200";
-/// MiB: an API server, etcd, and two nodes.
-const MEMORY: &str = "6000";
-
-/// The lab's program, which the tests' build does not make; with it the daemons are there.
-fn lab() -> PathBuf {
-    let here = std::env::current_exe().unwrap();
-    let profile = here.parent().and_then(|deps| deps.parent()).unwrap();
-    profile.join("lab")
-}
+const LIMIT: u32 = 1200;
 
 /// The option of the database is the agent's in local gateway mode alone.
 const SCRIPT: &str = "
@@ -35,30 +24,9 @@ done
 
 #[test]
 fn pods_of_a_layer_2_network_reach_each_other_and_the_outside_with_their_own_addresses() {
-    let is_required = std::env::var("REQUIRE_TOOLS").as_deref() == Ok("1");
-    let tools = std::env::var("NOVERLAY_TOOLS_DIR");
-    if !is_required && (tools.is_err() || !lab().exists()) {
-        println!("skipped: NOVERLAY_TOOLS_DIR is not set, or the lab is not built");
+    let Some(text) = in_lab(LIMIT, SCRIPT) else {
         return;
-    }
-    if lacks_vm() {
-        return;
-    }
-    let tools = tools.unwrap();
-    let manifests = std::fs::canonicalize("../../manifests/overlays/standalone").unwrap();
-    let lab = lab().display().to_string();
-    let script = SCRIPT.replace("LAB", &format!("{lab} --name vm"));
-    let done = vm()
-        .args(["--timeout", LIMIT, "--memory", MEMORY])
-        .arg(format!("NOVERLAY_TOOLS_DIR={tools}"))
-        .arg(format!("NOVERLAY_MANIFESTS={}", manifests.display()))
-        .args(["bash", "-c", &script])
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&done.stdout);
-    let why = String::from_utf8_lossy(&done.stderr);
-    println!("{text}\n{why}");
-    assert!(done.status.success(), "{}", done.status);
+    };
     let line = text.lines().filter(|line| line.starts_with("line 9  ok"));
     assert_eq!(line.count(), 2, "line 9 in both gateway modes");
     let is_off = |mode: &str| {

@@ -5,24 +5,14 @@
 //! Services that are not for them; these only by ACLs and flows, which are taken away and come back. Then in shared gateway mode,
 //! where nothing is translated and isolation is loose: the physical network leads from one network to the other. Invariant: nothing here knows how packets go.
 //! Not here: the lines of the proof (the lab), other forms of the lab (`hack/matrix`).
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test")]
+#![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
-use vm_tests::{lacks_vm, vm};
+use vm_tests::in_lab;
 
 /// Seconds; emulated and built without optimization it takes ten minutes.
-const LIMIT: &str = "2000";
-/// MiB: an API server, etcd, and two nodes.
-const MEMORY: &str = "6000";
-
-/// The lab's program, which the tests' build does not make; with it the daemons are there.
-fn lab() -> PathBuf {
-    let here = std::env::current_exe().unwrap();
-    let profile = here.parent().and_then(|deps| deps.parent()).unwrap();
-    profile.join("lab")
-}
+const LIMIT: u32 = 2000;
 
 /// Cells of a table of who reached whom, by who asked and who was asked.
 type Cells<'a> = BTreeMap<(&'a str, &'a str), &'a str>;
@@ -82,30 +72,9 @@ LAB prove --only 9
 
 #[test]
 fn pods_of_each_network_reach_their_own_network_and_the_outside_and_no_other() {
-    let is_required = std::env::var("REQUIRE_TOOLS").as_deref() == Ok("1");
-    let tools = std::env::var("NOVERLAY_TOOLS_DIR");
-    if !is_required && (tools.is_err() || !lab().exists()) {
-        println!("skipped: NOVERLAY_TOOLS_DIR is not set, or the lab is not built");
+    let Some(text) = in_lab(LIMIT, SCRIPT) else {
         return;
-    }
-    if lacks_vm() {
-        return;
-    }
-    let tools = tools.unwrap();
-    let manifests = std::fs::canonicalize("../../manifests/overlays/standalone").unwrap();
-    let lab = lab().display().to_string();
-    let script = SCRIPT.replace("LAB", &format!("{lab} --name vm"));
-    let done = vm()
-        .args(["--timeout", LIMIT, "--memory", MEMORY])
-        .arg(format!("NOVERLAY_TOOLS_DIR={tools}"))
-        .arg(format!("NOVERLAY_MANIFESTS={}", manifests.display()))
-        .args(["bash", "-c", &script])
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&done.stdout);
-    let why = String::from_utf8_lossy(&done.stderr);
-    println!("{text}\n{why}");
-    assert!(done.status.success(), "{}", done.status);
+    };
     let line = text
         .lines()
         .filter_map(|line| line.strip_prefix("line 9  "));
