@@ -219,6 +219,8 @@ impl Memory {
             machine,
         };
         snapshot.problems = snapshot.here().flat_map(|(_, v)| v.problems()).collect();
+        let services = self.unreachable_services(&snapshot);
+        snapshot.problems.extend(services);
         snapshot.ignored = self.ignored(&snapshot);
         snapshot
     }
@@ -527,13 +529,12 @@ impl Memory {
         found
     }
 
-    /// What other Nodes and Services say and is not believed, each once.
+    /// What other Nodes say and is not believed, each once.
     fn ignored(&self, snapshot: &Snapshot) -> Vec<Problem> {
         let claims = snapshot.machine.claims.values();
         let claimed = claims.flat_map(|claims: &Claims| claims.problems.iter().cloned());
         let mut found: BTreeSet<Problem> = claimed.collect();
         found.extend(self.unreadable.iter().cloned());
-        found.extend(self.unreachable_services(snapshot));
         for (name, view) in snapshot.here() {
             if view.is_overlay() {
                 found.extend(self.refused.iter().cloned());

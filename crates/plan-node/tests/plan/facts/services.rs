@@ -73,8 +73,8 @@ fn a_service_outside_of_the_ranges_or_without_an_address_is_named_and_left_out()
     let snapshot = memory().snapshot(facts.clone());
     let node = snapshot.node.unwrap();
     assert_eq!(node.services.unwrap().allowed, services(&["172.31.0.1"]));
-    let [problem] = snapshot.ignored.as_slice() else {
-        panic!("{:?}", snapshot.ignored);
+    let [problem] = snapshot.problems.as_slice() else {
+        panic!("{:?}", snapshot.problems);
     };
     let text = "Service/a/b: ServiceOutOfRange: clusterIP 172.32.0.1 is in none of [kubernetes] service-cidrs (172.31.0.0/16); allowed:";
     assert!(
@@ -82,7 +82,7 @@ fn a_service_outside_of_the_ranges_or_without_an_address_is_named_and_left_out()
         "{text} {problem}"
     );
     facts.services = Some(services(&[]));
-    let absent = memory().snapshot(facts.clone()).ignored;
+    let absent = memory().snapshot(facts.clone()).problems;
     let text = "Service/a/b: [default] udn-allowed-default-services: it is not there";
     assert!(
         absent.len() == 1 && absent[0].to_string().starts_with(text),
@@ -90,7 +90,7 @@ fn a_service_outside_of_the_ranges_or_without_an_address_is_named_and_left_out()
     );
     // Nobody may use them.
     facts.networks.truncate(1);
-    assert_eq!(memory().snapshot(facts).ignored, []);
+    assert_eq!(memory().snapshot(facts).problems, []);
 }
 
 /// Every node has the same address there, and it is no link-local one.
