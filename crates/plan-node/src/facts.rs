@@ -5,6 +5,7 @@
 
 mod not_yet;
 mod remotes;
+mod services;
 mod share;
 mod undeclared;
 
@@ -22,9 +23,7 @@ use model::problem::Problem;
 
 use crate::claims::{self, Claims};
 use crate::mtu::HostMtus;
-use crate::snapshot::{
-    GatewayView, Machine, NetworkShare, NodeView, RemoteNode, Services, Share, Snapshot,
-};
+use crate::snapshot::{GatewayView, Machine, NetworkShare, NodeView, RemoteNode, Share, Snapshot};
 
 pub use not_yet::NotYet;
 pub use remotes::NOT_ITS_OWN;
@@ -264,13 +263,6 @@ impl Memory {
         missing.then(|| NotYet::NoNode(self.config.node.clone()))
     }
 
-    /// The API server's addresses, and those of Services, which networks of users alone wait for.
-    fn note_services(&mut self, facts: &mut Facts) -> Option<NotYet> {
-        self.api_servers = facts.api_servers.take().or(self.api_servers.take());
-        self.services = facts.services.take().or(self.services.take());
-        self.api_servers.is_none().then_some(NotYet::ApiServers)
-    }
-
     /// A Node whose annotation cannot be read has the subnets it had: its pods run, and their routes must not lose what
     /// retains them.
     fn keep_readable(&mut self, nodes: &mut [Node]) {
@@ -462,14 +454,7 @@ impl Memory {
         // One that was an overlay may still be built as one.
         let built = self.shares.values().map(|share| &share.network);
         let has_overlay = (networks.iter().chain(built)).any(|n| n.transport == Transport::Geneve);
-        // A Service is nobody's pod, whichever the network, and the kernel sends the ranges alone to where Services are.
-        let is_free = |ip: &IpAddr| !networks.iter().any(|n| n.holds(&Prefix::host(*ip)));
-        let allowed = self.services.iter().flatten().map(|(name, addresses)| {
-            let usable = addresses.iter().copied();
-            let usable = usable.filter(|ip| is_usable(ip) && is_free(ip) && self.is_in_range(*ip));
-            (name.clone(), usable.collect())
-        });
-        let allowed = allowed.collect();
+        let services = has_users.then(|| self.usable_services(networks, is_usable));
         let remotes = has_overlay.then(|| self.remotes.clone());
         let (first, last) = self.config.ephemeral_port_range;
         Some(NodeView {
@@ -485,48 +470,10 @@ impl Memory {
             masquerade_subnets: self.config.masquerade_subnets.clone(),
             strict_isolation: self.config.strict_isolation,
             service_cidrs: self.config.service_cidrs.clone(),
-            services: has_users.then_some(Services { allowed }),
+            services,
             transit_subnets: self.config.transit_subnets.clone(),
             remotes: remotes.unwrap_or_default(),
         })
-    }
-
-    /// Whether it is in one of `[kubernetes] service-cidrs`.
-    fn is_in_range(&self, ip: IpAddr) -> bool {
-        let mut ranges = self.config.service_cidrs.iter();
-        ranges.any(|range| range.contains_ip(ip))
-    }
-
-    /// Services that networks of users may use and cannot reach, of the families that the cluster has.
-    fn unreachable_services(&self, snapshot: &Snapshot) -> Vec<Problem> {
-        let families: BTreeSet<Family> = snapshot
-            .here()
-            .flat_map(|(_, view)| view.share.network.families())
-            .collect();
-        let node = snapshot.node.as_ref();
-        let services = node.and_then(|node| node.services.as_ref().and(self.services.as_ref()));
-        let mut found = Vec::new();
-        for (name, addresses) in services.into_iter().flatten() {
-            if addresses.is_empty() {
-                let text = "[default] udn-allowed-default-services: it is not there or has no clusterIP; allowed: Services with one; networks of users do not reach it";
-                let subject = format!("Service/{name}");
-                found.push(Problem::new(subject, SERVICE_WITHOUT_ADDRESS, text));
-            }
-            let outside = addresses.iter().filter(|ip| {
-                let has_family = families.contains(&Family::of(**ip));
-                has_family && !self.is_in_range(**ip)
-            });
-            found.extend(outside.map(|ip| {
-                let ranges = self.config.service_cidrs.iter();
-                let ranges: Vec<String> = ranges.map(ToString::to_string).collect();
-                let text = format!(
-                    "clusterIP {ip} is in none of [kubernetes] service-cidrs ({}); allowed: the API server's ranges of Services; networks of users do not reach it",
-                    ranges.join(",")
-                );
-                Problem::new(format!("Service/{name}"), SERVICE_OUT_OF_RANGE, text)
-            }));
-        }
-        found
     }
 
     /// What other Nodes say and is not believed, each once.
@@ -556,11 +503,6 @@ type NodeSubnets = BTreeMap<NetworkName, Vec<Prefix>>;
 
 /// Reason of a problem: an annotation of another Node cannot be read.
 const SUBNETS_MALFORMED: &str = "NodeSubnetsMalformed";
-
-/// Reason of a problem: a Service that networks of users may use has no address.
-const SERVICE_WITHOUT_ADDRESS: &str = "ServiceWithoutAddress";
-/// Reason of a problem: a Service that networks of users may use has an address that no range of Services has.
-const SERVICE_OUT_OF_RANGE: &str = "ServiceOutOfRange";
 
 /// Whether the node has a network of users, or may have one.
 fn has_users(facts: &Facts, undeclared: &Undeclared) -> bool {
