@@ -3,10 +3,12 @@
 //! Invariant: two flows with the same table, priority and match are the same flow; text is ovs-ofctl's own syntax.
 //! Not here: how they are written (`host`, `ovn`).
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::address::Mac;
-use crate::names::{NetworkName, NodeName};
+use crate::names::{DEFAULT_NETWORK, NetworkName, NodeName};
+use crate::nb::OWNER;
 
 /// Cookie of every flow on the external bridge; OVN-Kubernetes' own (facts: bridgeflows).
 pub const COOKIE: u64 = 0x0def_f105;
@@ -63,6 +65,22 @@ pub struct InternalPort {
     pub mtu: u32,
     /// `external_ids:noverlay.io/owner`: the network.
     pub owner: String,
+}
+
+/// `Interface.external_ids` key by which OVN-Kubernetes says which network of users a management port is of.
+const INTERFACE_NETWORK: &str = "k8s.ovn.org/network";
+
+impl InternalPort {
+    /// `Interface.external_ids` of ours: the logical port, the owner, and of a network of users its name.
+    #[must_use]
+    pub fn interface_ids(&self) -> BTreeMap<String, String> {
+        let network = Some((INTERFACE_NETWORK, &self.owner));
+        let network = network.filter(|(_, name)| *name != DEFAULT_NETWORK);
+        let ids = [("iface-id", &self.iface_id), (OWNER, &self.owner)];
+        let ids = ids.into_iter().chain(network);
+        ids.map(|(key, value)| (key.to_owned(), value.clone()))
+            .collect()
+    }
 }
 
 /// An OpenFlow flow.

@@ -192,7 +192,7 @@ fn place_interface(
         refuse_other_port(replica, uuid, port)?;
         return Ok((amend_interface(transaction, uuid, record, port)?, uuid));
     }
-    let (uuid, ids) = (random_uuid(), Datum::map(interface_ids(port)));
+    let (uuid, ids) = (random_uuid(), Datum::map(port.interface_ids()));
     let row = settings(port)
         .with("name", port.name.as_str())
         .with("external_ids", ids);
@@ -220,12 +220,6 @@ fn place_port(
         .with("interfaces", interface)
         .with("external_ids", ids);
     Ok((transaction.insert("Port", uuid, row), uuid))
-}
-
-fn interface_ids(port: &InternalPort) -> BTreeMap<String, String> {
-    [("iface-id", &port.iface_id), (OWNER, &port.owner)]
-        .map(|(k, v)| (k.to_owned(), v.clone()))
-        .into()
 }
 
 fn port_ids(port: &InternalPort) -> BTreeMap<String, String> {
@@ -276,7 +270,7 @@ fn amend_interface(
         transaction,
         "Interface",
         (uuid, record),
-        interface_ids(port),
+        port.interface_ids(),
     )
 }
 

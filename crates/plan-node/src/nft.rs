@@ -53,7 +53,7 @@ pub fn plan(snapshot: &Snapshot) -> Ruleset {
 /// The base chain, and what networks of users need of it.
 fn masquerade(node: &NodeView, views: &[NetworkView<'_>]) -> Ruleset {
     let users = || views.iter().filter(|view| !view.name().is_default());
-    let mut rules = from_ovn(node);
+    let mut rules = from_ovn(node, views);
     rules.push(format!("jump {POD_SUBNETS}"));
     let mut chains = BTreeMap::from([(POD_SUBNETS.to_owned(), Chain::default())]);
     if users().next().is_some() {
@@ -77,13 +77,14 @@ fn masquerade(node: &NodeView, views: &[NetworkView<'_>]) -> Ruleset {
 }
 
 /// What a gateway router's load balancer sent and the kernel forwards.
-fn from_ovn(node: &NodeView) -> Vec<String> {
-    let families = Family::ALL.into_iter().filter(|_| node.services.is_some());
+fn from_ovn(node: &NodeView, views: &[NetworkView<'_>]) -> Vec<String> {
+    let families = views.iter().flat_map(|view| view.share.network.families());
+    let families: BTreeSet<Family> = families.filter(|_| node.services.is_some()).collect();
     let rule = |family| {
         let ovn = node.reserved(Reserved::Ovn, family)?.ip;
         Some(format!("{} saddr {ovn} masquerade", nft_family(family)))
     };
-    families.filter_map(rule).collect()
+    families.into_iter().filter_map(rule).collect()
 }
 
 /// Masquerade addresses of networks of users leave with the node's address; the first ones are host's and OVN's own.

@@ -185,6 +185,34 @@ async fn a_port_is_made_once() {
     assert_eq!(fixture.system_id().as_deref(), Some("n1"));
 }
 
+/// Also one that was made before it bore the id.
+#[tokio::test]
+async fn an_interface_says_which_network_of_users_it_is_of() {
+    let Some(fixture) = Fixture::start().await else {
+        return;
+    };
+    fixture.add_bridge("br-int").await;
+    let key = "k8s.ovn.org/network";
+    fixture.ensure(&mk_port()).await;
+    assert!(!fixture.ids("Interface", "ovn-k8s-mp0").contains_key(key));
+    let port = InternalPort {
+        name: "ovn-k8s-mp1".to_owned(),
+        iface_id: "k8s-cluster_udn_red_n1".to_owned(),
+        owner: "cluster_udn_red".to_owned(),
+        ..mk_port()
+    };
+    fixture.ensure(&port).await;
+    assert_eq!(fixture.ids("Interface", &port.name)[key], "cluster_udn_red");
+    let before = [
+        ("iface-id", port.iface_id.as_str()),
+        ("noverlay.io/owner", "cluster_udn_red"),
+    ];
+    let before = Row::new().with("external_ids", Datum::map(before));
+    fixture.set("Interface", &port.name, before).await;
+    assert!(fixture.ensure(&port).await);
+    assert_eq!(fixture.ids("Interface", &port.name)[key], "cluster_udn_red");
+}
+
 #[tokio::test]
 async fn an_edited_port_is_put_right() {
     let Some(fixture) = Fixture::start().await else {

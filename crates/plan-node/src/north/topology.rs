@@ -18,7 +18,7 @@ use std::net::IpAddr;
 
 use model::address::{Family, InterfaceAddr, Mac, Prefix};
 use model::gateway::GatewayMode;
-use model::names::RouterName;
+use model::names::{NodeName, RouterName};
 use model::nb::{self, RowKey, Rows, Table, Value};
 use model::ovs;
 
@@ -73,6 +73,12 @@ fn roots(view: NetworkView<'_>, rows_builder: &mut RowsBuilder) {
 
 /// By this OVN-Kubernetes and its tools know a cluster router.
 const CLUSTER_ROUTER: (&str, &str) = ("k8s-cluster-router", "yes");
+
+/// By this it knows whose end of a shared switch a port is.
+const NODE: &str = "node";
+
+/// By this it knows the gateway port that has the node's own addresses, the default network's.
+const PHYSICAL_ADDRESSES: (&str, &str) = ("gateway-physical-ip", "yes");
 
 /// Not each pod that asks for its gateway leaves a MAC_Binding.
 const LEARN_SELDOM: (&str, &str) = ("always_learn_from_arp_request", "false");
@@ -158,6 +164,10 @@ struct Link<'a> {
     chassis: Option<RowKey>,
     /// What all nodes call the switch port.
     tunnel_key: Option<u32>,
+    /// `external_ids` of the router port.
+    ids: Option<(&'static str, &'static str)>,
+    /// Of a switch that all nodes share: whose port it is, `external_ids:node`.
+    node: Option<&'a NodeName>,
 }
 
 fn link(rows_builder: &mut RowsBuilder, link: Link<'_>) {
@@ -171,6 +181,7 @@ fn link(rows_builder: &mut RowsBuilder, link: Link<'_>) {
             ("name", text(&link.router_port)),
             ("mac", text(link.mac)),
             ("networks", texts(link.networks)),
+            ("external_ids", Value::entries(link.ids)),
         ]
         .into_iter()
         .chain(link.chassis.map(|row| ("gateway_chassis", Value::Ref(row)))),
@@ -188,6 +199,10 @@ fn link(rows_builder: &mut RowsBuilder, link: Link<'_>) {
                         .into_iter()
                         .chain(link.tunnel_key.map(tunnel_key)),
                 ),
+            ),
+            (
+                "external_ids",
+                Value::entries(link.node.map(|name| (NODE, name.as_str()))),
             ),
         ],
     );
@@ -232,6 +247,8 @@ fn node_switch(view: NetworkView<'_>, rows_builder: &mut RowsBuilder) {
                 networks: &gateways,
                 chassis,
                 tunnel_key: None,
+                ids: None,
+                node: None,
             },
         );
     }
@@ -272,6 +289,8 @@ fn join(view: NetworkView<'_>, rows_builder: &mut RowsBuilder) {
                     networks: &networks,
                     chassis: None,
                     tunnel_key: None,
+                    ids: None,
+                    node: None,
                 },
             );
         }
@@ -282,6 +301,7 @@ fn external(view: NetworkView<'_>, rows_builder: &mut RowsBuilder) {
     let switch = view.name().external_switch(&view.node.name);
     put_switch(&switch, role(view), rows_builder);
     let router = view.gateway_router();
+    let is_default = view.name().is_default();
     let mut addresses = view.gateway_addresses();
     if !addresses.is_empty() {
         // What the network's own translation leads to has to be the router's.
@@ -297,6 +317,8 @@ fn external(view: NetworkView<'_>, rows_builder: &mut RowsBuilder) {
                 networks: &addresses,
                 chassis: None,
                 tunnel_key: None,
+                ids: is_default.then_some(PHYSICAL_ADDRESSES),
+                node: None,
             },
         );
     }

@@ -10,13 +10,16 @@ use model::address::{Family, Prefix};
 use model::gateway::GatewayMode;
 use model::names::NetworkName;
 use model::nb::{ImportTarget, ImportedRoute, Owner};
+use model::network::Transport;
 use model::route::{KernelRoute, MAIN_TABLE, RouteKind, RoutePath, TableId};
-use plan_node::{NetworkShare, Plan, RemoteNode, Share, Snapshot, UnknownShare, check, learn};
+use plan_node::{
+    NetworkShare, Plan, RemoteNode, Services, Share, Snapshot, UnknownShare, check, learn,
+};
 use testkit::{
     BRIDGE_LINK, View, mk_layer2_network, mk_layer2_share, mk_snapshot, mk_user_network, mk_view,
 };
 
-use crate::render;
+use crate::{render, services};
 
 /// What each network makes of the other nodes' subnets, a default route and the own subnet, all over the gateway bridge.
 fn learned(snapshot: &Snapshot, plan: &Plan) -> String {
@@ -28,6 +31,10 @@ fn learned(snapshot: &Snapshot, plan: &Plan) -> String {
         };
         if plan.learn.len() > 1 {
             writeln!(out, "network {name}, table {:?}", inputs.table).unwrap();
+        }
+        if !inputs.learns {
+            out.push_str("learns nothing\n");
+            continue;
         }
         let mut scope = inputs.scope.clone();
         let owner = Owner::Network(name.clone());
@@ -186,6 +193,49 @@ fn a_layer_2_network_in_both_gateway_modes() {
     compare("layer2", 1, &mk_snapshot(&view.node, &shares));
     view.node.mode = GatewayMode::Local;
     compare("layer2", 2, &mk_snapshot(&view.node, &shares));
+}
+
+#[test]
+fn services_that_a_network_of_users_may_use_in_both_gateway_modes() {
+    for (number, mode) in [(1, GatewayMode::Shared), (2, GatewayMode::Local)] {
+        compare("users-services", number, &services::mk(mode, true));
+    }
+}
+
+/// Default network and network of users with an overlay, neither advertised, on node n1 of two.
+#[test]
+fn an_overlay_of_users_that_is_not_advertised_in_both_gateway_modes() {
+    let mut view = mk_view(1);
+    view.node.nat_has_match = true;
+    view.node.service_cidrs = vec!["172.31.0.0/16".parse().unwrap()];
+    let kubernetes = ["172.31.0.1".parse().unwrap()].into();
+    let allowed = [("default/kubernetes".to_owned(), kubernetes)].into();
+    view.node.services = Some(Services { allowed });
+    let remote = RemoteNode {
+        id: 3,
+        chassis: "n2".to_owned(),
+        encap_ips: ["172.30.0.2".parse().unwrap()].into(),
+    };
+    view.node.remotes.insert("n2".into(), remote);
+    let mut users = view.share.clone();
+    users.network = mk_user_network(
+        "cluster_udn_plain",
+        5,
+        &["10.154.0.0/16/24"],
+        &["100.65.0.0/16"],
+    );
+    users.host_subnets = vec!["10.154.1.0/24".parse().unwrap()];
+    let mut shares = [view.share.clone(), users];
+    for (share, other) in shares.iter_mut().zip(["10.128.2.0/24", "10.154.2.0/24"]) {
+        share.network.transport = Transport::Geneve;
+        share.mtu = 1442;
+        share.remote_subnets = vec![(other.parse().unwrap(), "n2".into())];
+    }
+    for (number, mode) in [(1, GatewayMode::Shared), (2, GatewayMode::Local)] {
+        view.node.mode = mode;
+        let snapshot = mk_snapshot(&view.node, &shares);
+        compare("users-not-advertised", number, &snapshot);
+    }
 }
 
 #[test]

@@ -63,6 +63,11 @@ fn snapshot(views: &[View; 2]) -> Snapshot {
     )
 }
 
+/// A snapshot of them, for whole plans as text.
+pub(crate) fn mk(mode: GatewayMode, snat: bool) -> Snapshot {
+    snapshot(&views(mode, snat))
+}
+
 fn planned(views: &[View; 2]) -> Plan {
     let snapshot = snapshot(views);
     let plan = plan_node::plan(&snapshot);

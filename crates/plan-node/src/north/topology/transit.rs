@@ -11,7 +11,7 @@ use model::address::{Family, Prefix};
 use model::nb::{RowKey, Table, Value};
 use model::network::transit_switch_key;
 
-use super::{Link, Route, link, role, route, tunnel_key};
+use super::{Link, NODE, Route, link, role, route, tunnel_key};
 use crate::north::rows_builder::{RowsBuilder, text, texts};
 use crate::snapshot::{NetworkView, mac_of, of_family};
 
@@ -43,6 +43,8 @@ pub(super) fn plan(view: NetworkView<'_>, rows_builder: &mut RowsBuilder) {
                 networks: &own,
                 chassis: None,
                 tunnel_key: Some(view.node.id),
+                ids: None,
+                node: Some(&view.node.name),
             },
         );
     }
@@ -61,7 +63,7 @@ pub(super) fn plan(view: NetworkView<'_>, rows_builder: &mut RowsBuilder) {
                 ("type", text("remote")),
                 ("addresses", texts([format!("{mac} {}", words.join(" "))])),
                 ("options", Value::entries([chassis, tunnel_key(remote.id)])),
-                ("external_ids", Value::entries([("node", name.as_str())])),
+                ("external_ids", Value::entries([(NODE, name.as_str())])),
             ],
         );
     }
