@@ -62,6 +62,8 @@ pub struct BridgeInput {
     pub networks: Vec<BridgeNetwork>,
     /// Patch ports of networks that are not known yet: they hear what everybody hears.
     pub unknown: Vec<u32>,
+    /// Every network that may be declared is known.
+    pub is_complete: bool,
     /// MAC of the bridge.
     pub mac: Mac,
     /// The node's addresses that host and gateway routers share.
@@ -157,6 +159,7 @@ pub fn plan(snapshot: &Snapshot) -> FlowTable {
                 uplink,
                 networks,
                 unknown: unknown.collect(),
+                is_complete: !snapshot.unlisted && snapshot.unknown().next().is_none(),
                 mac: gateway.mac,
                 addresses: gateway.addresses.iter().map(|a| a.ip).collect(),
                 mode: machine.mode,

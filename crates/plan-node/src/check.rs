@@ -76,6 +76,14 @@ pub enum Violation {
         /// The other network.
         other: NetworkName,
     },
+    /// A tunnel key of two networks: other nodes take packets of one for the other's.
+    #[error("tunnel key {key} is network {other}'s too; allowed: one network")]
+    SameKey {
+        /// The key.
+        key: u32,
+        /// The other network.
+        other: NetworkName,
+    },
     /// A subnet of two networks that share a routing table: routes to one are routes to the other.
     #[error(
         "subnet {subnet} is network {other}'s too, in the same routing table; allowed: one network, or a VRF for each"
@@ -130,7 +138,8 @@ impl Violation {
             | Self::SelfNextHop { .. }
             | Self::NotExempt { .. }
             | Self::ClaimedTwice { .. }
-            | Self::SameId { .. } => Severity::Error,
+            | Self::SameId { .. }
+            | Self::SameKey { .. } => Severity::Error,
         }
     }
 }
@@ -160,6 +169,7 @@ pub fn plan(snapshot: &Snapshot, plan: &Plan) -> Vec<(Owner, Violation)> {
 /// Ids of which marks and devices are made, and subnets that two routers of one routing table have.
 fn between_networks(snapshot: &Snapshot, plan: &Plan) -> Vec<(Owner, Violation)> {
     let mut found = Vec::new();
+    let mut keys: BTreeMap<u32, &NetworkName> = BTreeMap::new();
     let mut ids: BTreeMap<u16, &NetworkName> = BTreeMap::new();
     let mut subnets: BTreeMap<(TableId, Prefix), &NetworkName> = BTreeMap::new();
     for (name, view) in snapshot.here() {
@@ -168,6 +178,12 @@ fn between_networks(snapshot: &Snapshot, plan: &Plan) -> Vec<(Owner, Violation)>
         if let Some(other) = ids.insert(id, name) {
             let other = other.clone();
             found.push((owner(), Violation::SameId { id, other }));
+        }
+        for key in view.share.network.tunnel_keys() {
+            if let Some(other) = keys.insert(key, name) {
+                let other = other.clone();
+                found.push((owner(), Violation::SameKey { key, other }));
+            }
         }
         for subnet in &view.share.host_subnets {
             let all = snapshot.here().filter(|(other, _)| *other != name);

@@ -49,6 +49,8 @@ pub struct Declared {
     pub ignored: Vec<Problem>,
     /// Where pods of the default network are advertised; `None` until it is known.
     pub default_network: Option<Advertised>,
+    /// Networks that were in force and wait, as they were: what stands for them has their ids and keys.
+    held: BTreeMap<NetworkName, Network>,
     /// Of each network in force the ClusterUserDefinedNetworks (uid) whose it is.
     owners: BTreeMap<NetworkName, BTreeSet<String>>,
     /// The RouteAdvertisements that objects name, and what each of them does.
@@ -275,6 +277,9 @@ impl Declared {
             );
             let problem = Problem::new(subject, NETWORK_TAKEN, text);
             self.troubles.insert(name.clone(), Trouble::Waits(problem));
+            let stands = before.networks.get(name).or(before.held.get(name));
+            self.held
+                .extend(stands.map(|network| (name.clone(), network.clone())));
             return;
         }
         let list = of_networks.get(name).map(Vec::as_slice).unwrap_or_default();

@@ -16,7 +16,7 @@ LAB failover --only change
 ";
 
 #[test]
-fn a_network_that_comes_and_goes_costs_the_others_nothing() {
+fn a_network_that_comes_and_goes_costs_no_pair_its_way() {
     let Some(text) = in_lab(LIMIT, SCRIPT) else {
         return;
     };

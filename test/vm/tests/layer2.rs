@@ -29,6 +29,10 @@ fn pods_of_a_layer_2_network_reach_each_other_and_the_outside_with_their_own_add
     };
     let line = text.lines().filter(|line| line.starts_with("line 9  ok"));
     assert_eq!(line.count(), 2, "line 9 in both gateway modes");
+    assert!(
+        !text.contains("no VRFs here"),
+        "nodes and Services were looked at"
+    );
     let is_off = |mode: &str| {
         let mut options = text.lines().filter_map(|line| line.strip_prefix("option "));
         let of_mode = options.find_map(|rest| rest.strip_prefix(mode)).unwrap();

@@ -26,10 +26,14 @@ for network in red blue; do
     red=$(answered n2 red) blue=$(answered n2 blue)
     LAB exec n1-pod-$network ping -n -q -c 5 -W 2 $(pod n2 $network) | sed -n "s/.* \([0-9]*\) received.*/pings $network \1/p"
     echo "answered $network red $(($(answered n2 red) - red)) blue $(($(answered n2 blue) - blue))"
-    echo "default $network $(LAB exec n1 ip route show vrf $network default | grep -vc unreachable)"
+    table=$(LAB exec n1 ip route show vrf $network) || exit 1
+    [ -n "$table" ] || exit 1
+    echo "default $network $(echo "$table" | grep default | grep -vc unreachable)"
     LAB exec n1-pod-$network ping -n -q -c 2 -W 1 172.30.0.100 | sed -n "s/.* \([0-9]*\) received.*/outside $network \1/p"
 done
-echo "main $(LAB exec n1 ip route show | grep -c '^10\.150')"
+main=$(LAB exec n1 ip route show) || exit 1
+[ -n "$main" ] || exit 1
+echo "main $(echo "$main" | grep -c '10\.150')"
 LAB exec n1 ip route show table all | grep 10.150
 LAB status
 LAB down

@@ -173,6 +173,8 @@ impl NorthReconciler {
             }
             transact("north", &self.north, &transaction, &self.transactions).await?;
         }
+        self.stood.insert(owner.clone(), wanted);
+        self.queues.bridge.enqueue(BridgeKey::Flows);
         if *owner == Owner::Node {
             // After the rows, which do not wait for it where it fails.
             self.ct_inv_match(plan.ct_inv_match).await?;
@@ -182,8 +184,6 @@ impl NorthReconciler {
         {
             decoded.settled.insert(owner.clone());
         }
-        self.stood.insert(owner.clone(), wanted);
-        self.queues.bridge.enqueue(BridgeKey::Flows);
         Ok(Action::Done)
     }
 

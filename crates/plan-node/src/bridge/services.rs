@@ -90,7 +90,19 @@ pub(super) fn flows(input: &BridgeInput) -> Vec<Flow> {
             format!("move:NXM_OF_ETH_DST[]->NXM_OF_ETH_SRC[],set_field:{mac}->eth_dst,LOCAL");
         flows.push(Flow::new(3, 0, "", to_host));
         if let Some(default) = default {
-            flows.push(Flow::new(2, 100, "", to_patch(input, default)));
+            let from = |services: &ServiceInput| {
+                let (ip, source, _) = words(services.masquerade.family());
+                format!("{ip},{source}={}", services.host)
+            };
+            // Whoever comes by, but where a network is not known yet: nothing keeps it from Services that are not for it.
+            let who: Vec<String> = match input.is_complete {
+                true => vec![String::new()],
+                false => input.services.iter().map(from).collect(),
+            };
+            flows.extend(
+                who.into_iter()
+                    .map(|who| Flow::new(2, 100, who, to_patch(input, default))),
+            );
         }
     }
     flows

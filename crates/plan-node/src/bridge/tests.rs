@@ -17,6 +17,7 @@ fn input(mode: GatewayMode) -> BridgeInput {
             no_overlay: true,
         }],
         unknown: Vec::new(),
+        is_complete: true,
         mac: MAC.parse().unwrap(),
         addresses: vec!["172.30.0.1".parse().unwrap()],
         mode,
@@ -217,5 +218,34 @@ fn the_uplink_is_the_one_port_that_is_neither_internal_nor_a_patch() {
     assert!(
         several.starts_with("[1, 3] ") && several.contains("several"),
         "{several}"
+    );
+}
+
+/// A network of users that is not known yet is kept from what is not for it by flows that are not planned yet.
+#[test]
+fn while_a_network_is_not_known_the_host_alone_reaches_every_service() {
+    let mut input = input(GatewayMode::Shared);
+    input.services = vec![ServiceInput {
+        ranges: vec!["172.31.0.0/16".parse().unwrap()],
+        masquerade: "169.254.0.0/17".parse().unwrap(),
+        ovn: "169.254.0.1".parse().unwrap(),
+        host: "169.254.0.2".parse().unwrap(),
+        node: "172.30.0.1".parse().unwrap(),
+        allowed: BTreeSet::new(),
+    }];
+    let to_default = |input: &BridgeInput| {
+        let all = texts(&full(input));
+        let of_it = all.into_iter().filter(|flow| flow.starts_with("2/"));
+        let of_it =
+            of_it.filter(|flow| flow.ends_with(&format!("=> set_field:{MAC}->eth_dst,output:2")));
+        of_it.collect::<Vec<_>>()
+    };
+    let all = to_default(&input);
+    assert!(all.len() == 1 && all[0].starts_with("2/100  =>"), "{all:?}");
+    input.is_complete = false;
+    let some = to_default(&input);
+    assert!(
+        some.len() == 1 && some[0].starts_with("2/100 ip,nw_src=169.254.0.2 =>"),
+        "{some:?}"
     );
 }

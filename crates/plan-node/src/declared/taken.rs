@@ -29,10 +29,13 @@ impl Default for Taken {
 }
 
 impl Taken {
-    /// What networks that are in force have now and are to have still.
+    /// What networks that are in force have now and are to have still, and what stands for those that wait.
     pub(super) fn keep(&mut self, before: &Declared, chosen: &[Choice<'_>]) {
         for Choice { network, .. } in chosen {
             let name = &network.name;
+            if let Some(stands) = before.held.get(name) {
+                self.take(stands);
+            }
             let Some(old) = before.networks.get(name) else {
                 continue;
             };

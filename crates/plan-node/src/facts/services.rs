@@ -16,6 +16,8 @@ use crate::snapshot::{Services, Snapshot};
 const SERVICE_WITHOUT_ADDRESS: &str = "ServiceWithoutAddress";
 /// Reason of a problem: a Service that networks of users may use has an address that no range of Services has.
 const SERVICE_OUT_OF_RANGE: &str = "ServiceOutOfRange";
+/// Reason of a problem: a Service that networks of users may use has an address of pods.
+const SERVICE_IN_A_NETWORK: &str = "ServiceInANetwork";
 
 impl Memory {
     /// The API server's addresses, and those of Services, which networks of users alone wait for.
@@ -58,6 +60,12 @@ impl Memory {
         let node = snapshot.node.as_ref();
         let services = node.and_then(|node| node.services.as_ref().and(self.services.as_ref()));
         let mut found = Vec::new();
+        if self.config.service_cidrs.is_empty() && services.is_some_and(|all| !all.is_empty()) {
+            let text = "[kubernetes] service-cidrs is not set; allowed: the API server's ranges of Services; networks of users reach no Service";
+            let subject = format!("Node/{}", self.config.node);
+            found.push(Problem::new(subject, SERVICE_OUT_OF_RANGE, text));
+            return found;
+        }
         for (name, addresses) in services.into_iter().flatten() {
             if addresses.is_empty() {
                 let text = "[default] udn-allowed-default-services: it is not there or has no clusterIP; allowed: Services with one; networks of users do not reach it";
@@ -76,6 +84,18 @@ impl Memory {
                     ranges.join(",")
                 );
                 Problem::new(format!("Service/{name}"), SERVICE_OUT_OF_RANGE, text)
+            }));
+            let taken = addresses.iter().find_map(|ip| {
+                let address = Prefix::host(*ip);
+                let mut all = snapshot.here().map(|(_, view)| &view.share.network);
+                Some((ip, all.find(|network| network.holds(&address))?))
+            });
+            found.extend(taken.map(|(ip, network)| {
+                let text = format!(
+                    "clusterIP {ip} is an address of pods of network {}; allowed: networks and ranges of Services apart; networks of users do not reach it",
+                    network.name
+                );
+                Problem::new(format!("Service/{name}"), SERVICE_IN_A_NETWORK, text)
             }));
         }
         found

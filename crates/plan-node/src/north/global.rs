@@ -9,7 +9,7 @@ use crate::snapshot::Snapshot;
 
 /// In local gateway mode packets of one connection with a pod that is known outside may pass OVN in one direction only: those
 /// back come by the host, or by another node. Conntrack takes what it saw half of for invalid, and rows of load balancers and
-/// access lists would drop it (OVN-Kubernetes sets the option in this mode where routes are advertised).
+/// access lists would drop it (OVN-Kubernetes' start script writes the option once).
 #[must_use]
 pub fn plan(snapshot: &Snapshot) -> CtInvMatch {
     let is_local = snapshot.machine.mode == GatewayMode::Local;

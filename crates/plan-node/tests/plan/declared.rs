@@ -643,6 +643,47 @@ fn of_two_networks_with_one_tunnel_key_one_waits() {
 }
 
 #[test]
+fn a_network_that_waits_keeps_the_keys_that_stand_for_it() {
+    let mut all: Attachments = [
+        (key("a/red"), mk_layer2("red", 2, "[16711685,16715779]")),
+        (key("c/blue"), mk_layer2("blue", 1, "[16711684,16715778]")),
+    ]
+    .into();
+    let good = fresh(&all);
+    annotate(
+        &mut all,
+        "c/blue",
+        "k8s.ovn.org/tunnel-keys",
+        "[16711685,16715778]",
+    );
+    let waits = after(&good, &all);
+    assert!(waits.troubles.contains_key(&blue()));
+    // Its rows stand still, and a third network wants their keys.
+    all.insert(key("d/green"), mk_layer2("green", 3, "[16711684,16715777]"));
+    let again = after(&waits, &all);
+    assert_eq!(names(&again), ["cluster_udn_red"]);
+    let green = again.troubles[&NetworkName::from("cluster_udn_green")].problem();
+    assert!(
+        green
+            .message
+            .contains("16711684, as of network cluster_udn_blue"),
+        "{green}"
+    );
+    // The edit is taken back: it is as it was.
+    annotate(
+        &mut all,
+        "c/blue",
+        "k8s.ovn.org/tunnel-keys",
+        "[16711684,16715778]",
+    );
+    let back = after(&again, &all);
+    assert_eq!(names(&back), ["cluster_udn_blue", "cluster_udn_red"]);
+    all.remove(&key("c/blue"));
+    let gone = after(&again, &all);
+    assert_eq!(names(&gone), ["cluster_udn_green", "cluster_udn_red"]);
+}
+
+#[test]
 fn a_layer_2_network_has_no_key_of_a_transit_switch() {
     // Of the default network, and of a layer-3 one with an overlay.
     let all: Attachments = [(key("a/red"), mk_layer2("red", 2, "[16711683,16715779]"))].into();

@@ -355,6 +355,24 @@ fn a_node_whose_id_does_not_fit_the_transit_subnet_gets_no_half_of_a_link() {
 }
 
 #[test]
+fn of_two_networks_with_one_tunnel_key_one_is_left_as_it_stands() {
+    let view = v4();
+    let mut other = view.share.clone();
+    other.network.name = "cluster_udn_teal".into();
+    other.network.id = 9;
+    let key = other.network.layer2.as_ref().unwrap().switch_key;
+    other.network.layer2.as_mut().unwrap().router_key = 16_715_999;
+    let snapshot = mk_snapshot(&view.node, &[view.share.clone(), other.clone()]);
+    let (plan, found) = plan_node::sound_plan(snapshot);
+    let text = format!("tunnel key {key} is network cluster_udn_gray's too; allowed: one network");
+    assert!(
+        found.iter().any(|(_, v)| v.to_string() == text),
+        "{found:?}"
+    );
+    assert_eq!(plan.unknown, ["cluster_udn_teal".into()]);
+}
+
+#[test]
 fn a_family_that_has_no_transit_subnet_is_named() {
     let mut view = dual();
     let layer2 = view.share.network.layer2.as_mut().unwrap();
@@ -468,6 +486,8 @@ fn two_of_them_with_one_subnet_are_told_over_one_uplink() {
     let (one, mut two) = (v4(), v4());
     two.share.network.name = "cluster_udn_slate".into();
     two.share.network.id = 5;
+    let layer2 = two.share.network.layer2.as_mut().unwrap();
+    (layer2.switch_key, layer2.router_key) = (16_711_688, 16_715_780);
     two.share.vrf = None;
     let snapshot = mk_snapshot(&one.node, &[one.share.clone(), two.share]);
     let (plan, found) = plan_node::sound_plan(snapshot);

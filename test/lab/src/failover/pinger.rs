@@ -249,7 +249,7 @@ mod tests {
         let text = format!("{HEAD}{}", answers(list));
         let sums = format!("\r1/{sent} packets, 0% loss, min/avg/ewma/max = 0.1/0.1/0.1/0.1 ms\n");
         let mut losses = Losses::default();
-        losses.add("a -> b", &text, &sums).unwrap_or_default();
+        losses.add("a -> b", &text, &sums).unwrap();
         losses
     }
 

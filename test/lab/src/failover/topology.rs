@@ -12,7 +12,7 @@ use super::pinger::{Losses, Pinger};
 use super::watch::{Gaps, Side, Watch};
 use crate::apiserver::kubectl;
 use crate::daemons::{MANAGERS, configure_managers, start_managers};
-use crate::look::sessions;
+use crate::look::{last_reset, sessions};
 use crate::objects::reflectors;
 use crate::process;
 use crate::reach::{Attached, attached};
@@ -105,8 +105,37 @@ pub(super) fn step(
     for gaps in &short {
         tell(&format!("    {}", gaps.shown()));
     }
+    for ended in ended_since(lab, &names, start.elapsed())? {
+        tell(&format!("    {ended}"));
+    }
     let rows_stayed = short.iter().all(|gaps| gaps.side != Side::Ovn);
     Ok(is_tolerable(&lost) && rows_stayed)
+}
+
+/// Sessions between these nodes that BFD has ended in this time: whoever stood still for so long was cut off, and was no more
+/// lost than a node whose link is.
+fn ended_since(lab: &Lab, names: &[&str], time: Duration) -> Result<Vec<String>> {
+    let mut ended = Vec::new();
+    let nodes = || {
+        lab.nodes
+            .iter()
+            .filter(|n| names.contains(&n.name.as_str()))
+    };
+    for node in nodes() {
+        let sessions = sessions(lab, &node.name)?;
+        for other in nodes() {
+            let address = lab.address(other);
+            let young = sessions.get(&address.to_string());
+            let young = young.is_some_and(|s| Duration::from_millis(s.uptime) < time);
+            if young && last_reset(lab, &node.name, address)?.contains("BFD") {
+                ended.push(format!(
+                    "{}'s session with {}: BFD down",
+                    node.name, other.name
+                ));
+            }
+        }
+    }
+    Ok(ended)
 }
 
 /// Whether so much may be lost without anybody's way having been lost.

@@ -174,6 +174,7 @@ fn story(mode: &str) {
     is_seen((&pods, None), &outside, "outside", &lab.address(0));
     assert_eq!(seen(("outside", None), &pod, &pods), None);
     assert!(!learned_by_router(&lab, &lab.subnet(0)));
+    let learns: Vec<_> = nodes.iter().map(TestNode::imported).collect();
     let before: Vec<[String; 5]> = nodes.iter().map(settled).collect();
 
     let file = folder.0.join("advertisements.yaml");
@@ -220,6 +221,14 @@ fn story(mode: &str) {
     });
     assert!(gone, "the router keeps the pods' subnets");
     is_seen((&pods, None), &outside, "outside", &lab.address(0));
+    assert_eq!(seen(("outside", None), &pod, &pods), None);
+    let forgotten = wait(CHANGE, || {
+        nodes
+            .iter()
+            .map(TestNode::imported)
+            .eq(learns.iter().cloned())
+    });
+    assert!(forgotten, "imported routes are not {learns:?} again");
     for (node, before) in nodes.iter().zip(&before) {
         for (now, before) in settled(node).iter().zip(before) {
             assert_eq!(now, before, "{} is not as it was", node.node);

@@ -26,4 +26,11 @@ fn pods_of_a_layer_2_network_reach_each_other_and_are_seen_outside_by_their_own_
     let deleted = call(&["kubectl", "delete", "routeadvertisements", "blue"]);
     assert!(deleted.good, "{}", deleted.text);
     assert!(wait(Duration::from_secs(20), || !is_limited()));
+    let there = ["ovn-nbctl", "--bare", "--columns=_uuid", "find", "NAT"];
+    let rows = lab.exec("n1", &[&there[..], &of_it].concat());
+    assert_eq!(
+        rows.lines().filter(|line| !line.is_empty()).count(),
+        1,
+        "the row stands"
+    );
 }

@@ -88,6 +88,10 @@ fn a_service_outside_of_the_ranges_or_without_an_address_is_named_and_left_out()
         absent.len() == 1 && absent[0].to_string().starts_with(text),
         "{absent:?}"
     );
+    facts.services = Some(services(&["10.200.3.3"]));
+    let taken = memory().snapshot(facts.clone()).problems;
+    let text = "clusterIP 10.200.3.3 is an address of pods of network cluster_udn_blue";
+    assert!(taken.iter().any(|p| p.message.contains(text)), "{taken:?}");
     // Nobody may use them.
     facts.networks.truncate(1);
     assert_eq!(memory().snapshot(facts).problems, []);

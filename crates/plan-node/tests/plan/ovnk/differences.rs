@@ -1,7 +1,7 @@
 //! The list of what differs on purpose between our plans and nodes of OVN-Kubernetes.
 //! In: `differences.txt`. Out: whether a difference is listed, which lines are not true any more.
-//! Invariant: each line is below the phrase of decision 0012 that argues it, each case that it names has such a difference, and
-//! none covers what a plan has and a recorded node, too.
+//! Invariant: each line is below a phrase of decision 0012, each pattern of its cases has a case with such a difference, and no
+//! `missing` line covers what both have.
 //! Not here: finding differences.
 //!
 //! ```text
