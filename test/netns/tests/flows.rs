@@ -56,6 +56,7 @@ fn services(range: &str, masquerade: &str, node: &str) -> ServiceInput {
 fn mk_flows(mode: GatewayMode) -> Vec<Flow> {
     bridge::full(&BridgeInput {
         unknown: Vec::new(),
+        is_complete: true,
         uplink: 1,
         networks: vec![
             BridgeNetwork {

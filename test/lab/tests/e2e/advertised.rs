@@ -157,40 +157,16 @@ fn second_interface(lab: &Standing, name: &str) {
     }
 }
 
-fn story(mode: &str) {
-    if !able() {
-        return;
-    }
-    let (folder, advertisements) = example(mode);
-    let lab = Standing::up(&["--example", &folder.0.to_string_lossy()]);
-    let nodes = TestNode::all(&lab);
-    let first = &nodes[0];
+/// Pods of an advertised network are reached from outside, by both interfaces, and what they send follows a learned route.
+fn reached(lab: &Standing, nodes: &[TestNode<'_>]) {
     let pod = lab.pod(0).to_string();
-    let pods = format!("{}-pod", first.node);
+    let pods = format!("{}-pod", lab.node(0));
     let (outside, edge) = (lab.host(100), lab.host(101));
-    second_interface(&lab, &first.node);
-
-    // Not advertised: nobody outside knows the pods, and what they send bears their node's address.
-    is_seen((&pods, None), &outside, "outside", &lab.address(0));
-    assert_eq!(seen(("outside", None), &pod, &pods), None);
-    assert!(!learned_by_router(&lab, &lab.subnet(0)));
-    let learns: Vec<_> = nodes.iter().map(TestNode::imported).collect();
-    let before: Vec<[String; 5]> = nodes.iter().map(settled).collect();
-
-    let file = folder.0.join("advertisements.yaml");
-    std::fs::write(&file, &advertisements).unwrap();
-    let file = file.to_string_lossy().into_owned();
-    let said = call(&["kubectl", "apply", "-f", &file]);
-    assert!(said.good, "{}", said.text);
-    let learned = wait(CHANGE, || {
-        (0..3).all(|number| learned_by_router(&lab, &lab.subnet(number)))
-    });
-    assert!(learned, "the router does not learn the pods' subnets");
     // By the bridge: the outside host's default router is the one that learns.
     is_seen(("outside", None), &pod, &pods, &outside);
     is_seen((&pods, None), &outside, "outside", &pod);
     // A learned route leads what leaves pods, of every node.
-    for node in &nodes {
+    for node in nodes {
         let from = format!("{}-pod", node.node);
         is_seen(
             (&from, None),
@@ -209,6 +185,38 @@ fn story(mode: &str) {
     );
     is_seen(("edge", Some(LINK[1])), &pod, &pods, LINK[1]);
     lab.exec("edge", &["ip", "route", "del", &format!("{pod}/32")]);
+}
+
+fn story(mode: &str) {
+    if !able() {
+        return;
+    }
+    let (folder, advertisements) = example(mode);
+    let lab = Standing::up(&["--example", &folder.0.to_string_lossy()]);
+    let nodes = TestNode::all(&lab);
+    let first = nodes.first().unwrap();
+    let pod = lab.pod(0).to_string();
+    let pods = format!("{}-pod", first.node);
+    let outside = lab.host(100);
+    second_interface(&lab, &first.node);
+
+    // Not advertised: nobody outside knows the pods, and what they send bears their node's address.
+    is_seen((&pods, None), &outside, "outside", &lab.address(0));
+    assert_eq!(seen(("outside", None), &pod, &pods), None);
+    assert!(!learned_by_router(&lab, &lab.subnet(0)));
+    let learns: Vec<_> = nodes.iter().map(TestNode::imported).collect();
+    let before: Vec<[String; 5]> = nodes.iter().map(settled).collect();
+
+    let file = folder.0.join("advertisements.yaml");
+    std::fs::write(&file, &advertisements).unwrap();
+    let file = file.to_string_lossy().into_owned();
+    let said = call(&["kubectl", "apply", "-f", &file]);
+    assert!(said.good, "{}", said.text);
+    let learned = wait(CHANGE, || {
+        (0..3).all(|number| learned_by_router(&lab, &lab.subnet(number)))
+    });
+    assert!(learned, "the router does not learn the pods' subnets");
+    reached(&lab, &nodes);
     // Pods reach each other with their own addresses still.
     pods_ping(&lab, CHANGE);
     let advertised: Vec<[String; 5]> = nodes.iter().map(settled).collect();
