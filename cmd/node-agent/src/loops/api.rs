@@ -4,6 +4,7 @@
 
 mod built;
 mod existing;
+mod paths;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -32,6 +33,7 @@ use crate::FIELD_MANAGER;
 use crate::keys::ApiKey;
 use crate::loops::import::Reports;
 use crate::loops::import::report::ImportReport;
+use crate::paths::PathReport;
 use crate::world::{NodeEntry, Planned};
 
 /// So long the routes have to be within the limit until it is said.
@@ -56,13 +58,19 @@ const WITHDRAWALS: Words = Words {
     good: ("WithdrawalsProcessed", "MassWithdrawalEnded"),
 };
 
+/// What is told, and what it takes to tell it.
+pub(crate) struct Inputs {
+    pub(crate) configuration: Configuration,
+    pub(crate) nodes: Cache<NodeEntry>,
+    pub(crate) planned: watch::Receiver<Option<Arc<Planned>>>,
+    pub(crate) reports: watch::Receiver<Reports>,
+    pub(crate) paths: watch::Receiver<PathReport>,
+}
+
 /// Reconciles them.
 pub(crate) struct ApiReconciler {
     node: NodeName,
-    configuration: Configuration,
-    nodes: Cache<NodeEntry>,
-    planned: watch::Receiver<Option<Arc<Planned>>>,
-    reports: watch::Receiver<Reports>,
+    inputs: Inputs,
     writer: Writer,
     publisher: Publisher,
     client: kube::Client,
@@ -77,23 +85,13 @@ pub(crate) struct ApiReconciler {
 }
 
 impl ApiReconciler {
-    pub(crate) fn new(
-        client: kube::Client,
-        node: NodeName,
-        configuration: Configuration,
-        nodes: Cache<NodeEntry>,
-        planned: watch::Receiver<Option<Arc<Planned>>>,
-        reports: watch::Receiver<Reports>,
-    ) -> Self {
+    pub(crate) fn new(client: kube::Client, node: NodeName, inputs: Inputs) -> Self {
         Self {
             writer: Writer::new(client.clone(), FIELD_MANAGER),
             publisher: Publisher::new(client.clone(), "node-agent", node.as_str()),
             client,
             node,
-            configuration,
-            nodes,
-            planned,
-            reports,
+            inputs,
             reported: None,
             doubted: true,
             surplus: BTreeSet::new(),
@@ -102,7 +100,7 @@ impl ApiReconciler {
     }
 
     async fn annotations(&mut self) -> Result<Action, WriteError> {
-        let planned = self.planned.borrow().clone();
+        let planned = self.inputs.planned.borrow().clone();
         let wanted = planned.and_then(|planned| planned.plan.annotations.clone());
         let (Some(own), Some(wanted)) = (self.own(), wanted) else {
             // The Node or the plan brings the next pass.
@@ -132,15 +130,18 @@ impl ApiReconciler {
     /// This node's object; `None` until the Nodes have been listed.
     fn own(&self) -> Option<Entry<NodeEntry>> {
         let key = ObjectKey::new("", self.node.as_str());
-        self.nodes.get(&key).filter(|_| self.nodes.ready())
+        self.inputs
+            .nodes
+            .get(&key)
+            .filter(|_| self.inputs.nodes.ready())
     }
 
     async fn report(&mut self) -> Result<Action, WriteError> {
         let Some(own) = self.own() else {
             return Ok(Action::AwaitChange);
         };
-        let reports = self.reports.borrow().clone();
-        let Some(planned) = self.planned.borrow().clone() else {
+        let reports = self.inputs.reports.borrow().clone();
+        let Some(planned) = self.inputs.planned.borrow().clone() else {
             return Ok(Action::AwaitChange);
         };
         let learns = planned.plan.learn.values().any(|inputs| inputs.learns);
@@ -153,7 +154,8 @@ impl ApiReconciler {
         }
         self.over.retain(|name, _| reports.contains_key(name));
         let mut events = Vec::new();
-        let mut networks = self.without_reports(&planned, &reports);
+        let paths = self.inputs.paths.borrow().clone();
+        let mut networks = self.without_reports(&planned, &reports, &paths);
         for (name, report) in &reports {
             let conditions = [
                 self.limits(name, report.over, report.over_pods.as_ref()),
@@ -169,7 +171,8 @@ impl ApiReconciler {
         for routes in &mut networks {
             let name = NetworkName::from(routes.name.as_str());
             let built = self.built(&name, planned.unbuilt.get(&name));
-            if let Some((condition, event)) = built {
+            let path_mtu = self.path_mtu(&name, &paths);
+            for (condition, event) in built.into_iter().chain(path_mtu) {
                 routes.conditions.retain(|c| c.type_ != condition.type_);
                 routes.conditions.push(condition);
                 events.extend(event);
@@ -195,7 +198,7 @@ impl ApiReconciler {
 
     /// `[limits]` as it is in force now.
     fn limits_in_force(&self) -> Limits {
-        self.configuration.now().settings.limits
+        self.inputs.configuration.now().settings.limits
     }
 
     /// The condition on limits, and an event where it changes; nothing where there never was a need.
@@ -257,38 +260,22 @@ impl ApiReconciler {
         trouble: Option<(&'static str, String)>,
         fine: String,
     ) -> Option<(Condition, Option<Event>)> {
-        let existing = self.reported.as_ref().and_then(|report| {
-            let mut networks = report.status.networks.iter();
-            let of_network = networks.find(|routes| routes.name == network.as_str())?;
-            of_network.conditions.iter().find(|c| c.type_ == words.kind)
-        });
-        let warning = trouble.is_some();
-        let (status, reasons, message) = match trouble {
+        let existing = self.existing(network, words.kind);
+        let said = match trouble {
             Some((reason, text)) => ("False", (reason, words.bad.1), text),
             None => {
                 existing?;
                 ("True", words.good, fine)
             }
         };
-        let same_status = existing.filter(|c| c.status == status);
-        let event = same_status.is_none().then(|| Event {
-            warning,
-            reason: reasons.1,
-            message: message.clone(),
-        });
-        let since = same_status.map_or_else(
-            || Time(Timestamp::now()),
-            |c| c.last_transition_time.clone(),
-        );
-        let condition = Condition {
-            type_: words.kind.to_owned(),
-            status: status.to_owned(),
-            reason: reasons.0.to_owned(),
-            message,
-            last_transition_time: since,
-            observed_generation: None,
-        };
-        Some((condition, event))
+        Some(stated(words.kind, existing, said))
+    }
+
+    /// The network's condition of this kind as it was reported.
+    fn existing(&self, network: &NetworkName, kind: &str) -> Option<&Condition> {
+        let mut networks = self.reported.iter().flat_map(|r| &r.status.networks);
+        let of_network = networks.find(|routes| routes.name == network.as_str())?;
+        of_network.conditions.iter().find(|c| c.type_ == kind)
     }
 
     /// Reads the report that stands there, unless it is known.
@@ -332,6 +319,33 @@ impl ApiReconciler {
         });
         Ok(Action::Done)
     }
+}
+
+/// A condition with this status, its reason and the event's, and message; and an event where the status is another one.
+fn stated(
+    kind: &str,
+    existing: Option<&Condition>,
+    (status, reasons, message): (&str, (&'static str, &'static str), String),
+) -> (Condition, Option<Event>) {
+    let same_status = existing.filter(|c| c.status == status);
+    let event = same_status.is_none().then(|| Event {
+        warning: status != "True",
+        reason: reasons.1,
+        message: message.clone(),
+    });
+    let since = same_status.map_or_else(
+        || Time(Timestamp::now()),
+        |c| c.last_transition_time.clone(),
+    );
+    let condition = Condition {
+        type_: kind.to_owned(),
+        status: status.to_owned(),
+        reason: reasons.0.to_owned(),
+        message,
+        last_transition_time: since,
+        observed_generation: None,
+    };
+    (condition, event)
 }
 
 /// The condition's message: without numbers that change with every route.

@@ -21,6 +21,7 @@ mod learn;
 mod mtu;
 mod networks;
 mod overlay;
+mod paths;
 mod render;
 mod scripts;
 mod services;

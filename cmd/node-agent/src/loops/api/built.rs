@@ -12,6 +12,7 @@ use model::intent::Event;
 
 use super::{ApiReconciler, Words};
 use crate::loops::import::Reports;
+use crate::paths::PathReport;
 use crate::world::{Planned, Unbuilt};
 
 const WORDS: Words = Words {
@@ -22,11 +23,12 @@ const WORDS: Words = Words {
 
 impl ApiReconciler {
     /// Entries of networks whose import has not come to its end once: what was reported before stands, as nothing is known to be
-    /// missing; and of those that are not built.
+    /// missing; and of those that are not built, or whose packets do not pass to other nodes.
     pub(super) fn without_reports(
         &self,
         planned: &Planned,
         reports: &Reports,
+        paths: &PathReport,
     ) -> Vec<NetworkRoutes> {
         let plan = &planned.plan;
         let learns = |name: &NetworkName| plan.learn.get(name).is_some_and(|inputs| inputs.learns);
@@ -37,7 +39,7 @@ impl ApiReconciler {
         let kept = by_name.filter(|(name, _)| may_come(name));
         let mut all: BTreeMap<NetworkName, NetworkRoutes> =
             kept.map(|(name, routes)| (name, routes.clone())).collect();
-        for name in planned.unbuilt.keys() {
+        for name in planned.unbuilt.keys().chain(paths.narrow.keys()) {
             let entry = all.entry(name.clone());
             entry.or_insert_with(|| NetworkRoutes {
                 name: name.to_string(),
