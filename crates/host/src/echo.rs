@@ -22,6 +22,9 @@ use self::socket::Kind;
 /// So many messages are taken before others have their turn.
 const AT_ONCE: usize = 64;
 
+/// So often a look is taken at what routers say.
+const LOOK: Duration = Duration::from_millis(100);
+
 /// What became of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
@@ -89,6 +92,11 @@ pub async fn ask(
             | Errno::EPERM => Ok(Answer::Lost {
                 mtu: socket::said_mtu(&socket, size),
             }),
+            // The own link has dropped it. A queue that is full now may not be in a moment.
+            Errno::ENOBUFS => {
+                tokio::time::sleep(patience).await;
+                Ok(Answer::Lost { mtu: None })
+            }
             errno => Err(failed(errno.into())),
         };
     }
@@ -108,12 +116,13 @@ async fn answer(
     kind: Kind,
 ) -> Result<Answer, Error> {
     let mut buffer = vec![0; request.room()];
-    let interest = Interest::READABLE.add(Interest::ERROR);
     loop {
-        socket.ready(interest).await?;
+        // What stands in the socket's queue of errors makes it readable for nobody.
+        let readable = tokio::time::timeout(LOOK, socket.readable()).await;
+        readable.unwrap_or(Ok(()))?;
         for _ in 0..AT_ONCE {
-            let mut receive = || socket::receive(socket, &mut buffer).map_err(Error::from);
-            match socket.try_io(interest, &mut receive) {
+            let receive = || socket::receive(socket, &mut buffer).map_err(Error::from);
+            match socket.try_io(Interest::READABLE, receive) {
                 Ok((length, from)) => {
                     let message = buffer.get(..length).unwrap_or_default();
                     if from == Some(to) && request.is_answered_by(message, kind) {
@@ -121,7 +130,7 @@ async fn answer(
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                // Somebody's word on the request: what it is stands in the socket's queue of errors, and time tells the rest.
+                // Somebody's word on the request; time tells the rest.
                 Err(_) => {}
             }
         }

@@ -13,6 +13,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -22,7 +23,7 @@ use model::{NetworkName, NodeName};
 use netns_tests::{absent, in_namespace, ip, ip_batch, run};
 use node_agent::metrics::PathMetrics;
 use node_agent::paths::{PathReport, Pathfinder};
-use plan_node::paths::{Load, Path, PathKey, Paths};
+use plan_node::paths::{self, Load, PathKey, Paths};
 use prometheus::{Registry, TextEncoder};
 use tokio::sync::watch;
 
@@ -58,7 +59,7 @@ impl Others {
              link add a0 mtu 9000 type veth peer name m0 netns {middle} mtu 9000
              link set a0 up
              addr add 192.0.2.1/24 dev a0
-             -6 addr add 2001:db8::1/64 dev a0 nodad"
+             addr add 2001:db8::1/64 dev a0 nodad"
         ));
         ip(&format!(
             "-n {middle} link add m1 mtu 9000 type veth peer name b0 netns {far} mtu 9000"
@@ -83,6 +84,13 @@ impl Others {
         ip(&format!("-n {middle} link set br0 up"));
         for address in ["addr add 192.0.2.2/24", "-6 addr add 2001:db8::2/64 nodad"] {
             ip(&format!("-n {far} {address} dev b0"));
+        }
+        // A packet filter that looks at bridges has an MTU of its own.
+        for family in ["ip", "ip6"] {
+            let key = format!("net.bridge.bridge-nf-call-{family}tables");
+            if Path::new("/proc/sys").join(key.replace('.', "/")).exists() {
+                sysctl(Some(middle), &format!("{key}=0"));
+            }
         }
         others.carry(mtu);
         others
@@ -160,14 +168,14 @@ fn address(text: &str) -> IpAddr {
 }
 
 /// Ways of the default network to node n2.
-fn paths(ends: &[(&str, &str)], mtu: u32) -> Paths {
+fn ways(ends: &[(&str, &str)], mtu: u32) -> Paths {
     let load = Load { mtu, overhead: 0 };
     let one = |(source, to): &(&str, &str)| {
         let key = PathKey {
             node: NodeName::from("n2"),
             to: address(to),
         };
-        let path = Path {
+        let path = paths::Path {
             source: address(source),
             loads: BTreeMap::from([(NetworkName::default_network(), load)]),
         };
@@ -238,7 +246,7 @@ impl Found {
 
 /// A narrow way appears and goes, whichever sockets are used.
 async fn narrow_and_wide(namespaces: &Others) {
-    let found = Found::start(paths(&BOTH, 9000));
+    let found = Found::start(ways(&BOTH, 9000));
     found.until_all_are("narrow", 2).await;
     let text = found.narrow().expect("a report");
     for words in [
@@ -254,10 +262,10 @@ async fn narrow_and_wide(namespaces: &Others) {
         assert!(found.metrics().contains(&line), "{}", found.metrics());
     }
     // Another MTU of pods, as one of both remedies says.
-    found.paths.send_replace(paths(&BOTH, 1500));
+    found.paths.send_replace(ways(&BOTH, 1500));
     found.until_all_are("wide", 2).await;
     assert_eq!(found.narrow(), None);
-    found.paths.send_replace(paths(&BOTH, 9000));
+    found.paths.send_replace(ways(&BOTH, 9000));
     found.until_all_are("narrow", 2).await;
     // A wider underlay, as the other one says; and a narrower one again, by less.
     namespaces.carry(9000);
@@ -311,13 +319,13 @@ fn who_answers_nothing_or_is_not_there_is_no_problem() {
             &[("192.0.2.1", "192.0.2.9"), ("2001:db8::1", "2001:db8::9")],
         ]
         .concat();
-        let found = Found::start(paths(&ends, 9000));
+        let found = Found::start(ways(&ends, 9000));
         found.until_all_are("unanswered", 4).await;
         assert_eq!(found.narrow(), None);
         // An address that this node does not have costs its own way only.
-        let mut ways = paths(&BOTH, 9000);
-        ways.extend(paths(&[("192.0.2.77", "192.0.2.9")], 9000));
-        found.paths.send_replace(ways);
+        let mut all = ways(&BOTH, 9000);
+        all.extend(ways(&[("192.0.2.77", "192.0.2.9")], 9000));
+        found.paths.send_replace(all);
         namespaces.answer(true);
         found.until_all_are("narrow", 2).await;
         found.until_all_are("unknown", 1).await;
@@ -355,7 +363,7 @@ fn a_routers_word_is_heard_and_neither_its_nor_the_kernels_memory_answers_for_th
                     assert_eq!(answer, wanted, "{size} bytes to {to}, ping {ping}");
                 }
             }
-            let found = Found::start(paths(&ends, 9000));
+            let found = Found::start(ways(&ends, 9000));
             found.until_all_are("narrow", 2).await;
             let text = found.narrow().expect("a report");
             assert_eq!(
@@ -398,7 +406,7 @@ fn without_the_right() {
             let error = ask(from, to, 1500, SECOND).await.unwrap_err();
             assert!(matches!(error, EchoError::Forbidden(_)), "{error}");
         }
-        let found = Found::start(paths(&BOTH, 9000));
+        let found = Found::start(ways(&BOTH, 9000));
         let forbidden = |report: &PathReport, _: &str| {
             let why = report.forbidden.as_deref().unwrap_or_default();
             [
