@@ -135,7 +135,7 @@ pub async fn serve(
         metrics,
     };
     let nodes = sources::start(&kube, &sources, &mut daemon);
-    let (tell, ways) = watch::channel(Paths::new());
+    let (tell, ways) = watch::channel(None);
     let planned = spawn_plan(&mut daemon, &kube, &sources, (nodes.clone(), tell));
     spawn_bridge(&mut daemon, &sources, planned.clone());
     spawn_north(&mut daemon, &sources, planned.clone());
@@ -182,7 +182,7 @@ fn spawn_plan(
     daemon: &mut Daemon,
     kube: &kube::Client,
     sources: &Sources,
-    (nodes, paths): (Cache<NodeEntry>, watch::Sender<Paths>),
+    (nodes, paths): (Cache<NodeEntry>, watch::Sender<Option<Paths>>),
 ) -> PlannedReceiver {
     let (tell, planned) = watch::channel(None);
     let world = World {
@@ -296,7 +296,7 @@ fn spawn_import(
 fn spawn_paths(
     daemon: &mut Daemon,
     sources: &Sources,
-    paths: watch::Receiver<Paths>,
+    paths: watch::Receiver<Option<Paths>>,
 ) -> anyhow::Result<watch::Receiver<PathReport>> {
     let (tell, report) = watch::channel(PathReport::default());
     let queue = sources.queues.api.clone();

@@ -27,6 +27,8 @@ const AT_ONCE: usize = 32;
 pub struct PathReport {
     /// Networks whose packets do not pass everywhere, and a sentence on each.
     pub narrow: BTreeMap<NetworkName, String>,
+    /// Each way has been tried since the process started: what is not said is not so.
+    pub settled: bool,
     /// Networks that have ways to other nodes.
     pub probed: BTreeSet<NetworkName>,
     /// Why nothing can be asked.
@@ -40,8 +42,8 @@ pub struct Pathfinder<F> {
     pub node: NodeName,
     /// Each way is visited once in it; zero: none ever is.
     pub interval: Duration,
-    /// The ways, as they are now.
-    pub paths: watch::Receiver<Paths>,
+    /// The ways, as they are now; `None` until they are known.
+    pub paths: watch::Receiver<Option<Paths>>,
     /// Counts requests, shows what is found.
     pub metrics: PathMetrics,
     /// Where the report goes.
@@ -62,6 +64,8 @@ impl<F: Fn() + Send + 'static> Pathfinder<F> {
     /// Asks until the ways' sender is gone.
     pub async fn run(mut self) {
         if self.interval.is_zero() {
+            self.tell.send_modify(|report| report.settled = true);
+            (self.changed)();
             return std::future::pending().await;
         }
         let mut prober = Prober::new(self.node.clone(), self.interval);
@@ -81,7 +85,9 @@ impl<F: Fn() + Send + 'static> Pathfinder<F> {
                     if changed.is_err() {
                         return;
                     }
-                    prober.set(&self.paths.borrow_and_update(), start.elapsed());
+                    if let Some(paths) = &*self.paths.borrow_and_update() {
+                        prober.set(paths, start.elapsed());
+                    }
                 }
                 Some(ended) = visits.join_next() => {
                     // A visit that panicked is visited no more until its way changes.
@@ -109,19 +115,20 @@ impl<F: Fn() + Send + 'static> Pathfinder<F> {
     fn report(&self, prober: &Prober, forbidden: Option<&String>) {
         let narrow = prober.narrow();
         self.metrics.show(prober);
-        let paths = self.paths.borrow();
+        let Some(paths) = self.paths.borrow().clone() else {
+            return;
+        };
         let networks = paths.values().flat_map(|path| path.loads.keys());
         let now = PathReport {
             narrow: report::by_network(&self.node, &paths, &narrow),
+            settled: prober.is_settled(),
             probed: networks.cloned().collect(),
             forbidden: forbidden.cloned(),
         };
-        drop(paths);
         let before = self.tell.borrow().narrow.clone();
-        for (network, text) in &now.narrow {
-            if before.get(network) != Some(text) {
-                tracing::warn!(%network, "{text}");
-            }
+        let new = now.narrow.iter();
+        for (network, text) in new.filter(|(name, text)| before.get(*name) != Some(*text)) {
+            tracing::warn!(%network, "{text}");
         }
         for network in before.keys().filter(|name| !now.narrow.contains_key(*name)) {
             tracing::info!(%network, "no way to another node is known any more that is too narrow for the network's packets");

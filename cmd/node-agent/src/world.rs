@@ -117,7 +117,7 @@ pub(crate) struct World {
     pub(crate) metrics: Metrics,
     pub(crate) queues: Queues,
     /// Ways to other nodes, and how large pods' packets are on them.
-    pub(crate) paths: watch::Sender<Paths>,
+    pub(crate) paths: watch::Sender<Option<Paths>>,
 }
 
 impl World {
@@ -236,8 +236,8 @@ impl World {
             plan_node::paths::plan(snapshot, nodes)
         });
         self.paths.send_if_modified(|before| {
-            let differs = *before != paths;
-            *before = paths;
+            let differs = before.as_ref() != Some(&paths);
+            *before = Some(paths);
             differs
         });
     }

@@ -188,7 +188,7 @@ const BOTH: [(&str, &str); 2] = [("192.0.2.1", "192.0.2.2"), ("2001:db8::1", "20
 
 /// What a node-agent finds, and its metrics.
 struct Found {
-    paths: watch::Sender<Paths>,
+    paths: watch::Sender<Option<Paths>>,
     reports: watch::Receiver<PathReport>,
     registry: Registry,
 }
@@ -196,7 +196,7 @@ struct Found {
 impl Found {
     fn start(ways: Paths) -> Self {
         let registry = Registry::new();
-        let (paths, ways) = watch::channel(ways);
+        let (paths, ways) = watch::channel(Some(ways));
         let (tell, reports) = watch::channel(PathReport::default());
         let pathfinder = Pathfinder {
             node: NodeName::from("n1"),
@@ -248,6 +248,7 @@ impl Found {
 async fn narrow_and_wide(namespaces: &Others) {
     let found = Found::start(ways(&BOTH, 9000));
     found.until_all_are("narrow", 2).await;
+    assert!(found.reports.borrow().settled);
     let text = found.narrow().expect("a report");
     for words in [
         "from node n1",
@@ -262,10 +263,10 @@ async fn narrow_and_wide(namespaces: &Others) {
         assert!(found.metrics().contains(&line), "{}", found.metrics());
     }
     // Another MTU of pods, as one of both remedies says.
-    found.paths.send_replace(ways(&BOTH, 1500));
+    found.paths.send_replace(Some(ways(&BOTH, 1500)));
     found.until_all_are("wide", 2).await;
     assert_eq!(found.narrow(), None);
-    found.paths.send_replace(ways(&BOTH, 9000));
+    found.paths.send_replace(Some(ways(&BOTH, 9000)));
     found.until_all_are("narrow", 2).await;
     // A wider underlay, as the other one says; and a narrower one again, by less.
     namespaces.carry(9000);
@@ -281,7 +282,7 @@ async fn narrow_and_wide(namespaces: &Others) {
         "{text}"
     );
     // A node that is gone has no way.
-    found.paths.send_replace(Paths::new());
+    found.paths.send_replace(Some(Paths::new()));
     found.until_all_are("narrow", 0).await;
     assert_eq!(found.narrow(), None);
 }
@@ -325,7 +326,7 @@ fn who_answers_nothing_or_is_not_there_is_no_problem() {
         // An address that this node does not have costs its own way only.
         let mut all = ways(&BOTH, 9000);
         all.extend(ways(&[("192.0.2.77", "192.0.2.9")], 9000));
-        found.paths.send_replace(all);
+        found.paths.send_replace(Some(all));
         namespaces.answer(true);
         found.until_all_are("narrow", 2).await;
         found.until_all_are("unknown", 1).await;

@@ -32,6 +32,8 @@ struct Entry {
     due: Duration,
     /// A visit is under way.
     visited: bool,
+    /// One has ended, whatever it found.
+    tried: bool,
 }
 
 /// A visit to make.
@@ -78,6 +80,7 @@ impl Prober {
                         known: Known::default(),
                         due: now,
                         visited: false,
+                        tried: false,
                     };
                     self.entries.insert(key.clone(), entry);
                 }
@@ -116,6 +119,7 @@ impl Prober {
             return;
         };
         entry.visited = false;
+        entry.tried = true;
         if entry.path.size() == due.path.size() {
             entry.known.note(verdict);
         }
@@ -129,6 +133,12 @@ impl Prober {
             Verdict::Unknown | Verdict::Wide | Verdict::Unanswered | Verdict::Filtered => None,
         };
         self.entries.iter().filter_map(narrow).collect()
+    }
+
+    /// Whether each way has been tried once.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.entries.values().all(|entry| entry.tried)
     }
 
     /// What is known of each way.

@@ -32,7 +32,9 @@ impl ApiReconciler {
     ) -> Vec<NetworkRoutes> {
         let plan = &planned.plan;
         let learns = |name: &NetworkName| plan.learn.get(name).is_some_and(|inputs| inputs.learns);
-        let may_come = |name: &NetworkName| learns(name) || plan.unknown.contains(name);
+        let may_come = |name: &NetworkName| {
+            learns(name) || plan.unknown.contains(name) || self.awaits_paths(name, paths)
+        };
         let reported = self.reported.iter();
         let reported = reported.flat_map(|report| &report.status.networks);
         let by_name = reported.map(|routes| (NetworkName::from(routes.name.as_str()), routes));

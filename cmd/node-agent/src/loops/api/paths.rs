@@ -19,6 +19,11 @@ const WORDS: Words = Words {
 const NOT_PERMITTED: &str = "ProbesNotPermitted";
 
 impl ApiReconciler {
+    /// Whether a network that was reported keeps its entry until its ways have been tried.
+    pub(super) fn awaits_paths(&self, network: &NetworkName, paths: &PathReport) -> bool {
+        !paths.settled && self.existing(network, WORDS.kind).is_some()
+    }
+
     /// The condition, and an event where it changes; nothing where there never was a need.
     pub(super) fn path_mtu(
         &self,
@@ -37,6 +42,11 @@ impl ApiReconciler {
             return Some(stated(WORDS.kind, self.existing(network, WORDS.kind), said));
         }
         let trouble = paths.narrow.get(network);
+        if trouble.is_none() && !paths.settled {
+            // Nothing has been tried yet that could say it is over.
+            let existing = self.existing(network, WORDS.kind)?;
+            return Some((existing.clone(), None));
+        }
         let trouble = trouble.map(|text| (WORDS.bad.0, text.clone()));
         let fine = format!(
             "no way to another node is known that is too narrow for packets of network {network}"

@@ -63,8 +63,13 @@ fn a_thousand_ways_are_visited_once_a_minute_each_evenly() {
 
 #[test]
 fn a_few_ways_are_visited_within_a_second() {
-    let all = begun(&mut mk_prober("n2", &many(3)), Duration::from_secs(1));
+    let mut prober = mk_prober("n2", &many(3));
+    assert!(!prober.is_settled());
+    let all = begun(&mut prober, Duration::from_secs(1));
     assert_eq!(all.len(), 3);
+    assert!(prober.is_settled());
+    prober.set(&many(4), Duration::from_secs(1));
+    assert!(!prober.is_settled(), "one is new");
 }
 
 #[test]
