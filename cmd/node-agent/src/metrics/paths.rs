@@ -107,3 +107,6 @@ impl PathMetrics {
         *shown = narrow.into_keys().collect();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::cluster::kubectl;
 use crate::harness::{Standing, call, command, wait};
+use crate::test_node::{TestNode, http};
 
 /// Numbers of capabilities (linux/capability.h).
 const CAPABILITIES: [(&str, u32); 4] = [
@@ -24,6 +25,8 @@ const DAEMONS: [(&str, &str, &str, &str); 4] = [
     ("n1", "node-agent", "daemonset", "node-agent"),
     ("n1", "frr-agent", "daemonset", "frr-agent"),
 ];
+/// Where the node-agent serves metrics.
+const AGENT: u16 = 9101;
 /// Name of an object of somebody else.
 const EXTRA: &str = "somebody-elses";
 /// How long a daemon gets to do what it may not do.
@@ -240,6 +243,17 @@ fn corrected(lab: &Standing, what: &Work<'_>) -> bool {
     } else {
         running(lab, node).contains(&format!("neighbor {} remote-as", neighbor(number)))
     }
+}
+
+/// Echo requests of a node's node-agent that other nodes have answered.
+fn answered(lab: &Standing, node: &str) -> u64 {
+    let namespace = TestNode::all(lab).find_map(|one| (one.node == node).then_some(one.node));
+    let (_, text) = http(&namespace.expect("the node's namespace"), AGENT, "/metrics");
+    let of = "noverlay_path_mtu_probes_total{result=\"answered\"} ";
+    let count = text.lines().find_map(|line| line.strip_prefix(of));
+    count
+        .and_then(|count| count.trim().parse().ok())
+        .unwrap_or(0)
 }
 
 fn neighbor(number: usize) -> String {
