@@ -22,6 +22,19 @@ use self::socket::Kind;
 /// So many messages are taken before others have their turn.
 const AT_ONCE: usize = 64;
 
+/// What sending fails with where the packet is too large for the own link, there is no way to the other end, or the own packet
+/// filter drops it.
+const REFUSED: [Errno; 8] = [
+    Errno::EMSGSIZE,
+    Errno::EHOSTUNREACH,
+    Errno::ENETUNREACH,
+    Errno::ENETDOWN,
+    Errno::EHOSTDOWN,
+    Errno::ECONNREFUSED,
+    Errno::EACCES,
+    Errno::EPERM,
+];
+
 /// So often a look is taken at what routers say.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -80,25 +93,14 @@ pub async fn ask(
     // Of all types that wait for a datagram socket it is the one that takes any.
     let socket = UdpSocket::from_std(socket.into()).map_err(failed)?;
     if let Err(errno) = socket::send(&socket, request.bytes()) {
-        return match errno {
-            // Too large for the own link, no way to there, or the own packet filter drops it.
-            Errno::EMSGSIZE
-            | Errno::EHOSTUNREACH
-            | Errno::ENETUNREACH
-            | Errno::ENETDOWN
-            | Errno::EHOSTDOWN
-            | Errno::ECONNREFUSED
-            | Errno::EACCES
-            | Errno::EPERM => Ok(Answer::Lost {
-                mtu: socket::said_mtu(&socket, size),
-            }),
+        if errno == Errno::ENOBUFS {
             // The own link has dropped it. A queue that is full now may not be in a moment.
-            Errno::ENOBUFS => {
-                tokio::time::sleep(patience).await;
-                Ok(Answer::Lost { mtu: None })
-            }
-            errno => Err(failed(errno.into())),
-        };
+            tokio::time::sleep(patience).await;
+        } else if !REFUSED.contains(&errno) {
+            return Err(failed(errno.into()));
+        }
+        let mtu = socket::said_mtu(&socket, size);
+        return Ok(Answer::Lost { mtu });
     }
     match tokio::time::timeout(patience, answer(&socket, &request, to, kind)).await {
         Ok(answer) => answer.map_err(failed),

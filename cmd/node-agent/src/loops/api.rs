@@ -403,6 +403,28 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_event_comes_with_another_status_and_never_with_other_words_alone() {
+        let say = |existing: Option<&Condition>, status: &str, words: &str| {
+            let said = (status, ("Reason", "Happened"), words.to_owned());
+            stated("Kind", existing, said)
+        };
+        let (first, event) = say(None, "False", "a");
+        assert!(event.is_some_and(|event| event.warning && event.message == "a"));
+        let (second, event) = say(Some(&first), "False", "b");
+        assert_eq!((event, second.message.as_str()), (None, "b"));
+        assert_eq!(second.last_transition_time, first.last_transition_time);
+        for (status, warning) in [("Unknown", true), ("True", false)] {
+            let (third, event) = say(Some(&second), status, "c");
+            let event = event.unwrap();
+            assert_eq!((event.warning, event.reason), (warning, "Happened"));
+            assert_eq!(
+                (third.status.as_str(), third.reason.as_str()),
+                (status, "Reason")
+            );
+        }
+    }
+
+    #[test]
     fn the_message_over_the_limit_does_not_change_with_each_route_outside() {
         let network = NetworkName::default_network();
         let text = over_limit(&network, 3, None);

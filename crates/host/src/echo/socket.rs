@@ -10,7 +10,7 @@ use nix::errno::Errno;
 use nix::libc;
 use nix::sys::socket::sockopt::{self, SetStruct};
 use nix::sys::socket::{
-    AddressFamily, ControlMessageOwned, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrLike,
+    AddressFamily, ControlMessageOwned, MsgFlags, SockFlag, SockProtocol, SockType,
     SockaddrStorage, bind, connect, recvfrom, recvmsg, setsockopt, socket,
 };
 use tokio::net::UdpSocket;
@@ -108,11 +108,9 @@ pub(super) fn receive(
 }
 
 fn ip(address: &SockaddrStorage) -> Option<IpAddr> {
-    match address.family()? {
-        AddressFamily::Inet => Some(IpAddr::V4(address.as_sockaddr_in()?.ip())),
-        AddressFamily::Inet6 => Some(IpAddr::V6(address.as_sockaddr_in6()?.ip())),
-        _ => None,
-    }
+    let v4 = address.as_sockaddr_in();
+    let v4 = v4.map(|address| IpAddr::V4(address.ip()));
+    v4.or_else(|| Some(IpAddr::V6(address.as_sockaddr_in6()?.ip())))
 }
 
 /// Takes all errors that are kept. Of those that say a packet to be too large, the last MTU below `size`, bytes.
@@ -127,10 +125,10 @@ pub(super) fn said_mtu(socket: &UdpSocket, size: u32) -> Option<u32> {
             break;
         };
         for control in messages {
-            let error = match control {
-                ControlMessageOwned::Ipv4RecvErr(error, _)
-                | ControlMessageOwned::Ipv6RecvErr(error, _) => error,
-                _ => continue,
+            let (ControlMessageOwned::Ipv4RecvErr(error, _)
+            | ControlMessageOwned::Ipv6RecvErr(error, _)) = control
+            else {
+                continue;
             };
             let is_size = i32::try_from(error.ee_errno) == Ok(libc::EMSGSIZE);
             if is_size && error.ee_info < size {

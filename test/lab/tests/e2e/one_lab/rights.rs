@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::cluster::kubectl;
 use crate::harness::{Standing, call, command, wait};
-use crate::test_node::{TestNode, http};
+use crate::test_node::http;
 
 /// Numbers of capabilities (linux/capability.h).
 const CAPABILITIES: [(&str, u32); 4] = [
@@ -236,7 +236,7 @@ fn corrected(lab: &Standing, what: &Work<'_>) -> bool {
     let Work { node, number, .. } = *what;
     if what.capability == "NET_RAW" {
         // The lab's nodes are new namespaces, in which nobody may use ping sockets.
-        answered(lab, node) > 0
+        answered(node) > 0
     } else if what.daemon == "node-agent" {
         let rule = lab.exec(node, &["ip", "rule", "show", "pref", "31"]);
         !rule.trim().is_empty()
@@ -246,14 +246,12 @@ fn corrected(lab: &Standing, what: &Work<'_>) -> bool {
 }
 
 /// Echo requests of a node's node-agent that other nodes have answered.
-fn answered(lab: &Standing, node: &str) -> u64 {
-    let namespace = TestNode::all(lab).find_map(|one| (one.node == node).then_some(one.node));
-    let (_, text) = http(&namespace.expect("the node's namespace"), AGENT, "/metrics");
+fn answered(node: &str) -> u64 {
+    let (_, text) = http(node, AGENT, "/metrics");
     let of = "noverlay_path_mtu_probes_total{result=\"answered\"} ";
     let count = text.lines().find_map(|line| line.strip_prefix(of));
-    count
-        .and_then(|count| count.trim().parse().ok())
-        .unwrap_or(0)
+    let count = count.and_then(|count| count.trim().parse().ok());
+    count.unwrap_or(0)
 }
 
 fn neighbor(number: usize) -> String {
