@@ -22,10 +22,8 @@ use self::socket::Kind;
 /// So many messages are taken before others have their turn.
 const AT_ONCE: usize = 64;
 
-/// What sending fails with where the packet is too large for the own link, there is no way to the other end, or the own packet
-/// filter drops it.
-const REFUSED: [Errno; 8] = [
-    Errno::EMSGSIZE,
+/// What sending fails with where there is no way to the other end, or the own packet filter drops the packet.
+const REFUSED: [Errno; 7] = [
     Errno::EHOSTUNREACH,
     Errno::ENETUNREACH,
     Errno::ENETDOWN,
@@ -45,7 +43,7 @@ pub enum Answer {
     Answered,
     /// It did not in time, or the request could not get there.
     Lost {
-        /// MTU in bytes that the own link, or a router on the way, has said to be the most.
+        /// MTU in bytes that a router on the way has said to be the most.
         mtu: Option<u32>,
     },
 }
@@ -58,7 +56,7 @@ pub enum EchoError {
         "neither ping sockets (net.ipv4.ping_group_range) nor raw sockets (CAP_NET_RAW) are permitted"
     )]
     Forbidden(#[source] Error),
-    /// Something is missing: a descriptor, memory, the own address.
+    /// Something is missing: a descriptor, memory, the own address; or the own link does not carry the packet.
     #[error("cannot send an echo request from {from} to {to}")]
     Socket {
         /// The own address.
@@ -99,8 +97,7 @@ pub async fn ask(
         } else if !REFUSED.contains(&errno) {
             return Err(failed(errno.into()));
         }
-        let mtu = socket::said_mtu(&socket, size);
-        return Ok(Answer::Lost { mtu });
+        return Ok(Answer::Lost { mtu: None });
     }
     match tokio::time::timeout(patience, answer(&socket, &request, to, kind)).await {
         Ok(answer) => answer.map_err(failed),

@@ -15,6 +15,7 @@ use model::names::{NetworkName, NodeName};
 use model::network::{Topology, Transport};
 use model::node::Node;
 
+use crate::claims::MTU;
 use crate::snapshot::{NetworkView, Snapshot};
 
 /// Where a way leads.
@@ -50,13 +51,17 @@ pub struct Path {
     pub source: IpAddr,
     /// What networks send on it; never empty.
     pub loads: BTreeMap<NetworkName, Load>,
+    /// What both ends' own links carry, bytes, as far as it is known. Between pods more may pass, which no end can try: packets of
+    /// pods do not go through the bridge's own device.
+    pub ends: u32,
 }
 
 impl Path {
-    /// The largest IP packet that any network sends on it, bytes.
+    /// The largest IP packet that any network sends on it and both ends can, bytes.
     #[must_use]
     pub fn size(&self) -> u32 {
-        self.loads.values().map(Load::size).max().unwrap_or(0)
+        let most = self.loads.values().map(Load::size).max();
+        most.unwrap_or(0).min(self.ends)
     }
 }
 
@@ -90,6 +95,7 @@ pub fn plan<'a>(snapshot: &Snapshot, nodes: impl IntoIterator<Item = &'a Node>) 
                 let path = paths.entry(key).or_insert_with(|| Path {
                     source,
                     loads: BTreeMap::new(),
+                    ends: ends(snapshot, source, node),
                 });
                 let mtu = view.share.mtu;
                 path.loads.insert(name.clone(), Load { mtu, overhead });
@@ -136,6 +142,15 @@ fn ways(snapshot: &Snapshot, view: &NetworkView<'_>, node: &Node) -> Vec<(IpAddr
     };
     let is_elsewhere = |(source, to, _): &(IpAddr, IpAddr, u32)| source != to;
     ways.into_iter().filter(is_elsewhere).collect()
+}
+
+/// The least of what the link with this address carries and what the other node says of its own, bytes.
+fn ends(snapshot: &Snapshot, source: IpAddr, node: &Node) -> u32 {
+    let mut links = snapshot.machine.links.iter().flatten();
+    let own = links.find(|link| link.addresses.iter().any(|address| address.ip == source));
+    let mtus = [own.map(|link| link.mtu), node.host_mtu.known().copied()];
+    let believed = mtus.into_iter().flatten().filter(|mtu| MTU.contains(mtu));
+    believed.min().unwrap_or(*MTU.end())
 }
 
 /// The address of a family that routes to a node's pods have as their next hop: that of its BGP sessions.

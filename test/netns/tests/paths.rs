@@ -178,6 +178,7 @@ fn ways(ends: &[(&str, &str)], mtu: u32) -> Paths {
         let path = paths::Path {
             source: address(source),
             loads: BTreeMap::from([(NetworkName::default_network(), load)]),
+            ends: 65_535,
         };
         (key, path)
     };
@@ -357,12 +358,13 @@ fn a_routers_word_is_heard_and_neither_its_nor_the_kernels_memory_answers_for_th
                     (1500, Answer::Answered),
                     (9000, Answer::Lost { mtu: Some(1500) }),
                     (1501, Answer::Lost { mtu: Some(1500) }),
-                    // The own link's word.
-                    (9001, Answer::Lost { mtu: Some(9000) }),
                 ] {
                     let answer = ask(from, to, size, SECOND * 5).await.unwrap();
                     assert_eq!(answer, wanted, "{size} bytes to {to}, ping {ping}");
                 }
+                // What the own link does not carry says nothing about the way.
+                let error = ask(from, to, 9001, SECOND * 5).await.unwrap_err();
+                assert!(matches!(error, EchoError::Socket { .. }), "{error}");
             }
             let found = Found::start(ways(&ends, 9000));
             found.until_all_are("narrow", 2).await;

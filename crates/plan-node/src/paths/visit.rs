@@ -22,7 +22,7 @@ const ETHERNET: u32 = 1500;
 pub enum Reply {
     /// It was answered.
     Answered,
-    /// It was not; `hint` is the MTU, bytes, that a router or the own link has said.
+    /// It was not; `hint` is the MTU, bytes, that a router has said.
     Lost {
         /// Bytes.
         hint: Option<u32>,

@@ -28,6 +28,7 @@ fn way(source: &str, mtu: u32) -> Path {
     Path {
         source: ip(source),
         loads: BTreeMap::from([(NetworkName::default_network(), load)]),
+        ends: 65_535,
     }
 }
 
@@ -101,8 +102,23 @@ fn each_family_of_a_network_has_a_way_of_its_own_with_the_largest_packet_of_all_
         "n2 fd00::2 from fd00::1: default 1500",
     ];
     assert_eq!(planned(&mk_snapshot(&view.node, &shares), &[node(2)]), ways);
-    let all = paths::plan(&mk_snapshot(&view.node, &shares), &[node(2)]);
-    assert_eq!(all[&key("n2", "172.30.0.2")].size(), 9000);
+    // Both ends' own links decide what can be tried.
+    let mut snapshot = mk_snapshot(&view.node, &shares);
+    let size = |snapshot: &Snapshot, other: Fact<u32>| {
+        let mut node = node(2);
+        node.host_mtu = other;
+        paths::plan(snapshot, &[node])[&key("n2", "172.30.0.2")].size()
+    };
+    assert_eq!(
+        size(&snapshot, Fact::Known(9000)),
+        1500,
+        "this one's bridge"
+    );
+    snapshot.machine.links.as_mut().unwrap()[0].mtu = 9100;
+    assert_eq!(size(&snapshot, Fact::Absent), 9000);
+    assert_eq!(size(&snapshot, Fact::Known(9200)), 9000);
+    assert_eq!(size(&snapshot, Fact::Known(8900)), 8900);
+    assert_eq!(size(&snapshot, Fact::Known(600)), 9000, "no host's");
     // A network that is routed in its VRF alone takes links of that VRF.
     blue.network.advertised.default_vrf = false;
     let snapshot = mk_snapshot(&view.node, &[view.share.clone(), blue]);

@@ -24,6 +24,7 @@ fn ways(peers: &[(&str, &str)]) -> Paths {
         let path = Path {
             source: to,
             loads: BTreeMap::from([(NetworkName::default_network(), load)]),
+            ends: 65_535,
         };
         let node = NodeName::from(*node);
         (PathKey { node, to }, path)
