@@ -39,9 +39,8 @@ fn a_way_has_a_series_while_it_is_narrow_and_the_narrower_of_two_counts() {
     let all = ways(&[("n2", "192.0.2.2"), ("n2", "192.0.2.3"), ("n3", "fd00::3")]);
     let mut prober = Prober::new(NodeName::from("n1"), Duration::from_secs(60));
     prober.set(&all, Duration::ZERO);
-    for passes in [1500, 1400, 1300] {
-        let due = prober.begin(Duration::from_secs(1 + passes)).unwrap();
-        let passes = u32::try_from(passes).unwrap();
+    for (second, passes) in (1..).zip([1500, 1400, 1300]) {
+        let due = prober.begin(Duration::from_secs(second)).unwrap();
         prober.ended(&due, Some(Verdict::Narrow { passes }));
     }
     metrics.show(&prober);
