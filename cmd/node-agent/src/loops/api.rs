@@ -3,6 +3,7 @@
 //! Invariant: nothing is written that stands there already. Not here: what is true (what is not built: `world`; the numbers: `import::coverage`; the limit: `import::budget`; mass withdrawals: `import::suppression`).
 
 mod built;
+mod conditions;
 mod existing;
 mod paths;
 
@@ -14,8 +15,7 @@ use api::node_routes::{NodeRoutes, NodeRoutesStatus, WITHDRAWALS_PROCESSED, WITH
 use daemon::Configuration;
 use import::decide::Skipped;
 use k8s_openapi::api::core::v1::Node as KubeNode;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube_edge::events::Publisher;
 use kube_edge::{Cache, Entry, WriteError, Writer};
 use model::intent::Event;
@@ -28,6 +28,7 @@ use telemetry::Chain;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use self::conditions::Words;
 use self::existing::Report;
 use crate::FIELD_MANAGER;
 use crate::keys::ApiKey;
@@ -38,13 +39,6 @@ use crate::world::{NodeEntry, Planned};
 
 /// So long the routes have to be within the limit until it is said.
 const CALM: Duration = Duration::from_secs(60);
-
-/// A condition of a network. Of reasons, the first is the condition's, the second that of the event when it begins.
-struct Words {
-    kind: &'static str,
-    bad: (&'static str, &'static str),
-    good: (&'static str, &'static str),
-}
 
 const LIMITS: Words = Words {
     kind: WITHIN_LIMITS,
@@ -252,32 +246,6 @@ impl ApiReconciler {
         )
     }
 
-    /// A condition that is False while there is trouble, by reason and message, and an event where it changes; nothing where there never was any.
-    fn condition(
-        &self,
-        network: &NetworkName,
-        words: &Words,
-        trouble: Option<(&'static str, String)>,
-        fine: String,
-    ) -> Option<(Condition, Option<Event>)> {
-        let existing = self.existing(network, words.kind);
-        let said = match trouble {
-            Some((reason, text)) => ("False", (reason, words.bad.1), text),
-            None => {
-                existing?;
-                ("True", words.good, fine)
-            }
-        };
-        Some(stated(words.kind, existing, said))
-    }
-
-    /// The network's condition of this kind as it was reported.
-    fn existing(&self, network: &NetworkName, kind: &str) -> Option<&Condition> {
-        let mut networks = self.reported.iter().flat_map(|r| &r.status.networks);
-        let of_network = networks.find(|routes| routes.name == network.as_str())?;
-        of_network.conditions.iter().find(|c| c.type_ == kind)
-    }
-
     /// Reads the report that stands there, unless it is known.
     async fn read(&mut self, uid: &str) -> Result<(), existing::Unread> {
         let same = self
@@ -319,33 +287,6 @@ impl ApiReconciler {
         });
         Ok(Action::Done)
     }
-}
-
-/// A condition with this status, its reason and the event's, and message; and an event where the status is another one.
-fn stated(
-    kind: &str,
-    existing: Option<&Condition>,
-    (status, reasons, message): (&str, (&'static str, &'static str), String),
-) -> (Condition, Option<Event>) {
-    let same_status = existing.filter(|c| c.status == status);
-    let event = same_status.is_none().then(|| Event {
-        warning: status != "True",
-        reason: reasons.1,
-        message: message.clone(),
-    });
-    let since = same_status.map_or_else(
-        || Time(Timestamp::now()),
-        |c| c.last_transition_time.clone(),
-    );
-    let condition = Condition {
-        type_: kind.to_owned(),
-        status: status.to_owned(),
-        reason: reasons.0.to_owned(),
-        message,
-        last_transition_time: since,
-        observed_generation: None,
-    };
-    (condition, event)
 }
 
 /// The condition's message: without numbers that change with every route.
@@ -401,28 +342,6 @@ impl Reconciler for ApiReconciler {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_event_comes_with_another_status_and_never_with_other_words_alone() {
-        let say = |existing: Option<&Condition>, status: &str, words: &str| {
-            let said = (status, ("Reason", "Happened"), words.to_owned());
-            stated("Kind", existing, said)
-        };
-        let (first, event) = say(None, "False", "a");
-        assert!(event.is_some_and(|event| event.warning && event.message == "a"));
-        let (second, event) = say(Some(&first), "False", "b");
-        assert_eq!((event, second.message.as_str()), (None, "b"));
-        assert_eq!(second.last_transition_time, first.last_transition_time);
-        for (status, warning) in [("Unknown", true), ("True", false)] {
-            let (third, event) = say(Some(&second), status, "c");
-            let event = event.unwrap();
-            assert_eq!((event.warning, event.reason), (warning, "Happened"));
-            assert_eq!(
-                (third.status.as_str(), third.reason.as_str()),
-                (status, "Reason")
-            );
-        }
-    }
 
     #[test]
     fn the_message_over_the_limit_does_not_change_with_each_route_outside() {

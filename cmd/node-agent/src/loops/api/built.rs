@@ -10,7 +10,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use model::NetworkName;
 use model::intent::Event;
 
-use super::{ApiReconciler, Words};
+use super::ApiReconciler;
+use super::conditions::Words;
 use crate::loops::import::Reports;
 use crate::paths::PathReport;
 use crate::world::{Planned, Unbuilt};

@@ -7,7 +7,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use model::NetworkName;
 use model::intent::Event;
 
-use super::{ApiReconciler, Words, stated};
+use super::ApiReconciler;
+use super::conditions::{Words, stated};
 use crate::paths::PathReport;
 
 const WORDS: Words = Words {
