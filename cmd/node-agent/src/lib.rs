@@ -12,6 +12,7 @@
 //!  routes, by table --events------------------------.    |                     ^ watch<Reports>
 //!  NB rows          --enqueue-----------------------+--> '--> import: routes of gateway routers, by network
 //!  FRR's sockets    --one probe, watch<Seen>--------'
+//!  other nodes      --echo requests as large as pods' packets, watch<PathReport>--> api
 //! ```
 
 pub mod databases;
@@ -23,6 +24,7 @@ mod loops;
 pub mod metrics;
 mod network_in_force;
 pub mod networks;
+pub mod paths;
 mod refused_vrfs;
 mod services;
 mod sources;
@@ -40,20 +42,22 @@ use frr_edge::Frr;
 use kube_edge::{Cache, connect};
 use model::NodeName;
 use ovsdb::Client;
+use plan_node::paths::Paths;
 use reconcile::{Pace, Timing};
 use settings::{OvnTopology, Settings};
 use tokio::sync::watch;
 
 use crate::importing::FrrProbe;
 use crate::keys::{ApiKey, Queues};
-use crate::loops::api::ApiReconciler;
+use crate::loops::api::{ApiReconciler, Inputs};
 use crate::loops::bridge::BridgeReconciler;
 use crate::loops::filter::FilterReconciler;
 use crate::loops::import::{ImportReconciler, Reports, Shared};
 use crate::loops::north::NorthReconciler;
 use crate::loops::port::PortReconciler;
 use crate::loops::south::SouthReconciler;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, PathMetrics};
+use crate::paths::{PathReport, Pathfinder};
 use crate::refused_vrfs::RefusedVrfs;
 use crate::services::AllowedServices;
 use crate::sources::Sources;
@@ -131,17 +135,25 @@ pub async fn serve(
         metrics,
     };
     let nodes = sources::start(&kube, &sources, &mut daemon);
-    let planned = spawn_plan(&mut daemon, &kube, &sources, nodes.clone());
+    let (tell, ways) = watch::channel(None);
+    let planned = spawn_plan(&mut daemon, &kube, &sources, (nodes.clone(), tell));
     spawn_bridge(&mut daemon, &sources, planned.clone());
     spawn_north(&mut daemon, &sources, planned.clone());
     spawn_south(&mut daemon, &sources, planned.clone());
     spawn_port(&mut daemon, &sources, planned.clone());
     spawn_filter(&mut daemon, &sources, planned.clone());
     let reports = spawn_import(&mut daemon, &sources, planned.clone());
+    let paths = spawn_paths(&mut daemon, &sources, ways)?;
     let follow = follow_configuration(&sources);
     daemon.spawn_source("configuration", follow);
-    let configuration = sources.configuration;
-    let api = ApiReconciler::new(kube, sources.node, configuration, nodes, planned, reports);
+    let inputs = Inputs {
+        configuration: sources.configuration,
+        nodes,
+        planned,
+        reports,
+        paths,
+    };
+    let api = ApiReconciler::new(kube, sources.node, inputs);
     let pace = timing(1000, 500, 30_000);
     let work = reconcile::run(api, sources.queues.api, pace, daemon.stopped());
     daemon.spawn_loop("API", work);
@@ -170,7 +182,7 @@ fn spawn_plan(
     daemon: &mut Daemon,
     kube: &kube::Client,
     sources: &Sources,
-    nodes: Cache<NodeEntry>,
+    (nodes, paths): (Cache<NodeEntry>, watch::Sender<Option<Paths>>),
 ) -> PlannedReceiver {
     let (tell, planned) = watch::channel(None);
     let world = World {
@@ -187,6 +199,7 @@ fn spawn_plan(
         switch: sources.switch.clone(),
         metrics: sources.metrics.clone(),
         queues: sources.queues.clone(),
+        paths,
     };
     daemon.spawn_source("plan", world.run(sources.facts.clone(), tell));
     planned
@@ -277,6 +290,27 @@ fn spawn_import(
     );
     daemon.spawn_loop("import", work);
     reports
+}
+
+/// Starts to ask the other nodes whether pods' packets pass; returns what is found.
+fn spawn_paths(
+    daemon: &mut Daemon,
+    sources: &Sources,
+    paths: watch::Receiver<Option<Paths>>,
+) -> anyhow::Result<watch::Receiver<PathReport>> {
+    let (tell, report) = watch::channel(PathReport::default());
+    let queue = sources.queues.api.clone();
+    let metrics = PathMetrics::new(&daemon.registry).context("cannot register metrics")?;
+    let pathfinder = Pathfinder {
+        node: sources.node.clone(),
+        interval: sources.settings.mtu_probe_interval,
+        paths,
+        metrics,
+        tell,
+        changed: move || queue.enqueue(ApiKey::Report),
+    };
+    daemon.spawn_source("path MTU", pathfinder.run());
+    Ok(report)
 }
 
 /// Milliseconds: between two passes of a key, first retry, longest retry.

@@ -1,6 +1,8 @@
 //! The node-agent's own metrics.
 //! In: what the passes did. Out: Prometheus series, documented in docs/operations.md.
-//! Invariant: label values are from closed sets. Not here: process metrics (the registry's own).
+//! Invariant: label values are from closed sets, or names of objects that are there. Not here: process metrics (the registry's own).
+
+mod paths;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,6 +13,8 @@ use prometheus::core::Collector;
 use prometheus::{
     Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
 };
+
+pub use self::paths::PathMetrics;
 
 /// Those of the import of routes; cheap to clone.
 #[derive(Debug, Clone)]

@@ -16,6 +16,7 @@ use model::{Network, NetworkName, NodeName, ObjectKey, Problem};
 use netlink::dump;
 use ovsdb::Client;
 use plan_node::check::Severity;
+use plan_node::paths::Paths;
 use plan_node::{Declared, Facts, Memory, NodeConfig, NotYet, Plan, Snapshot, Undeclared};
 use settings::Settings;
 use telemetry::{Chain, WarnOnce};
@@ -115,6 +116,8 @@ pub(crate) struct World {
     pub(crate) switch: Client,
     pub(crate) metrics: Metrics,
     pub(crate) queues: Queues,
+    /// Ways to other nodes, and how large pods' packets are on them.
+    pub(crate) paths: watch::Sender<Option<Paths>>,
 }
 
 impl World {
@@ -140,6 +143,7 @@ impl World {
             schema |= facts.nat_has_match.is_some();
             let snapshot = memory.snapshot(facts);
             self.log(&snapshot, &declared, &mut told);
+            self.tell_paths(&snapshot);
             let next = Arc::new(self.planned(&snapshot, schema, &declared, &mut told));
             let before = planned.send_replace(Some(Arc::clone(&next)));
             self.enqueue(before.as_deref(), &next);
@@ -220,6 +224,22 @@ impl World {
             nat_has_match: schema.map(|schema| ovn::north::nat_has_match(&schema)),
             refused_vrfs: self.refused_vrfs.now(),
         }
+    }
+
+    /// Nodes that cannot be listed now are where they were.
+    fn tell_paths(&self, snapshot: &Snapshot) {
+        if !self.nodes.ready() {
+            return;
+        }
+        let paths = self.nodes.with(|nodes| {
+            let nodes = nodes.values().map(|entry| &entry.value.node);
+            plan_node::paths::plan(snapshot, nodes)
+        });
+        self.paths.send_if_modified(|before| {
+            let differs = before.as_ref() != Some(&paths);
+            *before = Some(paths);
+            differs
+        });
     }
 
     fn planned(

@@ -58,7 +58,8 @@ pub struct NodeLine {
     pub missing: Vec<String>,
     /// Annotations that cannot be read, and conditions of its NodeRoutes that are False.
     pub problems: Vec<String>,
-    /// What is as it should be and worth knowing: routes that are retained, and those that are left out.
+    /// What is as it should be and worth knowing: routes that are retained, those that are left out, and conditions of its
+    /// NodeRoutes that are Unknown.
     pub notes: Vec<String>,
 }
 
@@ -223,8 +224,10 @@ fn node_line(
     let report = routes.and_then(|s| s.networks.iter().find(|n| n.name == default.as_str()));
     let networks = routes.into_iter().flat_map(|s| &s.networks);
     let conditions = networks.flat_map(|network| &network.conditions);
-    let bad = conditions.filter(|c| c.status == "False");
-    let bad = bad.map(|c| format!("{}: {}", c.reason, c.message));
+    let with = |status: &'static str| {
+        let conditions = conditions.clone().filter(move |c| c.status == status);
+        conditions.map(|c| format!("{}: {}", c.reason, c.message))
+    };
     let is_up = |s: &&&BGPSessionState| {
         s.status.as_ref().and_then(|s| s.bgp_status.as_deref()) == Some("Established")
     };
@@ -254,10 +257,11 @@ fn node_line(
         in_kernel: report.map(|r| r.in_kernel),
         in_ovn: report.map(|r| r.in_ovn),
         missing: report.map(|r| r.missing.clone()).unwrap_or_default(),
-        problems: faults.into_iter().flatten().chain(bad).collect(),
+        problems: faults.into_iter().flatten().chain(with("False")).collect(),
         notes: no_pods
             .into_iter()
             .chain(report.map(notes).unwrap_or_default())
+            .chain(with("Unknown"))
             .collect(),
         ready: node.ready,
         name,

@@ -40,6 +40,9 @@ pub const WITHIN_LIMITS: &str = "WithinLimits";
 /// A condition's type: False while a node does not build a network as it is declared, and why.
 pub const BUILT: &str = "Built";
 
+/// A condition's type: False while packets as large as pods may send do not pass to other nodes.
+pub const PATHS_CARRY_MTU: &str = "PathsCarryMtu";
+
 /// One network on one node.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
@@ -68,7 +71,8 @@ pub struct NetworkRoutes {
     pub skipped: Vec<SkippedRoutes>,
     /// `WithinLimits`: False while the network has more routes than it may. `WithdrawalsProcessed`: False while routes are
     /// retained because too many would go at once. `Built`: False while the node does not build the network as it is declared.
-    /// Each absent where it never was False.
+    /// `PathsCarryMtu`: False while packets as large as pods may send do not pass to other nodes, Unknown where that cannot be
+    /// tried. Each absent where it never was False or Unknown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,

@@ -1,8 +1,10 @@
-//! Flows of a bridge through `ovs-ofctl`: compare, replace in one bundle, watch. And the packet filter through `nft` ([`nft`]).
+//! Flows of a bridge through `ovs-ofctl`: compare, replace in one bundle, watch. The packet filter through `nft` ([`nft`]).
+//! Echo requests that are not fragmented ([`echo`]).
 //! In: flows as values and the folder of Open vSwitch's sockets. Out: the bridge holding exactly them.
 //! Invariant: a replacement is one atomic bundle; every call has a deadline.
 //! Not here: which flows (planners), ports and databases (`ovn`).
 
+pub mod echo;
 pub mod nft;
 
 use std::path::PathBuf;

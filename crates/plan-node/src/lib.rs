@@ -24,6 +24,7 @@ pub mod learn;
 pub mod mtu;
 pub mod nft;
 pub mod north;
+pub mod paths;
 pub mod snapshot;
 pub mod south;
 mod unknown;

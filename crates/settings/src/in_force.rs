@@ -139,6 +139,7 @@ impl Settings {
         compare! {
             "[default] cluster-subnets", PLANNERS, |s: &Self| s.network.cluster_subnets.clone();
             "[default] mtu", PLANNERS, |s: &Self| s.network.mtu;
+            "[default] mtu-probe-interval", &[NodeAgent], |s: &Self| s.mtu_probe_interval;
             "[default] cluster-default-nad", PLANNERS, |s: &Self| s.network.nad.clone();
             "[ovnkubernetesfeature]", PLANNERS, |s: &Self| s.features;
             "[bgp-managed] frr-namespace", &[FrrAgent], namespace;

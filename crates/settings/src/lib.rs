@@ -314,6 +314,9 @@ pub struct Settings {
     /// `[default] udn-allowed-default-services`: Services of the default network that networks of users may use, default
     /// `default/kubernetes` and `kube-system/kube-dns`.
     pub allowed_services: BTreeSet<ObjectKey>,
+    /// `[default] mtu-probe-interval`, 10 to 3600 s, default 60 s; zero: never. How often each way to another node is asked
+    /// whether packets as large as pods send pass.
+    pub mtu_probe_interval: Duration,
     /// `[metrics]`: the daemon's own key ([`Daemon::metrics_key`]), else `bind-address`, else its default.
     pub metrics_address: SocketAddr,
     /// `[limits]`.

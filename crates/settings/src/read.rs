@@ -9,6 +9,7 @@ mod services;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use model::ObjectKey;
 use model::address::{ClusterSubnet, Family, Prefix};
@@ -145,6 +146,7 @@ impl Keys<'_> {
                 None => self.fixed("10.128.0.0/14/23")?,
             };
         let mtu = self.mtu()?;
+        let mtu_probe_interval = self.mtu_probe_interval()?;
         let nad = self.default_nad()?;
         let features = self.features(without_overlay)?;
         let (transport, ignored) = self.transport(without_overlay)?;
@@ -178,6 +180,7 @@ impl Keys<'_> {
             transit_subnets,
             service_cidrs,
             allowed_services,
+            mtu_probe_interval,
             metrics_address: metrics_address(r, daemon)?.unwrap_or(metrics),
             limits: limits(r)?,
             logging: logging(r)?,
@@ -219,6 +222,17 @@ impl Keys<'_> {
             )),
             mtu => Ok(mtu),
         }
+    }
+
+    fn mtu_probe_interval(&mut self) -> Result<Duration, SettingsError> {
+        let at = ("default", "mtu-probe-interval");
+        let interval = seconds(&mut self.0, at, 60, 0..=3600)?;
+        if (1..10).contains(&interval.as_secs()) {
+            let why = "out of range; allowed: 0, or a whole number from 10 to 3600";
+            let text = interval.as_secs().to_string();
+            return Err(self.0.wrong(at.0, at.1, &text, why));
+        }
+        Ok(interval)
     }
 
     fn default_nad(&mut self) -> Result<ObjectKey, SettingsError> {

@@ -199,6 +199,14 @@ fn a_wrong_value_names_file_section_key_value_and_what_is_allowed() {
             vec!["mtu", "70000", "576 to 65535"],
         ),
         (
+            "[default]\nmtu-probe-interval = 9\n".to_owned(),
+            vec!["[default] mtu-probe-interval", "\"9\"", "0, or a whole number from 10 to 3600"],
+        ),
+        (
+            "[default]\nmtu-probe-interval = 3601\n".to_owned(),
+            vec!["[default] mtu-probe-interval", "3601"],
+        ),
+        (
             "[gateway]\nmode = \"both\"\n".to_owned(),
             vec!["[gateway] mode", "both", "\"shared\" or \"local\""],
         ),
@@ -371,4 +379,14 @@ fn the_northbound_database_over_tls_has_ovnkubes_keys() {
     .unwrap();
     assert_eq!(s.ovn_north.tls, None);
     assert!(s.warnings[0].contains("no effect"), "{:?}", s.warnings);
+}
+
+#[test]
+fn ways_are_probed_each_minute_or_as_is_said_or_never() {
+    let seconds = |text: &str| toml(text).unwrap().mtu_probe_interval.as_secs();
+    assert_eq!(seconds(""), 60);
+    for value in [0, 10, 3600] {
+        let text = format!("[default]\nmtu-probe-interval = {value}\n");
+        assert_eq!(seconds(&text), value);
+    }
 }

@@ -3,7 +3,9 @@
 //! Invariant: nothing is written that stands there already. Not here: what is true (what is not built: `world`; the numbers: `import::coverage`; the limit: `import::budget`; mass withdrawals: `import::suppression`).
 
 mod built;
+mod conditions;
 mod existing;
+mod paths;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,8 +15,7 @@ use api::node_routes::{NodeRoutes, NodeRoutesStatus, WITHDRAWALS_PROCESSED, WITH
 use daemon::Configuration;
 use import::decide::Skipped;
 use k8s_openapi::api::core::v1::Node as KubeNode;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube_edge::events::Publisher;
 use kube_edge::{Cache, Entry, WriteError, Writer};
 use model::intent::Event;
@@ -27,22 +28,17 @@ use telemetry::Chain;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use self::conditions::Words;
 use self::existing::Report;
 use crate::FIELD_MANAGER;
 use crate::keys::ApiKey;
 use crate::loops::import::Reports;
 use crate::loops::import::report::ImportReport;
+use crate::paths::PathReport;
 use crate::world::{NodeEntry, Planned};
 
 /// So long the routes have to be within the limit until it is said.
 const CALM: Duration = Duration::from_secs(60);
-
-/// A condition of a network. Of reasons, the first is the condition's, the second that of the event when it begins.
-struct Words {
-    kind: &'static str,
-    bad: (&'static str, &'static str),
-    good: (&'static str, &'static str),
-}
 
 const LIMITS: Words = Words {
     kind: WITHIN_LIMITS,
@@ -56,13 +52,19 @@ const WITHDRAWALS: Words = Words {
     good: ("WithdrawalsProcessed", "MassWithdrawalEnded"),
 };
 
+/// What is told, and what it takes to tell it.
+pub(crate) struct Inputs {
+    pub(crate) configuration: Configuration,
+    pub(crate) nodes: Cache<NodeEntry>,
+    pub(crate) planned: watch::Receiver<Option<Arc<Planned>>>,
+    pub(crate) reports: watch::Receiver<Reports>,
+    pub(crate) paths: watch::Receiver<PathReport>,
+}
+
 /// Reconciles them.
 pub(crate) struct ApiReconciler {
     node: NodeName,
-    configuration: Configuration,
-    nodes: Cache<NodeEntry>,
-    planned: watch::Receiver<Option<Arc<Planned>>>,
-    reports: watch::Receiver<Reports>,
+    inputs: Inputs,
     writer: Writer,
     publisher: Publisher,
     client: kube::Client,
@@ -77,23 +79,13 @@ pub(crate) struct ApiReconciler {
 }
 
 impl ApiReconciler {
-    pub(crate) fn new(
-        client: kube::Client,
-        node: NodeName,
-        configuration: Configuration,
-        nodes: Cache<NodeEntry>,
-        planned: watch::Receiver<Option<Arc<Planned>>>,
-        reports: watch::Receiver<Reports>,
-    ) -> Self {
+    pub(crate) fn new(client: kube::Client, node: NodeName, inputs: Inputs) -> Self {
         Self {
             writer: Writer::new(client.clone(), FIELD_MANAGER),
             publisher: Publisher::new(client.clone(), "node-agent", node.as_str()),
             client,
             node,
-            configuration,
-            nodes,
-            planned,
-            reports,
+            inputs,
             reported: None,
             doubted: true,
             surplus: BTreeSet::new(),
@@ -102,7 +94,7 @@ impl ApiReconciler {
     }
 
     async fn annotations(&mut self) -> Result<Action, WriteError> {
-        let planned = self.planned.borrow().clone();
+        let planned = self.inputs.planned.borrow().clone();
         let wanted = planned.and_then(|planned| planned.plan.annotations.clone());
         let (Some(own), Some(wanted)) = (self.own(), wanted) else {
             // The Node or the plan brings the next pass.
@@ -132,15 +124,18 @@ impl ApiReconciler {
     /// This node's object; `None` until the Nodes have been listed.
     fn own(&self) -> Option<Entry<NodeEntry>> {
         let key = ObjectKey::new("", self.node.as_str());
-        self.nodes.get(&key).filter(|_| self.nodes.ready())
+        self.inputs
+            .nodes
+            .get(&key)
+            .filter(|_| self.inputs.nodes.ready())
     }
 
     async fn report(&mut self) -> Result<Action, WriteError> {
         let Some(own) = self.own() else {
             return Ok(Action::AwaitChange);
         };
-        let reports = self.reports.borrow().clone();
-        let Some(planned) = self.planned.borrow().clone() else {
+        let reports = self.inputs.reports.borrow().clone();
+        let Some(planned) = self.inputs.planned.borrow().clone() else {
             return Ok(Action::AwaitChange);
         };
         let learns = planned.plan.learn.values().any(|inputs| inputs.learns);
@@ -153,7 +148,8 @@ impl ApiReconciler {
         }
         self.over.retain(|name, _| reports.contains_key(name));
         let mut events = Vec::new();
-        let mut networks = self.without_reports(&planned, &reports);
+        let paths = self.inputs.paths.borrow().clone();
+        let mut networks = self.without_reports(&planned, &reports, &paths);
         for (name, report) in &reports {
             let conditions = [
                 self.limits(name, report.over, report.over_pods.as_ref()),
@@ -169,7 +165,8 @@ impl ApiReconciler {
         for routes in &mut networks {
             let name = NetworkName::from(routes.name.as_str());
             let built = self.built(&name, planned.unbuilt.get(&name));
-            if let Some((condition, event)) = built {
+            let path_mtu = self.path_mtu(&name, &paths, !planned.plan.unknown.contains(&name));
+            for (condition, event) in built.into_iter().chain(path_mtu) {
                 routes.conditions.retain(|c| c.type_ != condition.type_);
                 routes.conditions.push(condition);
                 events.extend(event);
@@ -195,7 +192,7 @@ impl ApiReconciler {
 
     /// `[limits]` as it is in force now.
     fn limits_in_force(&self) -> Limits {
-        self.configuration.now().settings.limits
+        self.inputs.configuration.now().settings.limits
     }
 
     /// The condition on limits, and an event where it changes; nothing where there never was a need.
@@ -247,48 +244,6 @@ impl ApiReconciler {
             trouble,
             format!("what is withdrawn from network {network} goes"),
         )
-    }
-
-    /// A condition that is False while there is trouble, by reason and message, and an event where it changes; nothing where there never was any.
-    fn condition(
-        &self,
-        network: &NetworkName,
-        words: &Words,
-        trouble: Option<(&'static str, String)>,
-        fine: String,
-    ) -> Option<(Condition, Option<Event>)> {
-        let existing = self.reported.as_ref().and_then(|report| {
-            let mut networks = report.status.networks.iter();
-            let of_network = networks.find(|routes| routes.name == network.as_str())?;
-            of_network.conditions.iter().find(|c| c.type_ == words.kind)
-        });
-        let warning = trouble.is_some();
-        let (status, reasons, message) = match trouble {
-            Some((reason, text)) => ("False", (reason, words.bad.1), text),
-            None => {
-                existing?;
-                ("True", words.good, fine)
-            }
-        };
-        let same_status = existing.filter(|c| c.status == status);
-        let event = same_status.is_none().then(|| Event {
-            warning,
-            reason: reasons.1,
-            message: message.clone(),
-        });
-        let since = same_status.map_or_else(
-            || Time(Timestamp::now()),
-            |c| c.last_transition_time.clone(),
-        );
-        let condition = Condition {
-            type_: words.kind.to_owned(),
-            status: status.to_owned(),
-            reason: reasons.0.to_owned(),
-            message,
-            last_transition_time: since,
-            observed_generation: None,
-        };
-        Some((condition, event))
     }
 
     /// Reads the report that stands there, unless it is known.

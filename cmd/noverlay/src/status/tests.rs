@@ -330,6 +330,29 @@ fn json_and_yaml_say_what_the_table_says() {
 }
 
 #[test]
+fn what_a_node_cannot_try_is_shown_and_is_well_and_a_narrow_way_is_not() {
+    let of = |status: &str| {
+        report(|o| {
+            let conditions = json!([{"type": "PathsCarryMtu", "status": status, "reason": "R",
+                "message": "words", "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
+            let status = o.routes[0].status.as_mut().unwrap();
+            status.networks[0].conditions = serde_json::from_value(conditions).unwrap();
+        })
+    };
+    for (status, well, shown) in [
+        ("True", true, false),
+        ("Unknown", true, true),
+        ("False", false, true),
+    ] {
+        let report = of(status);
+        assert_eq!(report.is_well(), well, "{status}");
+        let rows = rows(&report.table());
+        let has = rows.iter().any(|row| row.contains("R: words"));
+        assert_eq!(has, shown, "{status}: {rows:?}");
+    }
+}
+
+#[test]
 fn every_condition_that_is_not_true_is_shown_with_its_words() {
     let report = report(|o| add_condition(&mut o.ras[0], "SessionsUp", "False", "n1 and n2"));
     let line = &report.route_advertisements[0];

@@ -14,6 +14,7 @@ use model::prefixes::PrefixMap;
 use model::problem::Problem;
 
 use super::{Memory, NotYet};
+use crate::paths;
 use crate::snapshot::{Machine, NetworkShare, NetworkView, Share, UnknownShare, Vrf};
 use crate::vrf::{self, NoVrf};
 
@@ -143,13 +144,15 @@ impl Memory {
         }
     }
 
-    /// Bytes that an overlay adds to a packet (RFC 8926, and OVN's option): with IPv4 tunnels 58, with IPv6 ones 78.
+    /// Bytes that an overlay adds to a packet; with tunnels of both families, those of IPv6.
     fn overhead(&self, network: &Network) -> u32 {
         let ends = self.encap_ips().ok();
         match network.transport {
             Transport::NoOverlay(_) => 0,
-            Transport::Geneve if ends.is_some_and(|ends| ends.iter().any(IpAddr::is_ipv6)) => 78,
-            Transport::Geneve => 58,
+            Transport::Geneve if ends.is_some_and(|ends| ends.iter().any(IpAddr::is_ipv6)) => {
+                paths::overhead(Family::V6)
+            }
+            Transport::Geneve => paths::overhead(Family::V4),
         }
     }
 

@@ -22,6 +22,7 @@ mod mtu;
 mod networks;
 mod overlay;
 mod ovnk;
+mod paths;
 mod render;
 mod scripts;
 mod services;

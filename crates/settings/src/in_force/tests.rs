@@ -84,6 +84,12 @@ const NEEDS_A_START: &[(&str, &str, &str, [bool; 3])] = &[
     ),
     (
         "[no-overlay]",
+        "mtu-probe-interval = 0\n[no-overlay]",
+        "[default] mtu-probe-interval",
+        [false, true, false],
+    ),
+    (
+        "[no-overlay]",
         "cluster-default-nad = \"a/b\"\n[no-overlay]",
         "[default] cluster-default-nad",
         [true, true, false],

@@ -10,8 +10,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use model::NetworkName;
 use model::intent::Event;
 
-use super::{ApiReconciler, Words};
+use super::ApiReconciler;
+use super::conditions::Words;
 use crate::loops::import::Reports;
+use crate::paths::PathReport;
 use crate::world::{Planned, Unbuilt};
 
 const WORDS: Words = Words {
@@ -22,22 +24,25 @@ const WORDS: Words = Words {
 
 impl ApiReconciler {
     /// Entries of networks whose import has not come to its end once: what was reported before stands, as nothing is known to be
-    /// missing; and of those that are not built.
+    /// missing; and of those that are not built, or whose packets do not pass to other nodes.
     pub(super) fn without_reports(
         &self,
         planned: &Planned,
         reports: &Reports,
+        paths: &PathReport,
     ) -> Vec<NetworkRoutes> {
         let plan = &planned.plan;
         let learns = |name: &NetworkName| plan.learn.get(name).is_some_and(|inputs| inputs.learns);
-        let may_come = |name: &NetworkName| learns(name) || plan.unknown.contains(name);
+        let may_come = |name: &NetworkName| {
+            learns(name) || plan.unknown.contains(name) || self.awaits_paths(name, paths)
+        };
         let reported = self.reported.iter();
         let reported = reported.flat_map(|report| &report.status.networks);
         let by_name = reported.map(|routes| (NetworkName::from(routes.name.as_str()), routes));
         let kept = by_name.filter(|(name, _)| may_come(name));
         let mut all: BTreeMap<NetworkName, NetworkRoutes> =
             kept.map(|(name, routes)| (name, routes.clone())).collect();
-        for name in planned.unbuilt.keys() {
+        for name in planned.unbuilt.keys().chain(paths.narrow.keys()) {
             let entry = all.entry(name.clone());
             entry.or_insert_with(|| NetworkRoutes {
                 name: name.to_string(),

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::cluster::kubectl;
 use crate::harness::{Standing, call, command, wait};
+use crate::test_node::http;
 
 /// Numbers of capabilities (linux/capability.h).
 const CAPABILITIES: [(&str, u32); 4] = [
@@ -24,6 +25,8 @@ const DAEMONS: [(&str, &str, &str, &str); 4] = [
     ("n1", "node-agent", "daemonset", "node-agent"),
     ("n1", "frr-agent", "daemonset", "frr-agent"),
 ];
+/// Where the node-agent serves metrics.
+const AGENT: u16 = 9101;
 /// Name of an object of somebody else.
 const EXTRA: &str = "somebody-elses";
 /// How long a daemon gets to do what it may not do.
@@ -162,16 +165,22 @@ pub(super) fn no_capability_is_idle(lab: &Standing) {
             let rest: Vec<&Value> = all.iter().filter(|other| *other != one).collect();
             *less.get_mut("capabilities").unwrap() = json!(rest);
             lab.daemon("stop", node, daemon);
-            broken(lab, node, daemon, number);
+            let what = Work {
+                node,
+                daemon,
+                capability: one.as_str().unwrap_or_default(),
+                number,
+            };
+            broken(lab, &what);
             std::fs::write(&file, less.to_string()).unwrap();
             lab.daemon("start", node, daemon);
             // As long as it may take with all of them, below.
-            let done = wait(PATIENCE * 3, || corrected(lab, node, daemon, number));
+            let done = wait(PATIENCE * 3, || corrected(lab, &what));
             lab.daemon("stop", node, daemon);
             std::fs::write(&file, &text).unwrap();
             lab.daemon("start", node, daemon);
             assert!(!done, "{daemon} does its work without {one}");
-            let back = wait(PATIENCE * 3, || corrected(lab, node, daemon, number));
+            let back = wait(PATIENCE * 3, || corrected(lab, &what));
             assert!(back, "{daemon} does not do its work with {one} again");
             println!("{daemon} needs {one}");
         }
@@ -189,9 +198,19 @@ pub(super) fn no_capability_is_idle(lab: &Standing) {
     lab.recovers("1,5");
 }
 
-/// Gives the daemon something to do: a rule to put back, an object to bring into FRR.
-fn broken(lab: &Standing, node: &str, daemon: &str, number: usize) {
-    if daemon == "node-agent" {
+/// What a daemon does with a capability.
+struct Work<'a> {
+    node: &'a str,
+    daemon: &'a str,
+    capability: &'a str,
+    /// Of the capability among the daemon's own.
+    number: usize,
+}
+
+/// Gives the daemon something to do: a rule to put back, an object to bring into FRR. Other nodes it asks in any case.
+fn broken(lab: &Standing, what: &Work<'_>) {
+    let Work { node, number, .. } = *what;
+    if what.daemon == "node-agent" {
         lab.exec(node, &["ip", "rule", "del", "pref", "31"]);
     } else {
         let object = json!({
@@ -210,16 +229,29 @@ fn broken(lab: &Standing, node: &str, daemon: &str, number: usize) {
         let said = call(&["kubectl", "apply", "-f", &file.to_string_lossy()]);
         assert!(said.good, "{}", said.text);
     }
-    assert!(!corrected(lab, node, daemon, number), "nothing is broken");
+    assert!(!corrected(lab, what), "nothing is broken");
 }
 
-fn corrected(lab: &Standing, node: &str, daemon: &str, number: usize) -> bool {
-    if daemon == "node-agent" {
+fn corrected(lab: &Standing, what: &Work<'_>) -> bool {
+    let Work { node, number, .. } = *what;
+    if what.capability == "NET_RAW" {
+        // The lab's nodes are new namespaces, in which nobody may use ping sockets.
+        answered(node) > 0
+    } else if what.daemon == "node-agent" {
         let rule = lab.exec(node, &["ip", "rule", "show", "pref", "31"]);
         !rule.trim().is_empty()
     } else {
         running(lab, node).contains(&format!("neighbor {} remote-as", neighbor(number)))
     }
+}
+
+/// Echo requests of a node's node-agent that other nodes have answered.
+fn answered(node: &str) -> u64 {
+    let (_, text) = http(node, AGENT, "/metrics");
+    let of = "noverlay_path_mtu_probes_total{result=\"answered\"} ";
+    let count = text.lines().find_map(|line| line.strip_prefix(of));
+    let count = count.and_then(|count| count.trim().parse().ok());
+    count.unwrap_or(0)
 }
 
 fn neighbor(number: usize) -> String {
