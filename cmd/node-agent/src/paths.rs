@@ -111,18 +111,7 @@ impl<F: Fn() + Send + 'static> Pathfinder<F> {
                 Some(ended) = visits.join_next() => {
                     // A visit that panicked is visited no more until its way changes.
                     let Ok((due, ended)) = ended else { continue };
-                    let verdict = match ended {
-                        Ended::Visit(verdict) => {
-                            forbidden = None;
-                            told.clear(&());
-                            verdict
-                        }
-                        Ended::Forbidden(why) => {
-                            told.warn((), format!("narrow ways to other nodes are not noticed: {why}"));
-                            forbidden = Some(why);
-                            None
-                        }
-                    };
+                    let verdict = verdict(ended, &mut forbidden, &mut told);
                     prober.ended(&due, verdict);
                 }
                 () = tokio::time::sleep(rest.unwrap_or(self.interval)) => continue,
@@ -159,6 +148,29 @@ impl<F: Fn() + Send + 'static> Pathfinder<F> {
         });
         if differs {
             (self.changed)();
+        }
+    }
+}
+
+/// What a visit found, and in `forbidden` why nothing could be asked.
+fn verdict(
+    ended: Ended,
+    forbidden: &mut Option<String>,
+    told: &mut WarnOnce<()>,
+) -> Option<Verdict> {
+    match ended {
+        Ended::Visit(verdict) => {
+            *forbidden = None;
+            told.clear(&());
+            verdict
+        }
+        Ended::Forbidden(why) => {
+            told.warn(
+                (),
+                format!("narrow ways to other nodes are not noticed: {why}"),
+            );
+            *forbidden = Some(why);
+            None
         }
     }
 }
