@@ -82,7 +82,11 @@ pub(super) fn clusters(lab: &Lab, one: &Members, all: &[Members], found: &mut Fo
 }
 
 /// What a pod may reach, and whom that must see.
-fn targets(lab: &Lab, node: &Node, own: &PodAddress) -> Result<Vec<(String, IpAddr, Seen)>> {
+fn targets(
+    lab: &Lab,
+    one: &Members,
+    (node, own): (&Node, &PodAddress),
+) -> Result<Vec<(String, IpAddr, Seen)>> {
     let api = lab.values.api_address();
     let node_address = lab.values.address_of(node.index, own.family())?;
     let by_node = Seen::Exactly(node_address);
@@ -103,8 +107,8 @@ fn targets(lab: &Lab, node: &Node, own: &PodAddress) -> Result<Vec<(String, IpAd
     for other in &lab.nodes {
         let seen = if other.name != node.name {
             by_node
-        } else if lab.outward.is_local() && lab.outward.is_translated() {
-            // The host leads to pods itself.
+        } else if lab.outward.is_local() && one.is_translated {
+            // The host leads to pods itself. What is advertised with an overlay is translated towards nodes.
             Seen::Exactly(own.address)
         } else {
             Seen::AnyBut(own.address)
@@ -120,7 +124,7 @@ pub(super) fn look(lab: &Lab, one: &Members, found: &mut Found) -> Result<()> {
     for (node, pod, namespace) in &one.pods {
         let from = format!("pod of {} on {}", one.name, node.name);
         for own in &pod.addresses {
-            for (name, to, expected) in targets(lab, node, own)? {
+            for (name, to, expected) in targets(lab, one, (node, own))? {
                 found.count += 2;
                 let clients: [(&str, Ask); 2] = [("TCP", echo::tcp), ("UDP", echo::udp)];
                 for (protocol, ask) in clients {
