@@ -114,7 +114,7 @@ async fn answer(
     to: IpAddr,
     kind: Kind,
 ) -> Result<Answer, Error> {
-    let mut buffer = vec![0; request.room()];
+    let mut buffer = vec![0; request.answer_len()];
     loop {
         // What stands in the socket's queue of errors makes it readable for nobody.
         let readable = tokio::time::timeout(LOOK, socket.readable()).await;

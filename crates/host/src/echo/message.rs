@@ -64,7 +64,7 @@ impl Request {
     }
 
     /// Bytes that its answer may need, and one more, by which a longer one is told.
-    pub(super) fn room(&self) -> usize {
+    pub(super) fn answer_len(&self) -> usize {
         self.bytes.len() + IPV4_MOST + 1
     }
 

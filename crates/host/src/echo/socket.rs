@@ -117,10 +117,10 @@ fn ip(address: &SockaddrStorage) -> Option<IpAddr> {
 pub(super) fn said_mtu(socket: &UdpSocket, size: u32) -> Option<u32> {
     let mut found = None;
     for _ in 0..ERRORS {
-        let mut room = cmsg_space!(libc::sock_extended_err, libc::sockaddr_in6);
+        let mut control = cmsg_space!(libc::sock_extended_err, libc::sockaddr_in6);
         let flags = MsgFlags::MSG_ERRQUEUE | MsgFlags::MSG_DONTWAIT;
         let fd = socket.as_raw_fd();
-        let message = recvmsg::<SockaddrStorage>(fd, &mut [], Some(&mut room), flags);
+        let message = recvmsg::<SockaddrStorage>(fd, &mut [], Some(&mut control), flags);
         let Ok(Ok(messages)) = message.as_ref().map(|message| message.cmsgs()) else {
             break;
         };
