@@ -73,6 +73,24 @@ pub(crate) fn last_reset(lab: &Lab, node: &str, peer: IpAddr) -> Result<String> 
     Ok(why.and_then(Value::as_str).unwrap_or("unknown").to_owned())
 }
 
+/// How often each of a node's BFD sessions has gone down since bfdd has it, by its peer's address.
+///
+/// bgpd's own reason for a reset is no such evidence: what ended a session that came back is overwritten by the tries to open it again.
+pub(crate) fn bfd_downs(lab: &Lab, node: &str) -> Result<BTreeMap<IpAddr, u64>> {
+    let shown = vtysh(lab, node, &["show bfd peers counters json"]).run()?;
+    let parsed: Value = serde_json::from_str(shown.trim()).context("bfdd's counters")?;
+    let downs = |peer: &Value| {
+        let address = peer.get("peer")?.as_str()?.parse().ok()?;
+        Some((address, peer.get("session-down")?.as_u64()?))
+    };
+    Ok(parsed
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(downs)
+        .collect())
+}
+
 /// BFD sessions of a node that are not up; none where it has no such session.
 ///
 /// A session that has not come up yet watches nothing: bgpd waits out its hold time then.

@@ -3,6 +3,7 @@
 //!
 //! In: a running lab of at least five nodes, with either topology. Out: after each step its time, and how many pings between all pods were lost.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -12,12 +13,15 @@ use super::pinger::{Losses, Pinger};
 use super::watch::{Gaps, Side, Watch};
 use crate::apiserver::kubectl;
 use crate::daemons::{MANAGERS, configure_managers, start_managers};
-use crate::look::{last_reset, sessions};
+use crate::look::{bfd_downs, sessions};
 use crate::objects::reflectors;
 use crate::process;
 use crate::reach::{Attached, attached};
 use crate::run::{now, tell, until};
-use crate::state::Lab;
+use crate::state::{Lab, Node};
+
+/// BFD sessions that went down, by the node that counts and the one at the other end.
+type Downs = BTreeMap<(String, String), u64>;
 
 /// How long a step may take: another leader, a reload on each node, sessions.
 pub(super) const PATIENCE: Duration = Duration::from_secs(120);
@@ -90,6 +94,7 @@ pub(super) fn step(
     change: impl FnOnce() -> Result<()>,
 ) -> Result<bool> {
     let names: Vec<&str> = pods.iter().map(|(node, _)| node.name.as_str()).collect();
+    let before = downs(lab, &names)?;
     let pinger = Pinger::start(lab, pods)?;
     std::thread::sleep(Duration::from_secs(2));
     let watch = Watch::between(lab, &names)?;
@@ -105,37 +110,43 @@ pub(super) fn step(
     for gaps in &short {
         tell(&format!("    {}", gaps.shown()));
     }
-    for ended in ended_since(lab, &names, start.elapsed())? {
-        tell(&format!("    {ended}"));
+    for (one, other) in ended(&before, &downs(lab, &names)?) {
+        tell(&format!("    BFD down between {one} and {other}"));
     }
     let rows_stayed = short.iter().all(|gaps| gaps.side != Side::Ovn);
     Ok(is_tolerable(&lost) && rows_stayed)
 }
 
-/// Sessions between these nodes that BFD has ended in this time: whoever stood still for so long was cut off, and was no more
-/// lost than a node whose link is.
-fn ended_since(lab: &Lab, names: &[&str], time: Duration) -> Result<Vec<String>> {
-    let mut ended = Vec::new();
-    let nodes = || {
-        lab.nodes
-            .iter()
-            .filter(|n| names.contains(&n.name.as_str()))
-    };
-    for node in nodes() {
-        let sessions = sessions(lab, &node.name)?;
-        for other in nodes() {
-            let address = lab.address(other);
-            let young = sessions.get(&address.to_string());
-            let young = young.is_some_and(|s| Duration::from_millis(s.uptime) < time);
-            if young && last_reset(lab, &node.name, address)?.contains("BFD") {
-                ended.push(format!(
-                    "{}'s session with {}: BFD down",
-                    node.name, other.name
-                ));
+/// How often each BFD session between these nodes has gone down, by the node that counts and the one at the other end.
+fn downs(lab: &Lab, names: &[&str]) -> Result<Downs> {
+    let nodes: Vec<&Node> = (lab.nodes.iter())
+        .filter(|node| names.contains(&node.name.as_str()))
+        .collect();
+    let mut downs = Downs::new();
+    for node in &nodes {
+        let counted = bfd_downs(lab, &node.name)?;
+        for other in &nodes {
+            if let Some(count) = counted.get(&lab.address(other)) {
+                downs.insert((node.name.clone(), other.name.clone()), *count);
             }
         }
     }
-    Ok(ended)
+    Ok(downs)
+}
+
+/// Sessions that BFD has ended between these two times: both ends have had the session all the time, and count it down once more.
+/// Where a daemon takes a session away or makes it anew, that end does not.
+fn ended(before: &Downs, after: &Downs) -> Vec<(String, String)> {
+    let is_down = |pair: &(String, String)| {
+        let (before, after) = (before.get(pair), after.get(pair));
+        matches!((before, after), (Some(before), Some(after)) if after > before)
+    };
+    let pairs = after.keys().filter(|(one, other)| {
+        one < other
+            && is_down(&(one.clone(), other.clone()))
+            && is_down(&(other.clone(), one.clone()))
+    });
+    pairs.cloned().collect()
 }
 
 /// Whether so much may be lost without anybody's way having been lost.
@@ -198,6 +209,30 @@ mod tests {
             by_pair: by_pair.map(|(at, lost)| (at.to_string(), *lost)).collect(),
             ..Losses::default()
         }
+    }
+
+    #[test]
+    fn bfd_ended_a_session_where_both_ends_kept_it_and_count_once_more() {
+        let counts = |of: &[(&str, &str, u64)]| -> Downs {
+            let of = of.iter();
+            of.map(|(one, other, count)| (((*one).to_owned(), (*other).to_owned()), *count))
+                .collect()
+        };
+        let before = counts(&[("n1", "n2", 0), ("n2", "n1", 1)]);
+        let down = counts(&[("n1", "n2", 1), ("n2", "n1", 2)]);
+        let pair = ("n1".to_owned(), "n2".to_owned());
+        assert_eq!(ended(&before, &down), [pair]);
+        for other in [
+            before.clone(),
+            // Made anew at one end, gone at one end.
+            counts(&[("n1", "n2", 1), ("n2", "n1", 0)]),
+            counts(&[("n1", "n2", 1)]),
+            Downs::new(),
+        ] {
+            assert_eq!(ended(&before, &other), [], "{other:?}");
+        }
+        // Young sessions have no earlier count.
+        assert_eq!(ended(&Downs::new(), &down), []);
     }
 
     #[test]
