@@ -35,7 +35,7 @@ pub(super) fn up_switch(lab: &Lab, node: &Node) -> Result<()> {
     let socket = format!("unix:{}", text(&lab.ovs_dir(&node.name).join("db.sock")));
     process::start(lab, daemon(lab, node, "ovs-vswitchd", vec![socket]), 0)?;
     let (address, dir) = (lab.address(node), lab.ovs_dir(&node.name));
-    let kind = lab.outward.datapath_type();
+    let (kind, mtu) = (lab.outward.datapath_type(), lab.outward.underlay_mtu);
     let ids = format!(
         "set open . external-ids:system-id={} external-ids:hostname={} \
          external-ids:ovn-remote=unix:{} external-ids:ovn-encap-type=geneve \
@@ -47,8 +47,10 @@ pub(super) fn up_switch(lab: &Lab, node: &Node) -> Result<()> {
         node.name,
         text(&dir.join("ovnsb_db.sock")),
     );
+    // Left to itself the bridge's own interface takes the lowest MTU of its ports, and now and then before they have theirs.
     let bridges = format!(
         "-- add-br br-ex -- set bridge br-ex datapath_type={kind} fail_mode=secure other-config:hwaddr={} \
+         -- set interface br-ex mtu_request={mtu} \
          -- add-port br-ex {UPLINK} \
          -- add-br br-int -- set bridge br-int datapath_type={kind} fail_mode=secure",
         mac(address)
