@@ -17,7 +17,7 @@ use nix::sys::signal::Signal;
 use crate::daemons::{AutoTopology, Outward};
 use crate::example::Example;
 use crate::family::Families;
-use crate::networks::UserNetwork;
+use crate::networks::{self, UserNetwork};
 use crate::objects::kubeconfig_of;
 use crate::process::{self, tail};
 use crate::run::tell;
@@ -69,7 +69,7 @@ enum Cmd {
         auto: AutoTopology,
         #[command(flatten)]
         outward: Outward,
-        /// Networks of users, several by commas: NAME=SUBNET/HOST without an overlay, with managed routing (the kernel must have VRFs); NAME=vrf:SUBNET/HOST the same in a VRF of its own, over links of its own, where subnets may be another one's, too (local gateway mode); NAME=layer2:SUBNET of layer 2, advertised.
+        /// Networks of users, several by commas: NAME=SUBNET/HOST without an overlay, with managed routing (the kernel must have VRFs); NAME=vrf:SUBNET/HOST the same in a VRF of its own, over links of its own, where subnets may be another one's, too (local gateway mode); NAME=layer2:SUBNET of layer 2, advertised. Of both families: SUBNET/HOST+SUBNET/HOST, SUBNET+SUBNET.
         #[arg(
             long,
             value_name = "NETWORKS",
@@ -220,6 +220,7 @@ pub(crate) fn run() -> Result<bool> {
                 Some(seed) => Values::drawn(seed, families),
                 None => Values::demonstration(families),
             };
+            networks::check(&network, &values)?;
             let example = example.map(|folder| Example::read(&folder, &values));
             let example = example.transpose()?;
             let mut outward = outward;

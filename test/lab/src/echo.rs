@@ -44,8 +44,14 @@ pub(crate) fn serve(namespace: &str, address: IpAddr) -> Result<()> {
 
 /// The address that the server at `to` sees of a TCP client in this namespace.
 pub(crate) fn tcp(namespace: &str, to: IpAddr) -> Result<SocketAddr> {
+    tcp_at(namespace, SocketAddr::from((to, PORT)))
+}
+
+/// The same where a load balancer has another port than the server. A packet that is lost costs no answer: within the time the
+/// kernel asks a second time.
+pub(crate) fn tcp_at(namespace: &str, to: SocketAddr) -> Result<SocketAddr> {
     inside(namespace, || {
-        let mut stream = TcpStream::connect_timeout(&SocketAddr::from((to, PORT)), PATIENCE)?;
+        let mut stream = TcpStream::connect_timeout(&to, PATIENCE)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::apiserver::{get, kubectl};
+use crate::family::Family;
 use crate::node::ovs::{chassis, nbctl};
 use crate::objects::items;
 use crate::pods::{self, Place, Seat};
@@ -22,59 +23,87 @@ use crate::reach;
 use crate::run::{each, now, until};
 use crate::state::{Lab, Node, Pod, PodAddress, check_name};
 use crate::up::Steps;
-use crate::values::nth;
+use crate::values::{Values, nth};
 
 /// One network of users: of layer 3 without an overlay, or of layer 2 with one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct UserNetwork {
     /// Its name, and that of its only namespace.
     pub(crate) name: String,
-    /// Pod addresses of the whole cluster.
-    pub(crate) subnet: IpNet,
-    /// Prefix length of each node's part; none: a network of layer 2, of which each node has all.
-    pub(crate) host_prefix: Option<u8>,
+    /// Its pods' addresses, one range for each family.
+    pub(crate) ranges: Vec<UserRange>,
     /// Routed in a VRF of its own, over a link of its own.
     #[serde(default)]
     pub(crate) own_vrf: bool,
 }
 
+/// Addresses of one family of a network of users.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct UserRange {
+    /// Pod addresses of the whole cluster.
+    pub(crate) subnet: IpNet,
+    /// Prefix length of each node's part; none: a network of layer 2, of which each node has all.
+    pub(crate) host_prefix: Option<u8>,
+}
+
+/// What stands between ranges of two families.
+const AND: char = '+';
 /// How a range in a VRF of its own begins.
 const OWN_VRF: &str = "vrf:";
 /// How a range of layer 2 begins.
 const LAYER2: &str = "layer2:";
 /// Label of the FRRConfiguration by which nodes speak BGP with each other.
 const FABRIC: (&str, &str) = ("k8s.ovn.org/managed-internal-fabric", "bgp");
-/// Bytes that tunnels over IPv4 add to a packet.
-const TUNNEL: u32 = 58;
+/// Bytes that tunnels over IPv4 and over IPv6 add to a packet.
+const TUNNEL: [u32; 2] = [58, 78];
 
 impl FromStr for UserNetwork {
     type Err = anyhow::Error;
 
-    /// `NAME=CIDR/HOST`, `NAME=vrf:CIDR/HOST`, or `NAME=layer2:CIDR`.
+    /// `NAME=CIDR/HOST`, `NAME=vrf:CIDR/HOST`, or `NAME=layer2:CIDR`; two families: `CIDR/HOST+CIDR/HOST` or `CIDR+CIDR`.
     fn from_str(text: &str) -> Result<Self> {
-        let form = "wanted is NAME=SUBNET/HOST, for example red=10.150.0.0/16/24, NAME=vrf:SUBNET/HOST, or NAME=layer2:SUBNET";
-        let (name, range) = text.split_once('=').context(form)?;
-        let (own_vrf, range) = match range.strip_prefix(OWN_VRF) {
-            Some(range) => (true, range),
-            None => (false, range),
+        let form = "wanted is NAME=SUBNET/HOST, for example red=10.150.0.0/16/24 or, of both families, red=10.150.0.0/16/24+fd00:150::/48/64, NAME=vrf:SUBNET/HOST of IPv4, or NAME=layer2:SUBNET or NAME=layer2:SUBNET+SUBNET";
+        let (name, ranges) = text.split_once('=').context(form)?;
+        let (own_vrf, ranges) = match ranges.strip_prefix(OWN_VRF) {
+            Some(ranges) => (true, ranges),
+            None => (false, ranges),
         };
-        if own_vrf && range.starts_with(LAYER2) {
-            anyhow::bail!(form);
-        }
         check_name("network", name, 8)?;
-        let (subnet, host_prefix) = match range.strip_prefix(LAYER2) {
-            Some(subnet) => (subnet, None),
-            None => {
-                let (subnet, host) = range.rsplit_once('/').context(form)?;
-                (subnet, Some(host.parse().context(form)?))
-            }
+        let (is_layer2, ranges) = match ranges.strip_prefix(LAYER2) {
+            Some(ranges) => (true, ranges),
+            None => (false, ranges),
         };
+        let range = |text: &str| {
+            let (subnet, host_prefix) = match text.rsplit_once('/') {
+                Some((subnet, host)) if !is_layer2 => (subnet, Some(host.parse().context(form)?)),
+                _ => (text, None),
+            };
+            anyhow::ensure!(is_layer2 || host_prefix.is_some(), form);
+            let subnet = subnet.parse().context(form)?;
+            Ok(UserRange {
+                subnet,
+                host_prefix,
+            })
+        };
+        let ranges = ranges.split(AND).map(range).collect::<Result<Vec<_>>>()?;
+        let families: Vec<Family> = ranges.iter().map(UserRange::family).collect();
+        let is_one_of_each = matches!(
+            families[..],
+            [_] | [Family::V4, Family::V6] | [Family::V6, Family::V4]
+        );
+        anyhow::ensure!(is_one_of_each, form);
+        anyhow::ensure!(!own_vrf || !is_layer2 && families == [Family::V4], form);
         Ok(Self {
             name: name.to_owned(),
-            subnet: subnet.parse().context(form)?,
-            host_prefix,
+            ranges,
             own_vrf,
         })
+    }
+}
+
+impl UserRange {
+    pub(crate) fn family(&self) -> Family {
+        Family::of(self.subnet.addr())
     }
 }
 
@@ -85,23 +114,28 @@ impl UserNetwork {
     }
 
     fn objects(&self, lab: &Lab) -> Result<Value> {
-        let Self { name, subnet, .. } = self;
+        let Self { name, ranges, .. } = self;
         let snat = lab.outward.is_translated();
         let outbound = if snat { "Enabled" } else { "Disabled" };
         let routing = if self.own_vrf { "Unmanaged" } else { "Managed" };
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name,
             "labels": {"k8s.ovn.org/primary-user-defined-network": ""}}});
-        let layout = match self.host_prefix {
-            Some(host) => json!({
+        let layout = if self.is_layer2() {
+            let subnets: Vec<&IpNet> = ranges.iter().map(|range| &range.subnet).collect();
+            json!({
+                "topology": "Layer2",
+                "layer2": {"role": "Primary", "subnets": subnets},
+            })
+        } else {
+            let subnets = ranges
+                .iter()
+                .map(|range| json!({"cidr": range.subnet, "hostSubnet": range.host_prefix}));
+            json!({
                 "topology": "Layer3",
-                "layer3": {"role": "Primary", "subnets": [{"cidr": subnet, "hostSubnet": host}]},
+                "layer3": {"role": "Primary", "subnets": subnets.collect::<Vec<Value>>()},
                 "transport": "NoOverlay",
                 "noOverlay": {"outboundSNAT": outbound, "routing": routing},
-            }),
-            None => json!({
-                "topology": "Layer2",
-                "layer2": {"role": "Primary", "subnets": [subnet]},
-            }),
+            })
         };
         let network = json!({
             "apiVersion": "k8s.ovn.org/v1", "kind": "ClusterUserDefinedNetwork",
@@ -136,7 +170,7 @@ impl UserNetwork {
 
     /// Each node has all of it, and tunnels lead to the others' pods.
     pub(crate) fn is_layer2(&self) -> bool {
-        self.host_prefix.is_none()
+        self.ranges.iter().all(|range| range.host_prefix.is_none())
     }
 
     /// Where its pod on a node is.
@@ -161,17 +195,25 @@ impl UserNetwork {
         format!("{}_pod-{node}", self.name)
     }
 
-    /// Where its pod on a node is, beside that subnet.
-    fn seat(&self, lab: &Lab, node: &Node, subnet: IpNet) -> Seat {
+    /// Where its pod on a node is, beside those subnets.
+    fn seat(&self, lab: &Lab, node: &Node, subnets: &[IpNet]) -> Seat {
         if !self.is_layer2() {
-            return Seat::of(lab, &[subnet]);
+            return Seat::of(lab, subnets);
         }
-        let address = nth(subnet, FIRST_OF_LAYER2 + node.index);
+        let address = |subnet: &IpNet| PodAddress {
+            subnet: *subnet,
+            address: nth(*subnet, FIRST_OF_LAYER2 + node.index),
+        };
+        let [over_ipv4, over_ipv6] = TUNNEL;
+        let tunnel = match Family::of(lab.address(node)) {
+            Family::V4 => over_ipv4,
+            Family::V6 => over_ipv6,
+        };
         Seat {
             pod: Pod {
-                addresses: vec![PodAddress { subnet, address }],
+                addresses: subnets.iter().map(address).collect(),
             },
-            mtu: 1500 - TUNNEL,
+            mtu: lab.outward.underlay_mtu - tunnel,
             options: vec![tunnel_key(node)],
             // It is advertised, and from every node.
             is_routed: true,
@@ -219,6 +261,21 @@ fn tell_each_other(lab: &Lab, network: &UserNetwork) -> Result<()> {
     Ok(())
 }
 
+/// A network has addresses of families that the nodes have, and no others.
+pub(crate) fn check(networks: &[UserNetwork], values: &Values) -> Result<()> {
+    for network in networks {
+        let foreign = (network.ranges.iter()).find(|range| !values.has(range.family()));
+        if let Some(range) = foreign {
+            anyhow::bail!(
+                "--network {}: the nodes have no address of the family of {}; --families says which they have",
+                network.name,
+                range.subnet
+            );
+        }
+    }
+    Ok(())
+}
+
 /// Makes links for those that have a VRF of their own, and creates all objects.
 pub(crate) fn create(lab: &Lab) -> Result<()> {
     for network in &lab.networks {
@@ -242,15 +299,17 @@ pub(crate) fn attach(lab: &Lab, wait: Duration, steps: Steps) -> Result<()> {
             let left = wait.saturating_sub(start.elapsed());
             let place = network.place(lab, &node.name);
             let found = until(left, Duration::from_millis(200), || {
-                let subnet = match network.host_prefix {
-                    Some(_) => subnets(lab, network).ok()?.remove(&node.name)?,
-                    None => network.subnet,
+                let subnets = if network.is_layer2() {
+                    network.ranges.iter().map(|range| range.subnet).collect()
+                } else {
+                    subnets(lab, network).ok()?.remove(&node.name)?
                 };
-                pods::has_switch_named(lab, &node.name, &place.switch).then_some(subnet)
+                let is_there = pods::has_switch_named(lab, &node.name, &place.switch);
+                (is_there && subnets.len() == network.ranges.len()).then_some(subnets)
             });
             match found {
-                Some(subnet) => {
-                    let seat = network.seat(lab, node, subnet);
+                Some(subnets) => {
+                    let seat = network.seat(lab, node, &subnets);
                     pods::attach_at(lab, node, seat, &place).map(Some)
                 }
                 None => Ok(None),
@@ -277,15 +336,16 @@ pub(crate) fn attach(lab: &Lab, wait: Duration, steps: Steps) -> Result<()> {
     Ok(())
 }
 
-/// The subnet of a network that each node got.
-fn subnets(lab: &Lab, network: &UserNetwork) -> Result<BTreeMap<String, IpNet>> {
+/// The subnets of a network that each node got.
+fn subnets(lab: &Lab, network: &UserNetwork) -> Result<BTreeMap<String, Vec<IpNet>>> {
     let nodes = get(lab, "/api/v1/nodes")?;
     let of = |node: &Value| {
         let name = node.pointer("/metadata/name")?.as_str()?;
         let annotation = node.pointer("/metadata/annotations/k8s.ovn.org~1node-subnets")?;
         let all: Value = serde_json::from_str(annotation.as_str()?).ok()?;
-        let subnet = all.get(network.network())?.get(0)?.as_str()?.parse().ok()?;
-        Some((name.to_owned(), subnet))
+        let all = all.get(network.network())?.as_array()?.iter();
+        let all = all.map(|subnet| subnet.as_str()?.parse().ok());
+        Some((name.to_owned(), all.collect::<Option<Vec<IpNet>>>()?))
     };
     Ok(items(&nodes).iter().filter_map(of).collect())
 }
@@ -341,14 +401,31 @@ mod tests {
     #[test]
     fn a_network_is_a_name_a_subnet_and_a_length() {
         let red: UserNetwork = "red=10.150.0.0/16/24".parse().unwrap();
-        assert_eq!((red.name.as_str(), red.host_prefix), ("red", Some(24)));
-        assert_eq!(red.subnet.to_string(), "10.150.0.0/16");
+        let range = |subnet: &str, host_prefix| UserRange {
+            subnet: subnet.parse().unwrap(),
+            host_prefix,
+        };
+        assert_eq!(red.name, "red");
+        assert_eq!(red.ranges, [range("10.150.0.0/16", Some(24))]);
         let blue: UserNetwork = "blue=layer2:10.160.0.0/16".parse().unwrap();
         assert!(blue.is_layer2() && !red.is_layer2());
-        assert_eq!(blue.subnet.to_string(), "10.160.0.0/16");
+        assert_eq!(blue.ranges, [range("10.160.0.0/16", None)]);
         let green: UserNetwork = "green=vrf:10.150.0.0/16/24".parse().unwrap();
-        assert!(green.own_vrf && !red.own_vrf && green.subnet == red.subnet);
+        assert!(green.own_vrf && !red.own_vrf && green.ranges == red.ranges);
+        let both: UserNetwork = "both=10.150.0.0/16/24+fd00:150::/48/64".parse().unwrap();
+        let second = range("fd00:150::/48", Some(64));
+        assert_eq!(both.ranges, [range("10.150.0.0/16", Some(24)), second]);
+        let both: UserNetwork = "both=layer2:10.160.0.0/16+fd00:160::/64".parse().unwrap();
+        let second = range("fd00:160::/64", None);
+        assert_eq!(both.ranges, [range("10.160.0.0/16", None), second]);
+        assert!(both.is_layer2());
         for bad in [
+            "red=10.150.0.0/16/24+10.151.0.0/16/24",
+            "red=10.150.0.0/16/24+fd00:150::/48/64+fd00:151::/48/64",
+            "red=10.150.0.0/16/24+",
+            "red=10.150.0.0/16/24+layer2:fd00:150::/64",
+            "red=vrf:fd00:150::/48/64",
+            "red=vrf:10.150.0.0/16/24+fd00:150::/48/64",
             "red",
             "red=10.150.0.0",
             "red=layer2:10.150.0.0",

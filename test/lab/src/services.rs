@@ -2,7 +2,8 @@
 //!
 //! In: a lab whose pods are attached. Out: Service objects of DNS, of one more and of each
 //! network of users, and their load balancers: on each node's switch and gateway router of the
-//! default network, or on the network's own switches. How networks of users come to the default
+//! default network, or on the network's own switches. These have node ports, too: as pods of the network
+//! see them, not what the outer bridge does with them. How networks of users come to the default
 //! network's is the product's.
 
 use std::collections::BTreeSet;
@@ -15,10 +16,10 @@ use serde_json::json;
 use crate::apiserver::{self, kubectl};
 use crate::echo;
 use crate::family::Family;
-use crate::networks::UserNetwork;
+use crate::networks::{DEFAULT, UserNetwork};
 use crate::node::ovs::nbctl;
 use crate::reach;
-use crate::state::Lab;
+use crate::state::{Lab, Node};
 use crate::values::nth;
 
 /// The API server's own Service.
@@ -30,12 +31,35 @@ pub(crate) const OTHER: u32 = 20;
 
 /// The first of those of networks of users, in the order of networks.
 const OF_NETWORKS: u32 = 30;
+/// Where the API server's default range of node ports begins.
+const FIRST_NODE_PORT: u16 = 30_000;
 
 /// Address of the Service of a network of users.
 pub(crate) fn of_network(lab: &Lab, name: &str) -> Result<Option<IpAddr>> {
     let mut numbers = (OF_NETWORKS..).zip(&lab.networks);
     let found = numbers.find(|(_, network)| network.name == name);
     found.map(|(number, _)| address(lab, number)).transpose()
+}
+
+/// The node port of a network's Service: of a network of users, or of `default/other` for the default one.
+pub(crate) fn node_port(lab: &Lab, network: &str) -> Result<u16> {
+    let mut numbers = (OF_NETWORKS..).zip(&lab.networks);
+    let found = numbers.find(|(_, one)| one.name == network);
+    let number = found.map_or(OTHER, |(number, _)| number);
+    Ok(FIRST_NODE_PORT + u16::try_from(number)?)
+}
+
+/// Addresses of all nodes at the node port of a network, as load balancers have them.
+fn at_nodes(lab: &Lab, network: &str) -> Result<Vec<String>> {
+    let (port, family) = (
+        node_port(lab, network)?,
+        Family::of(lab.values.api_address()),
+    );
+    let of = |node: &Node| {
+        let address = lab.values.address_of(node.index, family)?;
+        Ok(SocketAddr::new(address, port).to_string())
+    };
+    lab.nodes.iter().map(of).collect()
 }
 
 /// The range of Services, of the family of the API server's own address.
@@ -124,8 +148,16 @@ pub(crate) fn balance(lab: &Lab) -> Result<()> {
     let https = SocketAddr::new(address(lab, KUBERNETES)?, 443).to_string();
     let server = SocketAddr::new(api, apiserver::PORT).to_string();
     rows.push(("lab-kubernetes-https".to_owned(), https, server, "tcp"));
+    let at_nodes = at_nodes(lab, DEFAULT)?;
     for node in &lab.nodes {
         let router = format!("GR_{}", node.name);
+        add(
+            lab,
+            node,
+            ("lab-node-port", &node.name),
+            &at_nodes,
+            &port(echo::PORT, &mut pods.iter()),
+        )?;
         for (name, vip, backends, protocol) in &rows {
             nbctl(lab, &node.name)
                 .args(["--may-exist", "lb-add", name, vip, backends, protocol])
@@ -152,16 +184,41 @@ fn own(lab: &Lab, network: &UserNetwork) -> Result<()> {
         .filter_map(|pod| Some(pod.in_family(Family::of(lab.values.api_address()))?.address))
         .map(|ip| SocketAddr::new(ip, echo::PORT).to_string())
         .collect();
+    let pods = pods.join(",");
     for node in lab.nodes.iter().filter(|_| !pods.is_empty()) {
         let (name, switch) = (
             format!("lab-{}", network.name),
             network.place(lab, &node.name).switch,
         );
-        nbctl(lab, &node.name)
-            .args(["--may-exist", "lb-add", &name, &vip, &pods.join(","), "tcp"])
-            .args(["--", "--may-exist", "ls-lb-add", &switch, &name])
-            .run()
-            .with_context(|| format!("load balancer {name} on {}", node.name))?;
+        let addresses = [vec![vip.clone()], at_nodes(lab, &network.name)?].concat();
+        add(lab, node, (&name, &switch), &addresses, &pods)?;
     }
     Ok(())
+}
+
+/// Writes a TCP load balancer of a switch on a node, with all of its addresses.
+fn add(
+    lab: &Lab,
+    node: &Node,
+    (name, switch): (&str, &str),
+    addresses: &[String],
+    backends: &str,
+) -> Result<()> {
+    let mut command = nbctl(lab, &node.name);
+    for address in addresses {
+        command = command.args([
+            "--",
+            "--may-exist",
+            "lb-add",
+            name,
+            address,
+            backends,
+            "tcp",
+        ]);
+    }
+    command
+        .args(["--", "--may-exist", "ls-lb-add", switch, name])
+        .run()
+        .map(drop)
+        .with_context(|| format!("load balancer {name} on {}", node.name))
 }

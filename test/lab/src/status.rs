@@ -103,7 +103,8 @@ fn line(lab: &Lab, node: &Node, state: String, reflecting: &[String]) -> (Vec<St
     // A managed network of users is announced as the default one is; one of layer 2 has the same subnet everywhere. OVN's rows
     // are counted of the default one.
     let routed = lab.networks.iter().filter(|network| !network.is_layer2());
-    let remote = others + routed.count() * lab.nodes.len().saturating_sub(1);
+    let routed: usize = routed.map(|network| network.ranges.len()).sum();
+    let remote = others + routed * lab.nodes.len().saturating_sub(1);
     let (frr, frr_good) = of(
         remote,
         frr_routes(lab, &node.name).map(|routes| routes.len()),

@@ -1,6 +1,6 @@
 //! A layer-2 network of users in the lab, beside one of layer 3, on a kernel that has VRFs, with that kernel's datapath.
 //!
-//! In: the lab of two nodes with both networks, all parts real, in the virtual machine, in each gateway mode. Out: its proof:
+//! In: the lab of two nodes with both networks, each with addresses of both families, all parts real, in the virtual machine, in each gateway mode. Out: its proof:
 //! pods of the layer-2 network reach each other over a tunnel, the outside host sees their own addresses, for they are advertised,
 //! and no other network is reached. Invariant: nothing here knows how packets go.
 //! Not here: the lines of the proof (the lab), rows (the tests of plans and of northd).
@@ -14,7 +14,7 @@ const LIMIT: u32 = 1200;
 /// The option of the database is the agent's in local gateway mode alone.
 const SCRIPT: &str = "
 for mode in shared local; do
-    LAB up --nodes 2 --no-prove --wait 400 --datapath kernel --gateway-mode $mode --network red=10.151.0.0/16/24,blue=layer2:10.160.0.0/16
+    LAB up --nodes 2 --no-prove --wait 400 --datapath kernel --families dual --gateway-mode $mode --network red=10.151.0.0/16/24+fd00:151::/48/64,blue=layer2:10.160.0.0/16+fd00:160::/64
     LAB prove --only 9 || exit 1
     north=\"LAB exec n1 ovn-nbctl --db=unix:/run/noverlay-lab/vm/n1/ovs/ovnnb_db.sock\"
     echo \"option $mode $($north get NB_Global . options)\"

@@ -51,34 +51,53 @@ impl Seen {
 /// A client: it tells whom the server sees.
 type Ask = fn(&str, IpAddr) -> Result<SocketAddr>;
 
-/// Services of networks of users: their own pods reach them, and nobody else.
+/// Services of networks, by cluster address and by node port: their own pods reach them, and nobody else.
 pub(super) fn clusters(lab: &Lab, one: &Members, all: &[Members], found: &mut Found) -> Result<()> {
     for network in all {
-        let Some(to) = services::of_network(lab, &network.name)? else {
-            continue;
-        };
         let is_own = network.name == one.name;
-        for (node, _, namespace) in &one.pods {
-            let seen = if is_own {
-                until(PATIENCE, Duration::from_millis(500), || {
-                    echo::tcp(namespace, to).ok()
-                })
-            } else {
-                echo::tcp(namespace, to).ok()
-            };
-            found.count += 1;
-            let column = format!("Service of {}", network.name);
-            found.matrix.note(&one.name, &column, seen.is_some());
-            if seen.is_some() != is_own {
-                let text = format!(
-                    "pod of {} on {} -> {column}: {seen:?} is seen",
-                    one.name, node.name
-                );
-                found.wrong.push(text);
+        for (column, to) in of(lab, &network.name)? {
+            for (node, _, namespace) in &one.pods {
+                let seen = if is_own {
+                    until(PATIENCE, Duration::from_millis(500), || {
+                        echo::tcp_at(namespace, to).ok()
+                    })
+                } else {
+                    echo::tcp_at(namespace, to).ok()
+                };
+                found.count += 1;
+                found.matrix.note(&one.name, &column, seen.is_some());
+                if seen.is_some() != is_own {
+                    let text = format!(
+                        "pod of {} on {} -> {column} at {to}: {seen:?} is seen",
+                        one.name, node.name
+                    );
+                    found.wrong.push(text);
+                }
             }
         }
     }
     Ok(())
+}
+
+/// Where a network's Service is asked: at its own address, which only networks of users have here, and at each node.
+fn of(lab: &Lab, network: &str) -> Result<Vec<(String, SocketAddr)>> {
+    let mut all = Vec::new();
+    if let Some(address) = services::of_network(lab, network)? {
+        let to = SocketAddr::new(address, echo::PORT);
+        all.push((format!("Service of {network}"), to));
+    }
+    let (port, family) = (
+        services::node_port(lab, network)?,
+        Family::of(lab.values.api_address()),
+    );
+    for node in &lab.nodes {
+        let address = lab.values.address_of(node.index, family)?;
+        all.push((
+            format!("node port of {network}"),
+            SocketAddr::new(address, port),
+        ));
+    }
+    Ok(all)
 }
 
 /// What a pod may reach, and whom that must see.
