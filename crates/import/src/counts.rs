@@ -77,7 +77,7 @@ impl<R: Copy + Ord> Importer<R> {
     pub fn unexplained(&self) -> Option<(Duration, Duration)> {
         let lost = self.withdrawn.iter().filter_map(|prefix| {
             let place = self.places.get(prefix)?;
-            let (why, _) = place.retained.as_ref()?;
+            let (why, _) = place.retained.as_deref()?;
             place.lost.filter(|_| *why == Retained::Unexplained)
         });
         lost.fold(None, |span, at| match span {
@@ -132,7 +132,7 @@ impl<R: Copy + Ord> Importer<R> {
             let inside = self.places.range(*subnet..);
             for (_, place) in inside.take_while(|(prefix, _)| subnet.contains(prefix)) {
                 pods.rows += place.rows.len();
-                let why = place.retained.as_ref().map(|(why, _)| *why);
+                let why = place.retained.as_deref().map(|(why, _)| *why);
                 let retained = why.is_some_and(|why| why != Retained::Unexplained);
                 pods.retained += usize::from(retained && place.is_withdrawn());
             }

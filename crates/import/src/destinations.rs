@@ -51,7 +51,7 @@ impl<R: Copy + Ord> Importer<R> {
                 kernel: Some(route.kind == RouteKind::Unicast),
                 owners: owners.filter(|_| wanted).cloned().unwrap_or_default(),
                 wanted,
-                hops,
+                hops: hops.into(),
                 reasons,
                 ..Place::default()
             };
@@ -109,7 +109,7 @@ impl<R: Copy + Ord> Importer<R> {
         }
         place.wanted = !hops.is_empty();
         if place.wanted {
-            place.hops = hops;
+            place.hops = hops.into();
             place.owners = self
                 .owners
                 .longest_match(&prefix)

@@ -32,8 +32,8 @@ use rib::Rib;
 
 pub use self::counts::Pods;
 pub use self::losses::Sessions;
-use self::place::Place;
 pub use self::place::Retained;
+use self::place::{Owners, Place};
 pub use self::step::Step;
 use crate::budget::{Budget, Rank};
 use crate::suppression::Went;
@@ -54,7 +54,7 @@ pub struct Importer<R> {
     table: Option<TableId>,
     rib: Rib,
     scope: Option<Scope>,
-    owners: Subnets<BTreeSet<NodeName>>,
+    owners: Subnets<Owners>,
     places: BTreeMap<Prefix, Place<R>>,
     malformed: BTreeSet<R>,
     /// Rows of others by destination.
@@ -150,7 +150,10 @@ impl<R: Copy + Ord> Importer<R> {
         for (subnet, node) in owners {
             by_subnet.entry(subnet).or_default().insert(node);
         }
-        let owners: Subnets<BTreeSet<NodeName>> = by_subnet.into_iter().collect();
+        let owners = by_subnet.into_iter();
+        let owners: Subnets<Owners> = owners
+            .map(|(subnet, nodes)| (subnet, nodes.into_iter().collect()))
+            .collect();
         if owners == self.owners {
             return;
         }

@@ -123,7 +123,7 @@ impl<R: Copy + Ord> Importer<R> {
         }
         let before: Vec<Prefix> = self.withdrawn.iter().copied().collect();
         for prefix in before {
-            let retained = retained.remove(&prefix);
+            let retained = retained.remove(&prefix).map(Box::new);
             if let Some(place) = self.places.get_mut(&prefix)
                 && place.retained != retained
             {
@@ -163,7 +163,7 @@ impl<R: Copy + Ord> Importer<R> {
         let owners = self.owners.longest_match(&prefix);
         // Another node that claims the subnet too takes nothing away from the one that had it.
         let same = match owners {
-            Some(now) => !now.is_disjoint(&place.owners),
+            Some(now) => now.iter().any(|node| place.owners.contains(node)),
             None => place.owners.is_empty(),
         };
         let in_cluster = scope.cluster_subnets.iter().any(|s| s.contains(&prefix));

@@ -1,9 +1,11 @@
 //! All that is known of a destination.
 //! In: fields. Out: which next hops it should have rows for. Invariant: what the kernel last asked for is kept while rows stand.
 //! Not here: changing it.
+//!
+//! There are as many as routes, in each network: what most of them have none or one of takes no room, or room for one.
 
-use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use model::names::NodeName;
@@ -19,11 +21,14 @@ pub enum Retained {
     MassWithdrawal,
 }
 
+/// The nodes that have a subnet, in the order of names; shared by all that know of it.
+pub(super) type Owners = Arc<[NodeName]>;
+
 /// All that is known of a destination.
 #[derive(Debug, Clone)]
 pub(super) struct Place<R> {
     /// The kernel has a route that is imported, over these next hops; or had one last.
-    pub(super) hops: Vec<IpAddr>,
+    pub(super) hops: Box<[IpAddr]>,
     /// Whether it has it now.
     pub(super) wanted: bool,
     /// Why its route or some of its paths are left out.
@@ -31,10 +36,10 @@ pub(super) struct Place<R> {
     /// What the kernel does with it, imported or not: forwards (true) or drops it; `None`: it has no route.
     pub(super) kernel: Option<bool>,
     /// The node that had the subnet when the kernel last asked for it.
-    pub(super) owners: BTreeSet<NodeName>,
+    pub(super) owners: Owners,
     pub(super) rows: Vec<(IpAddr, R)>,
     /// Why it is retained, and over which next hops.
-    pub(super) retained: Option<(Retained, Vec<IpAddr>)>,
+    pub(super) retained: Option<Box<(Retained, Vec<IpAddr>)>>,
     /// When it was first evaluated after the kernel had lost it.
     pub(super) lost: Option<Duration>,
 }
@@ -42,11 +47,11 @@ pub(super) struct Place<R> {
 impl<R> Default for Place<R> {
     fn default() -> Self {
         Self {
-            hops: Vec::new(),
+            hops: Box::default(),
             wanted: false,
             reasons: Vec::new(),
             kernel: None,
-            owners: BTreeSet::new(),
+            owners: Owners::default(),
             rows: Vec::new(),
             retained: None,
             lost: None,
@@ -57,7 +62,7 @@ impl<R> Default for Place<R> {
 impl<R> Place<R> {
     /// Next hops that rows should exist for, the limit aside.
     pub(super) fn eligible(&self) -> &[IpAddr] {
-        match &self.retained {
+        match self.retained.as_deref() {
             _ if self.wanted => &self.hops,
             Some((_, hops)) => hops,
             None => &[],

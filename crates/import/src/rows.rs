@@ -65,6 +65,10 @@ impl<R: Copy + Ord> Importer<R> {
             Some(RouteRow::Import(route)) => {
                 let place = self.places.entry(route.prefix).or_default();
                 self.existing += usize::from(place.rows.is_empty());
+                if place.rows.is_empty() {
+                    // Most have one: a vector that grows by itself has room for four.
+                    place.rows.reserve_exact(1);
+                }
                 place.rows.push((route.nexthop, id));
                 self.rows += 1;
                 self.digest = self.digest.wrapping_add(identity(route));

@@ -76,6 +76,11 @@ impl Framer {
 
     /// The next whole frame, or nothing before more bytes come. After an error the stream is lost.
     pub fn next_frame(&mut self) -> Result<Option<&[u8]>, FrameError> {
+        if self.start == self.buffer.len() && self.buffer.capacity() > KEEP_CAPACITY {
+            // All is consumed, and what follows a dump may be long in coming.
+            self.buffer = Vec::new();
+            (self.start, self.scanned) = (0, 0);
+        }
         let unscanned = self.buffer.get(self.scanned..).unwrap_or_default();
         let mut end = None;
         for (at, &byte) in unscanned.iter().enumerate() {

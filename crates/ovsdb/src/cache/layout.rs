@@ -32,17 +32,19 @@ impl TableLayout {
     }
 
     /// The position of a column, and its type.
-    pub(super) fn column(&self, name: &str) -> Option<(usize, &ColumnType)> {
+    pub(super) fn column(&self, name: &str) -> Option<(u16, &ColumnType)> {
         let at = self
             .columns
             .binary_search_by(|(candidate, _)| candidate.as_ref().cmp(name))
             .ok()?;
-        self.columns.get(at).map(|(_, kind)| (at, kind))
+        let (_, kind) = self.columns.get(at)?;
+        Some((u16::try_from(at).ok()?, kind))
     }
 
     /// The name and type of the column at this position.
-    pub(super) fn at(&self, at: usize) -> Option<(&str, &ColumnType)> {
-        self.columns.get(at).map(|(name, kind)| (&**name, kind))
+    pub(super) fn at(&self, at: u16) -> Option<(&str, &ColumnType)> {
+        let (name, kind) = self.columns.get(usize::from(at))?;
+        Some((name, kind))
     }
 
     /// The names in the order of the values.
@@ -50,9 +52,9 @@ impl TableLayout {
         self.columns.iter().map(|(name, _)| name.as_ref())
     }
 
-    /// The values of a row of which nothing was said.
-    pub(super) fn defaults(&self) -> Box<[Datum]> {
-        self.defaults.clone()
+    /// The value of the column at this position in a row of which nothing was said.
+    pub(super) fn default_at(&self, at: u16) -> Option<&Datum> {
+        self.defaults.get(usize::from(at))
     }
 }
 

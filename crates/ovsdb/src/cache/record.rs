@@ -1,7 +1,8 @@
 //! A row of the replica.
 //!
 //! In: the values the server sent; what it omitted has the column's default. Out: typed access by column name.
-//! Invariant: holds a value for every monitored column.
+//! Invariant: has a value for every monitored column; those that are the column's default are not stored: most columns of most
+//! rows are, and of rows there are tens of thousands.
 //! Not here: the row's uuid; it is the key under which the record is found.
 
 use std::cmp::Ordering;
@@ -15,7 +16,25 @@ use crate::notation::{AccessError, Atom, Datum, FromDatum, Parts, TypeError};
 #[derive(Debug, Clone)]
 pub struct Record {
     layout: Arc<TableLayout>,
-    values: Box<[Datum]>,
+    values: Values,
+}
+
+/// Values that are not their column's default, by its position in the layout, in their order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Values(Box<[(u16, Datum)]>);
+
+impl Values {
+    /// What a row of this layout has where it was told these columns, each once.
+    pub(super) fn of(layout: &TableLayout, mut columns: Vec<(u16, Datum)>) -> Self {
+        columns.retain(|(at, value)| layout.default_at(*at) != Some(value));
+        columns.sort_unstable_by_key(|(at, _)| *at);
+        Self(columns.into())
+    }
+
+    fn get(&self, at: u16) -> Option<&Datum> {
+        let found = self.0.binary_search_by_key(&at, |(at, _)| *at).ok()?;
+        self.0.get(found).map(|(_, value)| value)
+    }
 }
 
 impl PartialEq for Record {
@@ -28,8 +47,12 @@ impl PartialEq for Record {
 impl Eq for Record {}
 
 impl Record {
-    pub(super) fn new(layout: Arc<TableLayout>, values: Box<[Datum]>) -> Self {
+    pub(super) fn new(layout: Arc<TableLayout>, values: Values) -> Self {
         Self { layout, values }
+    }
+
+    fn value(&self, at: u16) -> Option<&Datum> {
+        self.values.get(at).or_else(|| self.layout.default_at(at))
     }
 
     /// Whether the values agree; the columns must.
@@ -41,7 +64,7 @@ impl Record {
     #[must_use]
     pub fn datum(&self, column: &str) -> Option<&Datum> {
         let (at, _) = self.layout.column(column)?;
-        self.values.get(at)
+        self.value(at)
     }
 
     /// The value of `column` as a `T`. Errs where the column is not monitored or holds something else.
@@ -57,14 +80,15 @@ impl Record {
 
     /// The columns in order of their names.
     pub fn columns(&self) -> impl Iterator<Item = (&str, &Datum)> {
-        self.layout.names().zip(&self.values)
+        let named = (0..).zip(self.layout.names());
+        named.filter_map(|(at, name)| Some((name, self.value(at)?)))
     }
 
     /// Errs with the first column whose value would not fit after a `modify` with these columns.
-    pub(super) fn check(&self, columns: &[(usize, Datum)]) -> Result<(), (Box<str>, TypeError)> {
+    pub(super) fn check(&self, columns: &[(u16, Datum)]) -> Result<(), (Box<str>, TypeError)> {
         for (at, difference) in columns {
             if let Some((name, kind)) = self.layout.at(*at)
-                && let Some(value) = self.values.get(*at)
+                && let Some(value) = self.value(*at)
                 && kind.is_composite()
             {
                 kind.check_size(toggled_size(value, difference))
@@ -75,21 +99,27 @@ impl Record {
     }
 
     /// Applies the columns of a `modify`.
-    pub(super) fn modify(&mut self, columns: Vec<(usize, Datum)>, maps: &mut SharedMaps) {
+    pub(super) fn modify(&mut self, columns: Vec<(u16, Datum)>, maps: &mut SharedMaps) {
+        let layout = &self.layout;
+        let mut values = std::mem::take(&mut self.values.0).into_vec();
         for (at, difference) in columns {
-            let composite = self
-                .layout
-                .at(at)
-                .is_some_and(|(_, kind)| kind.is_composite());
-            if let Some(value) = self.values.get_mut(at) {
-                *value = if composite {
-                    toggled(std::mem::replace(value, Datum::empty_set()), difference)
-                } else {
-                    difference
-                };
-                maps.share(value);
+            let (Some((_, kind)), Some(default)) = (layout.at(at), layout.default_at(at)) else {
+                continue;
+            };
+            let found = values.iter_mut().find(|(other, _)| *other == at);
+            let old = found.map(|(_, value)| std::mem::replace(value, Datum::empty_set()));
+            let mut value = if kind.is_composite() {
+                toggled(old.unwrap_or_else(|| default.clone()), difference)
+            } else {
+                difference
+            };
+            maps.share(&mut value);
+            match values.iter_mut().find(|(other, _)| *other == at) {
+                Some((_, place)) => *place = value,
+                None => values.push((at, value)),
             }
         }
+        self.values = Values::of(layout, values);
     }
 }
 

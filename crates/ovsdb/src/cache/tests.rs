@@ -134,6 +134,36 @@ fn omitted_columns_have_their_defaults() {
 }
 
 #[test]
+fn a_row_that_is_told_its_defaults_or_comes_back_to_them_is_one_that_was_told_nothing() {
+    let told = r#"{"initial":{"name":"","tag":["set",[]],"ports":["set",[]],"ids":["map",[]]}}"#;
+    let mut replica = mk_replica(&format!(r#""{A}":{told}"#));
+    let fresh = || mk_replica(&format!(r#""{A}":{{"initial":{{}}}}"#));
+    assert!(!replica.resync(fresh()));
+    for there_and_back in [
+        [r#""name":"a""#, r#""name":"""#],
+        [r#""tag":1"#, r#""tag":["set",[]]"#],
+        [r#""ports":["set",[1,2]]"#, r#""ports":["set",[1,2]]"#],
+        [
+            r#""ids":["map",[["k","v"]]]"#,
+            r#""ids":["map",[["k","v"]]]"#,
+        ],
+    ] {
+        let [there, back] = there_and_back;
+        assert!(modify(&mut replica, there));
+        assert_ne!(row(&replica, A), row(&fresh(), A), "{there}");
+        assert!(modify(&mut replica, back));
+        assert_eq!(row(&replica, A), row(&fresh(), A), "{back}");
+        assert!(!replica.resync(fresh()), "{back}");
+    }
+    // Columns told in any order are found.
+    let order = r#"{"initial":{"tag":5,"name":"n","ids":["map",[["k","v"]]],"ports":7}}"#;
+    assert_eq!(
+        row(&mk_replica(&format!(r#""{A}":{order}"#)), A),
+        r#"ids=["map",[["k","v"]]] name="n" ports=7 tag=5"#
+    );
+}
+
+#[test]
 fn a_modify_toggles_sets_and_maps_and_replaces_the_rest() {
     let mut replica = mk_replica(&format!(
         r#""{A}":{{"initial":{{"name":"a","tag":1,"ports":["set",[1,2]],"ids":["map",[["k","v"],["l","w"]]]}}}}"#

@@ -18,6 +18,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 
 use super::layout::{TableLayout, Tables};
+use super::record::Values;
 use crate::notation::{Atom, ColumnType, Datum, Uuid, UuidText};
 
 /// The changed rows of one table.
@@ -28,10 +29,10 @@ pub(super) struct TableUpdate {
 
 /// What happened to a row.
 pub(super) enum RowUpdate {
-    /// It is there now, with these values at the layout's positions.
-    Whole(Box<[Datum]>),
+    /// It is there now, with these values.
+    Whole(Values),
     /// These columns differ.
-    Modify(Vec<(usize, Datum)>),
+    Modify(Vec<(u16, Datum)>),
     /// It is gone.
     Delete,
 }
@@ -224,16 +225,12 @@ impl<'de> Rule<'de> for RowRule<'_> {
                     layout: self.layout,
                     admit: ColumnType::admit,
                 };
-                let columns = map.next_value_seed(Object(rule))?;
-                let mut values = self.layout.defaults();
+                let mut columns = map.next_value_seed(Object(rule))?;
                 let mut maps = self.maps.borrow_mut();
-                for (at, mut value) in columns {
-                    maps.share(&mut value);
-                    if let Some(slot) = values.get_mut(at) {
-                        *slot = value;
-                    }
+                for (_, value) in &mut columns {
+                    maps.share(value);
                 }
-                RowUpdate::Whole(values)
+                RowUpdate::Whole(Values::of(self.layout, columns))
             }
             Kind::Modify => {
                 // A column that is no set or map carries its whole new value.
@@ -270,19 +267,19 @@ impl<'de, F> Rule<'de> for ColumnsRule<'_, F>
 where
     F: Fn(&ColumnType, Datum) -> Result<Datum, crate::notation::TypeError>,
 {
-    type Output = Vec<(usize, Datum)>;
+    type Output = Vec<(u16, Datum)>;
     const WHAT: &'static str = "columns of a row";
 
     fn read<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Output, A::Error> {
-        let mut columns: Vec<(usize, Datum)> = Vec::new();
+        let mut columns: Vec<(u16, Datum)> = Vec::new();
         while let Some((at, kind)) = map.next_key_seed(ColumnKey(self.layout))? {
             if columns.iter().any(|(other, _)| *other == at) {
-                let name = self.layout.names().nth(at).unwrap_or_default();
+                let name = self.layout.at(at).map_or("", |(name, _)| name);
                 return Err(A::Error::custom(format_args!("column {name} twice")));
             }
             let value = map.next_value::<Datum>()?;
             let value = (self.admit)(kind, value).map_err(|error| {
-                let name = self.layout.names().nth(at).unwrap_or_default();
+                let name = self.layout.at(at).map_or("", |(name, _)| name);
                 A::Error::custom(format_args!("column {name}: {error}"))
             })?;
             columns.push((at, value));
@@ -295,7 +292,7 @@ where
 struct ColumnKey<'a>(&'a TableLayout);
 
 impl<'de, 'a> DeserializeSeed<'de> for ColumnKey<'a> {
-    type Value = (usize, &'a ColumnType);
+    type Value = (u16, &'a ColumnType);
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_str(self)
@@ -303,7 +300,7 @@ impl<'de, 'a> DeserializeSeed<'de> for ColumnKey<'a> {
 }
 
 impl<'a> Visitor<'_> for ColumnKey<'a> {
-    type Value = (usize, &'a ColumnType);
+    type Value = (u16, &'a ColumnType);
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a column's name")

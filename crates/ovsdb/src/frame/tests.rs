@@ -90,6 +90,19 @@ fn a_giant_buffer_is_given_back() {
     assert_eq!(framer.next_frame().unwrap(), Some(&b"{}"[..]));
 }
 
+#[test]
+fn a_giant_buffer_does_not_wait_for_what_comes_next() {
+    let mut framer = Framer::new(DEFAULT_MAX_FRAME);
+    framer.push(format!("{{\"a\":\"{}\"}}", "x".repeat(4 << 20)).as_bytes());
+    assert!(framer.next_frame().unwrap().is_some());
+    assert_eq!(framer.next_frame(), Ok(None));
+    assert!(framer.buffer.capacity() <= KEEP_CAPACITY);
+    framer.push(b"{\"b\"");
+    assert_eq!(framer.next_frame(), Ok(None));
+    framer.push(b":1}");
+    assert_eq!(framer.next_frame().unwrap(), Some(&b"{\"b\":1}"[..]));
+}
+
 proptest! {
     #[test]
     fn any_cut_gives_the_same_frames(
