@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 use model::Problem;
 use model::address::{Family, Prefix};
@@ -64,11 +65,14 @@ pub fn shortest(family: Family) -> u8 {
     }
 }
 
+/// Pod subnets, and whose they are; whoever needs them shares them.
+pub type Owners = Arc<[(Prefix, NodeName)]>;
+
 /// What is believed, and what is not.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Claims {
     /// Pod subnets of the network, and whose they are; one that two nodes claim is both's.
-    pub owners: Vec<(Prefix, NodeName)>,
+    pub owners: Owners,
     /// Subnets of other networks, on whatever node.
     pub other_networks: Subnets<()>,
     /// One for each claim that is not believed, in the order of Nodes; each names its Node, the subnet and what is allowed.
@@ -81,6 +85,7 @@ pub struct Claims {
 #[must_use]
 pub fn evaluate(network: &Network, nodes: &[Node], built: &[(&NetworkName, &[Prefix])]) -> Claims {
     let mut claims = Claims::default();
+    let mut owners = Vec::new();
     let pods: Vec<Prefix> = network.prefixes().collect();
     // Of a layer-2 network it is the whole one, of whatever size.
     let is_foreign = |s: &&Prefix| {
@@ -122,7 +127,7 @@ pub fn evaluate(network: &Network, nodes: &[Node], built: &[(&NetworkName, &[Pre
                         let text = format!("subnet {subnet} of network {of} {why}; it is ignored");
                         claims.refuse(node, reason, text);
                     }
-                    None if is_own => claims.owners.push((*subnet, node.name.clone())),
+                    None if is_own => owners.push((*subnet, node.name.clone())),
                     None if of_others.admit(subnet) => others.push((*subnet, ())),
                     None => of_others.too_many += 1,
                 }
@@ -136,8 +141,9 @@ pub fn evaluate(network: &Network, nodes: &[Node], built: &[(&NetworkName, &[Pre
             claims.refuse(node, SUBNETS_TOO_MANY, text);
         }
     }
+    claims.refuse_those_that_cover_others(&mut owners);
+    claims.owners = owners.into();
     claims.other_networks = others.into_iter().collect();
-    claims.refuse_those_that_cover_others();
     claims
 }
 
@@ -183,10 +189,10 @@ impl Claims {
     }
 
     /// A subnet in which those of two other nodes lie is no node's share. With one it is not known which of the two is wrong.
-    fn refuse_those_that_cover_others(&mut self) {
-        let all: BTreeSet<(Prefix, NodeName)> = self.owners.iter().cloned().collect();
+    fn refuse_those_that_cover_others(&mut self, owners: &mut Vec<(Prefix, NodeName)>) {
+        let all: BTreeSet<(Prefix, NodeName)> = owners.iter().cloned().collect();
         let mut problems = Vec::new();
-        self.owners.retain(|(subnet, node)| {
+        owners.retain(|(subnet, node)| {
             let behind = all.range((*subnet, NodeName::from(""))..);
             let inside = behind.take_while(|(other, _)| subnet.contains(other));
             let mut covered = inside.filter(|(other, of)| other != subnet && of != node);

@@ -4,15 +4,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use model::Scope;
 use model::address::Prefix;
 use model::gateway::{BgpDefault, GatewayMode};
-use model::names::{NetworkName, NodeName, RouterName};
+use model::names::{NetworkName, RouterName};
 use model::nb::{self, Columns, Rows, Table, Value};
 use model::network::{Network, Topology};
 use model::route::TableId;
 
+use crate::claims::Owners;
 use crate::snapshot::{Machine, NetworkView, Snapshot};
 use crate::vrf;
 
@@ -27,7 +29,7 @@ pub struct Inputs {
     /// what was before is removed.
     pub learns: bool,
     /// The subnets of the network that are to be learned, and whose they are; none of one with an overlay.
-    pub owners: Vec<(Prefix, NodeName)>,
+    pub owners: Owners,
     /// The admin's word on withdrawals that are retained: another one than when they began to be retained releases them.
     /// Source: annotation `noverlay.io/release-withdrawals` of the Node.
     pub release: Option<String>,
@@ -94,9 +96,9 @@ fn inputs(
         },
         learns,
         owners: if no_overlay {
-            claims.owners.clone()
+            Arc::clone(&claims.owners)
         } else {
-            Vec::new()
+            Owners::default()
         },
         release: machine.release.clone(),
     })

@@ -7,8 +7,9 @@ pub mod prober;
 pub mod report;
 pub mod visit;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use model::address::Family;
 use model::names::{NetworkName, NodeName};
@@ -28,7 +29,7 @@ pub struct PathKey {
 }
 
 /// What a network sends on a way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Load {
     /// MTU of its pods, bytes.
     pub mtu: u32,
@@ -44,13 +45,16 @@ impl Load {
     }
 }
 
+/// What networks send on a way. Most ways have all networks of the node: they share it.
+pub type Loads = Arc<BTreeMap<NetworkName, Load>>;
+
 /// A way from this node to an address of another one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Path {
     /// This node's address on it.
     pub source: IpAddr,
     /// What networks send on it; never empty.
-    pub loads: BTreeMap<NetworkName, Load>,
+    pub loads: Loads,
     /// What both ends' own links carry, bytes, as far as it is known. Between pods more may pass, which no end can try: packets of
     /// pods do not go through the bridge's own device.
     pub ends: u32,
@@ -82,24 +86,33 @@ pub fn overhead(tunnels: Family) -> u32 {
 #[must_use]
 pub fn plan<'a>(snapshot: &Snapshot, nodes: impl IntoIterator<Item = &'a Node>) -> Paths {
     let mut paths = Paths::new();
+    let mut known: BTreeSet<Loads> = BTreeSet::new();
     let own = &snapshot.machine.name;
     let others = nodes.into_iter().filter(|node| node.name != *own);
     // Of one that is down nothing can be said, and that it is down others say.
     for node in others.filter(|node| node.ready != Some(false)) {
+        let mut to_node: BTreeMap<IpAddr, (IpAddr, BTreeMap<NetworkName, Load>)> = BTreeMap::new();
         for (name, view) in snapshot.here() {
             for (source, to, overhead) in ways(snapshot, &view, node) {
-                let key = PathKey {
-                    node: node.name.clone(),
-                    to,
-                };
-                let path = paths.entry(key).or_insert_with(|| Path {
-                    source,
-                    loads: BTreeMap::new(),
-                    ends: ends(snapshot, source, node),
-                });
+                let (_, loads) = to_node.entry(to).or_insert((source, BTreeMap::new()));
                 let mtu = view.share.mtu;
-                path.loads.insert(name.clone(), Load { mtu, overhead });
+                loads.insert(name.clone(), Load { mtu, overhead });
             }
+        }
+        for (to, (source, loads)) in to_node {
+            let loads = known.get(&loads).cloned().unwrap_or_else(|| {
+                let loads = Arc::new(loads);
+                known.insert(Arc::clone(&loads));
+                loads
+            });
+            let ends = ends(snapshot, source, node);
+            let node = node.name.clone();
+            let path = Path {
+                source,
+                loads,
+                ends,
+            };
+            paths.insert(PathKey { node, to }, path);
         }
     }
     paths

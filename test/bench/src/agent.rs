@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -80,7 +81,7 @@ async fn serve(arguments: &AgentArguments) -> Result<()> {
                 learns: true,
                 table: Some(table(number)),
                 scope: scope.clone(),
-                owners: Vec::new(),
+                owners: Arc::default(),
                 release: None,
             };
             (network(number), inputs)
@@ -93,7 +94,7 @@ async fn serve(arguments: &AgentArguments) -> Result<()> {
             learns: true,
             table: Some(MAIN_TABLE),
             scope,
-            owners: Vec::new(),
+            owners: Arc::default(),
             release: None,
         },
         frr: Some(Frr::new(

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use import::decide::decide;
@@ -87,7 +88,7 @@ impl Testbed {
                 learns: true,
                 table: Some(MAIN_TABLE),
                 scope: mk_scope(),
-                owners: Vec::new(),
+                owners: Arc::default(),
                 release: None,
             },
             steady: steady.into_keys().collect(),

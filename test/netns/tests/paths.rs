@@ -177,7 +177,7 @@ fn ways(ends: &[(&str, &str)], mtu: u32) -> Paths {
         };
         let path = paths::Path {
             source: address(source),
-            loads: BTreeMap::from([(NetworkName::default_network(), load)]),
+            loads: BTreeMap::from([(NetworkName::default_network(), load)]).into(),
             ends: 65_535,
         };
         (key, path)

@@ -166,9 +166,7 @@ impl Memory {
     ) -> Vec<(Prefix, NodeName)> {
         let claims = machine.claims.get(&network.name);
         let claims = claims.filter(|_| network.transport == Transport::Geneve);
-        let owners = claims
-            .map(|claims| claims.owners.as_slice())
-            .unwrap_or_default();
+        let owners = claims.map(|claims| &*claims.owners).unwrap_or_default();
         let stood = self.shares.get(&network.name);
         let stood = stood.map(|share| &share.remote_subnets);
         let stood: BTreeSet<&(Prefix, NodeName)> = stood.into_iter().flatten().collect();

@@ -11,7 +11,7 @@ use crate::claims::MTU;
 pub const LOSSES: u8 = 3;
 /// So often in a row a size that is tried has to be lost.
 const LOSSES_OF_A_GUESS: u8 = 2;
-/// In a row so many visits without any answer: nothing is known of the way any more.
+/// In a row so many visits without any answer, or such as could not be made: nothing is known of the way any more.
 const SILENT_VISITS: u8 = 3;
 /// The small packet, bytes of IP: as `ping` sends it, with the longer header of IPv6.
 pub const SMALL: u32 = 104;
@@ -54,7 +54,7 @@ pub enum Verdict {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Known {
     verdict: Verdict,
-    /// Visits without an answer, since the last one with.
+    /// Visits without an answer, or without a request, since the last one with.
     silent: u8,
 }
 
@@ -76,9 +76,15 @@ impl Known {
 
     /// Takes the end of a visit; `None` where it says nothing.
     pub fn note(&mut self, verdict: Option<Verdict>) {
-        match verdict {
-            None | Some(Verdict::Unknown) => {}
-            Some(Verdict::Unanswered) => {
+        match verdict.unwrap_or(Verdict::Unknown) {
+            Verdict::Unknown => {
+                self.silent = self.silent.saturating_add(1);
+                // What was found long ago is said of no way that nobody looks at.
+                if self.silent >= SILENT_VISITS {
+                    self.verdict = Verdict::Unknown;
+                }
+            }
+            Verdict::Unanswered => {
                 self.silent = self.silent.saturating_add(1);
                 // A busy moment is no end of what was found.
                 let is_narrow = matches!(self.verdict, Verdict::Narrow { .. });
@@ -86,9 +92,9 @@ impl Known {
                     self.verdict = Verdict::Unanswered;
                 }
             }
-            Some(verdict) => {
+            said @ (Verdict::Wide | Verdict::Narrow { .. } | Verdict::Filtered) => {
                 self.silent = 0;
-                self.verdict = verdict;
+                self.verdict = said;
             }
         }
     }

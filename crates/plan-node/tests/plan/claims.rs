@@ -213,7 +213,7 @@ fn a_pod_subnet_outside_of_the_network_is_nobodys_and_costs_its_own_node_nothing
     ]);
     let owner = |text: &str, node: &str| (prefix(text), NodeName::from(node));
     assert_eq!(
-        claims.owners,
+        *claims.owners,
         [owner("10.128.2.0/24", "n2"), owner("10.128.3.0/24", "n3")]
     );
     let expected = [("Node/n2", SUBNET_OUTSIDE), ("Node/n2", SUBNET_OUTSIDE)];

@@ -5,6 +5,7 @@ mod visit;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use model::names::{NetworkName, NodeName};
 use model::network::{Advertised, Transport};
@@ -27,7 +28,7 @@ fn way(source: &str, mtu: u32) -> Path {
     let load = Load { mtu, overhead: 0 };
     Path {
         source: ip(source),
-        loads: BTreeMap::from([(NetworkName::default_network(), load)]),
+        loads: Arc::new([(NetworkName::default_network(), load)].into()),
         ends: 65_535,
     }
 }
@@ -158,7 +159,7 @@ fn a_report_names_nodes_family_sizes_and_what_is_allowed() {
         mtu: 1342,
         overhead: 58,
     };
-    wide.loads.insert(NetworkName::from("blue"), load);
+    Arc::make_mut(&mut wide.loads).insert(NetworkName::from("blue"), load);
     let paths = Paths::from([(key("n2", "172.30.0.2"), wide)]);
     let found = said(&paths, &[(key("n2", "172.30.0.2"), 1500)]);
     let text = "echo requests as large as packets that pods of network default may send are not answered, and smaller ones are, from node n1 to node n2 (IPv4, 172.30.0.1 to 172.30.0.2): 9000 bytes do not pass, 1500 do; allowed: an underlay that carries 9000 bytes from node to node, or [default] mtu on all nodes at 1500 or less";

@@ -1,6 +1,7 @@
 //! What a scrape shows of ways, and that docs/operations.md has a line for it.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::*;
@@ -23,7 +24,7 @@ fn ways(peers: &[(&str, &str)]) -> Paths {
         let to: IpAddr = to.parse().unwrap();
         let path = Path {
             source: to,
-            loads: BTreeMap::from([(NetworkName::default_network(), load)]),
+            loads: Arc::new([(NetworkName::default_network(), load)].into()),
             ends: 65_535,
         };
         let node = NodeName::from(*node);

@@ -1,6 +1,6 @@
 //! A plan in the notation of the `.rows` files: what a database, the kernel, nftables and a bridge hold, as atoms.
-//! In: a plan, and the kernel's routes of protocol bgp. Out: atoms by row. Invariant: nothing of a plan is left out; rows are named by
-//! what their columns hold, not by the planner's keys.
+//! In: a plan, and the kernel's routes of protocol bgp. Out: atoms by row. Invariant: of what a plan says is to be written nothing is left out, a kind of entry
+//! that is not known here is a failure; rows are named by what their columns hold, not by the planner's keys.
 //! Not here: what a recorded node holds (the data files), comparing.
 
 use std::collections::{BTreeMap, BTreeSet};
