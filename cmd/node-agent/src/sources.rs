@@ -143,7 +143,7 @@ pub(crate) fn networks(kube: &kube::Client, sources: &Sources) -> Networks {
 fn decode(object: &KubeNode) -> NodeEntry {
     let annotations = object.metadata.annotations.as_ref();
     NodeEntry {
-        node: api::decode_node(object),
+        node: Arc::new(api::decode_node(object)),
         published: annotations
             .into_iter()
             .flatten()

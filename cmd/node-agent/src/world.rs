@@ -40,7 +40,7 @@ const NAMED: usize = 20;
 /// A Node, and those of its annotations that this agent writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NodeEntry {
-    pub(crate) node: Node,
+    pub(crate) node: Arc<Node>,
     pub(crate) published: BTreeMap<String, String>,
     /// Annotation `noverlay.io/release-withdrawals`.
     pub(crate) release: Option<String>,
@@ -191,7 +191,7 @@ impl World {
         let listed = self.nodes.ready();
         let nodes = || {
             let all = |map: &BTreeMap<_, kube_edge::Entry<NodeEntry>>| {
-                map.values().map(|e| e.value.node.clone()).collect()
+                map.values().map(|e| Arc::clone(&e.value.node)).collect()
             };
             self.nodes.with(all)
         };
@@ -232,7 +232,7 @@ impl World {
             return;
         }
         let paths = self.nodes.with(|nodes| {
-            let nodes = nodes.values().map(|entry| &entry.value.node);
+            let nodes = nodes.values().map(|entry| &*entry.value.node);
             plan_node::paths::plan(snapshot, nodes)
         });
         self.paths.send_if_modified(|before| {

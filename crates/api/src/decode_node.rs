@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use k8s_openapi::api::core::v1::Node as KubeNode;
-use model::node::{Fact, NODE_IDS, Node, Salvaged, annotation};
+use model::node::{Fact, NODE_IDS, Node, NodeSubnets, Salvaged, annotation};
 use model::{InterfaceAddr, NetworkName, NodeName, Prefix};
 use serde::Deserialize;
 
@@ -161,7 +161,7 @@ impl Reader<'_> {
     }
 }
 
-fn subnets(text: &str) -> Option<BTreeMap<NetworkName, Vec<Prefix>>> {
+fn subnets(text: &str) -> Option<NodeSubnets> {
     let map: BTreeMap<String, OneOrMany> = serde_json::from_str(text).ok()?;
     map.into_iter()
         .map(|(network, list)| {

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 use crate::address::{InterfaceAddr, Prefix};
 use crate::names::{NetworkName, NodeName};
@@ -74,6 +75,47 @@ pub struct Salvaged {
     pub ids: Vec<u32>,
 }
 
+/// A node's subnets of each network. One map however many hold it: a node of fifty networks has fifty entries, and a cluster a
+/// thousand nodes. Source: `k8s.ovn.org/node-subnets`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NodeSubnets(Arc<BTreeMap<NetworkName, Vec<Prefix>>>);
+
+impl std::ops::Deref for NodeSubnets {
+    type Target = BTreeMap<NetworkName, Vec<Prefix>>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+/// A map that others hold is copied first: what they hold stays.
+impl std::ops::DerefMut for NodeSubnets {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        Arc::make_mut(&mut self.0)
+    }
+}
+
+impl<Map: Into<BTreeMap<NetworkName, Vec<Prefix>>>> From<Map> for NodeSubnets {
+    fn from(map: Map) -> Self {
+        Self(Arc::new(map.into()))
+    }
+}
+
+impl FromIterator<(NetworkName, Vec<Prefix>)> for NodeSubnets {
+    fn from_iter<I: IntoIterator<Item = (NetworkName, Vec<Prefix>)>>(all: I) -> Self {
+        Self(Arc::new(all.into_iter().collect()))
+    }
+}
+
+impl<'a> IntoIterator for &'a NodeSubnets {
+    type Item = (&'a NetworkName, &'a Vec<Prefix>);
+    type IntoIter = std::collections::btree_map::Iter<'a, NetworkName, Vec<Prefix>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter()
+    }
+}
+
 /// One Node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
@@ -88,7 +130,7 @@ pub struct Node {
     /// `k8s.ovn.org/node-id`.
     pub node_id: Fact<u32>,
     /// `k8s.ovn.org/node-subnets`.
-    pub subnets: Fact<BTreeMap<NetworkName, Vec<Prefix>>>,
+    pub subnets: Fact<NodeSubnets>,
     /// `k8s.ovn.org/node-primary-ifaddr`.
     pub primary: Fact<Vec<InterfaceAddr>>,
     /// `k8s.ovn.org/host-cidrs`.

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::address::{ClusterSubnet, Family};
 use model::network::Topology;
-use model::node::{Fact, NODE_IDS, Node};
+use model::node::{Fact, NODE_IDS, Node, NodeSubnets};
 use model::user_network::CUDN_PREFIX;
 use model::{Network, NetworkName, NodeName, Prefix, Problem};
 
@@ -30,7 +30,7 @@ pub struct Allocation {
     /// `k8s.ovn.org/node-id`.
     pub node_id: Option<u32>,
     /// The whole of `k8s.ovn.org/node-subnets`, other networks' entries kept.
-    pub subnets: Option<BTreeMap<NetworkName, Vec<Prefix>>>,
+    pub subnets: Option<NodeSubnets>,
     /// `metadata.resourceVersion` of the Node that this was planned from: for any other it may be wrong. `None` where the
     /// world does not know it.
     pub resource_version: Option<String>,
@@ -106,7 +106,7 @@ pub fn plan(world: &World) -> Plan {
         }
         let mut subnets = match &node.subnets {
             Fact::Known(map) => map.clone(),
-            Fact::Absent => Subnets::new(),
+            Fact::Absent => NodeSubnets::default(),
             Fact::Malformed(why) => {
                 plan.problems.push(problem(node, why));
                 plan.put(world, node, allocation);
@@ -256,8 +256,6 @@ fn free_id(ids: &BTreeSet<u32>, join: &[Prefix]) -> Option<u32> {
     (has_address && NODE_IDS.contains(&next)).then_some(next)
 }
 
-type Subnets = BTreeMap<NetworkName, Vec<Prefix>>;
-
 /// The subnets of one network: what is taken, and by whom.
 struct Pool<'a> {
     network: &'a NetworkName,
@@ -315,7 +313,7 @@ impl<'a> Pool<'a> {
     }
 
     /// Puts the network's subnets into the annotation of a node that has none; true where it did.
-    fn allot(&mut self, node: &Node, subnets: &mut Subnets) -> Result<bool, String> {
+    fn allot(&mut self, node: &Node, subnets: &mut NodeSubnets) -> Result<bool, String> {
         let is_whole = |list: &Vec<Prefix>| {
             !list.is_empty() && (self.network.is_default() || !self.is_of_before(list))
         };

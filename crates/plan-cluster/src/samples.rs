@@ -7,7 +7,7 @@ use std::sync::Arc;
 use model::frr::{FrrConfiguration, Neighbor, Peer, RemoteAs, Router, Session};
 use model::intent::{NetworkSelector, RouteAdvertisements, TargetVrf};
 use model::network::{Network, Routing, Topology};
-use model::node::{Fact, Node, Salvaged};
+use model::node::{Fact, Node, NodeSubnets, Salvaged};
 use model::selector::Labels;
 use model::user_network::{
     Attachment, ClusterUserDefinedNetwork, Layer2Extras, UserNetwork, UserTransport,
@@ -28,7 +28,7 @@ pub(crate) fn mk_node(name: &str, ip: &str, id: Option<u32>, subnet: Option<&str
         bad_addresses: Vec::new(),
         node_id: id.map_or(Fact::Absent, Fact::Known),
         subnets: subnet.map_or(Fact::Absent, |s| {
-            Fact::Known(BTreeMap::from([(
+            Fact::Known(NodeSubnets::from([(
                 NetworkName::default_network(),
                 vec![s.parse().unwrap()],
             )]))

@@ -4,6 +4,7 @@
 //! and a claim that is not believed costs nothing but itself.
 //! Not here: what follows for routes (`import`), which MTU rules (`mtu`).
 
+use std::borrow::Borrow;
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -83,7 +84,11 @@ pub struct Claims {
 /// default one alone: the others have a routing table of their own, in which the same subnets are theirs. `built` are subnets of
 /// this node's networks by what was known when they were built: they stay other networks', also where no annotation says so now.
 #[must_use]
-pub fn evaluate(network: &Network, nodes: &[Node], built: &[(&NetworkName, &[Prefix])]) -> Claims {
+pub fn evaluate(
+    network: &Network,
+    nodes: &[impl Borrow<Node>],
+    built: &[(&NetworkName, &[Prefix])],
+) -> Claims {
     let mut claims = Claims::default();
     let mut owners = Vec::new();
     let pods: Vec<Prefix> = network.prefixes().collect();
@@ -97,7 +102,7 @@ pub fn evaluate(network: &Network, nodes: &[Node], built: &[(&NetworkName, &[Pre
         .filter(|(name, _)| **name != network.name && network.name.is_default());
     let of_others = of_others.flat_map(|(_, subnets)| subnets.iter());
     let mut others: Vec<(Prefix, ())> = of_others.filter(is_foreign).map(|s| (*s, ())).collect();
-    for node in nodes {
+    for node in nodes.iter().map(Borrow::borrow) {
         claims.check_mtu(node);
         let mut of_others = OfOthers::default();
         let said = node.subnets.known();

@@ -11,13 +11,14 @@ mod undeclared;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use model::address::{Family, InterfaceAddr, Prefix};
 use model::gateway::{BgpDefault, GatewayMode};
 use model::kernel::LinkFact;
 use model::names::{NetworkName, NodeName, is_management_device};
 use model::network::{Network, Topology, Transport};
-use model::node::{Fact, NODE_IDS, Node};
+use model::node::{Fact, NODE_IDS, Node, NodeSubnets};
 use model::ovs::BridgeFact;
 use model::problem::Problem;
 
@@ -66,7 +67,7 @@ pub struct Facts {
     /// What is not known of others.
     pub undeclared: Undeclared,
     /// All Nodes; `None` until they have been listed.
-    pub nodes: Option<Vec<Node>>,
+    pub nodes: Option<Vec<Arc<Node>>>,
     /// Addresses of the API server; `None` until they have been listed. Source: EndpointSlices of Service `default/kubernetes`.
     pub api_servers: Option<BTreeSet<IpAddr>>,
     /// Addresses of the Services that networks of users may use; `None` until they have been listed, or cannot be.
@@ -94,13 +95,13 @@ pub struct Facts {
 #[derive(Debug)]
 pub struct Memory {
     config: NodeConfig,
-    nodes: Option<Vec<Node>>,
+    nodes: Option<Vec<Arc<Node>>>,
     /// What each Node's annotation `k8s.ovn.org/node-subnets` said when it could last be read.
     readable: BTreeMap<NodeName, NodeSubnets>,
     /// Other Nodes whose annotation cannot be read.
     unreadable: Vec<Problem>,
     /// The own Node, as it last was.
-    own: Option<Node>,
+    own: Option<Arc<Node>>,
     api_servers: Option<BTreeSet<IpAddr>>,
     services: Option<ServiceAddresses>,
     release: Option<String>,
@@ -255,7 +256,7 @@ impl Memory {
         let own = nodes.iter().find(|node| node.name == self.config.node);
         let missing = own.is_none();
         if let Some(own) = own {
-            self.own = Some(own.clone());
+            self.own = Some(Arc::clone(own));
             self.release = facts.release.take();
         }
         self.keep_readable(&mut nodes);
@@ -265,7 +266,7 @@ impl Memory {
 
     /// A Node whose annotation cannot be read has the subnets it had: its pods run, and their routes must not lose what
     /// retains them.
-    fn keep_readable(&mut self, nodes: &mut [Node]) {
+    fn keep_readable(&mut self, nodes: &mut [Arc<Node>]) {
         let mut readable = BTreeMap::new();
         self.unreadable.clear();
         for node in nodes {
@@ -281,7 +282,7 @@ impl Memory {
                             .push(Problem::new(subject, SUBNETS_MALFORMED, text));
                     }
                     if let Some(subnets) = last {
-                        node.subnets = Fact::Known(subnets.clone());
+                        Arc::make_mut(node).subnets = Fact::Known(subnets.clone());
                         readable.insert(node.name.clone(), subnets);
                     }
                 }
@@ -295,7 +296,7 @@ impl Memory {
         let Some(nodes) = &self.nodes else {
             return;
         };
-        let own = self.own.as_ref();
+        let own = self.own.as_deref();
         let before = self.gateway.as_ref().map(|gateway| &gateway.chassis);
         let own = remotes::Own {
             id: own.and_then(|own| own.node_id.known().copied()).or(self.id),
@@ -308,7 +309,8 @@ impl Memory {
                 .copied()
                 .collect(),
         };
-        let others = nodes.iter().filter(|node| node.name != self.config.node);
+        let others = nodes.iter().map(Arc::as_ref);
+        let others = others.filter(|node: &&Node| node.name != self.config.node);
         let others: Vec<&Node> = others.collect();
         (self.remotes, self.refused) = remotes::evaluate(&own, &others, &self.remotes);
     }
@@ -498,8 +500,6 @@ impl Memory {
         found.into_iter().collect()
     }
 }
-
-type NodeSubnets = BTreeMap<NetworkName, Vec<Prefix>>;
 
 /// Reason of a problem: an annotation of another Node cannot be read.
 const SUBNETS_MALFORMED: &str = "NodeSubnetsMalformed";

@@ -3,6 +3,7 @@
 //! Invariant: no Node that joins or changes its mind takes the MTU of pods and management port of running nodes down.
 //! Not here: the own bridge's MTU, and which values can be (`claims`).
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 
 use model::Problem;
@@ -24,8 +25,13 @@ pub struct HostMtus {
 
 impl HostMtus {
     /// Takes what all Nodes say now; `own` is this node's name, whose own word does not count.
-    pub fn note(&mut self, own: &NodeName, nodes: &[Node]) {
-        let others = || nodes.iter().filter(|node| node.name != *own);
+    pub fn note(&mut self, own: &NodeName, nodes: &[impl Borrow<Node>]) {
+        let others = || {
+            nodes
+                .iter()
+                .map(Borrow::borrow)
+                .filter(|node| node.name != *own)
+        };
         match &mut self.first {
             None => {
                 let all = others().map(|node| (node.name.clone(), said(node)));
@@ -52,11 +58,16 @@ impl HostMtus {
 
     /// One for each Node whose MTU is smaller than the ruling one and does not count; each names its Node.
     #[must_use]
-    pub fn problems(&self, own: &NodeName, nodes: &[Node], ruling: u32) -> Vec<Problem> {
+    pub fn problems(
+        &self,
+        own: &NodeName,
+        nodes: &[impl Borrow<Node>],
+        ruling: u32,
+    ) -> Vec<Problem> {
         let Some(first) = &self.first else {
             return Vec::new();
         };
-        let smaller = nodes.iter().filter_map(|node| {
+        let smaller = nodes.iter().map(Borrow::borrow).filter_map(|node| {
             let mtu = said(node).filter(|mtu| *mtu < ruling)?;
             let counts = node.name == *own || first.get(&node.name) == Some(&Some(mtu));
             (!counts).then(|| {

@@ -83,7 +83,7 @@ fn mk_nodes(count: u32, networks: &[Network]) -> Vec<Node> {
         .map(|number| {
             let name = format!("n{number}");
             let (high, low) = (number / 256, number % 256);
-            let subnets: BTreeMap<_, _> = networks
+            let subnets = networks
                 .iter()
                 .map(|network| {
                     let first = if network.name.is_default() { 0 } else { 16 };
@@ -183,8 +183,13 @@ fn node(report: &mut Report, case: &str, nodes: u32, count: u16) {
             links.push(link);
         }
     }
+    let all_networks = networks.clone();
+    let mk_shared = |count| {
+        let nodes = mk_nodes(count, &all_networks).into_iter();
+        nodes.map(Arc::new).collect::<Vec<_>>()
+    };
     let mut facts = Facts {
-        nodes: Some(mk_nodes(nodes, &networks)),
+        nodes: Some(mk_shared(nodes)),
         networks,
         undeclared: Undeclared::default(),
         api_servers: Some([].into()),
@@ -216,12 +221,12 @@ fn node(report: &mut Report, case: &str, nodes: u32, count: u16) {
         "ms",
         median(|| all(&facts)),
     );
-    let more = mk_nodes(nodes + 1, &facts.networks);
+    let more = mk_shared(nodes + 1);
     let before = facts.nodes.replace(more);
     report.put(case, "node: one node more", "ms", median(|| all(&facts)));
     facts.nodes = before;
     if let Some(last) = facts.nodes.as_mut().and_then(|nodes| nodes.last_mut()) {
-        last.internal_ips = vec!["172.17.0.1".parse().unwrap()];
+        Arc::make_mut(last).internal_ips = vec!["172.17.0.1".parse().unwrap()];
     }
     report.put(case, "node: one node changed", "ms", median(|| all(&facts)));
 }

@@ -239,7 +239,7 @@ fn a_new_host_prefix_is_refused_and_the_one_in_use_stays() {
 fn holds(world: &mut World, node: &str, subnets: &[&str]) {
     let list = subnets.iter().map(|s| s.parse().unwrap()).collect();
     let map = BTreeMap::from([(NetworkName::default_network(), list)]);
-    world.nodes.get_mut(&NodeName::from(node)).unwrap().subnets = Fact::Known(map);
+    world.nodes.get_mut(&NodeName::from(node)).unwrap().subnets = Fact::Known(map.into());
 }
 
 #[test]
@@ -466,7 +466,7 @@ proptest! {
                 held.push((name.clone(), prefix));
                 if story.readable {
                     let map = BTreeMap::from([(NetworkName::default_network(), vec![prefix])]);
-                    node.subnets = Fact::Known(map);
+                    node.subnets = Fact::Known(map.into());
                 } else {
                     node = malformed(node);
                     let address = model::InterfaceAddr { ip: prefix.network(), len: prefix.bits() };

@@ -4,6 +4,7 @@ mod services;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use model::address::Prefix;
 use model::gateway::{BgpDefault, GatewayMode};
@@ -67,9 +68,9 @@ pub(super) fn whole() -> Facts {
     Facts {
         networks: vec![mk_network()],
         nodes: Some(vec![
-            own_node(),
-            mk_node("n2", &[("default", &["10.128.2.0/24"])]),
-            mk_node("n3", &[("default", &["10.128.3.0/24"])]),
+            own_node().into(),
+            mk_node("n2", &[("default", &["10.128.2.0/24"])]).into(),
+            mk_node("n3", &[("default", &["10.128.3.0/24"])]).into(),
         ]),
         undeclared: Undeclared::default(),
         api_servers: Some(BTreeSet::new()),
@@ -143,7 +144,12 @@ const LOSSES: [Loss; 14] = [
 ];
 
 fn own(facts: &mut Facts) -> &mut Node {
-    &mut facts.nodes.as_mut().unwrap()[0]
+    node_at(facts, 0)
+}
+
+/// The Node at a place of the list.
+fn node_at(facts: &mut Facts, place: usize) -> &mut Node {
+    Arc::make_mut(&mut facts.nodes.as_mut().unwrap()[place])
 }
 
 #[test]
@@ -226,6 +232,7 @@ fn with_overlay() -> Facts {
     let mut facts = whole();
     facts.networks[0].transport = Transport::Geneve;
     for node in facts.nodes.as_mut().unwrap().iter_mut().skip(1) {
+        let node = Arc::make_mut(node);
         node.node_id = Fact::Known(if node.name.as_str() == "n2" { 3 } else { 4 });
         node.chassis = Fact::Known(format!("chassis-of-{}", node.name));
         let last = if node.name.as_str() == "n2" { 2 } else { 3 };
@@ -274,10 +281,10 @@ fn an_overlay_needs_tunnels_that_its_packets_fit() {
         r#"["172.30.0.1"]"#
     );
     // What of a node cannot be read now is what it was; a node that is gone is gone.
-    let nodes = facts.nodes.as_mut().unwrap();
-    nodes[1].chassis = Fact::Malformed("x".to_owned());
-    nodes[1].node_id = Fact::Malformed("x".to_owned());
-    nodes.remove(2);
+    let n2 = node_at(&mut facts, 1);
+    n2.chassis = Fact::Malformed("x".to_owned());
+    n2.node_id = Fact::Malformed("x".to_owned());
+    facts.nodes.as_mut().unwrap().remove(2);
     let snapshot = memory.snapshot(facts);
     let remotes = &snapshot.node.as_ref().unwrap().remotes;
     let names: Vec<&str> = remotes.keys().map(NodeName::as_str).collect();
@@ -291,7 +298,7 @@ fn remote(facts: &mut Facts, name: &str, id: u32, chassis: &str, end: &str) {
     node.chassis = Fact::Known(chassis.to_owned());
     node.encap_ips = Fact::Known(vec![end.parse().unwrap()]);
     // In front of all others: the order of names and of objects is nobody's right.
-    facts.nodes.as_mut().unwrap().insert(0, node);
+    facts.nodes.as_mut().unwrap().insert(0, node.into());
 }
 
 fn named(snapshot: &Snapshot, reason: &str) -> Vec<String> {
@@ -354,7 +361,7 @@ fn a_node_that_turns_into_another_one_stays_what_it_was() {
     let mut memory = memory();
     let stood = remotes(&memory.snapshot(with_overlay()));
     let mut facts = with_overlay();
-    let n3 = &mut facts.nodes.as_mut().unwrap()[2];
+    let n3 = node_at(&mut facts, 2);
     n3.chassis = Fact::Known("chassis-of-n2".to_owned());
     let snapshot = memory.snapshot(facts);
     assert_eq!(remotes(&snapshot), stood);
@@ -369,7 +376,7 @@ fn a_node_that_turns_into_another_one_stays_what_it_was() {
 fn of_two_that_come_with_one_address_that_one_is_heard_whose_internal_ip_it_is() {
     let mut facts = with_overlay();
     remote(&mut facts, "a0", 9, "chassis-a0", "172.30.0.2");
-    facts.nodes.as_mut().unwrap()[2].internal_ips = vec!["172.30.0.2".parse().unwrap()];
+    node_at(&mut facts, 2).internal_ips = vec!["172.30.0.2".parse().unwrap()];
     let snapshot = memory().snapshot(facts);
     let names: Vec<String> = remotes(&snapshot).into_iter().map(|r| r.0).collect();
     assert_eq!(names, ["n2", "n3"]);
@@ -395,7 +402,7 @@ fn a_subnet_of_an_overlay_is_one_nodes_and_never_takes_this_nodes_pods() {
     ] {
         let mut facts = with_overlay();
         remote(&mut facts, "a0", 9, "chassis-a0", "172.30.0.20");
-        facts.nodes.as_mut().unwrap()[0].subnets = mk_node("a0", &[("default", &[claim])]).subnets;
+        own(&mut facts).subnets = mk_node("a0", &[("default", &[claim])]).subnets;
         let snapshot = memory.snapshot(facts);
         assert_eq!(subnets(&snapshot), stood, "{claim}");
         let mut told = named(&snapshot, "NodeSubnetTaken");
@@ -539,7 +546,7 @@ fn what_the_nodes_say_counts_though_the_own_one_cannot_be_read() {
         "n4",
         &[("default", &["10.128.4.0/24"]), ("x", &["10.200.7.0/24"])],
     );
-    facts.nodes.as_mut().unwrap().push(others);
+    facts.nodes.as_mut().unwrap().push(others.into());
     facts.release = Some("2".to_owned());
     let now = plan_node::plan(&memory.snapshot(facts));
     let default = NetworkName::default_network();

@@ -14,6 +14,7 @@
 //! ```
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use model::gateway::{BgpDefault, GatewayMode};
 use model::kernel::LinkFact;
@@ -101,7 +102,7 @@ impl NodeScenario {
         let ports = self.ports.values().cloned().collect();
         self.memory.snapshot(Facts {
             networks: self.networks.values().cloned().collect(),
-            nodes: (!self.api_lost).then_some(nodes),
+            nodes: (!self.api_lost).then(|| nodes.into_iter().map(Arc::new).collect()),
             undeclared: Undeclared::default(),
             api_servers: (!self.api_lost).then(Default::default),
             services: (!self.api_lost).then(services),

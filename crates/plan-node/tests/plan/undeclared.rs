@@ -1,6 +1,7 @@
 //! What stands of networks of which nothing is known yet.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use model::Problem;
 use model::gateway::{BgpDefault, GatewayMode};
@@ -32,11 +33,11 @@ fn facts() -> Facts {
     Facts {
         networks: vec![mk_network()],
         undeclared: Undeclared::default(),
-        nodes: Some(vec![Node {
+        nodes: Some(vec![Arc::new(Node {
             internal_ips: vec!["172.30.0.1".parse().unwrap()],
             node_id: Fact::Known(2),
             ..mk_node("n1", &subnets)
-        }]),
+        })]),
         api_servers: Some(BTreeSet::new()),
         services: Some(BTreeMap::new()),
         release: None,

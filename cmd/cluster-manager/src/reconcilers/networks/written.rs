@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use model::node::Fact;
-use model::{NetworkName, NodeName, Prefix};
+use model::NodeName;
+use model::node::{Fact, NodeSubnets};
 use plan_cluster::fabric::roles::Role;
 use plan_cluster::{World, networks};
 use reconcile::Backoff;
@@ -26,7 +26,7 @@ const STAYED: Duration = Duration::from_secs(60);
 pub(super) struct Wish {
     uid: String,
     node_id: Option<u32>,
-    subnets: Option<BTreeMap<NetworkName, Vec<Prefix>>>,
+    subnets: Option<NodeSubnets>,
     role: Option<Role>,
 }
 
@@ -133,7 +133,7 @@ mod tests {
     fn wish(uid: &str, subnets: bool) -> Wish {
         let allocation = networks::Allocation {
             node_id: Some(2),
-            subnets: subnets.then(BTreeMap::new),
+            subnets: subnets.then(NodeSubnets::default),
             resource_version: None,
         };
         Wish::new(uid, Some(&allocation), Some(Role::Member))
@@ -156,7 +156,7 @@ mod tests {
         assert!(!written(&world).awaited(&none, now), "it is gone");
         let mut before = written(&world);
         let node = world.nodes.get_mut(&name).unwrap();
-        node.subnets = Fact::Known(BTreeMap::new());
+        node.subnets = Fact::Known(NodeSubnets::default());
         assert!(!before.awaited(&world, now), "it is there");
         assert!(!written(&world).awaited(&world, now), "it had some");
     }
