@@ -280,7 +280,7 @@ impl Import {
 
     fn take_inputs(&mut self, inputs: &Arc<Inputs>) {
         self.importer.set_scope(inputs.scope.clone());
-        self.importer.set_owners(inputs.owners.iter().cloned());
+        self.importer.set_owners(inputs.owners.clone());
         self.inputs = Some(Arc::clone(inputs));
     }
 

@@ -26,19 +26,18 @@ pub mod suppression;
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::address::Prefix;
-use model::names::NodeName;
 use model::route::{KernelRoute, RouteEvent, TableId};
 use rib::Rib;
 
 pub use self::counts::Pods;
 pub use self::losses::Sessions;
+use self::place::Place;
 pub use self::place::Retained;
-use self::place::{Owners, Place};
 pub use self::step::Step;
 use crate::budget::{Budget, Rank};
 use crate::suppression::Went;
 use model::Scope;
-use model::subnets::Subnets;
+use model::subnets::{Owners, Subnets};
 
 /// How many rows of others a destination has.
 #[derive(Debug, Clone, Copy, Default)]
@@ -145,15 +144,7 @@ impl<R: Copy + Ord> Importer<R> {
     }
 
     /// Takes who owns which subnet of the network now; one subnet may have several owners, of whom all but one are wrong.
-    pub fn set_owners(&mut self, owners: impl IntoIterator<Item = (Prefix, NodeName)>) {
-        let mut by_subnet: BTreeMap<Prefix, BTreeSet<NodeName>> = BTreeMap::new();
-        for (subnet, node) in owners {
-            by_subnet.entry(subnet).or_default().insert(node);
-        }
-        let owners = by_subnet.into_iter();
-        let owners: Subnets<Owners> = owners
-            .map(|(subnet, nodes)| (subnet, nodes.into_iter().collect()))
-            .collect();
+    pub fn set_owners(&mut self, owners: Subnets<Owners>) {
         if owners == self.owners {
             return;
         }

@@ -5,10 +5,9 @@
 //! There are as many as routes, in each network: what most of them have none or one of takes no room, or room for one.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
-use model::names::NodeName;
+use model::subnets::Owners;
 
 /// Why a destination stays although the kernel has lost it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,9 +19,6 @@ pub enum Retained {
     /// Too many went at once while their sessions are up.
     MassWithdrawal,
 }
-
-/// The nodes that have a subnet, in the order of names; shared by all that know of it.
-pub(super) type Owners = Arc<[NodeName]>;
 
 /// All that is known of a destination.
 #[derive(Debug, Clone)]

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use model::names::NodeName;
 use model::nb::{ImportedRoute, RouteRow};
 
 use super::*;
@@ -478,7 +479,7 @@ fn a_mass_withdrawal_of_nodes_that_are_gone_or_of_a_link_that_is_down_is_obeyed(
     let pods: Vec<KernelRoute> = (2..22)
         .map(|n| route(prefix(&format!("10.128.{n}.0/24")), &[(n, BRIDGE)]))
         .collect();
-    let owners = |count: usize| -> Vec<(Prefix, NodeName)> {
+    let owners = |count: usize| -> Subnets<Owners> {
         let of = |r: &KernelRoute| (r.prefix, NodeName::from(r.prefix.to_string()));
         pods.iter().take(count).map(of).collect()
     };
@@ -651,7 +652,7 @@ fn an_aggregate_of_nodes_that_are_there_is_retained_and_one_of_nobody_is_not() {
         let mut fixture = ready(100, usual(), Vec::new());
         fixture
             .importer
-            .set_owners([(prefix(owner), NodeName::from("n7"))]);
+            .set_owners(Subnets::from_iter([(prefix(owner), NodeName::from("n7"))]));
         fixture.importer.dump(all);
         fixture.settle(1000);
         fixture.peers = Some(BTreeMap::from([(peer(2), true), (peer(3), true)]));
@@ -681,11 +682,13 @@ fn over_the_limit_the_subnets_of_known_nodes_stay_and_follow_their_owners() {
     assert_eq!(there(&fixture), ["10.128.0.0/17", "10.128.64.0/20"]);
     let n7 = (prefix("10.128.7.0/24"), NodeName::from("n7"));
     let n8 = (prefix("10.128.8.0/24"), NodeName::from("n8"));
-    fixture.importer.set_owners([n7.clone(), n8]);
+    fixture
+        .importer
+        .set_owners(Subnets::from_iter([n7.clone(), n8]));
     fixture.settle(1000);
     assert_eq!(there(&fixture), ["10.128.7.0/24", "10.128.8.0/24"]);
     assert_eq!(fixture.importer.skipped()[OVER_LIMIT].count, 2);
-    fixture.importer.set_owners([n7]);
+    fixture.importer.set_owners(Subnets::from_iter([n7]));
     fixture.settle(1000);
     assert_eq!(there(&fixture), ["10.128.0.0/17", "10.128.7.0/24"]);
     assert_eq!(fixture.importer.eligible(), 4);
@@ -1150,7 +1153,7 @@ proptest! {
             let mut importer: Importer<u32> = Importer::new(limit);
             importer.set_table(Some(MAIN_TABLE));
             importer.set_links([(BRIDGE, true), (OTHER, true)].into());
-            importer.set_owners([(prefix("10.128.2.0/24"), NodeName::from("n2"))]);
+            importer.set_owners(Subnets::from_iter([(prefix("10.128.2.0/24"), NodeName::from("n2"))]));
             importer
         };
         let (mut at_once, mut late, mut one_by_one) = (fresh(), fresh(), fresh());

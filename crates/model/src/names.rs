@@ -4,6 +4,7 @@
 //! Not here: whether a name exists anywhere.
 
 use std::fmt;
+use std::sync::Arc;
 
 /// Longest name of a Linux device, bytes (`IFNAMSIZ` without the closing zero).
 const DEVICE_NAME: usize = 15;
@@ -15,7 +16,7 @@ macro_rules! name_type {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name(String);
+        pub struct $name(Arc<str>);
 
         impl $name {
             /// The name as text.
@@ -27,13 +28,13 @@ macro_rules! name_type {
 
         impl From<&str> for $name {
             fn from(text: &str) -> Self {
-                Self(text.to_owned())
+                Self(text.into())
             }
         }
 
         impl From<String> for $name {
             fn from(text: String) -> Self {
-                Self(text)
+                Self(text.into())
             }
         }
 
@@ -92,13 +93,13 @@ impl NetworkName {
     /// The cluster default network, `default`.
     #[must_use]
     pub fn default_network() -> Self {
-        Self(DEFAULT_NETWORK.to_owned())
+        Self(DEFAULT_NETWORK.into())
     }
 
     /// True for the cluster default network.
     #[must_use]
     pub fn is_default(&self) -> bool {
-        self.0 == DEFAULT_NETWORK
+        *self.0 == *DEFAULT_NETWORK
     }
 
     /// The scope prefix of row names: empty for the default network, else the name with `-` and `/` as `.` and a `_`.
@@ -126,13 +127,21 @@ impl NetworkName {
     /// The network's cluster router.
     #[must_use]
     pub fn cluster_router(&self) -> RouterName {
-        RouterName(format!("{}ovn_cluster_router", self.scope()))
+        RouterName(format!("{}ovn_cluster_router", self.scope()).into())
     }
 
     /// The node's gateway router.
     #[must_use]
     pub fn gateway_router(&self, node: &NodeName) -> RouterName {
-        RouterName(format!("GR_{}{node}", self.scope()))
+        RouterName(format!("GR_{}{node}", self.scope()).into())
+    }
+
+    /// The node whose gateway router has this name, as [`NetworkName::gateway_router`] makes it; that there is such a node is
+    /// not said.
+    #[must_use]
+    pub fn node_of_gateway_router(&self, router: &str) -> Option<NodeName> {
+        let node = router.strip_prefix("GR_")?.strip_prefix(&self.scope())?;
+        Some(NodeName::from(node))
     }
 
     /// The join switch.
@@ -168,7 +177,7 @@ impl NetworkName {
     /// The router of a layer-2 network that all nodes have a part of.
     #[must_use]
     pub fn transit_router(&self) -> RouterName {
-        RouterName(format!("{}transit_router", self.scope()))
+        RouterName(format!("{}transit_router", self.scope()).into())
     }
 
     /// The external switch of the node.

@@ -378,7 +378,7 @@ pub fn etor(gateway: &RouterName) -> String {
 }
 
 /// A column's value.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Value {
     /// A string that must be there.
     Text(String),

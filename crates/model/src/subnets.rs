@@ -1,24 +1,31 @@
 //! Subnets, and what belongs to each.
 //! In: prefixes with values. Out: the value of the subnet that a prefix lies in.
-//! Invariant: a look costs one search for each length that subnets have, however many they are.
+//! Invariant: a look costs one search for each length that subnets have, however many they are; a copy shares them.
 //! Not here: what the values mean.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::address::Prefix;
+use crate::names::NodeName;
 
-/// Subnets by prefix.
+/// Subnets by prefix: of fifty networks and a thousand nodes they are many, and known in many places.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Subnets<T> {
-    of: BTreeMap<Prefix, T>,
-    lengths: BTreeSet<u8>,
+    /// In the order of prefixes, each one once.
+    of: Arc<[(Prefix, T)]>,
+    /// The lengths that there are, bits, each one once; the longest first.
+    lengths: Arc<[u8]>,
 }
+
+/// The nodes that have a subnet, in the order of names.
+pub type Owners = Arc<[NodeName]>;
 
 impl<T> Default for Subnets<T> {
     fn default() -> Self {
         Self {
-            of: BTreeMap::new(),
-            lengths: BTreeSet::new(),
+            of: Arc::new([]),
+            lengths: Arc::new([]),
         }
     }
 }
@@ -27,19 +34,41 @@ impl<T> Subnets<T> {
     /// The value of the longest subnet that `prefix` equals or lies in.
     #[must_use]
     pub fn longest_match(&self, prefix: &Prefix) -> Option<&T> {
-        let mut lengths = self.lengths.range(..=prefix.bits()).rev();
+        let mut lengths = self.lengths.iter();
         lengths.find_map(|length| {
-            let subnet = Prefix::new(prefix.network(), *length).ok()?;
-            self.of.get(&subnet)
+            let fits = *length <= prefix.bits();
+            let subnet = fits.then(|| Prefix::new(prefix.network(), *length))?.ok()?;
+            let place = self.of.binary_search_by(|(of, _)| of.cmp(&subnet)).ok()?;
+            self.of.get(place).map(|(_, value)| value)
         })
+    }
+
+    /// All of them, in the order of prefixes.
+    pub fn iter(&self) -> impl Iterator<Item = (&Prefix, &T)> {
+        self.of.iter().map(|(prefix, value)| (prefix, value))
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.of.is_empty()
     }
 
     /// Whether `prefix` equals or covers one of the subnets.
     #[must_use]
     pub fn any_within(&self, prefix: &Prefix) -> bool {
         // In the order of prefixes, those that one covers come right after it.
-        let next = self.of.range(prefix..).next();
+        let next = self.of.partition_point(|(of, _)| of < prefix);
+        let next = self.of.get(next);
         next.is_some_and(|(subnet, _)| prefix.contains(subnet))
+    }
+}
+
+impl Subnets<Owners> {
+    /// Each subnet with each of its nodes.
+    pub fn pairs(&self) -> impl Iterator<Item = (&Prefix, &NodeName)> {
+        self.iter()
+            .flat_map(|(subnet, nodes)| nodes.iter().map(move |node| (subnet, node)))
     }
 }
 
@@ -47,10 +76,26 @@ impl<T> FromIterator<(Prefix, T)> for Subnets<T> {
     /// Of a repeated subnet the last value stays.
     fn from_iter<I: IntoIterator<Item = (Prefix, T)>>(subnets: I) -> Self {
         let of: BTreeMap<Prefix, T> = subnets.into_iter().collect();
+        let lengths: BTreeSet<u8> = of.keys().map(Prefix::bits).collect();
         Self {
-            lengths: of.keys().map(Prefix::bits).collect(),
-            of,
+            lengths: lengths.into_iter().rev().collect(),
+            of: of.into_iter().collect(),
         }
+    }
+}
+
+impl FromIterator<(Prefix, NodeName)> for Subnets<Owners> {
+    /// A repeated subnet has all nodes that it came with.
+    fn from_iter<I: IntoIterator<Item = (Prefix, NodeName)>>(owners: I) -> Self {
+        let mut by_subnet: BTreeMap<Prefix, BTreeSet<NodeName>> = BTreeMap::new();
+        for (subnet, node) in owners {
+            by_subnet.entry(subnet).or_default().insert(node);
+        }
+        let of = |(subnet, nodes): (Prefix, BTreeSet<NodeName>)| {
+            let owners: Owners = nodes.into_iter().collect();
+            (subnet, owners)
+        };
+        by_subnet.into_iter().map(of).collect()
     }
 }
 

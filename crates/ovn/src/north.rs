@@ -14,7 +14,7 @@ use model::NetworkName;
 use model::nb::{self, Columns, OWNER, Owner, ROUTE_IMPORT, RowKey, Table, Value};
 use ovsdb::{AccessError, Atom, Datum, MonitorTable, Record, Replica, Schema, Uuid};
 
-pub use self::foreign::{OTHER_NODE, bound_elsewhere, foreign};
+pub use self::foreign::{Named, OTHER_NODE, bound_elsewhere};
 pub use self::imports::{Imports, RouteChange, RouteFollower, decode_imports, imported_among};
 pub use self::quiet::Quiet;
 use crate::columns::{children, columns, decode as decode_columns, optional_columns};

@@ -7,7 +7,6 @@
 use std::borrow::Borrow;
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
-use std::sync::Arc;
 
 use model::Problem;
 use model::address::{Family, Prefix};
@@ -15,7 +14,7 @@ use model::names::{NetworkName, NodeName};
 use model::network::Network;
 use model::node::Node;
 
-use model::subnets::Subnets;
+use model::subnets::{Owners, Subnets};
 
 /// Reason of a problem: a pod subnet that is in none of the network's subnets.
 pub const SUBNET_OUTSIDE: &str = "NodeSubnetOutside";
@@ -66,14 +65,11 @@ pub fn shortest(family: Family) -> u8 {
     }
 }
 
-/// Pod subnets, and whose they are; whoever needs them shares them.
-pub type Owners = Arc<[(Prefix, NodeName)]>;
-
 /// What is believed, and what is not.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Claims {
     /// Pod subnets of the network, and whose they are; one that two nodes claim is both's.
-    pub owners: Owners,
+    pub owners: Subnets<Owners>,
     /// Subnets of other networks, on whatever node.
     pub other_networks: Subnets<()>,
     /// One for each claim that is not believed, in the order of Nodes; each names its Node, the subnet and what is allowed.
@@ -147,7 +143,7 @@ pub fn evaluate(
         }
     }
     claims.refuse_those_that_cover_others(&mut owners);
-    claims.owners = owners.into();
+    claims.owners = owners.into_iter().collect();
     claims.other_networks = others.into_iter().collect();
     claims
 }

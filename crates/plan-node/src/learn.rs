@@ -4,7 +4,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use model::Scope;
 use model::address::Prefix;
@@ -13,8 +12,8 @@ use model::names::{NetworkName, RouterName};
 use model::nb::{self, Columns, Rows, Table, Value};
 use model::network::{Network, Topology};
 use model::route::TableId;
+use model::subnets::{Owners, Subnets};
 
-use crate::claims::Owners;
 use crate::snapshot::{Machine, NetworkView, Snapshot};
 use crate::vrf;
 
@@ -29,7 +28,7 @@ pub struct Inputs {
     /// what was before is removed.
     pub learns: bool,
     /// The subnets of the network that are to be learned, and whose they are; none of one with an overlay.
-    pub owners: Owners,
+    pub owners: Subnets<Owners>,
     /// The admin's word on withdrawals that are retained: another one than when they began to be retained releases them.
     /// Source: annotation `noverlay.io/release-withdrawals` of the Node.
     pub release: Option<String>,
@@ -96,9 +95,9 @@ fn inputs(
         },
         learns,
         owners: if no_overlay {
-            Arc::clone(&claims.owners)
+            claims.owners.clone()
         } else {
-            Owners::default()
+            Subnets::default()
         },
         release: machine.release.clone(),
     })

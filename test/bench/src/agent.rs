@@ -5,7 +5,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -81,7 +80,7 @@ async fn serve(arguments: &AgentArguments) -> Result<()> {
                 learns: true,
                 table: Some(table(number)),
                 scope: scope.clone(),
-                owners: Arc::default(),
+                owners: Subnets::default(),
                 release: None,
             };
             (network(number), inputs)
@@ -94,7 +93,7 @@ async fn serve(arguments: &AgentArguments) -> Result<()> {
             learns: true,
             table: Some(MAIN_TABLE),
             scope,
-            owners: Arc::default(),
+            owners: Subnets::default(),
             release: None,
         },
         frr: Some(Frr::new(

@@ -5,7 +5,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use import::decide::decide;
@@ -88,7 +87,7 @@ impl Testbed {
                 learns: true,
                 table: Some(MAIN_TABLE),
                 scope: mk_scope(),
-                owners: Arc::default(),
+                owners: Subnets::default(),
                 release: None,
             },
             steady: steady.into_keys().collect(),

@@ -135,10 +135,11 @@ impl Fixture {
         rows: &Rows,
         routers: Option<&BTreeSet<RouterName>>,
     ) -> Vec<String> {
-        let problems = self
-            .client
-            .with_replica(|r| north::foreign(r, rows, routers));
-        problems.unwrap().iter().map(ToString::to_string).collect()
+        let named = self.client.with_replica(north::Named::of).unwrap();
+        let is_of_a_node =
+            |name: &str| routers.is_none_or(|routers| routers.contains(&RouterName::from(name)));
+        let problems = named.foreign(rows, is_of_a_node);
+        problems.iter().map(ToString::to_string).collect()
     }
 
     /// The transaction of a plan.

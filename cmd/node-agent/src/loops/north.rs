@@ -4,15 +4,17 @@
 //! keeps no other's rows from being written. Not here: which rows (`plan_node::north`), how they are written (`ovn`), imported
 //! routes (`import`).
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use model::diff::Diff;
-use model::nb::{self, CtInvMatch, ImportTarget, Owner, Rows, Value};
-use model::{NetworkName, NodeName, Problem, RouterName};
-use ovn::north::{North, Owned, Quiet};
-use ovsdb::Client;
-use plan_node::learn;
+use model::nb::{self, Columns, CtInvMatch, ImportTarget, Owner, Rows, Value};
+use model::{NetworkName, NodeName, Prefix, Problem};
+use ovn::north::{Named, North, Owned, Quiet};
+use ovsdb::{Client, Replica};
+use plan_node::{Plan, learn};
 use prometheus::IntCounterVec;
 use reconcile::{Action, Reconciler};
 use telemetry::{Chain, Readiness, WarnOnce};
@@ -43,10 +45,70 @@ enum PassError {
 /// The replica as it was decoded, while nothing but imported routes changed since.
 struct Decoded {
     quiet: Quiet,
-    north: Arc<North>,
+    /// `None` when nobody had a use for it any more: of fifty networks it is some megabytes.
+    found: Option<Arc<Found>>,
+    /// Who owns rows.
+    owners: BTreeSet<Owner>,
     /// Of the owners those that were looked at and found as planned.
     settled: BTreeSet<Owner>,
     planned: Arc<Planned>,
+}
+
+/// What a replica holds.
+struct Found {
+    north: North,
+    named: Named,
+}
+
+impl Found {
+    fn of(replica: &Replica) -> Result<Self, ovsdb::AccessError> {
+        Ok(Self {
+            north: ovn::north::decode(replica)?,
+            named: Named::of(replica),
+        })
+    }
+}
+
+impl Decoded {
+    /// Takes another plan: what an owner's pass looks at in it decides whether there is a need for another one.
+    fn take(&mut self, planned: &Arc<Planned>) {
+        let before = std::mem::replace(&mut self.planned, Arc::clone(planned));
+        if before.nodes != planned.nodes || before.chassis != planned.chassis {
+            self.settled.clear();
+        }
+        let (old, new) = (&before.plan, &planned.plan);
+        self.settled.retain(|owner| match owner {
+            // What it may write hangs on all networks.
+            Owner::Node => false,
+            Owner::Network(name) => {
+                let same_rows = old.north.get(owner) == new.north.get(owner);
+                same_rows && fallbacks(old, name) == fallbacks(new, name)
+            }
+        });
+    }
+
+    /// An owner's rows stand as planned.
+    fn settle(&mut self, owner: &Owner) {
+        self.settled.insert(owner.clone());
+        let wanted = self.planned.plan.north.keys();
+        let mut all = wanted.chain(&self.owners);
+        if all.all(|owner| self.settled.contains(owner) || !is_known(owner, &self.planned)) {
+            self.found = None;
+        }
+    }
+}
+
+/// Rows of a network's topology that give way to imported routes.
+fn fallbacks<'a>(plan: &'a Plan, name: &NetworkName) -> Option<&'a BTreeMap<Prefix, Vec<Columns>>> {
+    plan.learn.get(name).map(|inputs| &inputs.scope.fallbacks)
+}
+
+/// Whether it is known what an owner is to have.
+fn is_known(owner: &Owner, planned: &Planned) -> bool {
+    match owner {
+        Owner::Node => planned.plan.is_complete() || planned.plan.north.contains_key(owner),
+        Owner::Network(name) => !planned.plan.unknown.contains(name),
+    }
 }
 
 /// Reconciles them.
@@ -58,8 +120,8 @@ pub(crate) struct NorthReconciler {
     transactions: IntCounterVec,
     problems: ProblemGauge,
     decoded: Option<Decoded>,
-    /// An owner's rows as they last stood, whether written or found.
-    stood: BTreeMap<Owner, Rows>,
+    /// What tells an owner's rows as they last stood from others, whether written or found.
+    stood: BTreeMap<Owner, u64>,
     /// The value of an option that somebody else holds against ours, as it was told.
     in_the_way: Option<String>,
     warned: WarnOnce<Owner>,
@@ -90,90 +152,87 @@ impl NorthReconciler {
         }
     }
 
-    /// Decodes the replica, unless nothing but imported routes changed since it was decoded last: of thousands of them each
-    /// one moves it.
-    fn decode(&mut self, planned: &Arc<Planned>) -> Result<Arc<North>, PassError> {
+    /// Looks whether the replica is what was decoded last, or differs in imported routes only, of which each one of thousands
+    /// moves it; else it is decoded. True: the owner's rows are known to stand as planned.
+    fn is_settled(&mut self, owner: &Owner, planned: &Arc<Planned>) -> Result<bool, PassError> {
         let fresh = self.north.with_replica(|replica| {
             if let Some(decoded) = &mut self.decoded
                 && decoded.quiet.holds(replica)?
             {
                 return Ok(None);
             }
-            let north = ovn::north::decode(replica)?;
-            let quiet = Quiet::of(replica, &north)?;
-            Ok::<_, ovsdb::AccessError>(Some((north, quiet)))
+            let found = Found::of(replica)?;
+            let quiet = Quiet::of(replica, &found.north)?;
+            Ok::<_, ovsdb::AccessError>(Some((found, quiet)))
         });
-        if let Some((north, quiet)) = fresh.ok_or(PassError::NoReplica)?? {
-            for owner in north.owned.keys() {
+        if let Some((found, quiet)) = fresh.ok_or(PassError::NoReplica)?? {
+            let owners: BTreeSet<Owner> = found.north.owned.keys().cloned().collect();
+            for owner in &owners {
                 if !planned.plan.north.contains_key(owner) {
                     self.queues.north.enqueue(owner.clone());
                 }
             }
             self.decoded = Some(Decoded {
                 quiet,
-                north: Arc::new(north),
+                found: Some(Arc::new(found)),
+                owners,
                 settled: BTreeSet::new(),
                 planned: Arc::clone(planned),
             });
         }
         let decoded = self.decoded.as_mut().ok_or(PassError::NoReplica)?;
         if !Arc::ptr_eq(&decoded.planned, planned) {
-            decoded.planned = Arc::clone(planned);
-            decoded.settled.clear();
+            decoded.take(planned);
         }
-        Ok(Arc::clone(&decoded.north))
+        Ok(decoded.settled.contains(owner))
+    }
+
+    /// What was decoded; again where nobody had a use for it any more. The replica may have moved on since the last look: then
+    /// the next look decodes it, and what is settled until then is so again after it.
+    fn found(&mut self) -> Result<Arc<Found>, PassError> {
+        let decoded = self.decoded.as_mut().ok_or(PassError::NoReplica)?;
+        if let Some(found) = &decoded.found {
+            return Ok(Arc::clone(found));
+        }
+        let found = self.north.with_replica(Found::of);
+        let found = Arc::new(found.ok_or(PassError::NoReplica)??);
+        decoded.found = Some(Arc::clone(&found));
+        Ok(found)
     }
 
     async fn rows(&mut self, owner: &Owner, planned: &Arc<Planned>) -> Result<Action, PassError> {
-        let north = self.decode(planned)?;
-        let settled = self.decoded.as_ref().map(|decoded| &decoded.settled);
-        if settled.is_some_and(|settled| settled.contains(owner)) {
+        if self.is_settled(owner, planned)? {
             return Ok(Action::NoChange);
         }
+        let found = self.found()?;
+        let north = &found.north;
         let plan = &planned.plan;
         let wanted = match plan.north.get(owner) {
-            Some(rows) => self.wanted(owner, planned, rows)?,
-            None => self.not_wanted(owner, planned, &north)?,
+            Some(rows) => self.wanted(owner, planned, rows, &found.named)?,
+            None => Cow::Owned(self.not_wanted(owner, planned, north)?),
         };
         let wanted = if *owner == Owner::Node && !plan.is_complete() {
-            grown(wanted, north.of(owner))
+            Cow::Owned(grown(wanted.into_owned(), north.of(owner)))
         } else {
             wanted
         };
         let mut diff = Diff::between(north.of(owner), &wanted, nb::satisfies);
         // A row whose marker somebody changed is another owner's by its name, and stands in that one's way: it is said there.
+        let surplus = diff.delete.len();
         diff.delete.retain(|(_, key)| !plan.is_anothers(owner, key));
+        let is_whole = diff.delete.len() == surplus;
         if *owner == Owner::Node && !plan.is_complete() {
             // A network that is not known yet may refer to them.
             diff.delete.clear();
         }
         let comment = format!("noverlay node-agent topology of {owner}");
-        let transaction = ovn::encode::topology(&diff, &north, owner, &comment)?;
+        let transaction = ovn::encode::topology(&diff, north, owner, &comment)?;
         let stands = transaction.operations().is_empty();
         if !stands {
-            let counts = (diff.create.len(), diff.update.len(), diff.delete.len());
-            let (create, update, delete) = counts;
-            let owner_name = owner.to_string();
-            if self.stood.get(owner) == Some(&wanted) {
-                tracing::warn!(
-                    owner = owner_name,
-                    create,
-                    update,
-                    delete,
-                    "somebody else changed the topology's rows, repairing them"
-                );
-            } else {
-                tracing::info!(
-                    owner = owner_name,
-                    create,
-                    update,
-                    delete,
-                    "writing the topology"
-                );
-            }
+            self.tell(owner, &wanted, &diff);
             transact("north", &self.north, &transaction, &self.transactions).await?;
         }
-        self.stood.insert(owner.clone(), wanted);
+        self.stood.insert(owner.clone(), digest(&wanted));
         self.queues.bridge.enqueue(BridgeKey::Flows);
         if *owner == Owner::Node {
             // After the rows, which do not wait for it where it fails.
@@ -181,10 +240,30 @@ impl NorthReconciler {
         }
         if let Some(decoded) = &mut self.decoded
             && stands
+            && is_whole
         {
-            decoded.settled.insert(owner.clone());
+            decoded.settle(owner);
         }
         Ok(Action::Done)
+    }
+
+    /// Says what is about to be written, and whether it repairs what stood.
+    fn tell(&self, owner: &Owner, wanted: &Rows, diff: &Diff<nb::RowKey, Columns, ovsdb::Uuid>) {
+        let counts = (diff.create.len(), diff.update.len(), diff.delete.len());
+        let (create, update, delete) = counts;
+        let stood = self.stood.get(owner) == Some(&digest(wanted));
+        let owner = owner.to_string();
+        if stood {
+            tracing::warn!(
+                owner,
+                create,
+                update,
+                delete,
+                "somebody else changed the topology's rows, repairing them"
+            );
+        } else {
+            tracing::info!(owner, create, update, delete, "writing the topology");
+        }
     }
 
     /// The option of the whole database; a value of somebody else's is told once.
@@ -212,69 +291,41 @@ impl NorthReconciler {
     }
 
     /// The plan's rows as they should stand now: where an imported route stands, the import looks after what gave way to it.
-    fn wanted(&self, owner: &Owner, planned: &Planned, rows: &Rows) -> Result<Rows, PassError> {
-        let nodes = planned.nodes.as_ref();
-        let of_nodes = |network: &NetworkName| -> Option<BTreeSet<RouterName>> {
-            let names = nodes?.iter();
-            Some(names.map(|node| network.gateway_router(node)).collect())
-        };
-        let replica = |routers: Option<&BTreeSet<RouterName>>| {
-            let north = &self.north;
-            north.with_replica(|replica| ovn::north::foreign(replica, rows, routers))
-        };
-        let (rows, foreign) = match owner {
-            Owner::Node => (rows.clone(), self.of_other_nodes(planned, replica(None))),
+    fn wanted<'a>(
+        &self,
+        owner: &Owner,
+        planned: &Planned,
+        rows: &'a Rows,
+        named: &Named,
+    ) -> Result<Cow<'a, Rows>, PassError> {
+        let foreign = match owner {
+            Owner::Node => {
+                let mut found = named.foreign(rows, |_| true);
+                found.extend(of_other_nodes(planned, named));
+                found
+            }
             Owner::Network(name) => {
-                let routers = of_nodes(name);
-                let giving_way = planned.plan.learn.get(name);
-                let fallbacks = giving_way.map(|inputs| &inputs.scope.fallbacks);
-                let rows = match fallbacks.filter(|fallbacks| !fallbacks.is_empty()) {
-                    None => rows.clone(),
-                    Some(fallbacks) => {
-                        let target = ImportTarget::of(name, &self.node);
-                        let prefixes = fallbacks.keys().copied().collect();
-                        let imported = self.north.with_replica(|replica| {
-                            ovn::north::imported_among(replica, &target, &prefixes)
-                        });
-                        let imported = imported.ok_or(PassError::NoReplica)??;
-                        learn::without_fallbacks(rows.clone(), &target.router, fallbacks, &imported)
-                    }
-                };
-                (rows, replica(routers.as_ref()))
+                named.foreign(rows, |router| is_of_a_node(name, router, planned))
             }
         };
-        let foreign = foreign.ok_or(PassError::NoReplica)?;
-        match foreign.first() {
-            Some(problem) => Err(PassError::Blocked(problem.to_string())),
-            None => Ok(rows),
+        if let Some(problem) = foreign.first() {
+            return Err(PassError::Blocked(problem.to_string()));
         }
-    }
-
-    /// What stands in the way of the node's rows: also gateway routers of another node, as for each network's rows.
-    fn of_other_nodes(
-        &self,
-        planned: &Planned,
-        found: Option<Vec<Problem>>,
-    ) -> Option<Vec<Problem>> {
-        let mut found = found?;
-        for (owner, rows) in &planned.plan.north {
-            let Owner::Network(network) = owner else {
-                continue;
-            };
-            let routers = planned.nodes.as_ref().map(|nodes| {
-                let of_nodes = nodes.iter().map(|node| network.gateway_router(node));
-                of_nodes.collect::<BTreeSet<RouterName>>()
-            });
-            let problems = self
-                .north
-                .with_replica(|r| ovn::north::foreign(r, rows, routers.as_ref()))?;
-            found.extend(
-                problems
-                    .into_iter()
-                    .filter(|p| p.reason == ovn::north::OTHER_NODE),
-            );
-        }
-        Some(found)
+        let Owner::Network(name) = owner else {
+            return Ok(Cow::Borrowed(rows));
+        };
+        let fallbacks = fallbacks(&planned.plan, name);
+        let Some(fallbacks) = fallbacks.filter(|fallbacks| !fallbacks.is_empty()) else {
+            return Ok(Cow::Borrowed(rows));
+        };
+        let target = ImportTarget::of(name, &self.node);
+        let prefixes = fallbacks.keys().copied().collect();
+        let imported = self
+            .north
+            .with_replica(|replica| ovn::north::imported_among(replica, &target, &prefixes));
+        let imported = imported.ok_or(PassError::NoReplica)??;
+        let rows = learn::without_fallbacks(rows.clone(), &target.router, fallbacks, &imported);
+        Ok(Cow::Owned(rows))
     }
 
     /// Nothing is wanted of a network that is not declared any more. Its rows go, unless they may be another node's.
@@ -292,6 +343,34 @@ impl NorthReconciler {
             None => Ok(Rows::new()),
         }
     }
+}
+
+/// Whether a router has the name of a gateway router of one of the Nodes; any may be while they have not been listed.
+fn is_of_a_node(network: &NetworkName, router: &str, planned: &Planned) -> bool {
+    planned.nodes.as_ref().is_none_or(|nodes| {
+        let node = network.node_of_gateway_router(router);
+        node.is_some_and(|node| nodes.contains(&node))
+    })
+}
+
+/// What stands in the way of the node's rows: gateway routers of another node, as for each network's rows.
+fn of_other_nodes(planned: &Planned, named: &Named) -> Vec<Problem> {
+    let networks = planned.plan.north.iter();
+    let of = networks.filter_map(|(owner, rows)| match owner {
+        Owner::Node => None,
+        Owner::Network(name) => {
+            let is_of_a_node = |router: &str| is_of_a_node(name, router, planned);
+            Some(named.other_nodes(rows, is_of_a_node))
+        }
+    });
+    of.flatten().collect()
+}
+
+/// Tells rows from others, as far as a message hangs on it.
+fn digest(rows: &Rows) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    rows.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// The rows with all that sets of these names hold: a network that is not known yet may have put it there.
@@ -315,8 +394,8 @@ impl Reconciler for NorthReconciler {
         let planned = self.planned.borrow().clone()?;
         let wanted = planned.plan.north.keys().cloned();
         // Whoever else owns rows is known by the last decode, which a pass makes, and pace rules passes.
-        let owned = self.decoded.as_ref().map(|decoded| &decoded.north.owned);
-        let owned = owned.into_iter().flat_map(|owned| owned.keys().cloned());
+        let owned = self.decoded.iter();
+        let owned = owned.flat_map(|decoded| decoded.owners.iter().cloned());
         let all: BTreeSet<Owner> = wanted.chain(owned).collect();
         self.failing.retain(&all);
         Some(all.into_iter().collect())
@@ -335,11 +414,7 @@ impl Reconciler for NorthReconciler {
             // Whether its routers are this node's cannot be known yet.
             return Action::Requeue;
         }
-        let is_known = match owner {
-            Owner::Node => planned.plan.is_complete() || planned.plan.north.contains_key(owner),
-            Owner::Network(name) => !planned.plan.unknown.contains(name),
-        };
-        if !is_known {
+        if !is_known(owner, &planned) {
             // The plan says why.
             return Action::AwaitChange;
         }

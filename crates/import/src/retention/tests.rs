@@ -167,7 +167,7 @@ impl Import {
             }],
         };
         self.importer.dump(wanted.iter().map(route).collect());
-        self.importer.set_owners(owners.iter().cloned());
+        self.importer.set_owners(owners.iter().cloned().collect());
         let mut never = Suppression::new(Threshold {
             share: 0,
             least: 0,
@@ -359,7 +359,9 @@ fn adopted() -> Import {
     let owners = owners(&[1, 2, 3]);
     retention.importer.set_links([(BRIDGE, true)].into());
     retention.importer.set_scope(mk_scope());
-    retention.importer.set_owners(owners.iter().cloned());
+    retention
+        .importer
+        .set_owners(owners.iter().cloned().collect());
     for row in &both {
         retention.stand(row, true);
     }

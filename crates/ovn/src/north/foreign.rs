@@ -3,10 +3,9 @@
 //! Invariant: a named row that is wanted and bears another owner marker than the wanted one, or none, is reported here before its
 //! insertion could fail for ever. Not here: rows without names; two of those do not collide.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, HashMap};
 
 use model::Problem;
-use model::names::RouterName;
 use model::nb::{Columns, OWNER, Rows, Table, Value};
 use ovsdb::{Atom, Datum, Replica, Uuid};
 
@@ -24,96 +23,114 @@ const NAMED: [Table; 6] = [
 /// Reason of a problem: another node's agent writes to this database.
 pub const OTHER_NODE: &str = "OtherNode";
 
-/// Rows that bear a name of ours and are not ours (`ForeignRow`): they stand in the way and are not touched. And gateway
-/// routers of another node (`OtherNode`). `routers` are the names of all Nodes' gateway routers, `None` while the Nodes have
-/// not been listed: then any may be one.
-///
-/// A table that is not followed counts as empty; `decode` tells it.
-#[must_use]
-pub fn foreign(
-    replica: &Replica,
-    wanted: &Rows,
-    routers: Option<&BTreeSet<RouterName>>,
-) -> Vec<Problem> {
-    let mut out = Vec::new();
-    let marker = Atom::from(OWNER);
-    for table in NAMED {
-        let names: BTreeMap<&str, Option<&str>> = wanted
-            .iter()
-            .filter(|(key, _)| key.table == table)
-            .map(|(key, columns)| (key.id.as_str(), owner(columns)))
-            .collect();
-        for (uuid, record) in replica.table(table.name()).into_iter().flatten() {
-            let Ok(name) = record.get::<&str>("name") else {
-                continue;
-            };
-            let (Some(owner), Ok(found)) = (names.get(name), external_id(record, &marker)) else {
-                continue;
-            };
-            let found = found.map(|atom| match atom {
-                Atom::String(text) => &**text,
-                Atom::Integer(_)
-                | Atom::Real(_)
-                | Atom::Boolean(_)
-                | Atom::Uuid(_)
-                | Atom::NamedUuid(_) => "",
-            });
-            if found != *owner {
-                let subject = format!("{}/{name}", table.name());
-                let message = describe(table, name, *uuid, found, owner.unwrap_or_default());
-                out.push(Problem::new(subject, "ForeignRow", message));
-            }
-        }
-    }
-    out.extend(other_nodes(replica, wanted, routers));
-    out
+/// Rows with names, whoever made them: what rows that are wanted may collide with.
+#[derive(Debug, Clone, Default)]
+pub struct Named {
+    /// By table and name.
+    rows: BTreeMap<Table, HashMap<String, Vec<Marked>>>,
+    /// Routers that are bound to a chassis.
+    bound: Vec<Bound>,
 }
 
-/// Gateway routers of the same owner that are bound to another chassis (`OtherNode`): another node's agent works on this
-/// database, and each of the two would delete what the other makes. One bound to the own chassis is this node's, of an
-/// earlier name; one of no Node is a leftover, of a node that is no more or of the machine that this one is a copy of.
-fn other_nodes(
-    replica: &Replica,
-    wanted: &Rows,
-    routers: Option<&BTreeSet<RouterName>>,
-) -> Vec<Problem> {
-    let is_of_a_node = |name: &str| {
-        routers.is_none_or(|routers| routers.iter().any(|router| router.as_str() == name))
-    };
-    let routers = wanted.iter().filter(|(key, _)| key.table == Table::Router);
-    let ours: BTreeMap<&str, (Option<&str>, &str)> = routers
-        .filter_map(|(key, columns)| {
-            let bound = entry(columns, "options", "chassis")?;
-            Some((key.id.as_str(), (owner(columns), bound)))
-        })
-        .collect();
-    let (marker, chassis) = (Atom::from(OWNER), Atom::from("chassis"));
-    let mut out = Vec::new();
-    for (uuid, record) in replica.table(Table::Router.name()).into_iter().flatten() {
-        let (Ok(name), Ok(found), Ok(options)) = (
-            record.get::<&str>("name"),
-            external_id(record, &marker),
-            record.get::<&Datum>("options"),
-        ) else {
-            continue;
-        };
-        let Some(bound) = options.value_of(&chassis).and_then(string) else {
-            continue;
-        };
-        let found = found.and_then(string);
-        let rival = ours
-            .iter()
-            .find(|(own, (owner, chassis))| **own != name && *owner == found && *chassis != bound);
-        let is_other = !ours.contains_key(name) && is_of_a_node(name);
-        if let (Some((own, (_, chassis))), true) = (rival, is_other) {
-            let subject = format!("{}/{name}", Table::Router.name());
-            let message = format!(
-                "Logical_Router {name} ({uuid}) of the same network is bound to chassis {bound}, {own} to {chassis}: another node's agent writes to this Northbound database, and each node needs one of its own ([ovnnorth] address); if that node is no more, delete its Node"
-            );
-            out.push(Problem::new(subject, OTHER_NODE, message));
+/// A row, and the owner marker that it bears.
+type Marked = (Uuid, Option<String>);
+
+#[derive(Debug, Clone)]
+struct Bound {
+    row: Uuid,
+    name: String,
+    owner: Option<String>,
+    chassis: String,
+}
+
+impl Named {
+    /// What a replica has. A table that is not followed counts as empty; `decode` tells it.
+    #[must_use]
+    pub fn of(replica: &Replica) -> Self {
+        let mut out = Self::default();
+        let (marker, chassis) = (Atom::from(OWNER), Atom::from("chassis"));
+        for table in NAMED {
+            let rows = out.rows.entry(table).or_default();
+            for (uuid, record) in replica.table(table.name()).into_iter().flatten() {
+                let (Ok(name), Ok(found)) =
+                    (record.get::<&str>("name"), external_id(record, &marker))
+                else {
+                    continue;
+                };
+                // One that is no text is nobody's marker.
+                let owner = found.map(|atom| string(atom).unwrap_or_default().to_owned());
+                let same = rows.entry(name.to_owned()).or_default();
+                same.push((*uuid, owner.clone()));
+                let options = (table == Table::Router).then(|| record.get::<&Datum>("options"));
+                let bound = options.and_then(Result::ok);
+                let bound = bound.and_then(|options| options.value_of(&chassis));
+                if let Some(chassis) = bound.and_then(string) {
+                    out.bound.push(Bound {
+                        row: *uuid,
+                        name: name.to_owned(),
+                        owner,
+                        chassis: chassis.to_owned(),
+                    });
+                }
+            }
         }
+        out
     }
-    out
+
+    /// Rows that bear a name of ours and are not ours (`ForeignRow`): they stand in the way and are not touched. And gateway
+    /// routers of another node ([`OTHER_NODE`]); `is_of_a_node` says whether a name is that of a Node's gateway router, and holds
+    /// of any while the Nodes have not been listed.
+    #[must_use]
+    pub fn foreign(&self, wanted: &Rows, is_of_a_node: impl Fn(&str) -> bool) -> Vec<Problem> {
+        let mut out = Vec::new();
+        for (key, columns) in wanted {
+            let rows = self.rows.get(&key.table);
+            let (name, owner) = (key.id.as_str(), owner(columns));
+            for (row, found) in rows.and_then(|rows| rows.get(name)).into_iter().flatten() {
+                if found.as_deref() != owner {
+                    let subject = format!("{}/{name}", key.table.name());
+                    let (found, owner) = (found.as_deref(), owner.unwrap_or_default());
+                    let message = describe(key.table, name, *row, found, owner);
+                    out.push(Problem::new(subject, "ForeignRow", message));
+                }
+            }
+        }
+        out.extend(self.other_nodes(wanted, is_of_a_node));
+        out
+    }
+
+    /// Gateway routers of the same owner that are bound to another chassis ([`OTHER_NODE`]): another node's agent works on this
+    /// database, and each of the two would delete what the other makes. One bound to the own chassis is this node's, of an
+    /// earlier name; one of no Node is a leftover, of a node that is no more or of the machine that this one is a copy of.
+    #[must_use]
+    pub fn other_nodes(&self, wanted: &Rows, is_of_a_node: impl Fn(&str) -> bool) -> Vec<Problem> {
+        let routers = wanted.iter().filter(|(key, _)| key.table == Table::Router);
+        let ours: BTreeMap<&str, (Option<&str>, &str)> = routers
+            .filter_map(|(key, columns)| {
+                let bound = entry(columns, "options", "chassis")?;
+                Some((key.id.as_str(), (owner(columns), bound)))
+            })
+            .collect();
+        let mut out = Vec::new();
+        for router in &self.bound {
+            let (name, bound) = (router.name.as_str(), router.chassis.as_str());
+            let rival = ours.iter().find(|(own, (owner, chassis))| {
+                **own != name && *owner == router.owner.as_deref() && *chassis != bound
+            });
+            let Some((own, (_, chassis))) = rival else {
+                continue;
+            };
+            if !ours.contains_key(name) && is_of_a_node(name) {
+                let subject = format!("{}/{name}", Table::Router.name());
+                let row = router.row;
+                let message = format!(
+                    "Logical_Router {name} ({row}) of the same network is bound to chassis {bound}, {own} to {chassis}: another node's agent writes to this Northbound database, and each node needs one of its own ([ovnnorth] address); if that node is no more, delete its Node"
+                );
+                out.push(Problem::new(subject, OTHER_NODE, message));
+            }
+        }
+        out
+    }
 }
 
 /// Of an owner's rows, a router that is bound to a chassis that is not this node's; `chassis` is this node's, `None` while it is

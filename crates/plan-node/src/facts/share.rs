@@ -166,13 +166,14 @@ impl Memory {
     ) -> Vec<(Prefix, NodeName)> {
         let claims = machine.claims.get(&network.name);
         let claims = claims.filter(|_| network.transport == Transport::Geneve);
-        let owners = claims.map(|claims| &*claims.owners).unwrap_or_default();
+        let owners = claims.into_iter().flat_map(|claims| claims.owners.pairs());
         let stood = self.shares.get(&network.name);
         let stood = stood.map(|share| &share.remote_subnets);
-        let stood: BTreeSet<&(Prefix, NodeName)> = stood.into_iter().flatten().collect();
-        let others = owners.iter().filter(|(_, of)| *of != self.config.node);
-        let mut others: Vec<&(Prefix, NodeName)> = others.collect();
-        others.sort_by_cached_key(|claim| !stood.contains(*claim));
+        let stood = stood.into_iter().flatten();
+        let stood: BTreeSet<(&Prefix, &NodeName)> = stood.map(|(of, node)| (of, node)).collect();
+        let others = owners.filter(|(_, of)| **of != self.config.node);
+        let mut others: Vec<(&Prefix, &NodeName)> = others.collect();
+        others.sort_by_key(|claim @ (_, node)| (!stood.contains(claim), *node));
         let mut accepted: Vec<(Prefix, NodeName)> = Vec::new();
         let mut by_prefix: PrefixMap<NodeName> = PrefixMap::default();
         let mut problems = Vec::new();

@@ -186,7 +186,7 @@ fn a_claim_over_the_subnets_of_other_nodes_is_nobodys() {
     }
     let owners: Vec<String> = claims
         .owners
-        .iter()
+        .pairs()
         .map(|(subnet, node)| format!("{subnet} {node}"))
         .collect();
     assert_eq!(
@@ -212,10 +212,8 @@ fn a_pod_subnet_outside_of_the_network_is_nobodys_and_costs_its_own_node_nothing
         mk_node("n3", &[("default", &["10.128.3.0/24"])]),
     ]);
     let owner = |text: &str, node: &str| (prefix(text), NodeName::from(node));
-    assert_eq!(
-        *claims.owners,
-        [owner("10.128.2.0/24", "n2"), owner("10.128.3.0/24", "n3")]
-    );
+    let wanted = [owner("10.128.2.0/24", "n2"), owner("10.128.3.0/24", "n3")];
+    assert_eq!(claims.owners, wanted.into_iter().collect());
     let expected = [("Node/n2", SUBNET_OUTSIDE), ("Node/n2", SUBNET_OUTSIDE)];
     assert_eq!(reported(&claims), expected);
 }

@@ -113,7 +113,7 @@ pub(crate) fn learned(plan: &Plan) -> String {
                 writeln!(out, "  {what} {prefix}").unwrap();
             }
         }
-        for (prefix, node) in inputs.owners.iter() {
+        for (prefix, node) in inputs.owners.pairs() {
             writeln!(out, "  {prefix} of {node}").unwrap();
         }
         for address in &scope.own_addresses {

@@ -10,6 +10,7 @@ use api::node_routes::{NetworkRoutes, SkippedRoutes};
 use import::coverage::{self, Coverage};
 use import::decide::Skipped;
 use import::{Importer, Retained, budget};
+use model::subnets::{Owners, Subnets};
 use model::{NetworkName, NodeName, Prefix};
 use ovsdb::Uuid;
 use plan_node::Inputs;
@@ -128,11 +129,11 @@ fn routes(
 
 /// The subnets of other nodes, of those that are believed: what one Node's annotation claims beyond them must not make every
 /// node's report incomplete. Nor must a claim on this node's own subnet, to which there is never a route.
-fn expected(own: &NodeName, owners: &[(Prefix, NodeName)]) -> BTreeMap<NodeName, Vec<Prefix>> {
-    let ours = owners.iter().filter(|(_, node)| node == own);
+fn expected(own: &NodeName, owners: &Subnets<Owners>) -> BTreeMap<NodeName, Vec<Prefix>> {
+    let ours = owners.pairs().filter(|(_, node)| *node == own);
     let ours: Vec<Prefix> = ours.map(|(subnet, _)| *subnet).collect();
     let mut expected: BTreeMap<NodeName, Vec<Prefix>> = BTreeMap::new();
-    for (subnet, node) in owners {
+    for (subnet, node) in owners.pairs() {
         if node != own && !ours.iter().any(|own| own.overlaps(subnet)) {
             expected.entry(node.clone()).or_default().push(*subnet);
         }

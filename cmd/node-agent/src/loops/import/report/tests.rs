@@ -125,7 +125,7 @@ fn a_route_outside_of_the_network_that_comes_and_goes_changes_nothing_that_is_wr
         learns: true,
         table: Some(MAIN_TABLE),
         scope: mk_scope(),
-        owners: [(prefix("10.128.2.0/23"), NodeName::from("n2"))].into(),
+        owners: Subnets::from_iter([(prefix("10.128.2.0/23"), NodeName::from("n2"))]),
         release: None,
     };
     let pods = || {
