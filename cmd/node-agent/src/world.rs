@@ -21,6 +21,7 @@ use plan_node::{Declared, Facts, Memory, NodeConfig, NotYet, Plan, Snapshot, Und
 use settings::Settings;
 use telemetry::{Chain, WarnOnce};
 use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
 
 use crate::keys::{ApiKey, BridgeKey, FilterKey, PortKey, Queues, SouthKey};
 use crate::metrics::Metrics;
@@ -29,8 +30,10 @@ use crate::networks::Networks;
 use crate::refused_vrfs::RefusedVrfs;
 use crate::services::AllowedServices;
 
-/// Facts that change together are read together.
+/// Facts that change together are read together: within this time, and where reading and planning is dear, within so many times
+/// what it took last, but no longer than [`RETRY`]. A thousand Nodes that come one by one make no thousand plans.
 const SETTLE: Duration = Duration::from_millis(20);
+const SHARE: u32 = 4;
 /// Facts are read again after this time though nothing asked for it: while some are missing, and always.
 const RETRY: Duration = Duration::from_secs(1);
 const SWEEP: Duration = Duration::from_secs(300);
@@ -133,6 +136,7 @@ impl World {
         let mut memory = Memory::new(node_config(&self.node, &self.settings));
         let (mut told, mut schema) = (Told::default(), false);
         loop {
+            let begun = Instant::now();
             let declared = self.networks.declared().clone();
             let (networks, known) = self.known_networks(&mut in_force, &declared);
             let mut facts = self.read(networks, &declared).await;
@@ -151,11 +155,12 @@ impl World {
             let is_mended_silently = |why: &NotYet| why.reason().is_none();
             let waits = !known || !declared.listed || next.stale.values().any(is_mended_silently);
             let wait = if waits { RETRY } else { SWEEP };
+            let settle = settle(begun.elapsed());
             if tokio::time::timeout(wait, changed.0.notified())
                 .await
                 .is_ok()
             {
-                tokio::time::sleep(SETTLE).await;
+                tokio::time::sleep(settle).await;
             }
         }
     }
@@ -369,6 +374,11 @@ impl World {
     }
 }
 
+/// How long facts are awaited that change together with one that changed, after a pass that took so long.
+fn settle(took: Duration) -> Duration {
+    took.saturating_mul(SHARE).clamp(SETTLE, RETRY)
+}
+
 /// Keys whose values differ, or that are in one of both only.
 fn differing<'a, K: Ord, V: PartialEq>(
     before: Option<&'a BTreeMap<K, V>>,
@@ -395,5 +405,17 @@ fn node_config(node: &NodeName, settings: &Settings) -> NodeConfig {
         strict_isolation: !settings.features.loose_isolation,
         service_cidrs: settings.service_cidrs.clone(),
         transit_subnets: settings.transit_subnets.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plans_take_a_fifth_of_the_time_at_most_and_facts_wait_a_second_at_most() {
+        let settled = |took| settle(Duration::from_millis(took)).as_millis();
+        let waits = [0, 1, 5, 50, 250, 5000].map(settled);
+        assert_eq!(waits, [20, 20, 20, 200, 1000, 1000]);
     }
 }
