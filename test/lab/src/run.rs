@@ -128,6 +128,12 @@ pub(crate) fn tell(text: &str) {
     drop(writeln!(std::io::stdout(), "{text}"));
 }
 
+/// Whether a message of `ip monitor` is about another namespace than the one it follows: it gives each file of
+/// /run/netns an id when it starts, and one may be on its way out.
+pub(crate) fn of_another_namespace(message: &str) -> bool {
+    message.trim() == "Error: Peer netns reference is invalid."
+}
+
 /// The clock of the lab: it measures, so it reads it.
 #[expect(
     clippy::disallowed_methods,

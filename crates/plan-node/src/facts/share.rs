@@ -24,6 +24,13 @@ pub const SUBNET_TAKEN: &str = "NodeSubnetTaken";
 /// The least MTU of an interface with IPv6, bytes (RFC 8200, section 5).
 const LEAST_WITH_IPV6: u32 = 1280;
 
+/// A network without an overlay whose pods may send packets that the bridge does not carry.
+fn above_link(network: &Network, own_mtu: Option<u32>) -> Option<NotYet> {
+    let (mtu, own) = network.mtu.zip(own_mtu)?;
+    let leaves = network.transport != Transport::Geneve && mtu > own;
+    leaves.then(|| NotYet::MtuAboveLink(network.name.clone(), mtu, own))
+}
+
 impl Memory {
     /// The node's own subnets of a network; those that are outside of it (reported with the claims) cost only themselves.
     fn host_subnets(&self, network: &Network) -> Result<Vec<Prefix>, NotYet> {
@@ -77,15 +84,16 @@ impl Memory {
             return self.without(network, NotYet::Services);
         }
         let own_mtu = machine.bridge_link().map(|link| link.mtu);
-        if let Err(why) = self.overlay(network, own_mtu) {
-            return self.without(network, why);
-        }
+        let too_large = match self.packets(network, own_mtu) {
+            Ok(too_large) => too_large,
+            Err(why) => return self.without(network, why),
+        };
         let (vrf, no_vrf) = self.vrf(network);
         if let Some(short @ NotYet::Masquerade(..)) = no_vrf {
             // Its packets would leave with addresses of pods, whatever is to be translated.
             return self.without(network, short);
         }
-        let missing = missing.or(no_subnet).or(no_vrf);
+        let missing = missing.or(no_subnet).or(no_vrf).or(too_large);
         let overhead = self.overhead(network);
         let remote_subnets = self.remote_subnets(network, machine, &subnets);
         let made = self.node.as_ref().zip(own_mtu).map(|(node, own)| {
@@ -114,6 +122,16 @@ impl Memory {
             }
             Some(Err(unsound)) => self.without(network, missing.unwrap_or(unsound)),
             None => self.without(network, missing.unwrap_or(NotYet::Nodes)),
+        }
+    }
+
+    /// What is wrong with the size of a network's packets, and as an error what keeps it from being built. A link that
+    /// carries less than it did takes no running network away.
+    fn packets(&self, network: &Network, own_mtu: Option<u32>) -> Result<Option<NotYet>, NotYet> {
+        self.overlay(network, own_mtu)?;
+        match above_link(network, own_mtu) {
+            Some(why) if !self.shares.contains_key(&network.name) => Err(why),
+            too_large => Ok(too_large),
         }
     }
 

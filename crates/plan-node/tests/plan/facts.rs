@@ -244,6 +244,43 @@ fn with_overlay() -> Facts {
 }
 
 #[test]
+fn a_network_without_an_overlay_has_no_larger_packets_than_the_bridge_carries() {
+    let bridge = |facts: &Facts| {
+        let links = facts.links.as_ref().unwrap();
+        links.iter().find(|link| link.name == "br-ex").unwrap().mtu
+    };
+    let mut facts = whole();
+    let most = bridge(&facts);
+    facts.networks[0].mtu = Some(most + 1);
+    let snapshot = memory().snapshot(facts.clone());
+    let why = snapshot.stale.values().next().unwrap();
+    assert_eq!(why.reason(), Some("MtuTooLarge"));
+    let allowed = format!(
+        "mtu {} is more than {most}, the MTU of the bridge; allowed: {most} at most",
+        most + 1
+    );
+    assert!(why.to_string().ends_with(&allowed), "{why}");
+    assert_eq!(snapshot.here().count(), 0, "nothing is built with it");
+
+    // One that runs is reported, follows what else is said, and is not taken away.
+    facts.networks[0].mtu = Some(most);
+    let mut memory = memory();
+    let before = memory.snapshot(facts.clone());
+    assert!(before.stale.is_empty(), "{:?}", before.stale);
+    for link in facts.links.as_mut().unwrap() {
+        link.mtu = most - 100;
+    }
+    own(&mut facts).subnets =
+        mk_node("n1", &[("default", &["10.128.1.0/24", "10.128.9.0/24"])]).subnets;
+    let after = memory.snapshot(facts);
+    let why = after.stale.values().next().unwrap();
+    assert_eq!(why.reason(), Some("MtuTooLarge"));
+    let (_, view) = after.here().next().unwrap();
+    assert_eq!(view.share.mtu, most);
+    assert_eq!(view.share.host_subnets.len(), 2);
+}
+
+#[test]
 fn an_overlay_needs_tunnels_that_its_packets_fit() {
     let mut facts = with_overlay();
     let why = |facts: &Facts| memory().snapshot(facts.clone()).stale.into_values().next();

@@ -12,6 +12,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::IpAddr;
 use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -20,7 +21,7 @@ use serde_json::Value;
 
 use crate::look::{gateway_router, kernel_routes};
 use crate::node::ovs::nbctl;
-use crate::run::{Tool, now, tool, until};
+use crate::run::{Tool, now, of_another_namespace, tool, until};
 use crate::state::{Lab, text};
 
 /// Where routes are looked for.
@@ -367,13 +368,14 @@ fn follow(
 }
 
 /// What a monitor complains of (events that were lost) is as bad as a line that cannot be read.
-fn complaints(stderr: impl Read + Send + 'static, gaps: Arc<Mutex<Gaps>>) {
+fn complaints(stderr: impl Read + Send + 'static, gaps: Arc<Mutex<Gaps>>) -> JoinHandle<()> {
     std::thread::spawn(move || {
         let lines = BufReader::new(stderr).lines();
-        for line in lines.map_while(std::result::Result::ok) {
+        let lines = lines.map_while(std::result::Result::ok);
+        for line in lines.filter(|line| !of_another_namespace(line)) {
             locked(&gaps).unread.get_or_insert(line);
         }
-    });
+    })
 }
 
 fn monitor(lab: &Lab, node: &str, side: Side) -> Tool {

@@ -123,3 +123,17 @@ fn what_is_no_table_of_rows_is_not_read() {
         assert_eq!(gaps().database(line, "rtoe-GR_n1"), None, "{line}");
     }
 }
+
+#[test]
+fn a_complaint_is_kept_unless_it_is_about_another_namespace() {
+    let kept = |text: &str| {
+        let gaps = Arc::new(Mutex::new(gaps()));
+        let read = complaints(std::io::Cursor::new(text.to_owned()), Arc::clone(&gaps));
+        read.join().unwrap();
+        locked(&gaps).unread.clone()
+    };
+    let other = "Error: Peer netns reference is invalid.\n";
+    assert_eq!(kept(other), None);
+    let lost = "netlink receive error No buffer space available (105)";
+    assert_eq!(kept(&format!("{other}{lost}\n")).as_deref(), Some(lost));
+}

@@ -20,7 +20,7 @@ use serde_json::Value;
 use super::{Complaint, Layer};
 use crate::apiserver::{USERS, audit_log};
 use crate::node::frr::{DAEMONS, vtysh};
-use crate::run::{Tool, each, tool};
+use crate::run::{Tool, each, of_another_namespace, tool};
 use crate::state::{Lab, text};
 use std::io::Read;
 
@@ -213,7 +213,8 @@ impl Listener {
         for lines in self.lines {
             text.push_str(&lines.join().ok().context("lines of a listener")?);
         }
-        let reported: Vec<&str> = text.lines().filter(|l| l.starts_with(self.mark)).collect();
+        let told = |line: &&str| line.starts_with(self.mark) && !of_another_namespace(line);
+        let reported: Vec<&str> = text.lines().filter(told).collect();
         Ok(reported.first().map(|first| {
             let text = format!(
                 "{}: {} changes: {}",
