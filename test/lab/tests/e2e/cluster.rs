@@ -35,3 +35,20 @@ pub(crate) fn sessions(lab: &Standing, node: &str) -> usize {
     let said = lab.try_exec(node, &words);
     said.text.matches("\"state\":\"Established\"").count()
 }
+
+/// Status, reason and message of a condition of a network in a node's NodeRoutes.
+pub(crate) fn of_network(
+    node: &str,
+    network: &str,
+    kind: &str,
+) -> Option<(String, String, String)> {
+    let routes = kubectl(&["get", "noderoutes", node, "-o", "json"]);
+    let word = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
+    let has = |value: &Value, key: &str, wanted: &str| word(value, key).as_deref() == Some(wanted);
+    let networks = routes.pointer("/status/networks")?.as_array()?;
+    let of_it = networks.iter().find(|one| has(one, "name", network))?;
+    let conditions = of_it.get("conditions")?.as_array()?;
+    let found = conditions.iter().find(|one| has(one, "type", kind))?;
+    let (status, reason) = (word(found, "status")?, word(found, "reason")?);
+    Some((status, reason, word(found, "message")?))
+}

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::cluster::condition;
+use crate::cluster::{self, condition};
 use crate::harness::{Standing, able, call, wait};
 use crate::test_node::TestNode;
 
@@ -270,6 +270,39 @@ fn pods_that_the_physical_network_routes_keep_their_addresses_and_take_its_defau
     assert!(there, "{:?}", first.imported());
     follows_its_file(&lab, first);
     keeps_its_network_over_a_start(&lab, first);
+    too_large_packets_are_told(&lab, first);
+}
+
+/// An MTU in the file that the bridge does not carry: what stands stays, the condition says what is allowed.
+fn too_large_packets_are_told(lab: &Standing, node: &TestNode<'_>) {
+    let file = lab.config(&node.node, "node-agent");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let other = text.replace("\nmtu = 1500\n", "\nmtu = 1501\n");
+    assert_ne!(other, text);
+    let before = node.rows();
+    let built = || cluster::of_network(&node.node, "default", "Built");
+    assert_eq!(built(), None);
+    lab.daemon("end", &node.node, "node-agent");
+    std::fs::write(&file, &other).unwrap();
+    lab.daemon("start", &node.node, "node-agent");
+    let told = wait(CHANGE, || {
+        built().is_some_and(|(status, reason, message)| {
+            (status.as_str(), reason.as_str()) == ("False", "MtuTooLarge")
+                && message.ends_with(
+                    "mtu 1501 is more than 1500, the MTU of the bridge; allowed: 1500 at most",
+                )
+        })
+    });
+    assert!(told, "{:?}", built());
+    assert_eq!(node.rows(), before);
+    lab.daemon("end", &node.node, "node-agent");
+    std::fs::write(&file, &text).unwrap();
+    lab.daemon("start", &node.node, "node-agent");
+    let again = wait(CHANGE, || {
+        built().is_some_and(|(status, ..)| status == "True")
+    });
+    assert!(again, "{:?}", built());
+    assert_eq!(node.rows(), before);
 }
 
 /// Transport and routing are what all nodes run with, whatever the file of one says when its agent starts.
