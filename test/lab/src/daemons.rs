@@ -64,6 +64,10 @@ pub(crate) struct Outward {
     /// `[no-overlay] outbound-snat` of the daemons' configuration; disabled: the outside host knows the way to pods.
     #[arg(long, value_parser = ["enabled", "disabled"], default_value = "enabled", conflicts_with = "example")]
     pub(crate) outbound_snat: String,
+    /// `[no-overlay] routing` of the daemons' configuration; unmanaged: an administrator writes that all nodes are neighbors.
+    #[arg(long, value_parser = ["managed", "unmanaged"], default_value = "managed", conflicts_with_all = ["example", "topology", "profile"])]
+    #[serde(default = "managed")]
+    pub(crate) routing: String,
     /// Datapath of Open vSwitch: its own, or the kernel's module.
     #[arg(long, value_parser = ["userspace", "kernel"], default_value = "userspace")]
     pub(crate) datapath: String,
@@ -77,6 +81,11 @@ pub(crate) struct Outward {
     pub(crate) underlay_mtu: u32,
 }
 
+/// Who routes where nothing else is said.
+fn managed() -> String {
+    "managed".to_owned()
+}
+
 /// What links have that nobody changed, bytes.
 fn ethernet() -> u32 {
     1500
@@ -86,6 +95,11 @@ impl Outward {
     /// The kernel of the node routes, not OVN's gateway router.
     pub(crate) fn is_local(&self) -> bool {
         self.gateway_mode == "local"
+    }
+
+    /// Sessions between nodes are made by the cluster-manager.
+    pub(crate) fn is_managed(&self) -> bool {
+        self.routing == "managed"
     }
 
     /// Advertised networks reach each other where the physical network lets them.
@@ -136,12 +150,13 @@ impl Outward {
             gateway_mode,
             transport,
             outbound_snat,
+            routing,
             datapath,
             underlay_mtu,
             isolation,
         } = self;
         format!(
-            "transport {transport}, gateway mode {gateway_mode}, outbound SNAT {outbound_snat}, {isolation} isolation, {datapath} datapath, MTU {underlay_mtu}"
+            "transport {transport}, gateway mode {gateway_mode}, outbound SNAT {outbound_snat}, {routing} routing, {isolation} isolation, {datapath} datapath, MTU {underlay_mtu}"
         )
     }
 }
@@ -322,8 +337,10 @@ fn cluster_sections(lab: &Lab) -> Result<String> {
         String::new()
     } else {
         let snat = &lab.outward.outbound_snat;
-        format!("[no-overlay]\noutbound-snat = {snat}\nrouting = managed\n\n")
+        let routing = &lab.outward.routing;
+        format!("[no-overlay]\noutbound-snat = {snat}\nrouting = {routing}\n\n")
     };
+    let fabric = fabric_section(lab);
     let isolation = lab.outward.isolation_section();
     let services = services::section(lab)?;
     let next_hops: Vec<String> = outside.map(|address| address.to_string()).collect();
@@ -333,13 +350,7 @@ transport = {}
 cluster-subnets = {}
 mtu = {}
 
-{}[bgp-managed]
-topology = {}
-{}as-number = {}
-frr-namespace = frr-k8s-system
-profile = {}
-
-[gateway]
+{without_overlay}{fabric}[gateway]
 mode = {}
 interface = br-ex
 v4-masquerade-subnet = 169.254.0.0/17
@@ -354,17 +365,32 @@ networks = own
         lab.outward.transport,
         network.cluster_subnets(),
         lab.outward.mtu(),
-        without_overlay,
-        lab.topology,
-        lab.auto.keys(),
-        v.as_number,
-        lab.profile,
         lab.outward.gateway_mode,
         next_hops.join(", "),
         network.join_keys(),
         SNAT_PORTS.start(),
         SNAT_PORTS.end(),
     ))
+}
+
+/// What the cluster-manager makes sessions between nodes of; nothing where an administrator does for the only network.
+fn fabric_section(lab: &Lab) -> String {
+    if !lab.outward.is_managed() && lab.networks.is_empty() {
+        return String::new();
+    }
+    format!(
+        "[bgp-managed]
+topology = {}
+{}as-number = {}
+frr-namespace = frr-k8s-system
+profile = {}
+
+",
+        lab.topology,
+        lab.auto.keys(),
+        lab.values.as_number,
+        lab.profile,
+    )
 }
 
 /// Where this daemon serves metrics (several run on one host here, and nobody else is to ask them), and where its Northbound

@@ -33,6 +33,7 @@ mod services;
 mod state;
 mod status;
 mod supervisor;
+mod unmanaged;
 mod up;
 mod values;
 

@@ -12,7 +12,7 @@ use crate::run::now;
 use crate::state::{Lab, Node, check_name};
 use crate::up::{Steps, attach};
 use crate::values::Values;
-use crate::{daemons, down, node, objects};
+use crate::{daemons, down, node, objects, unmanaged};
 
 /// How long a new node gets until it reaches all pods, and how much more for each node that has to take it up: all of
 /// them reload FRR at once on this one machine.
@@ -46,6 +46,7 @@ pub(crate) fn add(
     ));
     let start = now();
     objects::create_nodes(lab, std::slice::from_ref(&node))?;
+    unmanaged::apply(lab)?;
     daemons::start_agents(lab, &node)?;
     let nodes = u32::try_from(lab.nodes.len())?;
     let patience = patience.unwrap_or(WAIT + WAIT_A_NODE * nodes);
@@ -68,6 +69,7 @@ pub(crate) fn remove(lab: &mut Lab, name: &str, steps: Steps) -> Result<()> {
     );
     lab.nodes.retain(|other| other.name != name);
     lab.save()?;
+    unmanaged::apply(lab)?;
     steps.say(&format!(
         "{name}: Node object, daemons and namespaces are gone"
     ));

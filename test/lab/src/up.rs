@@ -20,7 +20,7 @@ use crate::run::{each, now, tell, tool};
 use crate::state::{Lab, Node, Places, check_name};
 use crate::supervisor;
 use crate::values::Values;
-use crate::{apiserver, daemons, down, frr_k8s, netns, node, objects, pods, services};
+use crate::{apiserver, daemons, down, frr_k8s, netns, node, objects, pods, services, unmanaged};
 
 /// More nodes than this overflow the kernel's neighbour table, which all namespaces
 /// share.
@@ -109,6 +109,7 @@ pub(crate) fn up(wanted: &Wanted, steps: Steps) -> Result<Lab> {
     bare(&lab, steps)?;
     objects::create_nodes(&lab, &lab.nodes)?;
     example::apply(&lab)?;
+    unmanaged::apply(&lab)?;
     networks::create(&lab)?;
     services::create(&lab)?;
     daemons::start_managers(&lab)?;
