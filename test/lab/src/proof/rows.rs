@@ -4,12 +4,12 @@
 //! marked route per remote subnet, no transit switch is there, and what translates
 //! (a row, or the packet filter in local gateway mode) exempts the pods.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
 
 use super::{Failure, Layer, Verdict, World, diagnose, lonely};
-use crate::look::{imported, rows};
+use crate::look::{gateway_router, imported, router_rows, rows, word};
 use crate::reach::{Attached, attached};
 use crate::run::each;
 use crate::state::Lab;
@@ -39,10 +39,36 @@ pub(super) fn right(world: &mut World<'_>) -> Result<Verdict> {
     }
     let families = lab.values.families().len();
     let others = pods.len().saturating_sub(1) * families;
+    let limits = limits(lab)?;
     Ok(Ok(format!(
-        "{} nodes, {others} imported routes on each",
+        "{} nodes, {others} imported routes on each, SNAT by {limits}",
         pods.len()
     )))
+}
+
+/// Which columns say what the gateway routers' SNAT rows of pods translate: by outbound SNAT, gateway mode and schema it is another.
+fn limits(lab: &Lab) -> Result<String> {
+    let clusters = lab.values.default_network()?.ranges.iter();
+    let clusters: Vec<String> = clusters.map(|range| range.subnet.to_string()).collect();
+    let mut used = BTreeSet::new();
+    for node in &lab.nodes {
+        let router = gateway_router(&node.name);
+        let all = router_rows(lab, &node.name, &router, "nat", "nat")?;
+        for row in all
+            .iter()
+            .filter(|row| clusters.contains(&word(row, "logical_ip")))
+        {
+            let columns = ["exempted_ext_ips", "allowed_ext_ips", "match"].into_iter();
+            used.extend(columns.filter(|column| !word(row, column).is_empty()));
+        }
+    }
+    let used: Vec<&str> = used.into_iter().collect();
+    let filter = if lab.outward.is_local() {
+        " and nftables"
+    } else {
+        ""
+    };
+    Ok(format!("{}{filter}", used.join(", ")))
 }
 
 fn node(lab: &Lab, pods: &[Attached], (node, _): &Attached) -> Result<Verdict> {
