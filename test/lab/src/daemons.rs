@@ -338,7 +338,10 @@ fn cluster_sections(lab: &Lab) -> Result<String> {
     } else {
         let snat = &lab.outward.outbound_snat;
         let routing = &lab.outward.routing;
-        format!("[no-overlay]\noutbound-snat = {snat}\nrouting = {routing}\n\n")
+        // Only nodes know the way to pods, whoever made their sessions: the default router is not to be asked.
+        format!(
+            "[no-overlay]\noutbound-snat = {snat}\nrouting = {routing}\nmissing-route = discard\n\n"
+        )
     };
     let fabric = fabric_section(lab);
     let isolation = lab.outward.isolation_section();
