@@ -22,6 +22,7 @@ mod membership;
 mod netns;
 mod networks;
 mod node;
+mod node_ports;
 mod object_to_route;
 mod objects;
 mod pods;

@@ -2,8 +2,8 @@
 //!
 //! In: a lab whose pods are attached. Out: Service objects of DNS, of one more and of each
 //! network of users, and their load balancers: on each node's switch and gateway router of the
-//! default network, or on the network's own switches. These have node ports, too: as pods of the network
-//! see them, not what the outer bridge does with them. How networks of users come to the default
+//! default network, or on the network's own switches and gateway routers. These have node ports, too: on the
+//! switches, where its own pods ask, and for all others on the nodes (`node_ports`). How networks of users come to the default
 //! network's is the product's.
 
 use std::collections::BTreeSet;
@@ -18,8 +18,9 @@ use crate::echo;
 use crate::family::Family;
 use crate::networks::{DEFAULT, UserNetwork};
 use crate::node::ovs::nbctl;
+use crate::node_ports;
 use crate::reach;
-use crate::state::{Lab, Node};
+use crate::state::{Lab, Node, Pod};
 use crate::values::nth;
 
 /// The API server's own Service.
@@ -167,10 +168,11 @@ pub(crate) fn balance(lab: &Lab) -> Result<()> {
                 .with_context(|| format!("load balancer {name} on {}", node.name))?;
         }
     }
-    lab.networks.iter().try_for_each(|one| own(lab, one))
+    lab.networks.iter().try_for_each(|one| own(lab, one))?;
+    node_ports::write(lab)
 }
 
-/// The load balancer of a network of users.
+/// The load balancers of a network of users: for its own pods, and for those who come by a node port.
 fn own(lab: &Lab, network: &UserNetwork) -> Result<()> {
     let Some(vip) = of_network(lab, &network.name)? else {
         return Ok(());
@@ -180,11 +182,13 @@ fn own(lab: &Lab, network: &UserNetwork) -> Result<()> {
         .nodes
         .iter()
         .filter_map(|node| network.pod(lab, &node.name));
-    let pods: Vec<String> = pods
-        .filter_map(|pod| Some(pod.in_family(Family::of(lab.values.api_address()))?.address))
-        .map(|ip| SocketAddr::new(ip, echo::PORT).to_string())
-        .collect();
-    let pods = pods.join(",");
+    let family = Family::of(lab.values.api_address());
+    let backend = |pod: Pod| {
+        let own = pod.in_family(family)?;
+        Some(SocketAddr::new(own.address, echo::PORT).to_string())
+    };
+    let all: Vec<String> = pods.filter_map(backend).collect();
+    let pods = all.join(",");
     for node in lab.nodes.iter().filter(|_| !pods.is_empty()) {
         let (name, switch) = (
             format!("lab-{}", network.name),
@@ -192,6 +196,24 @@ fn own(lab: &Lab, network: &UserNetwork) -> Result<()> {
         );
         let addresses = [vec![vip.clone()], at_nodes(lab, &network.name)?].concat();
         add(lab, node, (&name, &switch), &addresses, &pods)?;
+        // With OVN before 25.03 a layer-2 network's gateway router gets no answer from a pod of another node.
+        let local = network.pod(lab, &node.name).and_then(backend);
+        let backends = if network.is_layer2() {
+            local.as_ref()
+        } else {
+            Some(&pods)
+        };
+        let (Some(backends), router) =
+            (backends, format!("GR_{}_{}", network.network(), node.name))
+        else {
+            continue;
+        };
+        let name = format!("{name}-router");
+        nbctl(lab, &node.name)
+            .args(["--may-exist", "lb-add", &name, &vip, backends, "tcp"])
+            .args(["--", "--may-exist", "lr-lb-add", &router, &name])
+            .run()
+            .with_context(|| format!("load balancer {name} on {}", node.name))?;
     }
     Ok(())
 }
