@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use model::address::{Family, Prefix};
 use model::kernel::LinkFact;
-use model::names::NodeName;
+use model::names::{NodeName, management_device};
 use model::network::{Network, Topology, Transport};
 use model::node::Fact;
 use model::prefixes::PrefixMap;
@@ -24,10 +24,12 @@ pub const SUBNET_TAKEN: &str = "NodeSubnetTaken";
 /// The least MTU of an interface with IPv6, bytes (RFC 8200, section 5).
 const LEAST_WITH_IPV6: u32 = 1280;
 
-/// A network without an overlay whose pods may send packets that the bridge does not carry.
+/// A network without an overlay whose pods may send packets that the bridge does not carry. What is routed in the network's own
+/// VRF alone leaves by links of that VRF.
 fn above_link(network: &Network, own_mtu: Option<u32>) -> Option<NotYet> {
     let (mtu, own) = network.mtu.zip(own_mtu)?;
-    let leaves = network.transport != Transport::Geneve && mtu > own;
+    let elsewhere = network.advertised.own_vrf && !network.advertised.default_vrf;
+    let leaves = network.transport != Transport::Geneve && !elsewhere && mtu > own;
     leaves.then(|| NotYet::MtuAboveLink(network.name.clone(), mtu, own))
 }
 
@@ -84,7 +86,7 @@ impl Memory {
             return self.without(network, NotYet::Services);
         }
         let own_mtu = machine.bridge_link().map(|link| link.mtu);
-        let too_large = match self.packets(network, own_mtu) {
+        let too_large = match self.packets(network, machine, own_mtu) {
             Ok(too_large) => too_large,
             Err(why) => return self.without(network, why),
         };
@@ -126,11 +128,24 @@ impl Memory {
     }
 
     /// What is wrong with the size of a network's packets, and as an error what keeps it from being built. A link that
-    /// carries less than it did takes no running network away.
-    fn packets(&self, network: &Network, own_mtu: Option<u32>) -> Result<Option<NotYet>, NotYet> {
+    /// carries less than it did takes no running network away, also where that ran before this process.
+    fn packets(
+        &self,
+        network: &Network,
+        machine: &Machine,
+        own_mtu: Option<u32>,
+    ) -> Result<Option<NotYet>, NotYet> {
         self.overlay(network, own_mtu)?;
+        let ran_with = || {
+            let share = self.shares.get(&network.name);
+            let share = share.filter(|share| share.network.id == network.id);
+            let device = management_device(network.id);
+            let mut links = machine.links.iter().flatten();
+            let stands = || Some(links.find(|link| link.name == device)?.mtu);
+            share.map(|share| share.mtu).or_else(stands)
+        };
         match above_link(network, own_mtu) {
-            Some(why) if !self.shares.contains_key(&network.name) => Err(why),
+            Some(why) if ran_with() < network.mtu => Err(why),
             too_large => Ok(too_large),
         }
     }

@@ -10,7 +10,7 @@ use model::address::Prefix;
 use model::gateway::{BgpDefault, GatewayMode};
 use model::kernel::{KernelKey, LinkFact};
 use model::names::{NetworkName, NodeName};
-use model::network::{Topology, Transport};
+use model::network::{Advertised, Network, Topology, Transport};
 use model::node::{Fact, Node};
 use model::ovs::{BridgeFact, patch_port};
 use plan_node::{Facts, FlowTable, Memory, NodeConfig, NotYet, Share, Snapshot, Undeclared, Vrf};
@@ -272,12 +272,55 @@ fn a_network_without_an_overlay_has_no_larger_packets_than_the_bridge_carries() 
     }
     own(&mut facts).subnets =
         mk_node("n1", &[("default", &["10.128.1.0/24", "10.128.9.0/24"])]).subnets;
-    let after = memory.snapshot(facts);
+    let after = memory.snapshot(facts.clone());
     let why = after.stale.values().next().unwrap();
     assert_eq!(why.reason(), Some("MtuTooLarge"));
     let (_, view) = after.here().next().unwrap();
     assert_eq!(view.share.mtu, most);
     assert_eq!(view.share.host_subnets.len(), 2);
+
+    // Nor with a larger MTU than it runs with, or as another network of that name.
+    for change in [
+        (|network: &mut Network| network.mtu = network.mtu.map(|mtu| mtu + 1)) as fn(&mut Network),
+        |network| network.id = network.id.wrapping_add(1),
+    ] {
+        let mut other = facts.clone();
+        change(&mut other.networks[0]);
+        let snapshot = memory.snapshot(other);
+        let (_, view) = snapshot.here().next().unwrap();
+        assert_eq!((view.share.mtu, view.share.network.id), (most, 0));
+    }
+
+    // It ran before this process: by its management port.
+    for (stands, built) in [(most, 1), (most - 1, 0)] {
+        let mut facts = facts.clone();
+        let links = facts.links.as_mut().unwrap();
+        links.retain(|link| link.name != "ovn-k8s-mp0");
+        let mut port = mk_link(41, "ovn-k8s-mp0");
+        port.mtu = stands;
+        links.push(port);
+        let snapshot = self::memory().snapshot(facts);
+        assert_eq!(snapshot.here().count(), built, "{stands}");
+        let why = snapshot.stale.values().next().unwrap();
+        assert_eq!(why.reason(), Some("MtuTooLarge"));
+    }
+}
+
+#[test]
+fn what_is_routed_in_its_own_vrf_alone_does_not_leave_by_the_bridge() {
+    let mut facts = whole();
+    let links = facts.links.as_ref().unwrap();
+    let bridge = links.iter().find(|link| link.name == "br-ex").unwrap().mtu;
+    for (default_vrf, built) in [(false, 1), (true, 0)] {
+        let network = &mut facts.networks[0];
+        network.mtu = Some(bridge + 1);
+        network.advertised = Advertised {
+            own_vrf: true,
+            default_vrf,
+        };
+        let snapshot = memory().snapshot(facts.clone());
+        assert_eq!(snapshot.here().count(), built, "{default_vrf}");
+    }
 }
 
 #[test]
