@@ -218,10 +218,15 @@ impl Record {
     }
 }
 
-/// Start time of a process; `None` when there is none or it is dead and unburied.
+/// Start time of a process; `None` when there is none or it is dead and unburied. One whose first thread alone is dead still holds
+/// its sockets.
 pub(crate) fn born(pid: i32) -> Option<u64> {
+    let tasks = || std::fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
     stat(pid)
-        .filter(|(state, _)| !matches!(state.as_str(), "Z" | "X"))
+        .filter(|(state, _)| match state.as_str() {
+            "Z" => tasks() > 1,
+            state => state != "X",
+        })
         .map(|(_, at)| at)
 }
 
