@@ -53,7 +53,7 @@ use crate::loops::api::{ApiReconciler, Inputs};
 use crate::loops::bridge::BridgeReconciler;
 use crate::loops::filter::FilterReconciler;
 use crate::loops::import::{ImportReconciler, Reports, Shared};
-use crate::loops::north::NorthReconciler;
+use crate::loops::north::{Blocked, NorthReconciler};
 use crate::loops::port::PortReconciler;
 use crate::loops::south::SouthReconciler;
 use crate::metrics::{Metrics, PathMetrics};
@@ -115,7 +115,7 @@ pub async fn serve(
     let kube = connect(settings.kubeconfig.as_deref()).await?;
     tokio::spawn(crds::probe(kube.clone(), crds::needs::NODE_AGENT));
     let conditions = [
-        "caches", "ovn", "topology", "tunnels", "port", "filter", "import",
+        "caches", "ovn", "topology", "tunnels", "port", "filter", "flows", "import",
     ];
     let mut daemon = Daemon::new(settings.metrics_address, &conditions);
     let metrics = Metrics::new(&daemon.registry).context("cannot register metrics")?;
@@ -138,7 +138,7 @@ pub async fn serve(
     let (tell, ways) = watch::channel(None);
     let planned = spawn_plan(&mut daemon, &kube, &sources, (nodes.clone(), tell));
     spawn_bridge(&mut daemon, &sources, planned.clone());
-    spawn_north(&mut daemon, &sources, planned.clone());
+    let blocked = spawn_north(&mut daemon, &sources, planned.clone());
     spawn_south(&mut daemon, &sources, planned.clone());
     spawn_port(&mut daemon, &sources, planned.clone());
     spawn_filter(&mut daemon, &sources, planned.clone());
@@ -152,6 +152,7 @@ pub async fn serve(
         planned,
         reports,
         paths,
+        blocked,
     };
     let api = ApiReconciler::new(kube, sources.node, inputs);
     let pace = timing(1000, 500, 30_000);
@@ -207,7 +208,12 @@ fn spawn_plan(
 
 fn spawn_bridge(daemon: &mut Daemon, sources: &Sources, planned: PlannedReceiver) {
     let work = reconcile::run(
-        BridgeReconciler::new(planned, &sources.settings, sources.metrics.clone()),
+        BridgeReconciler::new(
+            planned,
+            &sources.settings,
+            sources.metrics.clone(),
+            daemon.readiness.clone(),
+        ),
         sources.queues.bridge.clone(),
         timing(20, 50, 1000),
         daemon.stopped(),
@@ -215,18 +221,25 @@ fn spawn_bridge(daemon: &mut Daemon, sources: &Sources, planned: PlannedReceiver
     daemon.spawn_loop("bridge", work);
 }
 
-fn spawn_north(daemon: &mut Daemon, sources: &Sources, planned: PlannedReceiver) {
+/// Starts to look after rows; returns which networks' cannot be written.
+fn spawn_north(
+    daemon: &mut Daemon,
+    sources: &Sources,
+    planned: PlannedReceiver,
+) -> watch::Receiver<Blocked> {
+    let (tell, blocked) = watch::channel(Blocked::new());
     let topology = NorthReconciler::new(
         planned,
         sources.node.clone(),
         sources.north.clone(),
         sources.queues.clone(),
         &sources.metrics,
-        daemon.readiness.clone(),
+        (daemon.readiness.clone(), tell),
     );
     let queue = sources.queues.north.clone();
     let work = reconcile::run(topology, queue, timing(100, 200, 10_000), daemon.stopped());
     daemon.spawn_loop("OVN", work);
+    blocked
 }
 
 fn spawn_south(daemon: &mut Daemon, sources: &Sources, planned: PlannedReceiver) {

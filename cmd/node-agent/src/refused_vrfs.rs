@@ -1,10 +1,10 @@
 //! VRF devices that the kernel refused to make.
-//! In: what writing the kernel's side found. Out: a fact of the node, and a plan without them. Invariant: a refusal is forgotten
-//! after a while, so that a kernel that has learned it (a module was loaded) is asked again.
-//! Not here: what follows for the network (`plan_node::facts`).
+//! In: what writing the kernel's side found. Out: a fact of the node, and a plan without them. Invariant: a refusal holds until the
+//! kernel has been seen to make the device, which it is asked to now and then (a module may have been loaded): no network counts
+//! as built in between. Not here: what follows for the network (`plan_node::facts`).
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::world::FactsChanged;
 
 /// For so long a refused device is not tried again.
-const HOLDS: Duration = Duration::from_secs(300);
+const HOLDS: Duration = Duration::from_secs(60);
 
 /// By device: why, and since when.
 #[derive(Debug, Clone, Default)]
@@ -32,19 +32,44 @@ impl RefusedVrfs {
 
     /// The kernel does not make this device.
     pub(crate) fn note(&self, device: &str, why: String) {
-        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-        refused.insert(device.to_owned(), (why, Instant::now()));
-        drop(refused);
-        self.facts.note();
+        let entry = (why, Instant::now());
+        let before = self.lock().insert(device.to_owned(), entry.clone());
+        if before.map(|(why, _)| why) != Some(entry.0) {
+            self.facts.note();
+        }
     }
 
-    /// Those that are not worth trying now.
+    /// The kernel makes it now.
+    pub(crate) fn forget(&self, device: &str) {
+        if self.lock().remove(device).is_some() {
+            self.facts.note();
+        }
+    }
+
+    /// Only these devices are of networks that are declared.
+    pub(crate) fn retain(&self, devices: &BTreeSet<String>) {
+        self.lock().retain(|device, _| devices.contains(device));
+    }
+
+    /// Those that have been refused.
     pub(crate) fn now(&self) -> BTreeMap<String, String> {
-        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-        refused.retain(|_, (_, since)| since.elapsed() < HOLDS);
+        let refused = self.lock();
         let all = refused.iter();
         all.map(|(device, (why, _))| (device.clone(), why.clone()))
             .collect()
+    }
+
+    /// Those that are worth trying again.
+    pub(crate) fn due(&self) -> Vec<String> {
+        let refused = self.lock();
+        let due = refused
+            .iter()
+            .filter(|(_, (_, since))| since.elapsed() >= HOLDS);
+        due.map(|(device, _)| device.clone()).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, (String, Instant)>> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -53,11 +78,21 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_refusal_is_forgotten_after_a_while() {
+    async fn a_refusal_holds_until_the_device_can_be_made_and_is_tried_again_after_a_while() {
         let refused = RefusedVrfs::default();
         refused.note("blue", "not supported".to_owned());
-        assert_eq!(refused.now().len(), 1);
+        assert!(refused.due().is_empty());
         tokio::time::advance(HOLDS).await;
+        assert_eq!(refused.due(), ["blue"]);
+        assert_eq!(refused.now().len(), 1, "it is refused still");
+        refused.note("blue", "not supported".to_owned());
+        assert!(refused.due().is_empty());
+        refused.retain(&["blue".to_owned()].into());
+        assert_eq!(refused.now().len(), 1);
+        refused.forget("blue");
+        assert!(refused.now().is_empty());
+        refused.note("red", "not supported".to_owned());
+        refused.retain(&BTreeSet::new());
         assert!(refused.now().is_empty());
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use daemon::Configuration;
 use kube_edge::Cache;
-use model::nb::Owner;
+use model::nb::{Owner, Rows};
 use model::node::Node;
 use model::{Network, NetworkName, NodeName, ObjectKey, Problem};
 use netlink::dump;
@@ -139,6 +139,11 @@ impl World {
             let begun = Instant::now();
             let declared = self.networks.declared().clone();
             let (networks, known) = self.known_networks(&mut in_force, &declared);
+            if declared.listed {
+                let of = networks.iter();
+                let devices = of.filter_map(|network| network.name.vrf_device(network.id));
+                self.refused_vrfs.retain(&devices.collect());
+            }
             let mut facts = self.read(networks, &declared).await;
             if !known {
                 // As if no Node were listed: of the network nothing is built, of the host everything.
@@ -155,12 +160,12 @@ impl World {
             let is_mended_silently = |why: &NotYet| why.reason().is_none();
             let waits = !known || !declared.listed || next.stale.values().any(is_mended_silently);
             let wait = if waits { RETRY } else { SWEEP };
-            let settle = settle(begun.elapsed());
+            let (took, ended) = (begun.elapsed(), Instant::now());
             if tokio::time::timeout(wait, changed.0.notified())
                 .await
                 .is_ok()
             {
-                tokio::time::sleep(settle).await;
+                tokio::time::sleep(settle(took, ended.elapsed())).await;
             }
         }
     }
@@ -209,13 +214,15 @@ impl World {
         let own = self.nodes.get(&ObjectKey::new("", self.node.as_str()));
         let schema = self.north.schema();
         let waiting = declared.waiting();
-        let standing = switch.with_replica(ovn::switch::port_owners);
+        let management_ports = switch.with_replica(ovn::switch::port_owners);
+        let management_ports = management_ports.and_then(Result::ok);
+        let standing = management_ports.iter().flat_map(BTreeMap::values);
         Facts {
             networks,
             undeclared: Undeclared {
                 unlisted: !declared.listed,
                 waiting: waiting.map(|(n, why)| (n.clone(), why.clone())).collect(),
-                standing: standing.and_then(Result::ok).unwrap_or_default(),
+                standing: standing.cloned().collect(),
             },
             nodes: listed.then(nodes),
             api_servers: self.api_servers.ready().then(api_servers),
@@ -228,6 +235,7 @@ impl World {
             ports: ports.and_then(Result::ok).flatten(),
             nat_has_match: schema.map(|schema| ovn::north::nat_has_match(&schema)),
             refused_vrfs: self.refused_vrfs.now(),
+            management_ports,
         }
     }
 
@@ -255,6 +263,8 @@ impl World {
         told: &mut Told,
     ) -> Planned {
         let (plan, violations) = plan_node::sound_plan(snapshot.clone());
+        told.broken
+            .retain(|of| violations.iter().any(|(owner, _)| owner == of));
         for (owner, violation) in &violations {
             let text = format!("the plan of {owner}: {violation}");
             told.broken.warn(owner.clone(), text);
@@ -316,6 +326,8 @@ impl World {
             tracing::warn!(reason = problem.reason, "{problem}");
         }
         told.problems = now;
+        told.stale
+            .retain(|name| snapshot.networks.contains_key(name));
         for name in snapshot.networks.keys() {
             match snapshot.stale.get(name) {
                 Some(why) => {
@@ -341,8 +353,8 @@ impl World {
         if was.is_none() || !same_ground {
             queues.north.resync();
         }
-        for owner in differing(was.map(|plan| &plan.north), &part.north) {
-            queues.north.enqueue(owner.clone());
+        for owner in owners(was.map(|plan| &plan.north), &part.north) {
+            queues.north.enqueue(owner);
         }
         for name in differing(was.map(|plan| &plan.ports), &part.ports) {
             queues.port.enqueue(PortKey::Port(name.clone()));
@@ -374,9 +386,20 @@ impl World {
     }
 }
 
-/// How long facts are awaited that change together with one that changed, after a pass that took so long.
-fn settle(took: Duration) -> Duration {
-    took.saturating_mul(SHARE).clamp(SETTLE, RETRY)
+/// How long facts are awaited that change together with one that changed, after a pass that took so long and `idle` since its end.
+fn settle(took: Duration, idle: Duration) -> Duration {
+    let share = took.saturating_mul(SHARE);
+    share.saturating_sub(idle).clamp(SETTLE, RETRY)
+}
+
+/// Owners of rows that are to be looked at.
+fn owners(before: Option<&BTreeMap<Owner, Rows>>, now: &BTreeMap<Owner, Rows>) -> BTreeSet<Owner> {
+    let mut owners: BTreeSet<Owner> = differing(before, now).cloned().collect();
+    if before.is_some_and(|before| !before.keys().eq(now.keys())) {
+        // A network's rows can keep the node's own from being written, and one that left may have.
+        owners.insert(Owner::Node);
+    }
+    owners
 }
 
 /// Keys whose values differ, or that are in one of both only.
@@ -410,12 +433,44 @@ fn node_config(node: &NodeName, settings: &Settings) -> NodeConfig {
 
 #[cfg(test)]
 mod tests {
+    use model::nb::{Columns, RowKey, Table};
+
     use super::*;
 
     #[test]
+    fn rows_of_the_node_are_looked_at_whenever_a_network_comes_or_leaves() {
+        let rows = |name: &str| Rows::from([(RowKey::root(Table::Router, name), Columns::new())]);
+        let (red, blue) = (
+            Owner::Network(NetworkName::from("red")),
+            Owner::Network(NetworkName::from("blue")),
+        );
+        let both = BTreeMap::from([
+            (Owner::Node, rows("cluster")),
+            (red.clone(), rows("red")),
+            (blue.clone(), rows("blue")),
+        ]);
+        let mut without = both.clone();
+        without.remove(&red);
+        let mut other = both.clone();
+        other.insert(blue.clone(), rows("azure"));
+        assert_eq!(owners(Some(&both), &both), [].into());
+        assert_eq!(owners(None, &both), both.keys().cloned().collect());
+        assert_eq!(owners(Some(&both), &other), [blue].into());
+        let moved = BTreeSet::from([Owner::Node, red]);
+        assert_eq!(owners(Some(&both), &without), moved);
+        assert_eq!(owners(Some(&without), &both), moved);
+    }
+
+    #[test]
     fn plans_take_a_fifth_of_the_time_at_most_and_facts_wait_a_second_at_most() {
-        let settled = |took| settle(Duration::from_millis(took)).as_millis();
-        let waits = [0, 1, 5, 50, 250, 5000].map(settled);
+        let settled = |(took, idle)| {
+            let (took, idle) = (Duration::from_millis(took), Duration::from_millis(idle));
+            settle(took, idle).as_millis()
+        };
+        let waits = [(0, 0), (1, 0), (5, 0), (50, 0), (250, 0), (5000, 0)].map(settled);
         assert_eq!(waits, [20, 20, 20, 200, 1000, 1000]);
+        // Time without a pass is time in which facts were awaited.
+        let waits = [(50, 30), (50, 150), (50, 190), (250, 5000), (5000, 15_000)].map(settled);
+        assert_eq!(waits, [170, 50, 20, 20, 1000]);
     }
 }

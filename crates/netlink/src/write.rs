@@ -69,8 +69,12 @@ pub struct Written {
     pub done: Vec<String>,
     /// One for each entry that is not as wanted; all of them are tried again by the next call.
     pub failed: Vec<WriteError>,
+    /// Routes in whose places somebody else's stand: those stay.
+    pub kept: BTreeSet<KernelKey>,
 }
 
+/// Table of a device that is made only to see whether it can be.
+const TRIED_TABLE: TableId = TableId::MAX - 1;
 /// So often what the kernel did beyond what it was asked to is made good: secondary addresses go with their primary, and
 /// routes with the last address.
 const ROUNDS: usize = 3;
@@ -92,6 +96,32 @@ pub async fn apply(wanted: &Entries, complete: bool) -> Result<Written, WriteErr
     let outcome = writer.rounds(wanted, complete).await;
     task.abort();
     outcome.map(|()| writer.written)
+}
+
+/// Whether the kernel makes a VRF device of this name, which nobody has: it is made, and goes again at once.
+///
+/// # Errors
+/// Why it does not.
+pub async fn try_vrf(device: &str) -> Result<(), WriteError> {
+    let (connection, handle, _) = rtnetlink::new_connection().map_err(WriteError::Connect)?;
+    let task = tokio::spawn(connection);
+    let refused = |source| WriteError::Refused {
+        key: KernelKey::Vrf {
+            device: device.to_owned(),
+        },
+        source: Box::new(source),
+    };
+    let message = LinkVrf::new(device, TRIED_TABLE).build();
+    let made = handle.link().add(message).execute().await;
+    let outcome = match made {
+        Ok(()) => {
+            let name = LinkUnspec::new_with_name(device).build();
+            handle.link().del_with_message(name).execute().await
+        }
+        Err(error) => Err(error),
+    };
+    task.abort();
+    outcome.map_err(refused)
 }
 
 async fn read(wanted: &Entries) -> Result<Held, WriteError> {
@@ -124,6 +154,7 @@ impl Writer {
             }
             let before = self.written.done.len();
             self.written.failed.clear();
+            self.written.kept.clear();
             self.outside.clear();
             self.absent.clear();
             self.round(&held.links, diff).await;
@@ -148,10 +179,10 @@ impl Writer {
             if exchanged {
                 self.remove(&key, removal).await;
             }
-            self.put(links, &key, &entry).await;
+            self.put(links, &key, &entry, !exchanged).await;
         }
         for (key, entry) in diff.create {
-            self.put(links, &key, &entry).await;
+            self.put(links, &key, &entry, false).await;
         }
         for (removal, key) in diff.delete.into_iter().rev() {
             self.remove(&key, removal).await;
@@ -184,7 +215,14 @@ impl Writer {
         }
     }
 
-    async fn put(&mut self, links: &[LinkFact], key: &KernelKey, entry: &KernelEntry) {
+    /// Writes an entry; `stands`: one of ours with its key does.
+    async fn put(
+        &mut self,
+        links: &[LinkFact],
+        key: &KernelKey,
+        entry: &KernelEntry,
+        stands: bool,
+    ) {
         if self.is_without_vrf(key) {
             return;
         }
@@ -202,7 +240,14 @@ impl Writer {
                 self.neighbor(links, device, *ip, *mac).await
             }
             (KernelKey::Route { table, to, metric }, KernelEntry::Route(target)) => {
-                self.route(links, (*table, *to, *metric), target).await
+                let place = (*table, *to, *metric);
+                match self.route(links, place, target, stands).await {
+                    Err(PutError::Refused(error)) if is_taken(&error) => {
+                        self.written.kept.insert(key.clone());
+                        return;
+                    }
+                    done => done,
+                }
             }
             (
                 KernelKey::Rule {
@@ -391,6 +436,7 @@ impl Writer {
         links: &[LinkFact],
         (table, to, metric): (TableId, Prefix, u32),
         target: &RouteTarget,
+        stands: bool,
     ) -> Result<(), PutError> {
         let mut builder = RouteMessageBuilder::<IpAddr>::new()
             .table_id(table)
@@ -427,7 +473,10 @@ impl Writer {
             let metrics = vec![RouteMetric::Mtu(mtu)];
             message.attributes.push(RouteAttribute::Metrics(metrics));
         }
-        Ok(self.handle.route().add(message).replace().execute().await?)
+        let add = self.handle.route().add(message);
+        // Replaced is what is ours alone.
+        let add = if stands { add.replace() } else { add };
+        Ok(add.execute().await?)
     }
 }
 
@@ -446,6 +495,12 @@ impl From<rtnetlink::Error> for PutError {
 fn find<'a>(links: &'a [LinkFact], device: &str) -> Result<&'a LinkFact, PutError> {
     let found = links.iter().find(|link| link.name == device);
     found.ok_or_else(|| PutError::NoDevice(device.to_owned()))
+}
+
+/// `EEXIST`.
+fn is_taken(error: &rtnetlink::Error) -> bool {
+    const EXISTS: i32 = 17;
+    matches!(error, rtnetlink::Error::NetlinkError(message) if message.raw_code() == -EXISTS)
 }
 
 /// `ENOENT`, `ESRCH`, `ENODEV` and `EADDRNOTAVAIL`: what the kernel says of rules, routes, devices and addresses that are gone.

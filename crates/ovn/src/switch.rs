@@ -147,7 +147,8 @@ pub fn decode_bridge(replica: &Replica, name: &str) -> Result<Option<BridgeFact>
 
 /// The transaction that makes an internal port right; `None` where it stands as wanted.
 ///
-/// A port of that name on another bridge is moved: the name is the device's, and only one can be.
+/// A port of that name on another bridge is moved: the name is the device's, and only one can be. Other ports that were made for
+/// the same network go: they would claim the same logical port.
 ///
 /// # Errors
 /// When a table is not followed, a column holds what it cannot, the bridge does not exist, or another port holds the
@@ -178,6 +179,11 @@ pub fn ensure_port(
             vec![Condition::uuid(bridge)],
             vec![Mutation::insert("ports", uuid)],
         );
+    }
+    for (other, record) in replica.table("Port")? {
+        if *other != uuid && owner(record)?.as_deref() == Some(port.owner.as_str()) {
+            transaction = leave_bridges(transaction, replica, *other)?;
+        }
     }
     Ok((transaction.operations().len() > idle).then_some(transaction))
 }
@@ -308,14 +314,16 @@ fn leave_bridges(
     Ok(transaction)
 }
 
-/// The networks that ports of ours were made for.
+/// The ports of ours by their names, and the networks that they were made for.
 ///
 /// # Errors
 /// When the table is not followed or a column holds what it cannot.
-pub fn port_owners(replica: &Replica) -> Result<BTreeSet<NetworkName>, AccessError> {
-    let mut owners = BTreeSet::new();
+pub fn port_owners(replica: &Replica) -> Result<BTreeMap<String, NetworkName>, AccessError> {
+    let mut owners = BTreeMap::new();
     for record in replica.table("Port")?.values() {
-        owners.extend(owner(record)?.map(NetworkName::from));
+        if let Some(owner) = owner(record)? {
+            owners.insert(record.get("name")?, NetworkName::from(owner));
+        }
     }
     Ok(owners)
 }

@@ -24,7 +24,9 @@ use model::problem::Problem;
 
 use crate::claims::{self, Claims};
 use crate::mtu::HostMtus;
-use crate::snapshot::{GatewayView, Machine, NetworkShare, NodeView, RemoteNode, Share, Snapshot};
+use crate::snapshot::{
+    GatewayView, Machine, NetworkShare, NodeView, RemoteNode, Share, Snapshot, Standing,
+};
 
 pub use not_yet::NotYet;
 pub use remotes::NOT_ITS_OWN;
@@ -89,6 +91,8 @@ pub struct Facts {
     pub nat_has_match: Option<bool>,
     /// VRF devices that the kernel refused to make, and why.
     pub refused_vrfs: BTreeMap<String, String>,
+    /// Management ports by their names, and whose they are; `None` while the conf database cannot be read.
+    pub management_ports: Option<BTreeMap<String, NetworkName>>,
 }
 
 /// What was known of the node before; one for the life of a process.
@@ -119,6 +123,7 @@ pub struct Memory {
     ports: Option<BridgeFact>,
     nat_has_match: bool,
     refused_vrfs: BTreeMap<String, String>,
+    management_ports: Option<BTreeMap<String, NetworkName>>,
     mtus: HostMtus,
     subnets: BTreeMap<NetworkName, Vec<Prefix>>,
     /// Of each network the last share that could be built on.
@@ -150,6 +155,7 @@ impl Memory {
             ports: None,
             nat_has_match: false,
             refused_vrfs: BTreeMap::new(),
+            management_ports: None,
             mtus: HostMtus::default(),
             subnets: BTreeMap::new(),
             shares: BTreeMap::new(),
@@ -204,10 +210,7 @@ impl Memory {
         let (mut networks, mut stale) = self.shares_of(&facts.networks, &machine, missing);
         undeclared.add_to(&mut networks, &mut stale);
         if !undeclared.unlisted {
-            // A network that is declared no more is forgotten: its name may come back as another one.
-            self.subnets.retain(|name, _| networks.contains_key(name));
-            self.shares.retain(|name, _| networks.contains_key(name));
-            self.doubted.retain(|name, _| networks.contains_key(name));
+            self.retain(&networks);
         }
         let mut snapshot = Snapshot {
             problems: Vec::new(),
@@ -216,13 +219,22 @@ impl Memory {
             networks,
             unlisted: undeclared.unlisted,
             stale,
+            standing: self.standing(),
             machine,
         };
+        snapshot.refuse_what_never_stood();
         snapshot.problems = snapshot.here().flat_map(|(_, v)| v.problems()).collect();
         let services = self.unreachable_services(&snapshot);
         snapshot.problems.extend(services);
-        snapshot.ignored = self.ignored(&snapshot);
+        snapshot.ignored = self.ignored(&snapshot, &facts.networks);
         snapshot
+    }
+
+    /// A network that is declared no more is forgotten: its name may come back as another one.
+    fn retain(&mut self, networks: &BTreeMap<NetworkName, Share>) {
+        self.subnets.retain(|name, _| networks.contains_key(name));
+        self.shares.retain(|name, _| networks.contains_key(name));
+        self.doubted.retain(|name, _| networks.contains_key(name));
     }
 
     /// The share of each network, and why some are not what the facts say now.
@@ -234,6 +246,13 @@ impl Memory {
     ) -> (BTreeMap<NetworkName, Share>, BTreeMap<NetworkName, NotYet>) {
         let (mut shares, mut stale) = (BTreeMap::new(), BTreeMap::new());
         for network in networks {
+            let name = &network.name;
+            let before = self.shares.get(name).map(|share| share.network.id);
+            if before.is_some_and(|id| id != network.id) {
+                // Another network of that name: nothing of the first one is its.
+                self.shares.remove(name);
+                self.subnets.remove(name);
+            }
             let (share, why) = self.share(network, machine, missing.clone());
             shares.insert(network.name.clone(), share);
             stale.extend(why.map(|why| (network.name.clone(), why)));
@@ -241,11 +260,22 @@ impl Memory {
         (shares, stale)
     }
 
+    /// The networks that ports on this node's bridges were made for; `None` until they could be read.
+    fn standing(&self) -> Option<Standing> {
+        let (owners, outer) = self.management_ports.as_ref().zip(self.ports.as_ref())?;
+        Some(Standing {
+            owners: owners.values().cloned().collect(),
+            ports: outer.ports.iter().map(|port| port.name.clone()).collect(),
+        })
+    }
+
     fn note_switch(&mut self, facts: &mut Facts) {
         self.ports = facts.ports.take().or(self.ports.take());
         self.encap_ips = facts.encap_ips.take().or(self.encap_ips.take());
         self.nat_has_match = facts.nat_has_match.unwrap_or(self.nat_has_match);
         self.refused_vrfs = std::mem::take(&mut facts.refused_vrfs);
+        let ports = facts.management_ports.take();
+        self.management_ports = ports.or(self.management_ports.take());
     }
 
     fn note_nodes(&mut self, facts: &mut Facts) -> Option<NotYet> {
@@ -437,22 +467,18 @@ impl Memory {
         has_users: bool,
     ) -> Option<NodeView> {
         let families: BTreeSet<Family> = networks.iter().flat_map(Network::families).collect();
-        // Between pods nothing is translated, also where one of them is an API server.
-        // Networks of users that are routed in a VRF of their own alone may have any addresses.
-        let in_main = |n: &&Network| n.name.is_default() || n.advertised.default_vrf;
-        let is_pod = |ip: &IpAddr| {
-            let mut in_main = networks.iter().filter(in_main);
-            in_main.any(|n| n.holds(&Prefix::host(*ip)))
+        // Between pods nothing is translated, also where one of them is an API server or somebody says it is a node.
+        let is_usable = |ip: &IpAddr| {
+            families.contains(&Family::of(*ip)) && network_of(*ip, networks).is_none()
         };
-        let is_usable = |ip: &IpAddr| families.contains(&Family::of(*ip)) && !is_pod(ip);
         let api_servers = self.api_servers.iter().flatten().copied();
         let host_addresses: BTreeSet<IpAddr> = machine.host_cidrs.iter().map(|a| a.ip).collect();
-        let mut node_addresses = host_addresses.clone();
-        for node in self.nodes.as_ref()? {
-            node_addresses.extend(node.internal_ips.iter().copied());
-            node_addresses.extend(node.host_cidrs.known().into_iter().flatten().map(|a| a.ip));
-        }
-        node_addresses.retain(|ip| families.contains(&Family::of(*ip)));
+        let nodes = || self.nodes.iter().flatten();
+        let internal = nodes().flat_map(|node| node.internal_ips.iter().copied());
+        let sure = internal.chain(host_addresses.iter().copied());
+        let sure = sure.filter(|ip| families.contains(&Family::of(*ip)));
+        let annotated = nodes().flat_map(|node| annotated(node)).filter(is_usable);
+        let node_addresses = sure.chain(annotated).collect();
         // One that was an overlay may still be built as one.
         let built = self.shares.values().map(|share| &share.network);
         let has_overlay = (networks.iter().chain(built)).any(|n| n.transport == Transport::Geneve);
@@ -479,10 +505,12 @@ impl Memory {
     }
 
     /// What other Nodes say and is not believed, each once.
-    fn ignored(&self, snapshot: &Snapshot) -> Vec<Problem> {
+    fn ignored(&self, snapshot: &Snapshot, networks: &[Network]) -> Vec<Problem> {
         let claims = snapshot.machine.claims.values();
         let claimed = claims.flat_map(|claims: &Claims| claims.problems.iter().cloned());
         let mut found: BTreeSet<Problem> = claimed.collect();
+        let nodes = self.nodes.iter().flatten();
+        found.extend(nodes.flat_map(|node| pods_addresses(node, networks)));
         found.extend(self.unreadable.iter().cloned());
         for (name, view) in snapshot.here() {
             if view.is_overlay() {
@@ -501,6 +529,37 @@ impl Memory {
     }
 }
 
+/// The network that an address is a pod's of; those of users that are routed in a VRF of their own alone may have any addresses.
+fn network_of(ip: IpAddr, networks: &[Network]) -> Option<&NetworkName> {
+    let in_main = |n: &&Network| n.name.is_default() || n.advertised.default_vrf;
+    let mut in_main = networks.iter().filter(in_main);
+    let found = in_main.find(|network| network.holds(&Prefix::host(ip)));
+    found.map(|network| &network.name)
+}
+
+/// The addresses that a Node says are its own beside its InternalIPs.
+fn annotated(node: &Node) -> impl Iterator<Item = IpAddr> + '_ {
+    let annotated = node.host_cidrs.known().into_iter().flatten();
+    annotated.map(|address| address.ip)
+}
+
+/// Addresses of pods that a Node says are its own.
+fn pods_addresses(node: &Node, networks: &[Network]) -> Vec<Problem> {
+    let claims = annotated(node).filter_map(|ip| {
+        let network = network_of(ip, networks)?;
+        Some(Problem::new(
+            format!("Node/{}", node.name),
+            POD_ADDRESS,
+            format!(
+                "annotation k8s.ovn.org/host-cidrs: {ip} is in the subnets of network {network}; allowed: addresses of the node; packets of pods to it are not translated"
+            ),
+        ))
+    });
+    claims.collect()
+}
+
+/// Reason of a problem: a Node says that an address of pods is its own.
+pub const POD_ADDRESS: &str = "NodeAddressOfPods";
 /// Reason of a problem: an annotation of another Node cannot be read.
 const SUBNETS_MALFORMED: &str = "NodeSubnetsMalformed";
 

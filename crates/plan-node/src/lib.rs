@@ -47,7 +47,7 @@ pub use facts::{Facts, Memory, NodeConfig, NotYet, ServiceAddresses, Undeclared}
 pub use learn::Inputs;
 pub use snapshot::{
     GatewayView, Machine, NetworkShare, NetworkView, NodeView, RemoteNode, Reserved, Services,
-    Share, Snapshot, UnknownShare, Vrf,
+    Share, Snapshot, Standing, UnknownShare, Vrf,
 };
 pub use unknown::Unknown;
 
@@ -118,14 +118,7 @@ pub fn sound_plan(mut snapshot: Snapshot) -> (Plan, Vec<(Owner, Violation)>) {
                 let of_it =
                     |(owner, _): &(Owner, Violation)| *owner == Owner::Network(name.clone());
                 all.extend(found.into_iter().filter(of_it));
-                if let Some(share) = snapshot.networks.get_mut(&name)
-                    && let Share::Here(here) = share
-                {
-                    *share = Share::Unknown(UnknownShare {
-                        network: Some(here.network.clone()),
-                        host_subnets: here.host_subnets.clone(),
-                    });
-                }
+                snapshot.set_aside(&name);
             }
         }
     }

@@ -45,7 +45,7 @@ pub fn plan(snapshot: &Snapshot) -> Ruleset {
         }
     }
     if views.iter().any(|view| !view.name().is_default()) {
-        ruleset.extend(host_drop(&views));
+        ruleset.extend(host_drop(node, &views));
     }
     ruleset
 }
@@ -146,8 +146,11 @@ fn pod_subnets(view: NetworkView<'_>) -> Ruleset {
     ruleset
 }
 
-/// What the host itself sends to advertised networks of users would enter them by the physical network.
-fn host_drop(views: &[NetworkView<'_>]) -> Ruleset {
+/// What the host itself sends to advertised networks of users would enter them by the physical network. Whatever subnets somebody
+/// gives a network, hosts reach nodes and the API server.
+fn host_drop(node: &NodeView, views: &[NetworkView<'_>]) -> Ruleset {
+    let needed = node.always_translated();
+    let is_spared = |subnet: &Prefix| needed.iter().any(|ip| subnet.contains_ip(*ip));
     let mut ruleset = Ruleset::default();
     let mut rules = Vec::new();
     for family in Family::ALL {
@@ -157,7 +160,8 @@ fn host_drop(views: &[NetworkView<'_>]) -> Ruleset {
         let advertised = views.iter().filter(|view| view.is_advertised());
         let users = advertised.filter(|view| !view.name().is_default());
         let subnets = users.flat_map(|view| view.share.network.prefixes());
-        let elements = subnets.filter(|s| s.family() == family).collect();
+        let subnets = subnets.filter(|s| s.family() == family);
+        let elements = subnets.filter(|s| !is_spared(s)).collect();
         ruleset.sets.insert(name, AddressSet { family, elements });
     }
     let hook = Some(Hook {

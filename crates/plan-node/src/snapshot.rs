@@ -15,7 +15,7 @@ use model::kernel::LinkFact;
 use model::names::{NetworkName, NodeName, RouterName};
 use model::nb;
 use model::network::{MissingRoute, Network, NoOverlay, Transport};
-use model::ovs::BridgeFact;
+use model::ovs::{BridgeFact, patch_port};
 use model::problem::Problem;
 
 use model::route::TableId;
@@ -37,6 +37,8 @@ pub struct Snapshot {
     pub unlisted: bool,
     /// Networks whose share rests on what was known before, or is unknown: what is missing now.
     pub stale: BTreeMap<NetworkName, NotYet>,
+    /// What stands on the node's bridges; `None` until it could be read.
+    pub standing: Option<Standing>,
     /// What keeps the plan of a share from being whole.
     pub problems: Vec<Problem>,
     /// What Nodes' annotations say and is not believed.
@@ -51,7 +53,7 @@ impl Snapshot {
             .iter()
             .filter_map(|(name, share)| match share {
                 Share::Here(share) => Some((name, share)),
-                Share::Unknown(_) => None,
+                Share::Unknown(_) | Share::Refused => None,
             });
         let node = self.node.as_ref();
         shares.filter_map(move |(name, share)| Some((name, NetworkView { node: node?, share })))
@@ -62,10 +64,57 @@ impl Snapshot {
         self.networks
             .iter()
             .filter_map(|(name, share)| match share {
-                Share::Here(_) => None,
+                Share::Here(_) | Share::Refused => None,
                 Share::Unknown(unknown) => Some((name, unknown)),
             })
     }
+
+    /// Networks that somebody has to mend, and of which nothing stands here, keep nothing of others from being taken away.
+    pub(crate) fn refuse_what_never_stood(&mut self) {
+        for (name, why) in &self.stale {
+            if why.reason().is_some()
+                && self.has_nothing_of(name)
+                && let Some(share @ Share::Unknown(_)) = self.networks.get_mut(name)
+            {
+                *share = Share::Refused;
+            }
+        }
+    }
+
+    /// Sets a network aside whose part of the plan breaks an invariant: what stands of it stays.
+    pub(crate) fn set_aside(&mut self, name: &NetworkName) {
+        let has_nothing = self.has_nothing_of(name);
+        if let Some(share) = self.networks.get_mut(name)
+            && let Share::Here(here) = share
+        {
+            let unknown = || UnknownShare {
+                network: Some(here.network.clone()),
+                host_subnets: here.host_subnets.clone(),
+            };
+            *share = if has_nothing {
+                Share::Refused
+            } else {
+                Share::Unknown(unknown())
+            };
+        }
+    }
+
+    /// Whether it is known that neither a management port nor a patch port stands for a network.
+    fn has_nothing_of(&self, name: &NetworkName) -> bool {
+        let patch = patch_port(&self.machine.bridge, name, &self.machine.name);
+        self.standing.as_ref().is_some_and(|standing| {
+            !standing.owners.contains(name) && !standing.ports.contains(&patch)
+        })
+    }
+}
+
+/// What stands on the node's bridges.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Standing {
+    /// The networks that management ports were made for.
+    pub owners: BTreeSet<NetworkName>,
+    /// Ports of the external bridge.
+    pub ports: BTreeSet<String>,
 }
 
 /// A network on this node.
@@ -75,6 +124,8 @@ pub enum Share {
     Here(NetworkShare),
     /// Never known whole since this process started: what stands is left as it is.
     Unknown(UnknownShare),
+    /// Somebody has to mend it, and nothing of it stands here: nothing is to.
+    Refused,
 }
 
 /// A share that nothing can be planned for yet.

@@ -29,6 +29,11 @@ impl<K: Ord> WarnOnce<K> {
     pub fn clear(&mut self, subject: &K) {
         self.0.remove(subject);
     }
+
+    /// There are only subjects of which `is_there` holds.
+    pub fn retain(&mut self, is_there: impl Fn(&K) -> bool) {
+        self.0.retain(|subject, _| is_there(subject));
+    }
 }
 
 #[cfg(test)]
@@ -44,6 +49,11 @@ mod tests {
             [true, false, true, true]
         );
         warnings.clear(&"n1");
+        assert!(warnings.warn("n1", "a".to_owned()));
+        warnings.retain(|subject| *subject == "n1");
+        assert!(!warnings.warn("n1", "a".to_owned()));
+        // One of the same name that comes back is another one.
+        warnings.retain(|_| false);
         assert!(warnings.warn("n1", "a".to_owned()));
     }
 }

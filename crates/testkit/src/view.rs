@@ -235,6 +235,7 @@ pub fn mk_snapshot(node: &NodeView, shares: &[NetworkShare]) -> Snapshot {
         node: Some(node.clone()),
         networks,
         unlisted: false,
+        standing: None,
         stale: BTreeMap::new(),
         problems: Vec::new(),
         ignored: Vec::new(),

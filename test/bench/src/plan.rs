@@ -202,6 +202,7 @@ fn node(report: &mut Report, case: &str, nodes: u32, count: u16) {
         ports: Some(BridgeFact { ports }),
         nat_has_match: Some(true),
         refused_vrfs: BTreeMap::new(),
+        management_ports: None,
     };
     let mut all = |facts: &Facts| {
         let facts = facts.clone();

@@ -64,7 +64,8 @@ pub(crate) struct Outward {
     /// `[no-overlay] outbound-snat` of the daemons' configuration; disabled: the outside host knows the way to pods.
     #[arg(long, value_parser = ["enabled", "disabled"], default_value = "enabled", conflicts_with = "example")]
     pub(crate) outbound_snat: String,
-    /// `[no-overlay] routing` of the daemons' configuration; unmanaged: an administrator writes that all nodes are neighbors.
+    /// `[no-overlay] routing` of the daemons' configuration; unmanaged: an administrator writes that all nodes are neighbors, and
+    /// packets for a pod subnet without a route go to the default router.
     #[arg(long, value_parser = ["managed", "unmanaged"], default_value = "managed", conflicts_with_all = ["example", "topology", "profile"])]
     #[serde(default = "managed")]
     pub(crate) routing: String,
@@ -338,10 +339,7 @@ fn cluster_sections(lab: &Lab) -> Result<String> {
     } else {
         let snat = &lab.outward.outbound_snat;
         let routing = &lab.outward.routing;
-        // Only nodes know the way to pods, whoever made their sessions: the default router is not to be asked.
-        format!(
-            "[no-overlay]\noutbound-snat = {snat}\nrouting = {routing}\nmissing-route = discard\n\n"
-        )
+        format!("[no-overlay]\noutbound-snat = {snat}\nrouting = {routing}\n\n")
     };
     let fabric = fabric_section(lab);
     let isolation = lab.outward.isolation_section();

@@ -12,7 +12,7 @@ use crate::run::now;
 use crate::state::{Lab, Node, check_name};
 use crate::up::{Steps, attach};
 use crate::values::Values;
-use crate::{daemons, down, node, objects, unmanaged};
+use crate::{daemons, down, node, objects, services, unmanaged};
 
 /// How long a new node gets until it reaches all pods, and how much more for each node that has to take it up: all of
 /// them reload FRR at once on this one machine.
@@ -51,6 +51,7 @@ pub(crate) fn add(
     let nodes = u32::try_from(lab.nodes.len())?;
     let patience = patience.unwrap_or(WAIT + WAIT_A_NODE * nodes);
     attach(lab, &[node], patience, steps)?;
+    services::of_default_network(lab)?;
     Ok(start.elapsed().as_secs_f64())
 }
 
@@ -70,6 +71,7 @@ pub(crate) fn remove(lab: &mut Lab, name: &str, steps: Steps) -> Result<()> {
     lab.nodes.retain(|other| other.name != name);
     lab.save()?;
     unmanaged::apply(lab)?;
+    services::of_default_network(lab)?;
     steps.say(&format!(
         "{name}: Node object, daemons and namespaces are gone"
     ));

@@ -1,10 +1,10 @@
-//! Services in a lab with networks of users: what whoever runs Services would write.
+//! Services of a lab: what whoever runs Services would write.
 //!
 //! In: a lab whose pods are attached. Out: Service objects of DNS, of one more and of each
 //! network of users, and their load balancers: on each node's switch and gateway router of the
-//! default network, or on the network's own switches and gateway routers. These have node ports, too: on the
-//! switches, where its own pods ask, and for all others on the nodes (`node_ports`). How networks of users come to the default
-//! network's is the product's.
+//! default network, or on the network's own switches and gateway routers. In a lab with networks of users they have node ports,
+//! too: on the switches, where its own pods ask, and for all others on the nodes (`node_ports`). How networks of users come to
+//! the default network's is the product's.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -87,9 +87,6 @@ pub(crate) fn section(lab: &Lab) -> Result<String> {
 
 /// Creates the Service objects; that of the API server it makes itself.
 pub(crate) fn create(lab: &Lab) -> Result<()> {
-    if lab.networks.is_empty() {
-        return Ok(());
-    }
     let of_default = [
         ("kube-system", "kube-dns", DNS),
         ("default", "other", OTHER),
@@ -116,29 +113,46 @@ pub(crate) fn create(lab: &Lab) -> Result<()> {
 
 /// Writes the load balancers of each node.
 pub(crate) fn balance(lab: &Lab) -> Result<()> {
+    of_default_network(lab)?;
     if lab.networks.is_empty() {
         return Ok(());
     }
-    let api = lab.values.api_address();
-    let family = Family::of(api);
+    let (at_nodes, backends) = (at_nodes(lab, DEFAULT)?, all_of(echo::PORT, &pods(lab)));
+    for node in &lab.nodes {
+        let row = ("lab-node-port", node.name.as_str());
+        add(lab, node, row, &at_nodes, &backends)?;
+    }
+    lab.networks.iter().try_for_each(|one| own(lab, one))?;
+    node_ports::write(lab)
+}
+
+/// The default network's pods, of the family of Services.
+fn pods(lab: &Lab) -> BTreeSet<IpAddr> {
+    let family = Family::of(lab.values.api_address());
     let pods = reach::attached(lab);
     let pods = pods.iter().filter_map(|(_, pod)| pod.in_family(family));
-    let pods: BTreeSet<IpAddr> = pods.map(|own| own.address).collect();
-    let port = |port: u16, ips: &mut dyn Iterator<Item = &IpAddr>| {
-        let all: Vec<String> = ips
-            .map(|ip| SocketAddr::new(*ip, port).to_string())
-            .collect();
-        all.join(",")
-    };
+    pods.map(|own| own.address).collect()
+}
+
+/// Addresses with a port, as load balancers have them.
+fn all_of<'a>(port: u16, ips: impl IntoIterator<Item = &'a IpAddr>) -> String {
+    let all = ips.into_iter();
+    let all: Vec<String> = all
+        .map(|ip| SocketAddr::new(*ip, port).to_string())
+        .collect();
+    all.join(",")
+}
+
+/// Those of the default network's Services that pods ask by their addresses, on each node that has a pod; again when a node came
+/// or left.
+pub(crate) fn of_default_network(lab: &Lab) -> Result<()> {
+    let api = lab.values.api_address();
+    let pods = pods(lab);
     let mut rows = Vec::new();
     for (name, number, backends) in [
-        (
-            "kubernetes",
-            KUBERNETES,
-            port(echo::PORT, &mut [api].iter()),
-        ),
-        ("kube-dns", DNS, port(echo::PORT, &mut pods.iter())),
-        ("other", OTHER, port(echo::PORT, &mut pods.iter())),
+        ("kubernetes", KUBERNETES, all_of(echo::PORT, [&api])),
+        ("kube-dns", DNS, all_of(echo::PORT, &pods)),
+        ("other", OTHER, all_of(echo::PORT, &pods)),
     ] {
         let vip = SocketAddr::new(address(lab, number)?, echo::PORT).to_string();
         for protocol in ["tcp", "udp"] {
@@ -149,16 +163,12 @@ pub(crate) fn balance(lab: &Lab) -> Result<()> {
     let https = SocketAddr::new(address(lab, KUBERNETES)?, 443).to_string();
     let server = SocketAddr::new(api, apiserver::PORT).to_string();
     rows.push(("lab-kubernetes-https".to_owned(), https, server, "tcp"));
-    let at_nodes = at_nodes(lab, DEFAULT)?;
-    for node in &lab.nodes {
+    for node in lab
+        .nodes
+        .iter()
+        .filter(|node| lab.pod(&node.name).is_some())
+    {
         let router = format!("GR_{}", node.name);
-        add(
-            lab,
-            node,
-            ("lab-node-port", &node.name),
-            &at_nodes,
-            &port(echo::PORT, &mut pods.iter()),
-        )?;
         for (name, vip, backends, protocol) in &rows {
             nbctl(lab, &node.name)
                 .args(["--may-exist", "lb-add", name, vip, backends, protocol])
@@ -168,8 +178,7 @@ pub(crate) fn balance(lab: &Lab) -> Result<()> {
                 .with_context(|| format!("load balancer {name} on {}", node.name))?;
         }
     }
-    lab.networks.iter().try_for_each(|one| own(lab, one))?;
-    node_ports::write(lab)
+    Ok(())
 }
 
 /// The load balancers of a network of users: for its own pods, and for those who come by a node port.

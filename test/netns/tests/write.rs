@@ -135,6 +135,73 @@ fn a_network_is_written_once() {
     });
 }
 
+/// A route of ours in the pods' table.
+fn mk_route(to: &str, via: &str) -> (KernelKey, KernelEntry) {
+    let to: Prefix = to.parse().unwrap();
+    let metric = route_metric(to.family(), 0);
+    let table = POD_RULE_TABLE;
+    let target = RouteTarget::Device {
+        device: Some(DEVICE.to_owned()),
+        via: Some(via.parse().unwrap()),
+        source: None,
+        mtu: None,
+    };
+    let key = KernelKey::Route { table, to, metric };
+    (key, KernelEntry::Route(target))
+}
+
+#[test]
+fn a_route_of_somebody_elses_in_the_same_place_stays_before_and_after_ours() {
+    if absent(&["ip"]) {
+        return;
+    }
+    in_namespace(|| async {
+        mk_device();
+        ip(&format!("link set {DEVICE} up"));
+        ip_batch(&format!(
+            "addr add 10.128.1.2/24 dev {DEVICE}
+             addr add fd00:10:128:1::2/64 dev {DEVICE} nodad
+             route add 192.0.2.0/24 via 10.128.1.9 table 7
+             route add 2001:db8::/32 via fd00:10:128:1::9 table 7"
+        ));
+        let theirs = || lines("route show table 7");
+        let theirs6 = || lines("-6 route show table 7");
+        let (before, before6) = (theirs(), theirs6());
+        assert_eq!((before.len(), before6.len()), (1, 1));
+        let taken = [
+            mk_route("192.0.2.0/24", "10.128.1.1"),
+            mk_route("2001:db8::/32", "fd00:10:128:1::1"),
+        ];
+        let free = mk_route("198.51.100.0/24", "10.128.1.1");
+        let mut wanted: Entries = taken.iter().cloned().collect();
+        wanted.extend([free.clone()]);
+        for _ in 0..2 {
+            let written = netlink::write::apply(&wanted, true).await.unwrap();
+            assert!(written.failed.is_empty(), "{:?}", written.failed);
+            let kept = taken.iter().map(|(key, _)| key.clone());
+            assert_eq!(written.kept, kept.collect());
+        }
+        let with_ours = theirs();
+        assert!(
+            with_ours.contains(&before[0]) && with_ours.len() == 2,
+            "{with_ours:?}"
+        );
+        assert_eq!(theirs6(), before6);
+        let none = netlink::write::apply(&Entries::new(), true).await.unwrap();
+        assert_eq!(none.done.len(), 1, "{:?}", none.done);
+        assert_eq!((theirs(), theirs6()), (before, before6));
+        // Once theirs is gone ours has its place; ours is changed in its place.
+        ip("route del 192.0.2.0/24 table 7");
+        for via in ["10.128.1.1", "10.128.1.7"] {
+            let wanted: Entries = [mk_route("192.0.2.0/24", via)].into();
+            let written = netlink::write::apply(&wanted, true).await.unwrap();
+            assert!(written.kept.is_empty() && written.failed.is_empty());
+            let stands = theirs();
+            assert!(stands.len() == 1 && stands[0].contains(via), "{stands:?}");
+        }
+    });
+}
+
 #[test]
 fn a_device_that_is_not_there_yet_is_named() {
     if absent(&["ip"]) {

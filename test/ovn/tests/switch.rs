@@ -185,6 +185,44 @@ async fn a_port_is_made_once() {
     assert_eq!(fixture.system_id().as_deref(), Some("n1"));
 }
 
+#[tokio::test]
+async fn a_network_that_gets_another_id_leaves_no_port_of_the_former_one() {
+    let Some(fixture) = Fixture::start().await else {
+        return;
+    };
+    let bridge = fixture.add_bridge("br-int").await;
+    fixture.add_port(bridge, "pod", "pod", 7).await;
+    let port = |name: &str, owner: &str| InternalPort {
+        name: name.to_owned(),
+        iface_id: format!("k8s-{owner}_n1"),
+        owner: owner.to_owned(),
+        ..mk_port()
+    };
+    fixture
+        .ensure(&port("ovn-k8s-mp1", "cluster_udn_red"))
+        .await;
+    fixture
+        .ensure(&port("ovn-k8s-mp2", "cluster_udn_blue"))
+        .await;
+    let names = || -> Vec<String> {
+        let ports = fixture.ports("br-int").into_iter();
+        ports.map(|(name, _)| name).collect()
+    };
+    // Red is gone, and blue was made anew with its id: before or after red's port was removed.
+    let blue = port("ovn-k8s-mp1", "cluster_udn_blue");
+    assert!(fixture.ensure(&blue).await);
+    assert_eq!(names(), ["ovn-k8s-mp1", "pod"]);
+    let owner = &fixture.ids("Port", "ovn-k8s-mp1")["noverlay.io/owner"];
+    assert_eq!(owner, "cluster_udn_blue");
+    assert!(!fixture.ensure(&blue).await);
+    assert!(
+        fixture
+            .ensure(&port("ovn-k8s-mp3", "cluster_udn_blue"))
+            .await
+    );
+    assert_eq!(names(), ["ovn-k8s-mp3", "pod"]);
+}
+
 /// Also one that was made before it bore the id.
 #[tokio::test]
 async fn an_interface_says_which_network_of_users_it_is_of() {
@@ -351,7 +389,7 @@ async fn a_network_that_is_gone_takes_its_port_and_no_other() {
     }
     let owners = || {
         let found = client.with_replica(switch::port_owners).unwrap().unwrap();
-        let names = found.iter().map(ToString::to_string);
+        let names = found.values().map(ToString::to_string);
         names.collect::<Vec<String>>()
     };
     let ports = || {
@@ -360,7 +398,7 @@ async fn a_network_that_is_gone_takes_its_port_and_no_other() {
         let names = ports.into_iter().map(|port| port.name);
         names.collect::<Vec<String>>()
     };
-    assert_eq!(owners(), ["cluster_udn_blue", "default"]);
+    assert_eq!(owners(), ["default", "cluster_udn_blue"]);
     let blue = model::NetworkName::from("cluster_udn_blue");
     let remove = || client.with_replica(|r| switch::remove_ports(r, &blue, "noverlay test"));
     fixture.send(remove().unwrap().unwrap().unwrap()).await;

@@ -53,6 +53,7 @@ for node in n1 n2; do
     for management in 169.254.0.12 169.254.0.14; do
         LAB exec $node ovs-ofctl -O OpenFlow15 del-flows $bridge table=2,ip,nw_src=$management || exit 1
     done
+    LAB exec $node nft flush chain inet ovn-kubernetes udn-bgp-drop || exit 1
 done
 LAB prove --only 9 && exit 1
 for node in n1 n2; do

@@ -28,12 +28,14 @@ use telemetry::Chain;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use self::built::unbuilt;
 use self::conditions::Words;
 use self::existing::Report;
 use crate::FIELD_MANAGER;
 use crate::keys::ApiKey;
 use crate::loops::import::Reports;
 use crate::loops::import::report::ImportReport;
+use crate::loops::north::Blocked;
 use crate::paths::PathReport;
 use crate::world::{NodeEntry, Planned};
 
@@ -59,6 +61,7 @@ pub(crate) struct Inputs {
     pub(crate) planned: watch::Receiver<Option<Arc<Planned>>>,
     pub(crate) reports: watch::Receiver<Reports>,
     pub(crate) paths: watch::Receiver<PathReport>,
+    pub(crate) blocked: watch::Receiver<Blocked>,
 }
 
 /// Reconciles them.
@@ -140,7 +143,8 @@ impl ApiReconciler {
         };
         let learns = planned.plan.learn.values().any(|inputs| inputs.learns);
         let is_whole = planned.plan.is_complete() && !learns;
-        if reports.is_empty() && planned.unbuilt.is_empty() && !is_whole {
+        let unbuilt = unbuilt(&planned, &self.inputs.blocked.borrow());
+        if reports.is_empty() && unbuilt.is_empty() && !is_whole {
             return Ok(Action::AwaitChange);
         }
         if self.read(&own.uid).await.is_err() {
@@ -149,7 +153,7 @@ impl ApiReconciler {
         self.over.retain(|name, _| reports.contains_key(name));
         let mut events = Vec::new();
         let paths = self.inputs.paths.borrow().clone();
-        let mut networks = self.without_reports(&planned, &reports, &paths);
+        let mut networks = self.without_reports((&planned.plan, &unbuilt), &reports, &paths);
         for (name, report) in &reports {
             let conditions = [
                 self.limits(name, report.over, report.over_pods.as_ref()),
@@ -164,7 +168,7 @@ impl ApiReconciler {
         }
         for routes in &mut networks {
             let name = NetworkName::from(routes.name.as_str());
-            let built = self.built(&name, planned.unbuilt.get(&name));
+            let built = self.built(&name, unbuilt.get(&name));
             let path_mtu = self.path_mtu(&name, &paths, !planned.plan.unknown.contains(&name));
             for (condition, event) in built.into_iter().chain(path_mtu) {
                 routes.conditions.retain(|c| c.type_ != condition.type_);

@@ -3,6 +3,7 @@
 //! Invariant: a whole table that stands there is never replaced by the host stage for want of knowledge, nor by one without the
 //! networks that are not known yet. Not here: which flows (`plan_node::bridge`).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use host::{BridgeControl, FlowError};
@@ -10,10 +11,11 @@ use model::ovs::Flow;
 use plan_node::{FlowTable, bridge};
 use reconcile::{Action, Reconciler};
 use settings::Settings;
-use telemetry::{Chain, WarnOnce};
+use telemetry::{Chain, Readiness, WarnOnce};
 use tokio::sync::watch;
 
 use crate::keys::BridgeKey;
+use crate::loops::failing::{Failing, Outcome};
 use crate::metrics::Metrics;
 use crate::world::Planned;
 
@@ -24,6 +26,7 @@ pub(crate) struct BridgeReconciler {
     control: BridgeControl,
     metrics: Metrics,
     warned: WarnOnce<BridgeKey>,
+    failing: Failing<BridgeKey>,
 }
 
 impl BridgeReconciler {
@@ -31,6 +34,7 @@ impl BridgeReconciler {
         planned: watch::Receiver<Option<Arc<Planned>>>,
         settings: &Settings,
         metrics: Metrics,
+        readiness: Readiness,
     ) -> Self {
         Self {
             planned,
@@ -38,34 +42,34 @@ impl BridgeReconciler {
             control: BridgeControl::new(settings.ovs_rundir.clone()),
             metrics,
             warned: WarnOnce::default(),
+            failing: Failing::new("flows", readiness),
         }
     }
 
-    async fn flows(&mut self) -> Result<Action, FlowError> {
-        let Some(planned) = self.planned.borrow().clone() else {
-            return Ok(Action::AwaitChange);
-        };
-        match &planned.plan.flows {
+    async fn flows(&mut self, table: &FlowTable) -> Result<(Outcome, Action), FlowError> {
+        let action = match table {
             FlowTable::Unknown { why } => {
                 self.warned.warn(BridgeKey::Flows, why.clone());
-                Ok(Action::Requeue)
+                return Ok((Outcome::Failed, Action::Requeue));
             }
             FlowTable::SeveralUplinks { ports, flows, why } => {
                 self.warned.warn(BridgeKey::Flows, why.clone());
-                self.several(ports, flows).await
+                let action = self.several(ports, flows).await?;
+                return Ok((Outcome::Blocked, action));
             }
             FlowTable::Host { uplink, flows } => {
                 if !self.control.serves(&self.bridge, *uplink).await? {
                     self.replace("host", flows).await?;
                 }
-                Ok(Action::Done)
+                Action::Done
             }
             FlowTable::Full {
                 uplink,
                 flows,
                 complete,
-            } => self.full(*uplink, flows, *complete).await,
-        }
+            } => self.full(*uplink, flows, *complete).await?,
+        };
+        Ok((Outcome::Well, action))
     }
 
     async fn full(
@@ -138,14 +142,19 @@ impl Reconciler for BridgeReconciler {
     }
 
     /// Never cancelled by the loop; a bundle is written whole or not at all.
-    async fn reconcile(&mut self, _: &BridgeKey) -> Action {
-        match self.flows().await {
-            Ok(action) => action,
+    async fn reconcile(&mut self, key: &BridgeKey) -> Action {
+        let Some(planned) = self.planned.borrow().clone() else {
+            return Action::AwaitChange;
+        };
+        let (outcome, action) = match self.flows(&planned.plan.flows).await {
+            Ok(done) => done,
             Err(error) => {
                 let text = format!("cannot look after the bridge's flows: {}", Chain(&error));
                 self.warned.warn(BridgeKey::Flows, text);
-                Action::Requeue
+                (Outcome::Failed, Action::Requeue)
             }
-        }
+        };
+        self.failing.note(key, outcome, &BTreeSet::from([*key]));
+        action
     }
 }

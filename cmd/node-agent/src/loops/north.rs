@@ -20,7 +20,7 @@ use reconcile::{Action, Reconciler};
 use telemetry::{Chain, Readiness, WarnOnce};
 use tokio::sync::watch;
 
-use crate::keys::{BridgeKey, Queues};
+use crate::keys::{ApiKey, BridgeKey, Queues};
 use crate::loops::failing::{Failing, Outcome};
 use crate::metrics::{Metrics, ProblemGauge};
 use crate::transact::{TransactionFailed, transact};
@@ -126,7 +126,12 @@ pub(crate) struct NorthReconciler {
     in_the_way: Option<String>,
     warned: WarnOnce<Owner>,
     failing: Failing<Owner>,
+    /// Told of networks whose rows somebody else's keep from being written.
+    blocked: watch::Sender<Blocked>,
 }
+
+/// Networks whose rows are not written, and why.
+pub(crate) type Blocked = BTreeMap<NetworkName, String>;
 
 impl NorthReconciler {
     pub(crate) fn new(
@@ -135,7 +140,7 @@ impl NorthReconciler {
         north: Client,
         queues: Queues,
         metrics: &Metrics,
-        readiness: Readiness,
+        (readiness, blocked): (Readiness, watch::Sender<Blocked>),
     ) -> Self {
         Self {
             planned,
@@ -149,23 +154,66 @@ impl NorthReconciler {
             in_the_way: None,
             warned: WarnOnce::default(),
             failing: Failing::new("topology", readiness),
+            blocked,
         }
     }
 
-    /// Looks whether the replica is what was decoded last, or differs in imported routes only, of which each one of thousands
-    /// moves it; else it is decoded. True: the owner's rows are known to stand as planned.
-    fn is_settled(&mut self, owner: &Owner, planned: &Arc<Planned>) -> Result<bool, PassError> {
-        let fresh = self.north.with_replica(|replica| {
-            if let Some(decoded) = &mut self.decoded
+    /// Remembers why a network's rows are not written; `None`: they are, or nobody's rows are in the way.
+    fn note_blocked(&self, owner: &Owner, why: Option<&str>) {
+        let Owner::Network(name) = owner else {
+            return;
+        };
+        let changed = self.blocked.send_if_modified(|blocked| {
+            if blocked.get(name).map(String::as_str) == why {
+                return false;
+            }
+            match why {
+                Some(why) => drop(blocked.insert(name.clone(), why.to_owned())),
+                None => drop(blocked.remove(name)),
+            }
+            true
+        });
+        if changed {
+            self.queues.api.enqueue(ApiKey::Report);
+        }
+    }
+
+    /// What the replica holds, as far as the owner's rows are not known to stand as planned: `None` where they are. It is decoded
+    /// unless it is what was decoded last, or differs in imported routes only, of which each one of thousands moves it.
+    fn look(
+        &mut self,
+        owner: &Owner,
+        planned: &Arc<Planned>,
+    ) -> Result<Option<Arc<Found>>, PassError> {
+        if let Some(decoded) = &mut self.decoded
+            && !Arc::ptr_eq(&decoded.planned, planned)
+        {
+            decoded.take(planned);
+        }
+        let decoded = &mut self.decoded;
+        // Under one lock: what is settled and what is decoded are of one state of the replica.
+        let looked = self.north.with_replica(|replica| {
+            if let Some(decoded) = decoded
                 && decoded.quiet.holds(replica)?
             {
-                return Ok(None);
+                if decoded.settled.contains(owner) {
+                    return Ok(None);
+                }
+                let found = match decoded.found.take() {
+                    Some(found) => found,
+                    None => Arc::new(Found::of(replica)?),
+                };
+                decoded.found = Some(Arc::clone(&found));
+                return Ok(Some((found, None)));
             }
             let found = Found::of(replica)?;
             let quiet = Quiet::of(replica, &found.north)?;
-            Ok::<_, ovsdb::AccessError>(Some((found, quiet)))
+            Ok::<_, ovsdb::AccessError>(Some((Arc::new(found), Some(quiet))))
         });
-        if let Some((found, quiet)) = fresh.ok_or(PassError::NoReplica)?? {
+        let Some((found, fresh)) = looked.ok_or(PassError::NoReplica)?? else {
+            return Ok(None);
+        };
+        if let Some(quiet) = fresh {
             let owners: BTreeSet<Owner> = found.north.owned.keys().cloned().collect();
             for owner in &owners {
                 if !planned.plan.north.contains_key(owner) {
@@ -174,37 +222,19 @@ impl NorthReconciler {
             }
             self.decoded = Some(Decoded {
                 quiet,
-                found: Some(Arc::new(found)),
+                found: Some(Arc::clone(&found)),
                 owners,
                 settled: BTreeSet::new(),
                 planned: Arc::clone(planned),
             });
         }
-        let decoded = self.decoded.as_mut().ok_or(PassError::NoReplica)?;
-        if !Arc::ptr_eq(&decoded.planned, planned) {
-            decoded.take(planned);
-        }
-        Ok(decoded.settled.contains(owner))
-    }
-
-    /// What was decoded; again where nobody had a use for it any more. The replica may have moved on since the last look: then
-    /// the next look decodes it, and what is settled until then is so again after it.
-    fn found(&mut self) -> Result<Arc<Found>, PassError> {
-        let decoded = self.decoded.as_mut().ok_or(PassError::NoReplica)?;
-        if let Some(found) = &decoded.found {
-            return Ok(Arc::clone(found));
-        }
-        let found = self.north.with_replica(Found::of);
-        let found = Arc::new(found.ok_or(PassError::NoReplica)??);
-        decoded.found = Some(Arc::clone(&found));
-        Ok(found)
+        Ok(Some(found))
     }
 
     async fn rows(&mut self, owner: &Owner, planned: &Arc<Planned>) -> Result<Action, PassError> {
-        if self.is_settled(owner, planned)? {
+        let Some(found) = self.look(owner, planned)? else {
             return Ok(Action::NoChange);
-        }
-        let found = self.found()?;
+        };
         let north = &found.north;
         let plan = &planned.plan;
         let wanted = match plan.north.get(owner) {
@@ -398,6 +428,13 @@ impl Reconciler for NorthReconciler {
         let owned = owned.flat_map(|decoded| decoded.owners.iter().cloned());
         let all: BTreeSet<Owner> = wanted.chain(owned).collect();
         self.failing.retain(&all);
+        self.warned.retain(|owner| all.contains(owner));
+        self.stood.retain(|owner, _| all.contains(owner));
+        self.blocked.send_if_modified(|blocked| {
+            let before = blocked.len();
+            blocked.retain(|name, _| all.contains(&Owner::Network(name.clone())));
+            blocked.len() != before
+        });
         Some(all.into_iter().collect())
     }
 
@@ -419,6 +456,12 @@ impl Reconciler for NorthReconciler {
             return Action::AwaitChange;
         }
         let outcome = self.rows(owner, &planned).await;
+        match &outcome {
+            Ok(_) => self.note_blocked(owner, None),
+            Err(PassError::Blocked(why)) => self.note_blocked(owner, Some(why)),
+            // Nothing is known of rows that could not be looked at.
+            Err(_) => {}
+        }
         let wanted: BTreeSet<Owner> = planned.plan.north.keys().cloned().collect();
         let (outcome, action) = match outcome {
             Ok(action) => {

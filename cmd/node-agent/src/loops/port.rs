@@ -41,6 +41,8 @@ pub(crate) struct PortReconciler {
     refused_vrfs: RefusedVrfs,
     transactions: IntCounterVec,
     warned: WarnOnce<PortKey>,
+    /// Routes of which was told that somebody else's stand in their places.
+    kept: BTreeSet<KernelKey>,
     failing: Failing<PortKey>,
 }
 
@@ -58,6 +60,7 @@ impl PortReconciler {
             refused_vrfs,
             transactions,
             warned: WarnOnce::default(),
+            kept: BTreeSet::new(),
             failing: Failing::new("port", readiness),
         }
     }
@@ -85,9 +88,24 @@ impl PortReconciler {
         Ok(())
     }
 
-    async fn kernel(&self, planned: &Planned) -> Result<(), PassError> {
+    async fn kernel(&mut self, planned: &Planned) -> Result<(), PassError> {
+        for device in self.refused_vrfs.due() {
+            match write::try_vrf(&device).await {
+                Ok(()) => self.refused_vrfs.forget(&device),
+                Err(WriteError::Refused { source, .. }) => {
+                    self.refused_vrfs.note(&device, Chain(&source).to_string());
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
         let plan = &planned.plan;
         let written = write::apply(&plan.kernel, plan.is_complete()).await?;
+        self.kept.retain(|key| written.kept.contains(key));
+        for key in &written.kept {
+            if self.kept.insert(key.clone()) {
+                tracing::warn!("{key}: somebody else's route stands in its place and stays");
+            }
+        }
         for change in written.done {
             tracing::info!(change, "changed the kernel");
         }
@@ -119,7 +137,7 @@ impl Reconciler for PortReconciler {
         let owned = self.switch.with_replica(ovn::switch::port_owners);
         let owned = owned.and_then(Result::ok).unwrap_or_default();
         let wanted = planned.plan.ports.keys().cloned();
-        let names: BTreeSet<NetworkName> = wanted.chain(owned).collect();
+        let names: BTreeSet<NetworkName> = wanted.chain(owned.into_values()).collect();
         let ports = names.into_iter().map(PortKey::Port);
         Some(ports.chain([PortKey::Kernel]).collect())
     }

@@ -29,8 +29,7 @@ const LEAST_WITH_IPV6: u32 = 1280;
 fn above_link(network: &Network, own_mtu: Option<u32>) -> Option<NotYet> {
     let (mtu, own) = network.mtu.zip(own_mtu)?;
     let elsewhere = network.advertised.own_vrf && !network.advertised.default_vrf;
-    let leaves = network.transport != Transport::Geneve && !elsewhere && mtu > own;
-    leaves.then(|| NotYet::MtuAboveLink(network.name.clone(), mtu, own))
+    (!elsewhere && mtu > own).then(|| NotYet::MtuAboveLink(network.name.clone(), mtu, own))
 }
 
 impl Memory {
@@ -86,8 +85,8 @@ impl Memory {
             return self.without(network, NotYet::Services);
         }
         let own_mtu = machine.bridge_link().map(|link| link.mtu);
-        let too_large = match self.packets(network, machine, own_mtu) {
-            Ok(too_large) => too_large,
+        let (mtu, unfit) = match self.packets(network, machine, own_mtu) {
+            Ok(packets) => packets,
             Err(why) => return self.without(network, why),
         };
         let (vrf, no_vrf) = self.vrf(network);
@@ -95,17 +94,14 @@ impl Memory {
             // Its packets would leave with addresses of pods, whatever is to be translated.
             return self.without(network, short);
         }
-        let missing = missing.or(no_subnet).or(no_vrf).or(too_large);
-        let overhead = self.overhead(network);
+        let missing = missing.or(no_subnet).or(no_vrf).or(unfit);
         let remote_subnets = self.remote_subnets(network, machine, &subnets);
-        let made = self.node.as_ref().zip(own_mtu).map(|(node, own)| {
+        let made = self.node.as_ref().zip(mtu).map(|(node, mtu)| {
             let share = NetworkShare {
                 network: network.clone(),
                 host_subnets: subnets,
                 remote_subnets,
-                mtu: network
-                    .mtu
-                    .unwrap_or_else(|| self.mtus.ruling(own).saturating_sub(overhead)),
+                mtu,
                 vrf,
             };
             let view = NetworkView {
@@ -127,54 +123,67 @@ impl Memory {
         }
     }
 
-    /// What is wrong with the size of a network's packets, and as an error what keeps it from being built. A link that
-    /// carries less than it did takes no running network away, also where that ran before this process.
+    /// The MTU of a network's pods, bytes, and what is wrong with it: as an error what keeps the network from being built. One that
+    /// runs, also from before this process, is built on with no more than it runs with: neither a link that carries less than it
+    /// did nor a larger number takes it away. `None` while neither configuration nor bridge say an MTU.
     fn packets(
         &self,
         network: &Network,
         machine: &Machine,
         own_mtu: Option<u32>,
-    ) -> Result<Option<NotYet>, NotYet> {
-        self.overlay(network, own_mtu)?;
-        let ran_with = || {
-            let share = self.shares.get(&network.name);
-            let share = share.filter(|share| share.network.id == network.id);
-            let device = management_device(network.id);
-            let mut links = machine.links.iter().flatten();
-            let stands = || Some(links.find(|link| link.name == device)?.mtu);
-            share.map(|share| share.mtu).or_else(stands)
+    ) -> Result<(Option<u32>, Option<NotYet>), NotYet> {
+        if network.transport == Transport::Geneve {
+            let name = || network.name.clone();
+            let tunnels = self.encap_ips();
+            tunnels.map_err(|why| NotYet::NoTunnels(name(), why.to_owned()))?;
+        }
+        let left = own_mtu.map(|own| self.mtus.ruling(own).saturating_sub(self.overhead(network)));
+        let wanted = network.mtu.or(left);
+        if let Some(why) = wanted.and_then(|mtu| self.too_small(network, mtu)) {
+            // With less, the kernel takes IPv6 from the management port.
+            let stands = self.standing_mtu(network, machine);
+            let ran = stands.filter(|mtu| *mtu >= LEAST_WITH_IPV6);
+            return ran.map_or(Err(why.clone()), |mtu| Ok((Some(mtu), Some(why))));
+        }
+        let too_large = match network.transport {
+            Transport::Geneve => self.above_tunnels(network, own_mtu),
+            Transport::NoOverlay(_) => above_link(network, own_mtu),
         };
-        match above_link(network, own_mtu) {
-            Some(why) if ran_with() < network.mtu => Err(why),
-            too_large => Ok(too_large),
+        match (too_large, self.standing_mtu(network, machine)) {
+            (None, _) => Ok((wanted, None)),
+            (Some(why), Some(stands)) => {
+                Ok((Some(wanted.unwrap_or(stands).min(stands)), Some(why)))
+            }
+            (Some(why), None) => Err(why),
         }
     }
 
-    /// What keeps an overlay from being built: nothing of a network without one.
-    fn overlay(&self, network: &Network, own_mtu: Option<u32>) -> Result<(), NotYet> {
-        if network.transport != Transport::Geneve {
-            return Ok(());
-        }
-        let name = || network.name.clone();
-        let tunnels = self.encap_ips();
-        tunnels.map_err(|why| NotYet::NoTunnels(name(), why.to_owned()))?;
-        let overhead = self.overhead(network);
+    /// The MTU that the network's pods have here now, bytes: by its share, or from before this process by its management port.
+    fn standing_mtu(&self, network: &Network, machine: &Machine) -> Option<u32> {
+        let device = management_device(network.id);
+        let owners = self.management_ports.as_ref();
+        let is_its_own = owners.and_then(|owners| owners.get(&device)) == Some(&network.name);
+        let mut links = machine.links.iter().flatten();
+        let port = links.find(|link| link.name == device && is_its_own);
+        let share = self.shares.get(&network.name).map(|share| share.mtu);
+        share.or_else(|| Some(port?.mtu))
+    }
+
+    /// An overlay that leaves less than its IPv6 needs.
+    fn too_small(&self, network: &Network, mtu: u32) -> Option<NotYet> {
+        let has_overlay = network.transport == Transport::Geneve;
         let with_ipv6 = network.families().contains(&Family::V6);
-        let ruling = own_mtu.map(|own| self.mtus.ruling(own).saturating_sub(overhead));
-        if let Some(mtu) = network.mtu.or(ruling)
-            && with_ipv6
-            && mtu < LEAST_WITH_IPV6
-        {
-            let underlay = LEAST_WITH_IPV6 + overhead;
-            return Err(NotYet::MtuTooSmall(name(), mtu, LEAST_WITH_IPV6, underlay));
-        }
-        match (network.mtu, own_mtu) {
-            (Some(mtu), Some(own)) if mtu.saturating_add(overhead) > own => {
-                let most = own.saturating_sub(overhead);
-                Err(NotYet::MtuTooLarge(name(), mtu, overhead, own, most))
-            }
-            _ => Ok(()),
-        }
+        let underlay = LEAST_WITH_IPV6 + self.overhead(network);
+        (has_overlay && with_ipv6 && mtu < LEAST_WITH_IPV6)
+            .then(|| NotYet::MtuTooSmall(network.name.clone(), mtu, LEAST_WITH_IPV6, underlay))
+    }
+
+    /// An overlay whose packets are too large for the tunnels.
+    fn above_tunnels(&self, network: &Network, own_mtu: Option<u32>) -> Option<NotYet> {
+        let (mtu, own) = network.mtu.zip(own_mtu)?;
+        let overhead = self.overhead(network);
+        let most = own.saturating_sub(overhead);
+        (mtu > most).then(|| NotYet::MtuTooLarge(network.name.clone(), mtu, overhead, own, most))
     }
 
     /// Bytes that an overlay adds to a packet; with tunnels of both families, those of IPv6.

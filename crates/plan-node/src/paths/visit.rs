@@ -54,8 +54,10 @@ pub enum Verdict {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Known {
     verdict: Verdict,
-    /// Visits without an answer, or without a request, since the last one with.
+    /// Visits without an answer since the last one with.
     silent: u8,
+    /// Visits that could not be made since the last one that could.
+    failed: u8,
 }
 
 impl Default for Known {
@@ -63,6 +65,7 @@ impl Default for Known {
         Self {
             verdict: Verdict::Unknown,
             silent: 0,
+            failed: 0,
         }
     }
 }
@@ -78,13 +81,14 @@ impl Known {
     pub fn note(&mut self, verdict: Option<Verdict>) {
         match verdict.unwrap_or(Verdict::Unknown) {
             Verdict::Unknown => {
-                self.silent = self.silent.saturating_add(1);
+                self.failed = self.failed.saturating_add(1);
                 // What was found long ago is said of no way that nobody looks at.
-                if self.silent >= SILENT_VISITS {
+                if self.failed >= SILENT_VISITS {
                     self.verdict = Verdict::Unknown;
                 }
             }
             Verdict::Unanswered => {
+                self.failed = 0;
                 self.silent = self.silent.saturating_add(1);
                 // A busy moment is no end of what was found.
                 let is_narrow = matches!(self.verdict, Verdict::Narrow { .. });
@@ -93,7 +97,7 @@ impl Known {
                 }
             }
             said @ (Verdict::Wide | Verdict::Narrow { .. } | Verdict::Filtered) => {
-                self.silent = 0;
+                (self.silent, self.failed) = (0, 0);
                 self.verdict = said;
             }
         }

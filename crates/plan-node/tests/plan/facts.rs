@@ -1,5 +1,6 @@
 //! What is remembered, and what it takes to know a network whole.
 
+mod mtu;
 mod services;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +11,7 @@ use model::address::Prefix;
 use model::gateway::{BgpDefault, GatewayMode};
 use model::kernel::{KernelKey, LinkFact};
 use model::names::{NetworkName, NodeName};
-use model::network::{Advertised, Network, Topology, Transport};
+use model::network::{Topology, Transport};
 use model::node::{Fact, Node};
 use model::ovs::{BridgeFact, patch_port};
 use plan_node::{Facts, FlowTable, Memory, NodeConfig, NotYet, Share, Snapshot, Undeclared, Vrf};
@@ -85,6 +86,7 @@ pub(super) fn whole() -> Facts {
         }),
         nat_has_match: Some(true),
         refused_vrfs: BTreeMap::new(),
+        management_ports: None,
     }
 }
 
@@ -227,6 +229,31 @@ fn the_api_server_is_always_translated_to_unless_it_is_a_pod() {
     assert_eq!(memory.snapshot(facts).node.unwrap().api_servers, [].into());
 }
 
+#[test]
+fn an_address_of_pods_that_a_node_says_is_its_own_is_not_translated_to() {
+    let mut facts = whole();
+    let n3 = node_at(&mut facts, 2);
+    n3.internal_ips = vec!["172.30.0.3".parse().unwrap()];
+    n3.host_cidrs = Fact::Known(vec![
+        "10.128.2.9/24".parse().unwrap(),
+        "192.0.2.3/24".parse().unwrap(),
+    ]);
+    let snapshot = memory().snapshot(facts);
+    let node = snapshot.node.as_ref().unwrap();
+    let is_there = |ip: &str| {
+        node.always_translated()
+            .contains(&ip.parse::<IpAddr>().unwrap())
+    };
+    assert!(is_there("172.30.0.3") && is_there("192.0.2.3") && is_there("172.30.0.1"));
+    assert!(!is_there("10.128.2.9"));
+    let told = named(&snapshot, "NodeAddressOfPods");
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(
+        told[0].contains("Node/n3") && told[0].contains("host-cidrs: 10.128.2.9"),
+        "{told:?}"
+    );
+}
+
 /// The same with an overlay.
 fn with_overlay() -> Facts {
     let mut facts = whole();
@@ -241,86 +268,6 @@ fn with_overlay() -> Facts {
     }
     facts.encap_ips = Some(Ok(["172.30.0.1".parse().unwrap()].into()));
     facts
-}
-
-#[test]
-fn a_network_without_an_overlay_has_no_larger_packets_than_the_bridge_carries() {
-    let bridge = |facts: &Facts| {
-        let links = facts.links.as_ref().unwrap();
-        links.iter().find(|link| link.name == "br-ex").unwrap().mtu
-    };
-    let mut facts = whole();
-    let most = bridge(&facts);
-    facts.networks[0].mtu = Some(most + 1);
-    let snapshot = memory().snapshot(facts.clone());
-    let why = snapshot.stale.values().next().unwrap();
-    assert_eq!(why.reason(), Some("MtuTooLarge"));
-    let allowed = format!(
-        "mtu {} is more than {most}, the MTU of the bridge; allowed: {most} at most",
-        most + 1
-    );
-    assert!(why.to_string().ends_with(&allowed), "{why}");
-    assert_eq!(snapshot.here().count(), 0, "nothing is built with it");
-
-    // One that runs is reported, follows what else is said, and is not taken away.
-    facts.networks[0].mtu = Some(most);
-    let mut memory = memory();
-    let before = memory.snapshot(facts.clone());
-    assert!(before.stale.is_empty(), "{:?}", before.stale);
-    for link in facts.links.as_mut().unwrap() {
-        link.mtu = most - 100;
-    }
-    own(&mut facts).subnets =
-        mk_node("n1", &[("default", &["10.128.1.0/24", "10.128.9.0/24"])]).subnets;
-    let after = memory.snapshot(facts.clone());
-    let why = after.stale.values().next().unwrap();
-    assert_eq!(why.reason(), Some("MtuTooLarge"));
-    let (_, view) = after.here().next().unwrap();
-    assert_eq!(view.share.mtu, most);
-    assert_eq!(view.share.host_subnets.len(), 2);
-
-    // Nor with a larger MTU than it runs with, or as another network of that name.
-    for change in [
-        (|network: &mut Network| network.mtu = network.mtu.map(|mtu| mtu + 1)) as fn(&mut Network),
-        |network| network.id = network.id.wrapping_add(1),
-    ] {
-        let mut other = facts.clone();
-        change(&mut other.networks[0]);
-        let snapshot = memory.snapshot(other);
-        let (_, view) = snapshot.here().next().unwrap();
-        assert_eq!((view.share.mtu, view.share.network.id), (most, 0));
-    }
-
-    // It ran before this process: by its management port.
-    for (stands, built) in [(most, 1), (most - 1, 0)] {
-        let mut facts = facts.clone();
-        let links = facts.links.as_mut().unwrap();
-        links.retain(|link| link.name != "ovn-k8s-mp0");
-        let mut port = mk_link(41, "ovn-k8s-mp0");
-        port.mtu = stands;
-        links.push(port);
-        let snapshot = self::memory().snapshot(facts);
-        assert_eq!(snapshot.here().count(), built, "{stands}");
-        let why = snapshot.stale.values().next().unwrap();
-        assert_eq!(why.reason(), Some("MtuTooLarge"));
-    }
-}
-
-#[test]
-fn what_is_routed_in_its_own_vrf_alone_does_not_leave_by_the_bridge() {
-    let mut facts = whole();
-    let links = facts.links.as_ref().unwrap();
-    let bridge = links.iter().find(|link| link.name == "br-ex").unwrap().mtu;
-    for (default_vrf, built) in [(false, 1), (true, 0)] {
-        let network = &mut facts.networks[0];
-        network.mtu = Some(bridge + 1);
-        network.advertised = Advertised {
-            own_vrf: true,
-            default_vrf,
-        };
-        let snapshot = memory().snapshot(facts.clone());
-        assert_eq!(snapshot.here().count(), built, "{default_vrf}");
-    }
 }
 
 #[test]
@@ -496,25 +443,6 @@ fn a_subnet_of_an_overlay_is_one_nodes_and_never_takes_this_nodes_pods() {
             assert!(told[0].contains(whose), "{told:?}");
         }
     }
-}
-
-#[test]
-fn ipv6_needs_more_than_some_tunnels_leave() {
-    let mut facts = with_overlay();
-    facts.networks[0].mtu = Some(1279);
-    assert!(
-        memory().snapshot(facts.clone()).stale.is_empty(),
-        "IPv4 takes less"
-    );
-    facts.networks[0]
-        .subnets
-        .push("fd01::/48/64".parse().unwrap());
-    let text = memory().snapshot(facts).stale.into_values().next().unwrap();
-    assert_eq!(text.reason(), Some("MtuTooSmall"));
-    assert!(
-        text.to_string().contains("1279") && text.to_string().contains("1338"),
-        "{text}"
-    );
 }
 
 #[test]
@@ -826,7 +754,7 @@ pub(super) fn links(facts: &mut Facts) -> &mut Vec<LinkFact> {
 fn vrf_of(snapshot: &Snapshot) -> Option<Vrf> {
     match &snapshot.networks[&NetworkName::from("cluster_udn_blue")] {
         Share::Here(share) => share.vrf.clone(),
-        Share::Unknown(_) => panic!("nothing is known of it"),
+        Share::Unknown(_) | Share::Refused => panic!("nothing is known of it"),
     }
 }
 

@@ -451,6 +451,24 @@ fn on_the_bridge_and_in_the_kernel_the_nodes_subnet_is_the_whole_one() {
 }
 
 #[test]
+fn hosts_reach_a_node_and_an_api_server_whose_address_a_network_holds() {
+    let mut view = v4();
+    let set = |view: &View| {
+        let snapshot = mk_snapshot(&view.node, std::slice::from_ref(&view.share));
+        plan_node::plan(&snapshot).nft.sets["advertised-udn-subnets-v4"].clone()
+    };
+    let elements = |view: &View| set(view).elements.len();
+    assert_eq!(elements(&view), 1);
+    view.node.api_servers.insert("10.153.7.7".parse().unwrap());
+    assert_eq!(elements(&view), 0);
+    view.node.api_servers.clear();
+    view.node
+        .node_addresses
+        .insert("10.153.0.9".parse().unwrap());
+    assert_eq!(elements(&view), 0);
+}
+
+#[test]
 fn it_learns_routes_where_its_gateway_router_forwards_and_it_is_advertised() {
     let mut view = v4();
     let learned = |view: &View| {

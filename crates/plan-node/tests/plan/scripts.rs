@@ -118,6 +118,7 @@ impl NodeScenario {
             ports: Some(BridgeFact { ports }),
             nat_has_match: Some(self.nat_has_match),
             refused_vrfs: BTreeMap::new(),
+            management_ports: None,
         })
     }
 

@@ -54,6 +54,7 @@ fn facts() -> Facts {
         }),
         nat_has_match: Some(true),
         refused_vrfs: BTreeMap::new(),
+        management_ports: None,
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! In: a running lab of at least five nodes, with either topology. Out: after each step its time, and how many pings between all pods were lost.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -35,6 +35,8 @@ const TOLERATED_IN_ALL: u64 = 30;
 /// Pairs, each in one direction, that lose any ping at all: both directions between a node and two others. A node that has
 /// lost its way to all others shows in twice as many with five nodes, in six with four.
 const TOLERATED_PAIRS: usize = 4;
+/// Said of a step that failed where sessions of those pods' nodes are named that BFD ended in it.
+const LOST_BY_BFD: &str = "pods lost their way by sessions that BFD ended";
 /// So many reflectors are chosen.
 pub(super) const REFLECTORS: usize = 3;
 
@@ -110,11 +112,28 @@ pub(super) fn step(
     for gaps in &short {
         tell(&format!("    {}", gaps.shown()));
     }
-    for (one, other) in ended(&before, &downs(lab, &names)?) {
+    let ended = ended(&before, &downs(lab, &names)?);
+    for (one, other) in &ended {
         tell(&format!("    BFD down between {one} and {other}"));
     }
     let rows_stayed = short.iter().all(|gaps| gaps.side != Side::Ovn);
-    Ok(is_tolerable(&lost) && rows_stayed)
+    let good = is_tolerable(&lost) && rows_stayed;
+    if !good && is_by_bfd(&lost, &ended) {
+        tell(&format!("    {LOST_BY_BFD}"));
+    } else if !good {
+        tell("    pods lost their way");
+    }
+    Ok(good)
+}
+
+/// Whether sessions that BFD has ended in a step are at one end of all pairs that lost more than a busy machine costs.
+fn is_by_bfd(lost: &Losses, ended: &[(String, String)]) -> bool {
+    let nodes: BTreeSet<&str> = ended
+        .iter()
+        .flat_map(|(one, other)| [one.as_str(), other.as_str()])
+        .collect();
+    let mut heavy = lost.by_pair.iter().filter(|(_, lost)| *lost > TOLERATED);
+    !nodes.is_empty() && heavy.all(|(pair, _)| pair.split(' ').any(|word| nodes.contains(word)))
 }
 
 /// How often each BFD session between these nodes has gone down, by the node that counts and the one at the other end.
@@ -233,6 +252,34 @@ mod tests {
         }
         // Young sessions have no earlier count.
         assert_eq!(ended(&Downs::new(), &down), []);
+    }
+
+    #[test]
+    fn what_is_lost_elsewhere_is_not_lost_by_sessions_that_bfd_ended() {
+        let lost = |pairs: &[(&str, u64)]| {
+            let pairs = pairs.iter();
+            Losses {
+                by_pair: pairs
+                    .map(|(pair, lost)| ((*pair).to_owned(), *lost))
+                    .collect(),
+                ..Losses::default()
+            }
+        };
+        let ended = [("n1".to_owned(), "n2".to_owned())];
+        for (pairs, is) in [
+            (
+                &[("n1 -> n2", 40), ("n3 -> n2", 11), ("n4 -> n5", 10)][..],
+                true,
+            ),
+            (&[("n1 -> n3 fd00:1::5", 40)], true),
+            (&[("n1 -> n2", 40), ("n3 -> n4", 11)], false),
+            (&[("n11 -> n3", 11)], false),
+            // OVN's rows alone were short.
+            (&[], true),
+        ] {
+            assert_eq!(is_by_bfd(&lost(pairs), &ended), is, "{pairs:?}");
+            assert!(!is_by_bfd(&lost(pairs), &[]), "{pairs:?}");
+        }
     }
 
     #[test]

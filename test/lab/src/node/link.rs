@@ -144,12 +144,18 @@ pub(crate) fn up_router(lab: &Lab, router: &Node) -> Result<()> {
         .map(drop)
 }
 
-/// Gives br-ex the node's addresses.
+/// Gives br-ex the node's addresses; with routing by an administrator the node has a default router, the outside host, too:
+/// what nodes do with packets that nobody has a route for is theirs then.
 pub(super) fn address(lab: &Lab, node: &Node) -> Result<()> {
     let own = addresses(lab, node.index, "br-ex");
+    let outside = lab.values.outside_addresses().into_iter();
+    let routes: String = outside
+        .filter(|_| !lab.outward.is_managed())
+        .map(|via| format!("\nroute add default via {via} dev br-ex"))
+        .collect();
     batch(
         &lab.namespace(&node.name),
-        &format!("{own}link set br-ex up"),
+        &format!("{own}link set br-ex up{routes}"),
     )
 }
 

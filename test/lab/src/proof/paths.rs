@@ -1,7 +1,7 @@
 //! Line 3: which source address each path shows.
 //!
-//! In: pods, nodes and the outside host. Out: whether each receiver sees the address
-//! that it must see (pods: their own, or the node's where it leaves the cluster;
+//! In: pods, nodes, Services and the outside host. Out: whether each receiver sees the address
+//! that it must see (pods: their own, or the node's where it leaves the cluster, also by the address of a Service;
 //! hosts: their own, or the management port's on the way to pods).
 
 use std::net::{IpAddr, SocketAddr};
@@ -13,6 +13,7 @@ use crate::echo;
 use crate::family::Family;
 use crate::reach::{Attached, attached};
 use crate::run::each;
+use crate::services::{self, DNS, KUBERNETES};
 use crate::state::Lab;
 use crate::values::SNAT_PORTS;
 
@@ -30,6 +31,17 @@ struct Path {
     translated: bool,
     /// Does it begin at a host and end at a pod?
     host_to_pod: bool,
+    /// By the address of a Service: nobody refuses there what it has no port for.
+    service: Option<Service>,
+}
+
+/// Whose address is asked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Service {
+    /// It leads out of the cluster's pods.
+    Kubernetes,
+    /// It leads to a pod, perhaps to the one that asks: that sees the Service.
+    OfPods,
 }
 
 /// Line 3.
@@ -53,7 +65,7 @@ pub(super) fn table(world: &mut World<'_>) -> Result<Verdict> {
         .collect();
     if all.is_empty() && count > 0 {
         return Ok(Ok(format!(
-            "{count} paths{}, each with TCP, UDP and a closed port",
+            "{count} paths{}, each with TCP, UDP and, where no Service is asked, a closed port",
             in_families(lab)
         )));
     }
@@ -97,6 +109,15 @@ impl Path {
             source,
             translated: false,
             host_to_pod: false,
+            service: None,
+        }
+    }
+
+    /// It goes by the address of a Service.
+    fn by(self, service: Service) -> Self {
+        Self {
+            service: Some(service),
+            ..self
         }
     }
 
@@ -162,6 +183,7 @@ fn of_node(
         // It needs no way back to pods, whether the rest of their traffic is translated or not.
         let to_api = Path::new(format!("pod on {name} -> API server"), &inner, api, address);
         paths.push(to_api.translated_if(by_ovn));
+        paths.extend(by_services(lab, (name, &inner), (inside, address)));
     }
     for (other, far) in pods.iter().filter(|(other, _)| other != node) {
         let there = lab.values.address_of(other.index, family).ok()?;
@@ -182,6 +204,34 @@ fn of_node(
     Some(paths)
 }
 
+/// From a pod by the addresses of Services: the API server sees the node, a pod sees a pod.
+fn by_services(
+    lab: &Lab,
+    (name, inner): (&str, &str),
+    (inside, address): (IpAddr, IpAddr),
+) -> Vec<Path> {
+    let by_ovn = !lab.outward.is_local();
+    let all = [
+        (
+            "default/kubernetes",
+            KUBERNETES,
+            address,
+            Service::Kubernetes,
+        ),
+        ("kube-system/kube-dns", DNS, inside, Service::OfPods),
+    ];
+    let paths = all
+        .into_iter()
+        .filter_map(|(service, number, source, kind)| {
+            let text = format!("pod on {name} -> Service {service}");
+            let to = services::address(lab, number).ok()?;
+            let is_translated = by_ovn && kind == Service::Kubernetes;
+            let path = Path::new(text, inner, to, source);
+            Some(path.translated_if(is_translated).by(kind))
+        });
+    paths.collect()
+}
+
 /// What is wrong with a path; the flag tells a host's way to a pod.
 fn complaints(path: &Path) -> Vec<(bool, String)> {
     let Path { name, from, to, .. } = path;
@@ -191,7 +241,9 @@ fn complaints(path: &Path) -> Vec<(bool, String)> {
         .into_iter()
         .filter_map(|(protocol, seen)| wrong(path, &name, protocol, seen))
         .collect();
-    if let Err(error) = echo::refused(from, *to) {
+    if path.service.is_none()
+        && let Err(error) = echo::refused(from, *to)
+    {
         texts.push(format!("{name}: {error:#}"));
     }
     texts
@@ -203,6 +255,7 @@ fn complaints(path: &Path) -> Vec<(bool, String)> {
 fn wrong(path: &Path, name: &str, protocol: &str, seen: Result<SocketAddr>) -> Option<String> {
     match seen {
         Err(error) => Some(format!("{name} ({protocol}): {error:#}")),
+        Ok(seen) if path.service == Some(Service::OfPods) && seen.ip() == path.to => None,
         Ok(seen) if seen.ip() != path.source => Some(format!(
             "{name} ({protocol}): {} is seen instead of {}",
             seen.ip(),

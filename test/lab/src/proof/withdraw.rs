@@ -1,11 +1,13 @@
 //! Line 8: a node withdraws its subnet and brings it back.
 //!
 //! In: a running lab. Out: how long the others took to drop the route, whether their
-//! pods' packets for it left anywhere, and whether all was as before afterwards. The
+//! pods' packets for it left anywhere (with unmanaged routing: whether they left for the default router, as they were sent), and
+//! whether all was as before afterwards. The
 //! node's own applier is frozen meanwhile, because it may repair what is done here.
 //! That packets are seen nowhere says something only where they were sent, and where
 //! such as must leave were seen: both are counted beside them.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -100,9 +102,19 @@ fn one_subnet(lab: &Lab, pods: &[Attached], node: &Node, pod: &PodAddress) -> Re
             )));
         }
     }
+    let went = if forwards(lab) {
+        "to the default router with its own address"
+    } else {
+        "nowhere"
+    };
     Ok(Ok(format!(
-        "gone everywhere after {seconds:.2} s, {COUNT} pings from each other pod went nowhere, reached again {back:.2} s after its return"
+        "gone everywhere after {seconds:.2} s, {COUNT} pings from each other pod went {went}, reached again {back:.2} s after its return"
     )))
+}
+
+/// Whether packets for a pod subnet without a route take the default route: what nobody says otherwise of with unmanaged routing.
+fn forwards(lab: &Lab) -> bool {
+    !lab.outward.is_managed()
 }
 
 fn announce(lab: &Lab, node: &Node, family: Family, statement: &str) -> Result<()> {
@@ -145,15 +157,28 @@ fn gone(
 /// Echo requests that each pod sends to the withdrawn one.
 const COUNT: usize = 3;
 
-/// What the other nodes' pods sent, and what of it was seen.
+/// What another node's pod sent, and what of it was seen.
+struct Sent {
+    node: String,
+    /// Requests to the withdrawn pod that left the sender.
+    left: usize,
+    /// What ping said of them.
+    said: String,
+    /// Those of them that were seen on the underlay, from the sender's own address.
+    forwarded: usize,
+    /// Whether its request to the outside host was seen there.
+    control: bool,
+}
+
+/// What the other nodes' pods sent.
 struct Leaving {
-    /// Per node: name, requests to the withdrawn pod that left the sender, what ping said of them, and whether its
-    /// request to the outside host was seen on the underlay.
-    pods: Vec<(String, usize, String, bool)>,
+    pods: Vec<Sent>,
     /// The outside host.
     outside: IpAddr,
-    /// Packets for the withdrawn pod, and Geneve packets, on the underlay.
+    /// Packets on the underlay that must not be there: Geneve, and for the withdrawn pod all, or all but those requests.
     leaked: Vec<String>,
+    /// Then it is the default router's, whether they are answered.
+    forwards: bool,
 }
 
 /// Has the others' pods ping the withdrawn one, and then the outside host, which every pod must reach.
@@ -165,73 +190,109 @@ fn leaving(lab: &Lab, others: &[&Node], pod: &PodAddress) -> Result<Leaving> {
         pod.address
     );
     let capture = Capture::start(&lab.namespace("underlay"), BRIDGE, &[], &filter)?;
-    let sent = each(others, |other| -> Result<(usize, String)> {
-        let namespace = lab.pod_namespace(&other.name);
-        let filter = format!("{echo} and dst host {}", pod.address);
-        let own = Capture::start(&namespace, "eth0", &["-Q", "out"], &filter)?;
-        let ping = |count: usize, to: IpAddr| {
-            let words = format!("-n -q -c {count} -i 0.2 -W 0.3 {to}");
-            tool("ping").words(&words).inside(&namespace).output()
-        };
-        let said = ping(COUNT, pod.address)?;
-        ping(1, outside)?;
-        let said = String::from_utf8_lossy(&said.stdout).into_owned();
-        let summary = said.lines().find(|line| line.contains("transmitted"));
-        let left = own.stop()?.lines().filter_map(echo_request).count();
-        Ok((left, summary.unwrap_or("nothing").to_owned()))
+    let sent = each(others, |other| {
+        asked(&lab.pod_namespace(&other.name), pod, outside)
     });
     let sent = sent.into_iter().collect::<Result<Vec<_>>>()?;
     let wire = capture.stop()?;
     let seen: Vec<_> = wire.lines().filter_map(echo_request).collect();
     // Where nothing is translated the request bears the pod's own address.
+    let own = |other: &Node| {
+        let other = lab.pod(&other.name)?;
+        other.in_family(pod.family()).map(|own| own.address)
+    };
     let source = |other: &Node| {
         if lab.outward.is_translated() {
             return lab.values.address_of(other.index, pod.family()).ok();
         }
-        let other = lab.pod(&other.name)?;
-        other.in_family(pod.family()).map(|own| own.address)
+        own(other)
     };
-    let control = |other: &Node| source(other).is_some_and(|own| seen.contains(&(own, outside)));
-    let ours = |line: &&str| echo_request(line).is_some_and(|(_, to)| to == outside);
+    let forwards = forwards(lab);
+    let senders: BTreeSet<IpAddr> = others.iter().filter_map(|other| own(other)).collect();
+    let is_right = |line: &&str| {
+        let request = echo_request(line);
+        request.is_some_and(|(from, to)| {
+            to == outside || (forwards && to == pod.address && senders.contains(&from))
+        })
+    };
+    let count = |pair| seen.iter().filter(|seen| **seen == pair).count();
+    let pods = others.iter().zip(sent).map(|(other, (left, said))| Sent {
+        node: other.name.clone(),
+        left,
+        said,
+        forwarded: own(other).map_or(0, |own| count((own, pod.address))),
+        control: source(other).is_some_and(|own| count((own, outside)) > 0),
+    });
     Ok(Leaving {
-        pods: others
-            .iter()
-            .zip(sent)
-            .map(|(other, (left, said))| (other.name.clone(), left, said, control(other)))
-            .collect(),
+        pods: pods.collect(),
         outside,
         leaked: wire
             .lines()
             .filter(|line| line.contains(" IP ") || line.contains(" IP6 ") || is_geneve(line))
-            .filter(|line| !ours(line))
+            .filter(|line| !is_right(line))
             .map(str::to_owned)
             .collect(),
+        forwards,
     })
 }
 
+/// A pod pings the withdrawn one and then the outside host: how many requests to the first left it, and what ping said of them.
+fn asked(namespace: &str, pod: &PodAddress, outside: IpAddr) -> Result<(usize, String)> {
+    let filter = format!(
+        "{} and dst host {}",
+        pod.family().echo_filter(),
+        pod.address
+    );
+    let own = Capture::start(namespace, "eth0", &["-Q", "out"], &filter)?;
+    let ping = |count: usize, to: IpAddr| {
+        let words = format!("-n -q -c {count} -i 0.2 -W 0.3 {to}");
+        tool("ping").words(&words).inside(namespace).output()
+    };
+    let said = ping(COUNT, pod.address)?;
+    ping(1, outside)?;
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    let summary = said.lines().find(|line| line.contains("transmitted"));
+    let left = own.stop()?.lines().filter_map(echo_request).count();
+    Ok((left, summary.unwrap_or("nothing").to_owned()))
+}
+
 impl Leaving {
-    /// Why this is not silence; `None` where it is.
+    /// Why this is not as it must be; `None` where it is.
     fn evaluated(&self, node: &Node) -> Option<Failure> {
         if !self.leaked.is_empty() {
+            let but = if self.forwards {
+                " but its pods' echo requests with their own addresses"
+            } else {
+                ""
+            };
             let expected = format!(
-                "no packet for the withdrawn pod of {} on the underlay, and no Geneve",
+                "no packet for the withdrawn pod of {} on the underlay{but}, and no Geneve",
                 node.name
             );
             let seen = format!("{} packets: {}", self.leaked.len(), listed(&self.leaked));
             return Some(Failure::new(Layer::Packets, expected, seen));
         }
-        for (name, left, said, control) in &self.pods {
-            let expected = if *left < COUNT {
+        for sent in &self.pods {
+            let name = &sent.node;
+            let expected = if sent.left < COUNT {
                 format!("{COUNT} echo requests that leave the pod on {name}")
-            } else if !said.contains(" 0 received") {
+            } else if !self.forwards && !sent.said.contains(" 0 received") {
                 format!("no answer to the pod on {name}")
-            } else if !control {
+            } else if self.forwards && sent.forwarded < COUNT {
+                format!("{COUNT} echo requests of the pod on {name} on the underlay")
+            } else if !sent.control {
                 let outside = self.outside;
                 format!("an echo request of the pod on {name} to {outside} on the underlay")
             } else {
                 continue;
             };
-            let seen = format!("{left} left; ping: {said}");
+            let Sent {
+                left,
+                forwarded,
+                said,
+                ..
+            } = sent;
+            let seen = format!("{left} left, {forwarded} on the underlay; ping: {said}");
             return Some(Failure::new(Layer::Packets, expected, seen));
         }
         None

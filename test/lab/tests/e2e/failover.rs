@@ -128,7 +128,13 @@ fn bfd_ended_sessions(what: &str, said: &Said) -> bool {
     let failed = told
         .into_iter()
         .any(|rest| !rest.trim_start().starts_with(|c: char| c.is_ascii_digit()));
-    let again = !said.good && finished && !failed && said.text.contains("BFD down");
+    // Each step that failed did so by those sessions, and by nothing else.
+    let lost = said.text.matches("pods lost their way").count();
+    let by_bfd = said
+        .text
+        .matches("pods lost their way by sessions that BFD ended")
+        .count();
+    let again = !said.good && finished && !failed && lost > 0 && lost == by_bfd;
     if again {
         println!(
             "ANOTHER TURN of failover --only {what}: BFD ended sessions in this one:\n{}",

@@ -9,10 +9,13 @@ use api::node_routes::{BUILT, NetworkRoutes};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use model::NetworkName;
 use model::intent::Event;
+use model::nb::Owner;
+use plan_node::Plan;
 
 use super::ApiReconciler;
 use super::conditions::Words;
 use crate::loops::import::Reports;
+use crate::loops::north::Blocked;
 use crate::paths::PathReport;
 use crate::world::{Planned, Unbuilt};
 
@@ -22,16 +25,34 @@ const WORDS: Words = Words {
     good: ("Built", "NetworkBuilt"),
 };
 
+/// Networks that are not built as they are declared: not planned so, or planned, and their rows cannot be written.
+pub(super) fn unbuilt(planned: &Planned, blocked: &Blocked) -> BTreeMap<NetworkName, Unbuilt> {
+    let mut all = planned.unbuilt.clone();
+    for (name, why) in blocked {
+        // One that has left since is not looked at again.
+        if planned
+            .plan
+            .north
+            .contains_key(&Owner::Network(name.clone()))
+        {
+            all.entry(name.clone()).or_insert_with(|| Unbuilt {
+                reason: "RowsBlocked",
+                message: format!("its rows in OVN_Northbound are not written: {why}"),
+            });
+        }
+    }
+    all
+}
+
 impl ApiReconciler {
     /// Entries of networks whose import has not come to its end once: what was reported before stands, as nothing is known to be
     /// missing; and of those that are not built, or whose packets do not pass to other nodes.
     pub(super) fn without_reports(
         &self,
-        planned: &Planned,
+        (plan, unbuilt): (&Plan, &BTreeMap<NetworkName, Unbuilt>),
         reports: &Reports,
         paths: &PathReport,
     ) -> Vec<NetworkRoutes> {
-        let plan = &planned.plan;
         let learns = |name: &NetworkName| plan.learn.get(name).is_some_and(|inputs| inputs.learns);
         let may_come = |name: &NetworkName| {
             learns(name) || plan.unknown.contains(name) || self.awaits_paths(name, paths)
@@ -42,7 +63,7 @@ impl ApiReconciler {
         let kept = by_name.filter(|(name, _)| may_come(name));
         let mut all: BTreeMap<NetworkName, NetworkRoutes> =
             kept.map(|(name, routes)| (name, routes.clone())).collect();
-        for name in planned.unbuilt.keys().chain(paths.narrow.keys()) {
+        for name in unbuilt.keys().chain(paths.narrow.keys()) {
             let entry = all.entry(name.clone());
             entry.or_insert_with(|| NetworkRoutes {
                 name: name.to_string(),

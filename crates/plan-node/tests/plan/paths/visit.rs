@@ -223,6 +223,32 @@ fn an_error_of_our_own_changes_nothing_and_three_visits_that_could_not_be_made_l
 }
 
 #[test]
+fn visits_that_could_not_be_made_do_not_count_as_visits_that_nobody_answered() {
+    let narrow = Verdict::Narrow { passes: 1500 };
+    let after = |visits: &[Option<Verdict>]| {
+        let mut known = Known::default();
+        known.note(Some(narrow));
+        visits.iter().for_each(|visit| known.note(*visit));
+        known.verdict()
+    };
+    let (failed, silent) = (None, Some(Verdict::Unanswered));
+    for (visits, wanted) in [
+        ([failed, failed, silent].as_slice(), narrow),
+        (&[failed, silent, failed, silent, failed], narrow),
+        (
+            &[silent, failed, silent, failed, silent],
+            Verdict::Unanswered,
+        ),
+        (&[silent, silent, failed, failed], narrow),
+        (&[silent, failed, failed, failed], Verdict::Unknown),
+        (&[silent, silent, Some(narrow), silent, silent], narrow),
+        (&[failed, failed, Some(narrow), failed, failed], narrow),
+    ] {
+        assert_eq!(after(visits), wanted, "{visits:?}");
+    }
+}
+
+#[test]
 fn packets_of_another_size_keep_what_is_known_where_it_still_says_something() {
     let (mut way, mut known) = (carrying(1500), Known::default());
     way.visited(9000, &mut known);
