@@ -3,6 +3,7 @@
 //! Invariant: every derived name has exactly one function here.
 //! Not here: whether a name exists anywhere.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -136,12 +137,15 @@ impl NetworkName {
         RouterName(format!("GR_{}{node}", self.scope()).into())
     }
 
-    /// The node whose gateway router has this name, as [`NetworkName::gateway_router`] makes it; that there is such a node is
-    /// not said.
+    /// Whether a router has the name of a gateway router of one of these nodes ([`NetworkName::gateway_router`]); any may be one
+    /// while they are not known (`None`).
     #[must_use]
-    pub fn node_of_gateway_router(&self, router: &str) -> Option<NodeName> {
-        let node = router.strip_prefix("GR_")?.strip_prefix(&self.scope())?;
-        Some(NodeName::from(node))
+    pub fn is_gateway_router(&self, router: &str, nodes: Option<&BTreeSet<NodeName>>) -> bool {
+        nodes.is_none_or(|nodes| {
+            let rest = router.strip_prefix("GR_");
+            let node = rest.and_then(|rest| rest.strip_prefix(self.scope().as_str()));
+            node.is_some_and(|node| nodes.contains(&NodeName::from(node)))
+        })
     }
 
     /// The join switch.
@@ -235,3 +239,39 @@ pub fn is_management_device(name: &str) -> bool {
 
 /// How names of management ports' devices begin.
 const MANAGEMENT_DEVICE: &str = "ovn-k8s-mp";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gateway_router_is_told_by_its_name_and_is_of_one_network() {
+        let networks =
+            ["default", "cluster_udn_red", "cluster_udn_red-blue"].map(NetworkName::from);
+        let nodes: BTreeSet<NodeName> = ["n1", "worker-1.example"].map(NodeName::from).into();
+        let strangers = ["n2", "n", "n11", "cluster_udn_red_n1"].map(NodeName::from);
+        for network in &networks {
+            for node in &nodes {
+                let router = network.gateway_router(node);
+                assert!(
+                    network.is_gateway_router(router.as_str(), Some(&nodes)),
+                    "{router}"
+                );
+                for other in networks.iter().filter(|other| *other != network) {
+                    assert!(
+                        !other.is_gateway_router(router.as_str(), Some(&nodes)),
+                        "{router}"
+                    );
+                }
+            }
+            for node in &strangers {
+                let router = network.gateway_router(node);
+                assert!(
+                    !network.is_gateway_router(router.as_str(), Some(&nodes)),
+                    "{router}"
+                );
+                assert!(network.is_gateway_router(router.as_str(), None), "{router}");
+            }
+        }
+    }
+}

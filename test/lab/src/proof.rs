@@ -6,7 +6,7 @@
 
 mod bulk;
 mod capture;
-mod diagnose;
+pub(crate) mod diagnose;
 mod join;
 mod matrix;
 mod networks;

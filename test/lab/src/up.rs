@@ -14,7 +14,8 @@ use crate::example::{self, Example};
 use crate::family::Family;
 use crate::networks::{self, UserNetwork};
 use crate::node::link;
-use crate::process::records;
+use crate::process::{self, records, tail};
+use crate::proof::diagnose;
 use crate::reach::{attached, unreached};
 use crate::run::{each, now, tell, tool};
 use crate::state::{Lab, Node, Places, check_name};
@@ -287,8 +288,13 @@ pub(crate) fn attach(lab: &Lab, nodes: &[Node], wait: Duration, steps: Steps) ->
         }
     }
     for node in &open {
+        let why = diagnose::why_no_pod(lab, node);
+        let log = process::record(lab, &node.name, "node-agent");
+        let log = log
+            .map(|record| tail(&record.start.log, 15))
+            .unwrap_or_default();
         steps.say(&format!(
-            "{}: no pod: the product has not made its subnet and switch",
+            "{}: no pod: {why}; what its agent said last:\n{log}",
             node.name
         ));
     }

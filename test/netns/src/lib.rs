@@ -12,6 +12,7 @@
 )]
 
 mod switch;
+pub mod translation;
 
 use std::fs::File;
 use std::io::Write;

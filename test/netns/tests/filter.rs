@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test")]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::process::Command;
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use model::Family;
 use model::gateway::GatewayMode;
 use model::nft::{AddressSet, Chain, Hook, Ruleset};
 use netlink::FilterWatcher;
+use netns_tests::translation::{Commits, Table};
 use netns_tests::{absent, in_namespace, run};
 use testkit::{mk_snapshot, mk_user_network, mk_view};
 
@@ -227,5 +229,64 @@ fn what_is_planned_is_taken_by_nft_and_shown_as_it_is_spelled() {
             };
             assert!(shown.contains(&format!("set {set}-v6")), "{shown}");
         }
+    });
+}
+
+/// Whatever one ruleset gives way to, it does so in one commit: the kernel has been in no state but the two that are looked at.
+#[test]
+fn no_state_of_the_filter_translates_from_pod_to_pod_and_each_change_is_one_commit() {
+    if absent(&["nft"]) {
+        return;
+    }
+    let ip = |text: &str| -> IpAddr { text.parse().unwrap() };
+    let (own, own6) = (ip("10.128.1.5"), ip("fd00:10:128:1::5"));
+    let to_pods = [(own, ip("10.128.2.5")), (own6, ip("fd00:10:128:2::5"))];
+    let outside = [(own, ip("198.51.100.7")), (own6, ip("2001:db8::7"))];
+    let to_nodes = [(own, ip("172.30.0.2")), (own6, ip("fd00:30::2"))];
+    in_namespace(move || async move {
+        let commits = Commits::begin();
+        let all = |packets: [(IpAddr, IpAddr); 2]| {
+            let table = Table::read();
+            packets.map(|(from, to)| table.translates(from, to))
+        };
+        for outbound_snat in [true, false, true, false] {
+            let wanted = planned(outbound_snat);
+            for changed in [true, false] {
+                let before = commits.settled();
+                let held = nft::read().await.unwrap();
+                assert_eq!(nft::apply(&held, &wanted, true).await.unwrap(), changed);
+                assert_eq!(commits.settled() - before, usize::from(changed));
+                assert_eq!(all(to_pods), [false, false], "{outbound_snat}");
+            }
+            // The verdicts are no constants.
+            assert_eq!(all(outside), [outbound_snat; 2]);
+            assert_eq!(all(to_nodes), [true, true]);
+            // While not all networks are known sets only grow.
+            for complete in [false, true] {
+                let mut grown = planned(outbound_snat);
+                for set in grown.sets.values_mut() {
+                    let more = ["203.0.113.0/24", "2001:db8:1::/48"].map(|p| p.parse().unwrap());
+                    set.elements.extend(
+                        more.into_iter()
+                            .filter(|p: &model::Prefix| p.family() == set.family),
+                    );
+                }
+                for wanted in [&grown, &wanted] {
+                    let before = commits.settled();
+                    let held = nft::read().await.unwrap();
+                    let done = nft::apply(&held, wanted, complete).await.unwrap();
+                    assert_eq!(commits.settled() - before, usize::from(done));
+                    assert_eq!(all(to_pods), [false, false], "{outbound_snat} {complete}");
+                }
+            }
+        }
+        // Somebody's hand, and what it makes of the verdict.
+        assert!(apply(&planned(true)).await);
+        nft_command(
+            "delete element inet ovn-kubernetes no-overlay-snat-exempt-v4 { 10.128.0.0/16 }",
+        );
+        assert_eq!(all(to_pods), [true, false]);
+        assert!(apply(&planned(true)).await);
+        assert_eq!(all(to_pods), [false, false]);
     });
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use model::NetworkName;
 use model::diff::Diff;
-use model::names::RouterName;
+use model::names::NodeName;
 use model::nb::{
     self, Columns, ImportTarget, ImportedRoute, OWNER, Owner, RowKey, Rows, Table, Value,
 };
@@ -128,16 +128,15 @@ impl Fixture {
         self.foreign_among(rows, None)
     }
 
-    /// What stands in a plan's way where these are the gateway routers of all Nodes.
+    /// What stands in a plan's way where these are all Nodes.
     #[must_use]
-    pub fn foreign_among(
-        &self,
-        rows: &Rows,
-        routers: Option<&BTreeSet<RouterName>>,
-    ) -> Vec<String> {
+    pub fn foreign_among(&self, rows: &Rows, nodes: Option<&BTreeSet<NodeName>>) -> Vec<String> {
         let named = self.client.with_replica(north::Named::of).unwrap();
-        let is_of_a_node =
-            |name: &str| routers.is_none_or(|routers| routers.contains(&RouterName::from(name)));
+        let network = match owner_of(rows) {
+            Owner::Network(name) => name,
+            Owner::Node => NetworkName::default_network(),
+        };
+        let is_of_a_node = |name: &str| network.is_gateway_router(name, nodes);
         let problems = named.foreign(rows, is_of_a_node);
         problems.iter().map(ToString::to_string).collect()
     }

@@ -414,12 +414,9 @@ async fn a_database_that_another_nodes_agent_writes_to_is_refused() {
         "{problems:?}"
     );
 
-    let among = |routers: &[&View]| {
-        let routers = routers
-            .iter()
-            .map(|view| view.get().gateway_router())
-            .collect();
-        fixture.foreign_among(&rows_of(&second), Some(&routers))
+    let among = |nodes: &[&View]| {
+        let nodes = nodes.iter().map(|view| view.node.name.clone());
+        fixture.foreign_among(&rows_of(&second), Some(&nodes.collect()))
     };
     assert_eq!(among(&[&first, &second]), problems, "both are Nodes");
 
@@ -449,7 +446,7 @@ async fn a_router_of_a_node_that_is_no_more_is_no_rival() {
     copy.node.gateway.chassis = "5f0c1ab0-0000-4000-8000-000000000002".to_owned();
     let rows = rows_of(&copy);
     assert_eq!(fixture.foreign(&rows).len(), 1, "Nodes are not listed yet");
-    let nodes = [copy.get().gateway_router()].into();
+    let nodes = [copy.node.name.clone()].into();
     assert_eq!(
         fixture.foreign_among(&rows, Some(&nodes)),
         Vec::<String>::new()

@@ -334,9 +334,9 @@ impl NorthReconciler {
                 found.extend(of_other_nodes(planned, named));
                 found
             }
-            Owner::Network(name) => {
-                named.foreign(rows, |router| is_of_a_node(name, router, planned))
-            }
+            Owner::Network(name) => named.foreign(rows, |router| {
+                name.is_gateway_router(router, planned.nodes.as_ref())
+            }),
         };
         if let Some(problem) = foreign.first() {
             return Err(PassError::Blocked(problem.to_string()));
@@ -375,21 +375,14 @@ impl NorthReconciler {
     }
 }
 
-/// Whether a router has the name of a gateway router of one of the Nodes; any may be while they have not been listed.
-fn is_of_a_node(network: &NetworkName, router: &str, planned: &Planned) -> bool {
-    planned.nodes.as_ref().is_none_or(|nodes| {
-        let node = network.node_of_gateway_router(router);
-        node.is_some_and(|node| nodes.contains(&node))
-    })
-}
-
 /// What stands in the way of the node's rows: gateway routers of another node, as for each network's rows.
 fn of_other_nodes(planned: &Planned, named: &Named) -> Vec<Problem> {
     let networks = planned.plan.north.iter();
     let of = networks.filter_map(|(owner, rows)| match owner {
         Owner::Node => None,
         Owner::Network(name) => {
-            let is_of_a_node = |router: &str| is_of_a_node(name, router, planned);
+            let is_of_a_node =
+                |router: &str| name.is_gateway_router(router, planned.nodes.as_ref());
             Some(named.other_nodes(rows, is_of_a_node))
         }
     });

@@ -53,9 +53,9 @@ pub enum NotYet {
         "network {0}: mtu {1} and {2} bytes of the overlay are more than {3}, the MTU of the bridge; allowed: {4} at most"
     )]
     MtuTooLarge(NetworkName, u32, u32, u32, u32),
-    /// Packets of this size do not fit the link that they leave by: network, its MTU, the link's, bytes.
-    #[error("network {0}: mtu {1} is more than {2}, the MTU of the bridge; allowed: {2} at most")]
-    MtuAboveLink(NetworkName, u32, u32),
+    /// Packets of this size do not fit the link that they leave by: network, its MTU, the link's, bytes, and which link that is.
+    #[error("network {0}: mtu {1} is more than {2}, the MTU of {3}; allowed: {2} at most")]
+    MtuAboveLink(NetworkName, u32, u32, String),
     /// IPv6 needs larger packets than the tunnels leave.
     #[error(
         "network {0}: {1} bytes are left for pods, and IPv6 needs {2}; allowed: an underlay of {3} bytes or more, and no smaller mtu"

@@ -24,12 +24,38 @@ pub const SUBNET_TAKEN: &str = "NodeSubnetTaken";
 /// The least MTU of an interface with IPv6, bytes (RFC 8200, section 5).
 const LEAST_WITH_IPV6: u32 = 1280;
 
-/// A network without an overlay whose pods may send packets that the bridge does not carry. What is routed in the network's own
-/// VRF alone leaves by links of that VRF.
-fn above_link(network: &Network, own_mtu: Option<u32>) -> Option<NotYet> {
-    let (mtu, own) = network.mtu.zip(own_mtu)?;
+/// A network without an overlay whose pods may send packets that a link they leave by does not carry: the bridge, or where the
+/// network is routed in its own VRF alone, the links that an administrator gave that.
+fn above_link(network: &Network, machine: &Machine, own_mtu: Option<u32>) -> Option<NotYet> {
+    let mtu = network.mtu?;
     let elsewhere = network.advertised.own_vrf && !network.advertised.default_vrf;
-    (!elsewhere && mtu > own).then(|| NotYet::MtuAboveLink(network.name.clone(), mtu, own))
+    let (least, which) = if elsewhere {
+        let links = vrf_links(network, machine.links.as_deref().unwrap_or_default());
+        let link = links.min_by_key(|link| link.mtu)?;
+        (link.mtu, format!("{} in its VRF", link.name))
+    } else {
+        (own_mtu?, "the bridge".to_owned())
+    };
+    (mtu > least).then(|| NotYet::MtuAboveLink(network.name.clone(), mtu, least, which))
+}
+
+/// The links in a network's VRF, without its management port.
+fn vrf_links<'a>(
+    network: &Network,
+    links: &'a [LinkFact],
+) -> impl Iterator<Item = &'a LinkFact> + use<'a> {
+    let device = network.name.vrf_device(network.id);
+    let vrf = links
+        .iter()
+        .find(|link| Some(&link.name) == device.as_ref());
+    let vrf = vrf
+        .filter(|link| link.vrf_table.is_some())
+        .map(|link| link.index);
+    let own = management_device(network.id);
+    let of_it = links
+        .iter()
+        .filter(move |link| vrf.is_some() && link.master == vrf);
+    of_it.filter(move |link| link.name != own)
 }
 
 impl Memory {
@@ -147,7 +173,7 @@ impl Memory {
         }
         let too_large = match network.transport {
             Transport::Geneve => self.above_tunnels(network, own_mtu),
-            Transport::NoOverlay(_) => above_link(network, own_mtu),
+            Transport::NoOverlay(_) => above_link(network, machine, own_mtu),
         };
         match (too_large, self.standing_mtu(network, machine)) {
             (None, _) => Ok((wanted, None)),

@@ -45,6 +45,11 @@ pub(super) fn missing_pod(lab: &Lab, node: &Node) -> Finding {
     }
 }
 
+/// The same in words.
+pub(crate) fn why_no_pod(lab: &Lab, node: &Node) -> String {
+    missing_pod(lab, node).1
+}
+
 /// Why packets between two pods are lost or changed, in either direction.
 pub(super) fn pods(lab: &Lab, from: &Node, to: &Node) -> Finding {
     let found = one_way(lab, from, to).and_then(|first| match first {

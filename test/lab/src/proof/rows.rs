@@ -39,36 +39,55 @@ pub(super) fn right(world: &mut World<'_>) -> Result<Verdict> {
     }
     let families = lab.values.families().len();
     let others = pods.len().saturating_sub(1) * families;
-    let limits = limits(lab)?;
+    let limits = match limits(lab)? {
+        Ok(limits) => limits,
+        Err(failure) => return Ok(Err(failure)),
+    };
     Ok(Ok(format!(
         "{} nodes, {others} imported routes on each, SNAT by {limits}",
         pods.len()
     )))
 }
 
-/// Which columns say what the gateway routers' SNAT rows of pods translate: by outbound SNAT, gateway mode and schema it is another.
-fn limits(lab: &Lab) -> Result<String> {
+/// Which columns say what the gateway routers' SNAT rows of pods translate: by outbound SNAT, gateway mode and schema it is another,
+/// and the same on every node.
+fn limits(lab: &Lab) -> Result<std::result::Result<String, Failure>> {
     let clusters = lab.values.default_network()?.ranges.iter();
     let clusters: Vec<String> = clusters.map(|range| range.subnet.to_string()).collect();
-    let mut used = BTreeSet::new();
+    let mut all = BTreeMap::new();
     for node in &lab.nodes {
         let router = gateway_router(&node.name);
-        let all = router_rows(lab, &node.name, &router, "nat", "nat")?;
-        for row in all
+        let rows = router_rows(lab, &node.name, &router, "nat", "nat")?;
+        let of_pods = rows
             .iter()
-            .filter(|row| clusters.contains(&word(row, "logical_ip")))
-        {
-            let columns = ["exempted_ext_ips", "allowed_ext_ips", "match"].into_iter();
-            used.extend(columns.filter(|column| !word(row, column).is_empty()));
-        }
+            .filter(|row| clusters.contains(&word(row, "logical_ip")));
+        let columns = ["exempted_ext_ips", "allowed_ext_ips", "match"];
+        let used = of_pods.flat_map(|row| {
+            let columns = columns.into_iter();
+            columns.filter(|column| !word(row, column).is_empty())
+        });
+        let used: BTreeSet<&str> = used.collect();
+        let used: Vec<&str> = used.into_iter().collect();
+        all.insert(node.name.clone(), used.join(", "));
     }
-    let used: Vec<&str> = used.into_iter().collect();
+    let different: BTreeSet<&String> = all.values().collect();
+    // Of an overlay all that leaves is translated.
+    let may_be_empty = lab.outward.is_overlay();
+    let is_one = |one: &&&String| different.len() == 1 && (may_be_empty || !one.is_empty());
+    let one = different.first().filter(is_one);
     let filter = if lab.outward.is_local() {
         " and nftables"
     } else {
         ""
     };
-    Ok(format!("{}{filter}", used.join(", ")))
+    Ok(match one {
+        Some(one) => Ok(format!("{one}{filter}")),
+        None => Err(Failure::new(
+            Layer::Ovn,
+            "the same columns of NAT on each node that limit the SNAT rows of pods",
+            format!("{all:?}"),
+        )),
+    })
 }
 
 fn node(lab: &Lab, pods: &[Attached], (node, _): &Attached) -> Result<Verdict> {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::harness::{Said, Standing, able, call, wait};
+use crate::moments::{self, Journal};
 
 /// How long routes to a node behind a cut uplink may stay with BFD, in seconds: far more
 /// than the measured part of a second, because other jobs may run on the machine.
@@ -250,7 +251,47 @@ fn what_changes_of_a_node_translates_no_flow_between_pods_in_either_gateway_mode
         let lab = Standing::up(&words);
         changes_translate_nothing();
         lab.recovers("1,3,5");
+        no_transaction_translated(&lab);
     }
+}
+
+/// Of all transactions since the databases were made; one by hand shows that it would be seen.
+fn no_transaction_translated(lab: &Standing) {
+    let pods = moments::pods(lab);
+    let file = |number: usize| lab.dir(&lab.node(number)).join("ovs/ovnnb.db");
+    for number in 0..lab.nodes() {
+        let journal = Journal::replayed(&file(number), &pods);
+        println!(
+            "{}: {} transactions, {} of them on translation, after {} of which pods' packets to pods would have been translated",
+            lab.node(number),
+            journal.transactions,
+            journal.of_nat,
+            journal.wrong.len()
+        );
+        assert!(journal.wrong.is_empty(), "{:?}", journal.wrong);
+        // The first rows, and two for each change of what is translated.
+        assert!(journal.of_nat > 6, "{}", journal.of_nat);
+    }
+    let node = lab.node(0);
+    let rows = [
+        "ovn-nbctl",
+        "--bare",
+        "--columns=_uuid",
+        "find",
+        "nat",
+        "type=snat",
+    ];
+    for row in lab.exec(&node, &rows).split_whitespace() {
+        for column in ["exempted_ext_ips", "allowed_ext_ips"] {
+            lab.exec(&node, &["ovn-nbctl", "clear", "nat", row, column]);
+        }
+    }
+    let journal = Journal::replayed(&file(0), &pods);
+    assert!(
+        !journal.wrong.is_empty(),
+        "what was done by hand is not seen"
+    );
+    lab.recovers("3,5");
 }
 
 /// What changes of a node under traffic: at no moment may pods' traffic to pods be translated. On a busy machine pings may

@@ -1,7 +1,7 @@
 //! Calling `hack/lab` and reading what it prints.
 
 use std::io::{BufRead, BufReader};
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
@@ -295,10 +295,37 @@ impl Standing {
         self.pod_word(number, "subnet")
     }
 
+    /// How many nodes there are.
+    pub(crate) fn nodes(&self) -> usize {
+        let text = std::fs::read_to_string(self.dir("lab.json")).unwrap();
+        let record: Value = serde_json::from_str(&text).unwrap();
+        record
+            .pointer("/nodes")
+            .and_then(Value::as_array)
+            .unwrap()
+            .len()
+    }
+
+    /// All addresses of the pod of the node with this number.
+    pub(crate) fn pod_addresses(&self, number: usize) -> Vec<IpAddr> {
+        let pod = self.pod_record(number);
+        let all = pod.pointer("/addresses").and_then(Value::as_array).unwrap();
+        let words = all
+            .iter()
+            .map(|of| of.pointer("/address").and_then(Value::as_str).unwrap());
+        words
+            .map(|word| word.parse().expect("an address"))
+            .collect()
+    }
+
+    fn pod_record(&self, number: usize) -> Value {
+        let file = self.dir(&self.node(number)).join("pod.json");
+        serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap()
+    }
+
     /// A word of the first address of a node's pod.
     fn pod_word(&self, number: usize, key: &str) -> String {
-        let file = self.dir(&self.node(number)).join("pod.json");
-        let pod: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+        let pod = self.pod_record(number);
         let word = pod.pointer(&format!("/addresses/0/{key}"));
         word.and_then(Value::as_str).unwrap().to_owned()
     }

@@ -267,3 +267,48 @@ fn ipv6_needs_more_than_some_tunnels_leave() {
         "{text}"
     );
 }
+
+#[test]
+fn what_is_routed_in_its_own_vrf_alone_has_no_larger_packets_than_the_links_there_carry() {
+    let blue = NetworkName::from("cluster_udn_blue");
+    let mut facts = whole();
+    let mut network = mk_user_network("blue", 5, &["10.150.0.0/16/24"], &["100.65.0.0/16"]);
+    network.name = blue.clone();
+    network.advertised.own_vrf = true;
+    network.advertised.default_vrf = false;
+    facts.networks.push(network);
+    let subnets: [(&str, &[&str]); 2] = [
+        ("default", &["10.128.1.0/24"]),
+        (blue.as_str(), &["10.150.1.0/24"]),
+    ];
+    own(&mut facts).subnets = mk_node("n1", &subnets).subnets;
+    let links = facts.links.as_mut().unwrap();
+    let device = NetworkName::from("cluster_udn_blue").vrf_device(5).unwrap();
+    let mut vrf = mk_link(50, &device);
+    vrf.vrf_table = Some(1050);
+    vrf.mtu = 65_575;
+    let with = |index, name: &str, mtu, master| {
+        let mut link = mk_link(index, name);
+        (link.mtu, link.master) = (mtu, master);
+        link
+    };
+    links.extend([
+        vrf,
+        with(51, "eth1", 9000, Some(50)),
+        with(52, "eth2", 4000, Some(50)),
+        with(53, "eth3", 1400, None),
+        with(54, "ovn-k8s-mp5", 1400, Some(50)),
+    ]);
+    for (mtu, fits) in [(4000, true), (4001, false)] {
+        facts.networks[1].mtu = Some(mtu);
+        let snapshot = memory().snapshot(facts.clone());
+        let why = snapshot.stale.get(&blue);
+        assert_eq!(why.is_none(), fits, "{why:?}");
+        if let Some(why) = why {
+            assert_eq!(why.reason(), Some("MtuTooLarge"));
+            let words =
+                "mtu 4001 is more than 4000, the MTU of eth2 in its VRF; allowed: 4000 at most";
+            assert!(why.to_string().ends_with(words), "{why}");
+        }
+    }
+}

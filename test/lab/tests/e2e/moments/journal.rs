@@ -1,0 +1,243 @@
+//! The Northbound database, transaction by transaction.
+//!
+//! In: its file. Out: for each transaction after which a SNAT row of a router would translate a packet between two pods: which row,
+//! which packet, and who made the transaction. Source: ovn-nb(5), table NAT.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+
+use super::{holds, pairs};
+
+type Row = BTreeMap<String, Value>;
+
+/// Replays a file.
+pub(crate) struct Journal {
+    schema: Value,
+    tables: BTreeMap<String, BTreeMap<String, Row>>,
+    /// How many transactions there were, and how many of them touched translation.
+    pub(crate) transactions: usize,
+    pub(crate) of_nat: usize,
+    /// What was found wrong, one for each transaction after which it was.
+    pub(crate) wrong: Vec<String>,
+}
+
+impl Journal {
+    /// Reads the whole file; judged is what packets between `pods` meet after each transaction.
+    pub(crate) fn replayed(file: &Path, pods: &[IpAddr]) -> Self {
+        let text = std::fs::read_to_string(file).unwrap();
+        let mut records = text.lines().filter(|line| !line.starts_with("OVSDB "));
+        let schema = serde_json::from_str(records.next().expect("a schema")).unwrap();
+        let mut journal = Self::of(schema);
+        for record in records {
+            let record: Value = serde_json::from_str(record).unwrap();
+            journal.apply(record.as_object().expect("a record"), pods);
+        }
+        journal
+    }
+
+    fn of(schema: Value) -> Self {
+        Self {
+            schema,
+            tables: BTreeMap::new(),
+            transactions: 0,
+            of_nat: 0,
+            wrong: Vec::new(),
+        }
+    }
+
+    fn apply(&mut self, record: &Map<String, Value>, pods: &[IpAddr]) {
+        let is_diff = record.get("_is_diff") == Some(&json!(true));
+        for (table, rows) in record.iter().filter(|(table, _)| !table.starts_with('_')) {
+            for (uuid, changed) in rows.as_object().expect("rows") {
+                self.change(table, uuid, changed, is_diff);
+            }
+        }
+        self.transactions += 1;
+        let touches = ["NAT", "Address_Set", "Logical_Router"];
+        if !touches.iter().any(|table| record.contains_key(*table)) {
+            return;
+        }
+        self.of_nat += 1;
+        if let Some(found) = self.translates(pods) {
+            let comment = record.get("_comment").and_then(Value::as_str);
+            let who = comment.unwrap_or("without a comment").replace('\n', " ");
+            self.wrong.push(format!("{found}, after: {who}"));
+        }
+    }
+
+    fn change(&mut self, table: &str, uuid: &str, changed: &Value, is_diff: bool) {
+        let rows = self.tables.entry(table.to_owned()).or_default();
+        let Some(changed) = changed.as_object() else {
+            assert!(changed.is_null(), "{table} {uuid}: {changed}");
+            rows.remove(uuid);
+            return;
+        };
+        let is_new = !rows.contains_key(uuid);
+        let row = rows.entry(uuid.to_owned()).or_default();
+        for (column, value) in changed {
+            let kind = self
+                .schema
+                .pointer(&format!("/tables/{table}/columns/{column}/type"));
+            let of_many = kind.and_then(|kind| kind.get("max")).is_some();
+            let of_pairs = kind.and_then(|kind| kind.get("value")).is_some();
+            let before = row.remove(column).filter(|_| is_diff && !is_new);
+            let now = match before {
+                Some(before) if of_pairs => mapped(&before, value),
+                Some(before) if of_many => toggled(&before, value),
+                // Of one value or none the whole is written.
+                Some(_) | None => value.clone(),
+            };
+            row.insert(column.clone(), now);
+        }
+    }
+
+    /// The first packet between two pods that the rows translate.
+    fn translates(&self, pods: &[IpAddr]) -> Option<String> {
+        let routers = self.tables.get("Logical_Router")?;
+        let nats = self.tables.get("NAT")?;
+        for router in routers.values() {
+            let name = router.get("name").and_then(Value::as_str).unwrap_or("?");
+            for nat in items(router.get("nat")) {
+                let nat = nats.get(&nat).expect("a row that the router refers to");
+                if nat.get("type").and_then(Value::as_str) != Some("snat") {
+                    continue;
+                }
+                let logical = nat.get("logical_ip").and_then(Value::as_str).unwrap();
+                let met =
+                    pairs(pods).find(|(from, to)| holds(logical, *from) && self.is_met(nat, *to));
+                if let Some((from, to)) = met {
+                    return Some(format!("{name} translates {logical}: {from} -> {to}"));
+                }
+            }
+        }
+        None
+    }
+
+    /// Whether a row translates what is sent to an address.
+    fn is_met(&self, nat: &Row, to: IpAddr) -> bool {
+        let sets = self.tables.get("Address_Set");
+        let set_holds = |row: &Row| {
+            let mut all = items(row.get("addresses")).into_iter();
+            all.any(|address| holds(&address, to))
+        };
+        let referred = |column: &str| {
+            let uuid = items(nat.get(column)).into_iter().next()?;
+            let row = sets
+                .and_then(|sets| sets.get(&uuid))
+                .expect("a set that a row refers to");
+            Some(set_holds(row))
+        };
+        let matched = nat.get("match").and_then(Value::as_str).unwrap_or_default();
+        // `ip4.dst == $set`; any other match counts as met.
+        let by_match = matched.rsplit_once("dst == $").map(|(_, name)| {
+            let named = |row: &&Row| row.get("name").and_then(Value::as_str) == Some(name);
+            sets.and_then(|sets| sets.values().find(named))
+                .is_some_and(set_holds)
+        });
+        referred("exempted_ext_ips") != Some(true)
+            && referred("allowed_ext_ips") != Some(false)
+            && by_match != Some(false)
+    }
+}
+
+/// The items of a value: of a set, or the one that it is.
+fn items(value: Option<&Value>) -> Vec<String> {
+    let Some(value) = value else {
+        return Vec::new();
+    };
+    let text = |item: &Value| match item {
+        Value::Array(pair) => pair.get(1).and_then(Value::as_str).unwrap().to_owned(),
+        other => other.as_str().unwrap().to_owned(),
+    };
+    match value.as_array().map(Vec::as_slice) {
+        Some([kind, Value::Array(all)]) if kind == "set" => all.iter().map(text).collect(),
+        _ => vec![text(value)],
+    }
+}
+
+/// A set without what it has in common with the difference, and with the rest of that.
+fn toggled(before: &Value, difference: &Value) -> Value {
+    let list = |value: &Value| -> Vec<Value> {
+        match value.as_array().map(Vec::as_slice) {
+            Some([kind, Value::Array(all)]) if kind == "set" => all.clone(),
+            _ => vec![value.clone()],
+        }
+    };
+    let (before, difference) = (list(before), list(difference));
+    let stays = before.iter().filter(|item| !difference.contains(item));
+    let comes = difference.iter().filter(|item| !before.contains(item));
+    json!(["set", stays.chain(comes).collect::<Vec<_>>()])
+}
+
+/// A map without the pairs that the difference has, too, and with the others of those.
+fn mapped(before: &Value, difference: &Value) -> Value {
+    let list = |value: &Value| {
+        value
+            .pointer("/1")
+            .and_then(Value::as_array)
+            .cloned()
+            .unwrap()
+    };
+    let mut pairs = list(before);
+    for pair in list(difference) {
+        let at = pairs.iter().position(|own| own == &pair);
+        pairs.retain(|own| own.get(0) != pair.get(0));
+        if at.is_none() {
+            pairs.push(pair);
+        }
+    }
+    json!(["map", pairs])
+}
+
+#[test]
+fn a_moment_without_the_exemption_is_found_and_one_with_it_is_not() {
+    let uuid = |item: &str| json!(["uuid", item]);
+    let set = |max: &str| json!({"type": {"key": "string", "min": 0, "max": max}});
+    let one = || json!({"type": {"key": "string", "min": 0}});
+    let schema = json!({"tables": {
+        "Logical_Router": {"columns": {"name": {"type": "string"}, "nat": set("unlimited")}},
+        "NAT": {"columns": {"type": {"type": "string"}, "logical_ip": {"type": "string"},
+            "exempted_ext_ips": one(), "allowed_ext_ips": one()}},
+        "Address_Set": {"columns": {"name": {"type": "string"}, "addresses": set("unlimited")}},
+    }});
+    let pods = ["10.128.0.5", "10.128.1.5"].map(|ip| ip.parse().unwrap());
+    let mut journal = Journal::of(schema);
+    let mut apply = |record: Value| {
+        journal.apply(record.as_object().unwrap(), &pods);
+        std::mem::take(&mut journal.wrong)
+    };
+    let whole = json!({
+        "Logical_Router": {"r": {"name": "GR_n1", "nat": uuid("n")}},
+        "NAT": {"n": {"type": "snat", "logical_ip": "10.128.0.0/24", "exempted_ext_ips": uuid("s")}},
+        "Address_Set": {"s": {"name": "a", "addresses": ["set", ["10.128.0.0/16", "172.30.0.1"]]}},
+        "_is_diff": true,
+    });
+    assert!(apply(whole).is_empty());
+    let diff = |table: &str, row: &str, columns: Value| json!({table: {row: columns}, "_is_diff": true, "_comment": "by hand"});
+    // A difference of a set: what is there goes, what is not comes.
+    let toggle = || diff("Address_Set", "s", json!({"addresses": "10.128.0.0/16"}));
+    assert_eq!(
+        apply(toggle()),
+        ["GR_n1 translates 10.128.0.0/24: 10.128.0.5 -> 10.128.1.5, after: by hand"]
+    );
+    assert!(apply(toggle()).is_empty());
+    let nat = |columns: Value| diff("NAT", "n", columns);
+    assert_eq!(
+        apply(nat(json!({"exempted_ext_ips": ["set", []]}))).len(),
+        1
+    );
+    // Only what is allowed is translated.
+    let mut allowed = nat(json!({"allowed_ext_ips": uuid("t")}));
+    allowed["Address_Set"] = json!({"t": {"name": "b", "addresses": "172.30.0.2"}});
+    assert!(apply(allowed).is_empty());
+    let add = diff(
+        "Address_Set",
+        "t",
+        json!({"addresses": ["set", ["10.128.1.5"]]}),
+    );
+    assert_eq!(apply(add).len(), 1);
+    assert!(apply(json!({"Logical_Router": {"r": null}, "_comment": "gone"})).is_empty());
+}
