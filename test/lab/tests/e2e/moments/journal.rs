@@ -148,9 +148,10 @@ fn items(value: Option<&Value>) -> Vec<String> {
     let Some(value) = value else {
         return Vec::new();
     };
-    let text = |item: &Value| match item {
-        Value::Array(pair) => pair.get(1).and_then(Value::as_str).unwrap().to_owned(),
-        other => other.as_str().unwrap().to_owned(),
+    // A reference is a pair of a word and the uuid.
+    let text = |item: &Value| {
+        let item = item.get(1).unwrap_or(item);
+        item.as_str().unwrap().to_owned()
     };
     match value.as_array().map(Vec::as_slice) {
         Some([kind, Value::Array(all)]) if kind == "set" => all.iter().map(text).collect(),
