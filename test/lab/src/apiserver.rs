@@ -80,7 +80,7 @@ fn etcd(lab: &Lab) -> Start {
 fn server(lab: &Lab) -> Result<Start> {
     let dir = lab.node_dir("underlay");
     let file = |name: &str| text(&dir.join(name));
-    let services = services::range(lab)?;
+    let services = services::ranges(lab)?;
     let argv = [
         text(&lab.places.tools.join("kube-apiserver")),
         "--etcd-servers=http://127.0.0.1:2379".to_owned(),

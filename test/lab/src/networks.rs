@@ -168,6 +168,11 @@ impl UserNetwork {
         Ok(json!({"apiVersion": "v1", "kind": "List", "items": items}))
     }
 
+    /// Has it addresses of this family?
+    pub(crate) fn has(&self, family: Family) -> bool {
+        self.ranges.iter().any(|range| range.family() == family)
+    }
+
     /// Each node has all of it, and tunnels lead to the others' pods.
     pub(crate) fn is_layer2(&self) -> bool {
         self.ranges.iter().all(|range| range.host_prefix.is_none())

@@ -45,18 +45,25 @@ struct Port {
 }
 
 fn ports(lab: &Lab) -> Result<Vec<Port>> {
-    let mut ports = vec![Port {
-        number: services::node_port(lab, DEFAULT)?,
-        to: services::address(lab, OTHER)?,
-        mark: None,
-    }];
-    for network in &lab.networks {
-        let to = services::of_network(lab, &network.name)?;
+    let mut ports = Vec::new();
+    for family in lab.values.families() {
         ports.push(Port {
-            number: services::node_port(lab, &network.name)?,
-            to: to.with_context(|| format!("Service of {}", network.name))?,
-            mark: Some(MARK + id(lab, network)?),
+            number: services::node_port(lab, DEFAULT)?,
+            to: services::address(lab, OTHER, family)?,
+            mark: None,
         });
+        for network in &lab.networks {
+            let to = services::of_network(lab, &network.name, family)?;
+            let (number, mark) = (
+                services::node_port(lab, &network.name)?,
+                MARK + id(lab, network)?,
+            );
+            ports.extend(to.map(|to| Port {
+                number,
+                to,
+                mark: Some(mark),
+            }));
+        }
     }
     Ok(ports)
 }
@@ -77,21 +84,23 @@ fn id(lab: &Lab, network: &UserNetwork) -> Result<u32> {
 
 /// First the mark, by which the rule of the host chooses the table in which the new destination is looked up.
 fn rules(lab: &Lab, node: &Node, ports: &[Port]) -> Result<String> {
-    let family = Family::of(lab.values.api_address());
-    let ip = match family {
-        Family::V4 => "ip",
-        Family::V6 => "ip6",
+    let word = |port: &Port| if port.to.is_ipv4() { "ip" } else { "ip6" };
+    let mut addresses = Vec::new();
+    for port in ports {
+        addresses.push(lab.values.address_of(node.index, Family::of(port.to))?);
+    }
+    let of = |(port, address): (&Port, &std::net::IpAddr)| {
+        format!("{} daddr {address} tcp dport {}", word(port), port.number)
     };
-    let address = lab.values.address_of(node.index, family)?;
-    let of = |port: &Port| format!("{ip} daddr {address} tcp dport {}", port.number);
-    let marks = ports.iter().filter_map(|port| {
+    let all = || ports.iter().zip(&addresses);
+    let marks = all().filter_map(|(port, address)| {
         let mark = port.mark?;
-        Some(format!("{} meta mark set {mark:#x}\n", of(port)))
+        Some(format!("{} meta mark set {mark:#x}\n", of((port, address))))
     });
     let marks: String = marks.collect();
-    let leads = ports.iter().map(|port| {
+    let leads = all().map(|(port, address)| {
         let to = std::net::SocketAddr::new(port.to, echo::PORT);
-        format!("{} dnat {ip} to {to}\n", of(port))
+        format!("{} dnat {} to {to}\n", of((port, address)), word(port))
     });
     let leads: String = leads.collect();
     Ok(format!(

@@ -35,11 +35,12 @@ const OF_NETWORKS: u32 = 30;
 /// Where the API server's default range of node ports begins.
 const FIRST_NODE_PORT: u16 = 30_000;
 
-/// Address of the Service of a network of users.
-pub(crate) fn of_network(lab: &Lab, name: &str) -> Result<Option<IpAddr>> {
+/// Address of the Service of a network of users, of a family that the network has.
+pub(crate) fn of_network(lab: &Lab, name: &str, family: Family) -> Result<Option<IpAddr>> {
     let mut numbers = (OF_NETWORKS..).zip(&lab.networks);
-    let found = numbers.find(|(_, network)| network.name == name);
-    found.map(|(number, _)| address(lab, number)).transpose()
+    let found = numbers.find(|(_, network)| network.name == name && network.has(family));
+    let address = found.map(|(number, _)| address(lab, number, family));
+    address.transpose()
 }
 
 /// The node port of a network's Service: of a network of users, or of `default/other` for the default one.
@@ -51,11 +52,8 @@ pub(crate) fn node_port(lab: &Lab, network: &str) -> Result<u16> {
 }
 
 /// Addresses of all nodes at the node port of a network, as load balancers have them.
-fn at_nodes(lab: &Lab, network: &str) -> Result<Vec<String>> {
-    let (port, family) = (
-        node_port(lab, network)?,
-        Family::of(lab.values.api_address()),
-    );
+fn at_nodes(lab: &Lab, network: &str, family: Family) -> Result<Vec<String>> {
+    let port = node_port(lab, network)?;
     let of = |node: &Node| {
         let address = lab.values.address_of(node.index, family)?;
         Ok(SocketAddr::new(address, port).to_string())
@@ -63,9 +61,15 @@ fn at_nodes(lab: &Lab, network: &str) -> Result<Vec<String>> {
     lab.nodes.iter().map(of).collect()
 }
 
-/// The range of Services, of the family of the API server's own address.
-pub(crate) fn range(lab: &Lab) -> Result<IpNet> {
-    let range = match Family::of(lab.values.api_address()) {
+/// The ranges of Services, one for each of the lab's families; that of the API server's own address comes first.
+pub(crate) fn ranges(lab: &Lab) -> Result<String> {
+    let families = lab.values.families().into_iter();
+    let ranges = families.map(|family| Ok(range(family)?.to_string()));
+    Ok(ranges.collect::<Result<Vec<_>>>()?.join(","))
+}
+
+fn range(family: Family) -> Result<IpNet> {
+    let range = match family {
         Family::V4 => "10.254.0.0/24",
         Family::V6 => "fd97:254::/112",
     };
@@ -73,8 +77,9 @@ pub(crate) fn range(lab: &Lab) -> Result<IpNet> {
 }
 
 /// Address of a Service.
-pub(crate) fn address(lab: &Lab, number: u32) -> Result<IpAddr> {
-    Ok(nth(range(lab)?, number))
+pub(crate) fn address(lab: &Lab, number: u32, family: Family) -> Result<IpAddr> {
+    anyhow::ensure!(lab.values.has(family), "the lab has no {family:?}");
+    Ok(nth(range(family)?, number))
 }
 
 /// `[kubernetes] service-cidrs` of the daemons' configuration, in a lab with networks of users.
@@ -82,22 +87,38 @@ pub(crate) fn section(lab: &Lab) -> Result<String> {
     if lab.networks.is_empty() {
         return Ok(String::new());
     }
-    Ok(format!("\n[kubernetes]\nservice-cidrs = {}\n", range(lab)?))
+    let ranges = ranges(lab)?;
+    Ok(format!("\n[kubernetes]\nservice-cidrs = {ranges}\n"))
 }
 
 /// Creates the Service objects; that of the API server it makes itself.
 pub(crate) fn create(lab: &Lab) -> Result<()> {
+    let all = lab.values.families();
     let of_default = [
-        ("kube-system", "kube-dns", DNS),
-        ("default", "other", OTHER),
+        ("kube-system", "kube-dns", DNS, all.clone()),
+        ("default", "other", OTHER, all.clone()),
     ];
     let of_users = (OF_NETWORKS..).zip(&lab.networks);
-    let of_users = of_users.map(|(number, network)| (network.name.as_str(), "own", number));
-    for (namespace, name, number) in of_default.into_iter().chain(of_users) {
+    let of_users = of_users.map(|(number, network)| {
+        let own = all.iter().copied().filter(|family| network.has(*family));
+        (network.name.as_str(), "own", number, own.collect())
+    });
+    for (namespace, name, number, families) in of_default.into_iter().chain(of_users) {
+        let addresses = families.iter().map(|family| address(lab, number, *family));
+        let addresses = addresses.collect::<Result<Vec<IpAddr>>>()?;
+        let policy = match addresses.len() {
+            1 => "SingleStack",
+            _ => "RequireDualStack",
+        };
+        let families: Vec<&str> = addresses
+            .iter()
+            .map(|ip| if ip.is_ipv4() { "IPv4" } else { "IPv6" })
+            .collect();
         let object = json!({
             "apiVersion": "v1", "kind": "Service",
             "metadata": {"namespace": namespace, "name": name},
-            "spec": {"clusterIP": address(lab, number)?.to_string(), "ports": [
+            "spec": {"clusterIP": addresses.first(), "clusterIPs": addresses, "ipFamilies": families,
+                "ipFamilyPolicy": policy, "ports": [
                 {"name": "tcp", "protocol": "TCP", "port": echo::PORT},
                 {"name": "udp", "protocol": "UDP", "port": echo::PORT},
             ]},
@@ -117,18 +138,29 @@ pub(crate) fn balance(lab: &Lab) -> Result<()> {
     if lab.networks.is_empty() {
         return Ok(());
     }
-    let (at_nodes, backends) = (at_nodes(lab, DEFAULT)?, all_of(echo::PORT, &pods(lab)));
-    for node in &lab.nodes {
-        let row = ("lab-node-port", node.name.as_str());
-        add(lab, node, row, &at_nodes, &backends)?;
+    for family in lab.values.families() {
+        let at_nodes = at_nodes(lab, DEFAULT, family)?;
+        let backends = all_of(echo::PORT, &pods(lab, family));
+        let name = of_family("lab-node-port", family);
+        for node in &lab.nodes {
+            add(lab, node, (&name, &node.name), &at_nodes, &backends)?;
+        }
     }
-    lab.networks.iter().try_for_each(|one| own(lab, one))?;
+    for one in &lab.networks {
+        for family in lab.values.families() {
+            own(lab, one, family)?;
+        }
+    }
     node_ports::write(lab)
 }
 
-/// The default network's pods, of the family of Services.
-fn pods(lab: &Lab) -> BTreeSet<IpAddr> {
-    let family = Family::of(lab.values.api_address());
+/// A name of a load balancer, which has addresses of one family.
+fn of_family(name: &str, family: Family) -> String {
+    format!("{name}-{}", family.afi())
+}
+
+/// The default network's pods.
+fn pods(lab: &Lab, family: Family) -> BTreeSet<IpAddr> {
     let pods = reach::attached(lab);
     let pods = pods.iter().filter_map(|(_, pod)| pod.in_family(family));
     pods.map(|own| own.address).collect()
@@ -147,20 +179,26 @@ fn all_of<'a>(port: u16, ips: impl IntoIterator<Item = &'a IpAddr>) -> String {
 /// or left.
 pub(crate) fn of_default_network(lab: &Lab) -> Result<()> {
     let api = lab.values.api_address();
-    let pods = pods(lab);
     let mut rows = Vec::new();
-    for (name, number, backends) in [
-        ("kubernetes", KUBERNETES, all_of(echo::PORT, [&api])),
-        ("kube-dns", DNS, all_of(echo::PORT, &pods)),
-        ("other", OTHER, all_of(echo::PORT, &pods)),
-    ] {
-        let vip = SocketAddr::new(address(lab, number)?, echo::PORT).to_string();
-        for protocol in ["tcp", "udp"] {
-            let name = format!("lab-{name}-{protocol}");
-            rows.push((name, vip.clone(), backends.clone(), protocol));
+    for family in lab.values.families() {
+        let pods = all_of(echo::PORT, &pods(lab, family));
+        let mut services = vec![
+            ("lab-kube-dns", DNS, pods.clone()),
+            ("lab-other", OTHER, pods),
+        ];
+        if Family::of(api) == family {
+            services.push(("lab-kubernetes", KUBERNETES, all_of(echo::PORT, [&api])));
+        }
+        for (name, number, backends) in services {
+            let vip = SocketAddr::new(address(lab, number, family)?, echo::PORT).to_string();
+            for protocol in ["tcp", "udp"] {
+                let name = of_family(&format!("{name}-{protocol}"), family);
+                rows.push((name, vip.clone(), backends.clone(), protocol));
+            }
         }
     }
-    let https = SocketAddr::new(address(lab, KUBERNETES)?, 443).to_string();
+    let https = address(lab, KUBERNETES, Family::of(api))?;
+    let https = SocketAddr::new(https, 443).to_string();
     let server = SocketAddr::new(api, apiserver::PORT).to_string();
     rows.push(("lab-kubernetes-https".to_owned(), https, server, "tcp"));
     for node in lab
@@ -182,8 +220,8 @@ pub(crate) fn of_default_network(lab: &Lab) -> Result<()> {
 }
 
 /// The load balancers of a network of users: for its own pods, and for those who come by a node port.
-fn own(lab: &Lab, network: &UserNetwork) -> Result<()> {
-    let Some(vip) = of_network(lab, &network.name)? else {
+fn own(lab: &Lab, network: &UserNetwork, family: Family) -> Result<()> {
+    let Some(vip) = of_network(lab, &network.name, family)? else {
         return Ok(());
     };
     let vip = SocketAddr::new(vip, echo::PORT).to_string();
@@ -191,7 +229,6 @@ fn own(lab: &Lab, network: &UserNetwork) -> Result<()> {
         .nodes
         .iter()
         .filter_map(|node| network.pod(lab, &node.name));
-    let family = Family::of(lab.values.api_address());
     let backend = |pod: Pod| {
         let own = pod.in_family(family)?;
         Some(SocketAddr::new(own.address, echo::PORT).to_string())
@@ -200,10 +237,10 @@ fn own(lab: &Lab, network: &UserNetwork) -> Result<()> {
     let pods = all.join(",");
     for node in lab.nodes.iter().filter(|_| !pods.is_empty()) {
         let (name, switch) = (
-            format!("lab-{}", network.name),
+            of_family(&format!("lab-{}", network.name), family),
             network.place(lab, &node.name).switch,
         );
-        let addresses = [vec![vip.clone()], at_nodes(lab, &network.name)?].concat();
+        let addresses = [vec![vip.clone()], at_nodes(lab, &network.name, family)?].concat();
         add(lab, node, (&name, &switch), &addresses, &pods)?;
         // With OVN before 25.03 a layer-2 network's gateway router gets no answer from a pod of another node.
         let local = network.pod(lab, &node.name).and_then(backend);

@@ -2,7 +2,8 @@
 //!
 //! In: the lab of two nodes with two networks beside the default one, all parts real, in the virtual machine. Out: its proof:
 //! packets within each network, to the outside host, to nodes, the API server and Services, and none between networks, nor to
-//! Services that are not for them; these only by ACLs and flows, which are taken away and come back. Then in shared gateway mode,
+//! Services that are not for them, nor from hosts; these only by ACLs, flows and the packet filter, which are taken away and come
+//! back. Then in shared gateway mode,
 //! where nothing is translated and isolation is loose: the physical network leads from one network to the other. Invariant: nothing here knows how packets go.
 //! Not here: the lines of the proof (the lab), other forms of the lab (`hack/matrix`).
 #![allow(clippy::unwrap_used, reason = "a test")]
@@ -95,11 +96,16 @@ fn pods_of_each_network_reach_their_own_network_and_the_outside_and_no_other() {
         ("pods of blue", ["none", "none", "none", "all"]),
         ("Service default/other", ["none", "all", "none", "none"]),
         ("Service of blue", ["none", "none", "none", "none"]),
+        // At other nodes than the pod's own; in shared gateway mode its own one leads into another network of users, too.
+        ("node port of red", ["all", "all", "all", "all"]),
+        ("node port of blue", ["2/4", "2/4", "2/4", "all"]),
+        ("node port of default", ["2/4", "2/4", "2/4", "2/4"]),
     ] {
         let seen: Vec<&str> = tables.iter().map(|cells| cells[&("red", to)]).collect();
         assert_eq!(seen, expected, "red to {to}");
     }
-    for cells in tables {
-        assert_eq!(cells[&("hosts", "pods of red")], "none");
-    }
+    let of = |from, to| -> Vec<&str> { tables.iter().map(|cells| cells[&(from, to)]).collect() };
+    // Without the packet filter's rule a host's packets reach the pods of the other node.
+    assert_eq!(of("hosts", "pods of red"), ["none", "2/4", "none", "none"]);
+    assert_eq!(of("default", "node port of red"), ["all"; 4]);
 }

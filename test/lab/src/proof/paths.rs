@@ -183,8 +183,8 @@ fn of_node(
         // It needs no way back to pods, whether the rest of their traffic is translated or not.
         let to_api = Path::new(format!("pod on {name} -> API server"), &inner, api, address);
         paths.push(to_api.translated_if(by_ovn));
-        paths.extend(by_services(lab, (name, &inner), (inside, address)));
     }
+    paths.extend(by_services(lab, (name, &inner), (inside, address)));
     for (other, far) in pods.iter().filter(|(other, _)| other != node) {
         let there = lab.values.address_of(other.index, family).ok()?;
         let (remote, pod) = (&other.name, far.in_family(family)?.address);
@@ -210,7 +210,8 @@ fn by_services(
     (name, inner): (&str, &str),
     (inside, address): (IpAddr, IpAddr),
 ) -> Vec<Path> {
-    let by_ovn = !lab.outward.is_local();
+    let (by_ovn, family) = (!lab.outward.is_local(), Family::of(inside));
+    let has_api = Family::of(lab.values.api_address()) == family;
     let all = [
         (
             "default/kubernetes",
@@ -222,9 +223,10 @@ fn by_services(
     ];
     let paths = all
         .into_iter()
+        .filter(|(.., kind)| has_api || *kind == Service::OfPods)
         .filter_map(|(service, number, source, kind)| {
             let text = format!("pod on {name} -> Service {service}");
-            let to = services::address(lab, number).ok()?;
+            let to = services::address(lab, number, family).ok()?;
             let is_translated = by_ovn && kind == Service::Kubernetes;
             let path = Path::new(text, inner, to, source);
             Some(path.translated_if(is_translated).by(kind))

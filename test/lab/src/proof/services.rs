@@ -15,7 +15,7 @@ use crate::family::Family;
 use crate::networks::{DEFAULT, Members};
 use crate::run::until;
 use crate::services::{self, DNS, KUBERNETES, OTHER};
-use crate::state::{Lab, Node, PodAddress};
+use crate::state::{Lab, Node, Pod, PodAddress};
 
 /// Servers of hosts; line 3 may have started them.
 pub(super) fn serve(lab: &Lab) -> Result<()> {
@@ -59,7 +59,9 @@ pub(super) fn clusters(lab: &Lab, one: &Members, all: &[Members], found: &mut Fo
     for network in all {
         let is_own = network.name == one.name;
         for (column, to, at) in of(lab, &network.name)? {
-            for (node, pod, namespace) in &one.pods {
+            let family = Family::of(to.ip());
+            let able = |pod: &Pod| pod.in_family(family).is_some();
+            for (node, pod, namespace) in one.pods.iter().filter(|(_, pod, _)| able(pod)) {
                 let of_other = |at: &str| enters(lab, one, &network.name, at == node.name);
                 let may = is_own || at.is_some_and(of_other);
                 let seen = if may && found.wrong.len() < TOO_LATE {
@@ -104,21 +106,23 @@ fn enters(lab: &Lab, one: &Members, network: &str, is_own_node: bool) -> bool {
 /// Where a network's Service is asked: at its own address, which only networks of users have here, and at each node, which is named.
 fn of<'a>(lab: &'a Lab, network: &str) -> Result<Vec<(String, SocketAddr, Option<&'a str>)>> {
     let mut all = Vec::new();
-    if let Some(address) = services::of_network(lab, network)? {
-        let to = SocketAddr::new(address, echo::PORT);
-        all.push((format!("Service of {network}"), to, None));
-    }
-    let (port, family) = (
-        services::node_port(lab, network)?,
-        Family::of(lab.values.api_address()),
-    );
-    for node in &lab.nodes {
-        let address = lab.values.address_of(node.index, family)?;
-        all.push((
-            format!("node port of {network}"),
-            SocketAddr::new(address, port),
-            Some(node.name.as_str()),
-        ));
+    let port = services::node_port(lab, network)?;
+    for family in lab.values.families() {
+        let own = services::of_network(lab, network, family)?;
+        if let Some(address) = own {
+            let to = SocketAddr::new(address, echo::PORT);
+            all.push((format!("Service of {network}"), to, None));
+        } else if network != DEFAULT {
+            continue;
+        }
+        for node in &lab.nodes {
+            let address = lab.values.address_of(node.index, family)?;
+            all.push((
+                format!("node port of {network}"),
+                SocketAddr::new(address, port),
+                Some(node.name.as_str()),
+            ));
+        }
     }
     Ok(all)
 }
@@ -135,17 +139,12 @@ fn targets(
     let mut targets = Vec::new();
     if own.family() == Family::of(api) {
         targets.push(("API server".to_owned(), api, by_node));
-        for (name, number, seen) in [
-            ("Service default/kubernetes", KUBERNETES, by_node),
-            (
-                "Service kube-system/kube-dns",
-                DNS,
-                Seen::AnyBut(own.address),
-            ),
-        ] {
-            targets.push((name.to_owned(), services::address(lab, number)?, seen));
-        }
+        let to = services::address(lab, KUBERNETES, own.family())?;
+        targets.push(("Service default/kubernetes".to_owned(), to, by_node));
     }
+    let to = services::address(lab, DNS, own.family())?;
+    let seen = Seen::AnyBut(own.address);
+    targets.push(("Service kube-system/kube-dns".to_owned(), to, seen));
     for other in &lab.nodes {
         let seen = if other.name != node.name {
             by_node
@@ -183,11 +182,9 @@ pub(super) fn look(lab: &Lab, one: &Members, found: &mut Found) -> Result<()> {
                     }
                 }
             }
-            if own.family() == Family::of(lab.values.api_address()) {
-                let seen = echo::tcp(namespace, services::address(lab, OTHER)?);
-                let to = "Service default/other";
-                refused(found, (&one.name, to), &format!("{from} -> {to}"), &seen);
-            }
+            let seen = echo::tcp(namespace, services::address(lab, OTHER, own.family())?);
+            let to = "Service default/other";
+            refused(found, (&one.name, to), &format!("{from} -> {to}"), &seen);
             for host in &lab.nodes {
                 let seen = echo::tcp(&lab.namespace(&host.name), own.address);
                 let what = format!("node {} -> {from}", host.name);
