@@ -2,8 +2,8 @@
 //! with that kernel's datapath.
 //!
 //! In: the lab of two nodes with both, all parts real, in the virtual machine, in local gateway mode. Out: a pod reaches the
-//! pod of its own network on the other node, never the one of the other network that has the same address; nothing of them is
-//! in the main table, and no default route in their VRFs. Invariant: which pod answers is counted where it is.
+//! pod of its own network on the other node, never the one of the other network that has the same address; the links of their VRFs carry their packets with their own
+//! addresses; nothing of them is in the main table, and no default route in their VRFs. Invariant: which pod answers is counted where it is.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use vm_tests::in_lab;
@@ -24,7 +24,10 @@ for network in red blue; do
         sleep 1
     done
     red=$(answered n2 red) blue=$(answered n2 blue)
+    LAB exec underlay timeout 60 tcpdump -n -l -i br-$network -c 2 'icmp[icmptype] == icmp-echo' 2>/dev/null | sed -n "s/.* IP \([0-9.]*\) > .*/wire $network \1/p" &
+    sleep 5
     LAB exec n1-pod-$network ping -n -q -c 5 -W 2 $(pod n2 $network) | sed -n "s/.* \([0-9]*\) received.*/pings $network \1/p"
+    wait
     echo "answered $network red $(($(answered n2 red) - red)) blue $(($(answered n2 blue) - blue))"
     table=$(LAB exec n1 ip route show vrf $network) || exit 1
     [ -n "$table" ] || exit 1
@@ -65,6 +68,14 @@ fn networks_with_the_same_addresses_in_vrfs_of_their_own_do_not_meet() {
         assert_eq!(numbers(&text, &format!("answered {network}")), answered);
         assert_eq!(numbers(&text, &format!("default {network}")), [0]);
         assert_eq!(numbers(&text, &format!("outside {network}")), [0]);
+        // The link of the VRF carries their packets with their own addresses.
+        let words = format!("wire {network} ");
+        let wire = text
+            .lines()
+            .filter_map(|line| line.strip_prefix(words.as_str()));
+        let own = pods(network).and_then(|pods| pods.strip_prefix("n1 ")?.split(' ').next());
+        let own = own.unwrap();
+        assert_eq!(wire.collect::<Vec<_>>(), [own, own]);
     }
     assert_eq!(numbers(&text, "main"), [0]);
 }

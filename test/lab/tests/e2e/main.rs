@@ -25,6 +25,7 @@ mod local_gateway;
 mod moments;
 mod one_lab;
 mod overlay;
+mod policies;
 mod repairs;
 mod routing;
 mod sabotage;
