@@ -12,6 +12,9 @@ use crate::cluster::{self, condition};
 use crate::harness::{Standing, able, call, wait};
 use crate::test_node::TestNode;
 
+/// How long it may take until a path that is asked every ten seconds is known to the byte: each request without an answer is a
+/// second.
+const PROBED: Duration = Duration::from_secs(120);
 /// How long a change may take from an object, or a line of a router, to rows.
 const CHANGE: Duration = Duration::from_secs(60);
 
@@ -271,6 +274,45 @@ fn pods_that_the_physical_network_routes_keep_their_addresses_and_take_its_defau
     follows_its_file(&lab, first);
     keeps_its_network_over_a_start(&lab, first);
     too_large_packets_are_told(&lab, first);
+    a_narrow_path_is_told(&lab, first);
+}
+
+/// A port of the physical network that carries less than the links of nodes: who cannot be reached with what is told, until it
+/// carries as much.
+fn a_narrow_path_is_told(lab: &Standing, node: &TestNode<'_>) {
+    let file = lab.config(&node.node, "node-agent");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let often = text.replace("\nmtu = 1500\n", "\nmtu = 1500\nmtu-probe-interval = 10\n");
+    assert_ne!(often, text);
+    let again = |text: &str| {
+        lab.daemon("end", &node.node, "node-agent");
+        std::fs::write(&file, text).unwrap();
+        lab.daemon("start", &node.node, "node-agent");
+    };
+    let other = lab.node(1);
+    let carries = |mtu: &str| {
+        let port = format!("up{}", lab.record("/nodes/1/index"));
+        lab.exec("underlay", &["ip", "link", "set", &port, "mtu", mtu]);
+    };
+    let passes = || cluster::of_network(&node.node, "default", "PathsCarryMtu");
+    assert_eq!(passes(), None);
+    carries("1400");
+    again(&often);
+    let told = wait(PROBED, || {
+        passes().is_some_and(|(status, reason, message)| {
+            (status.as_str(), reason.as_str()) == ("False", "PathTooNarrow")
+                && [node.node.as_str(), other.as_str(), "1500", "1400"]
+                    .iter()
+                    .all(|word| message.contains(word))
+        })
+    });
+    assert!(told, "{:?}", passes());
+    carries("1500");
+    let told = wait(PROBED, || {
+        passes().is_some_and(|(status, ..)| status == "True")
+    });
+    assert!(told, "{:?}", passes());
+    again(&text);
 }
 
 /// An MTU in the file that the bridge does not carry: what stands stays, the condition says what is allowed.
