@@ -136,9 +136,11 @@ pub async fn serve(
     };
     let nodes = sources::start(&kube, &sources, &mut daemon);
     let (tell, ways) = watch::channel(None);
-    let planned = spawn_plan(&mut daemon, &kube, &sources, (nodes.clone(), tell));
+    let (tell_blocked, blocked) = watch::channel(Blocked::new());
+    let told = (nodes.clone(), tell, blocked.clone());
+    let planned = spawn_plan(&mut daemon, &kube, &sources, told);
     spawn_bridge(&mut daemon, &sources, planned.clone());
-    let blocked = spawn_north(&mut daemon, &sources, planned.clone());
+    spawn_north(&mut daemon, &sources, planned.clone(), tell_blocked);
     spawn_south(&mut daemon, &sources, planned.clone());
     spawn_port(&mut daemon, &sources, planned.clone());
     spawn_filter(&mut daemon, &sources, planned.clone());
@@ -183,7 +185,11 @@ fn spawn_plan(
     daemon: &mut Daemon,
     kube: &kube::Client,
     sources: &Sources,
-    (nodes, paths): (Cache<NodeEntry>, watch::Sender<Option<Paths>>),
+    (nodes, paths, blocked): (
+        Cache<NodeEntry>,
+        watch::Sender<Option<Paths>>,
+        watch::Receiver<Blocked>,
+    ),
 ) -> PlannedReceiver {
     let (tell, planned) = watch::channel(None);
     let world = World {
@@ -200,6 +206,7 @@ fn spawn_plan(
         switch: sources.switch.clone(),
         metrics: sources.metrics.clone(),
         queues: sources.queues.clone(),
+        blocked,
         paths,
     };
     daemon.spawn_source("plan", world.run(sources.facts.clone(), tell));
@@ -221,25 +228,24 @@ fn spawn_bridge(daemon: &mut Daemon, sources: &Sources, planned: PlannedReceiver
     daemon.spawn_loop("bridge", work);
 }
 
-/// Starts to look after rows; returns which networks' cannot be written.
+/// Starts to look after rows, and to tell which networks' cannot be written.
 fn spawn_north(
     daemon: &mut Daemon,
     sources: &Sources,
     planned: PlannedReceiver,
-) -> watch::Receiver<Blocked> {
-    let (tell, blocked) = watch::channel(Blocked::new());
+    tell: watch::Sender<Blocked>,
+) {
     let topology = NorthReconciler::new(
         planned,
         sources.node.clone(),
         sources.north.clone(),
         sources.queues.clone(),
         &sources.metrics,
-        (daemon.readiness.clone(), tell),
+        (daemon.readiness.clone(), tell, sources.facts.clone()),
     );
     let queue = sources.queues.north.clone();
     let work = reconcile::run(topology, queue, timing(100, 200, 10_000), daemon.stopped());
     daemon.spawn_loop("OVN", work);
-    blocked
 }
 
 fn spawn_south(daemon: &mut Daemon, sources: &Sources, planned: PlannedReceiver) {

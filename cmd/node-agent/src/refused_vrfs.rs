@@ -39,14 +39,20 @@ impl RefusedVrfs {
         }
     }
 
-    /// The kernel makes it now.
-    pub(crate) fn forget(&self, device: &str) {
-        if self.lock().remove(device).is_some() {
-            self.facts.note();
+    /// The kernel makes such devices now.
+    pub(crate) fn clear(&self) {
+        self.lock().clear();
+        self.facts.note();
+    }
+
+    /// It does not yet.
+    pub(crate) fn tried(&self) {
+        for (_, since) in self.lock().values_mut() {
+            *since = Instant::now();
         }
     }
 
-    /// Only these devices are of networks that are declared.
+    /// Others than these are of no network that is declared, or somebody has made them.
     pub(crate) fn retain(&self, devices: &BTreeSet<String>) {
         self.lock().retain(|device, _| devices.contains(device));
     }
@@ -59,13 +65,11 @@ impl RefusedVrfs {
             .collect()
     }
 
-    /// Those that are worth trying again.
-    pub(crate) fn due(&self) -> Vec<String> {
+    /// Whether it is worth asking the kernel again.
+    pub(crate) fn is_due(&self) -> bool {
         let refused = self.lock();
-        let due = refused
-            .iter()
-            .filter(|(_, (_, since))| since.elapsed() >= HOLDS);
-        due.map(|(device, _)| device.clone()).collect()
+        let mut times = refused.values().map(|(_, since)| since.elapsed());
+        times.any(|elapsed| elapsed >= HOLDS)
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, (String, Instant)>> {
@@ -81,15 +85,15 @@ mod tests {
     async fn a_refusal_holds_until_the_device_can_be_made_and_is_tried_again_after_a_while() {
         let refused = RefusedVrfs::default();
         refused.note("blue", "not supported".to_owned());
-        assert!(refused.due().is_empty());
+        assert!(!refused.is_due());
         tokio::time::advance(HOLDS).await;
-        assert_eq!(refused.due(), ["blue"]);
+        assert!(refused.is_due());
         assert_eq!(refused.now().len(), 1, "it is refused still");
-        refused.note("blue", "not supported".to_owned());
-        assert!(refused.due().is_empty());
+        refused.tried();
+        assert!(!refused.is_due() && refused.now().len() == 1);
         refused.retain(&["blue".to_owned()].into());
         assert_eq!(refused.now().len(), 1);
-        refused.forget("blue");
+        refused.clear();
         assert!(refused.now().is_empty());
         refused.note("red", "not supported".to_owned());
         refused.retain(&BTreeSet::new());

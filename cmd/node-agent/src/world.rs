@@ -24,6 +24,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use crate::keys::{ApiKey, BridgeKey, FilterKey, PortKey, Queues, SouthKey};
+use crate::loops::north::Blocked;
 use crate::metrics::Metrics;
 use crate::network_in_force::NetworkInForce;
 use crate::networks::Networks;
@@ -119,6 +120,8 @@ pub(crate) struct World {
     pub(crate) switch: Client,
     pub(crate) metrics: Metrics,
     pub(crate) queues: Queues,
+    /// Networks whose rows cannot be written.
+    pub(crate) blocked: watch::Receiver<Blocked>,
     /// Ways to other nodes, and how large pods' packets are on them.
     pub(crate) paths: watch::Sender<Option<Paths>>,
 }
@@ -139,17 +142,13 @@ impl World {
             let begun = Instant::now();
             let declared = self.networks.declared().clone();
             let (networks, known) = self.known_networks(&mut in_force, &declared);
-            if declared.listed {
-                let of = networks.iter();
-                let devices = of.filter_map(|network| network.name.vrf_device(network.id));
-                self.refused_vrfs.retain(&devices.collect());
-            }
             let mut facts = self.read(networks, &declared).await;
             if !known {
                 // As if no Node were listed: of the network nothing is built, of the host everything.
                 facts.nodes = None;
             }
             schema |= facts.nat_has_match.is_some();
+            self.forget_refused(&facts, &declared);
             let snapshot = memory.snapshot(facts);
             self.log(&snapshot, &declared, &mut told);
             self.tell_paths(&snapshot);
@@ -167,6 +166,19 @@ impl World {
             {
                 tokio::time::sleep(settle(took, ended.elapsed())).await;
             }
+        }
+    }
+
+    /// A VRF device that stands, or is of no network any more, is not refused.
+    fn forget_refused(&self, facts: &Facts, declared: &Declared) {
+        let Ok(links) = &facts.links else {
+            return;
+        };
+        let devices = facts.networks.iter();
+        let devices = devices.filter_map(|network| network.name.vrf_device(network.id));
+        let missing = devices.filter(|device| !links.iter().any(|link| link.name == *device));
+        if declared.listed {
+            self.refused_vrfs.retain(&missing.collect());
         }
     }
 
@@ -213,6 +225,7 @@ impl World {
         };
         let own = self.nodes.get(&ObjectKey::new("", self.node.as_str()));
         let schema = self.north.schema();
+        let row_owners = self.north.with_replica(ovn::north::owners);
         let waiting = declared.waiting();
         let management_ports = switch.with_replica(ovn::switch::port_owners);
         let management_ports = management_ports.and_then(Result::ok);
@@ -236,6 +249,7 @@ impl World {
             nat_has_match: schema.map(|schema| ovn::north::nat_has_match(&schema)),
             refused_vrfs: self.refused_vrfs.now(),
             management_ports,
+            row_owners: row_owners.and_then(Result::ok),
         }
     }
 
@@ -295,7 +309,10 @@ impl World {
         self.metrics.problems.set_plan(problems);
         let here: BTreeSet<&NetworkName> = snapshot.here().map(|(name, _)| name).collect();
         let names = snapshot.networks.keys().chain(unbuilt.keys());
-        let built = |name: &NetworkName| here.contains(name) && !unbuilt.contains_key(name);
+        let blocked = self.blocked.borrow().clone();
+        let built = |name: &NetworkName| {
+            here.contains(name) && !unbuilt.contains_key(name) && !blocked.contains_key(name)
+        };
         self.metrics
             .built
             .set(names.map(|name| (name.clone(), built(name))));

@@ -1,6 +1,7 @@
-//! Our sets and chains of an nftables table through `nft`: read, compare, write in one transaction.
+//! Our sets and chains of an nftables table through `nft`: read, compare, write.
 //! In: a [`Ruleset`]. Out: the table holding it, beside whatever others put there.
-//! Invariant: a change is one transaction, in which sets are filled before rules that use them; every call has a deadline.
+//! Invariant: what comes is one transaction, in which sets are filled before rules that use them, and what goes another one after
+//! it: a packet that is on its way through the former rules looks into the sets as they are now; every call has a deadline.
 //! Not here: which rules (planners).
 
 use std::collections::BTreeMap;
@@ -10,7 +11,7 @@ use std::time::Duration;
 
 use model::Prefix;
 use model::address::Family;
-use model::nft::{self, CHAINS, Chain, Ruleset, SETS, TABLE};
+use model::nft::{self, AddressSet, CHAINS, Chain, Ruleset, SETS, TABLE};
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
@@ -73,16 +74,28 @@ pub async fn read() -> Result<Held, NftError> {
     }
 }
 
-/// Brings the table from what it holds to what is wanted, in one transaction; returns whether there was anything to do. Where the
-/// wish is not `complete`, sets only grow and no chain goes.
+/// Brings the table from what it holds to what is wanted, what comes before what goes; returns whether there was anything to do.
+/// Where the wish is not `complete`, sets only grow and no chain goes.
 ///
 /// # Errors
-/// When nft cannot be run or refuses; then nothing was changed.
+/// When nft cannot be run or refuses; then no more than what comes was changed.
 pub async fn apply(held: &Held, wanted: &Ruleset, complete: bool) -> Result<bool, NftError> {
-    match script(held, wanted, complete) {
-        None => Ok(false),
-        Some(script) => run(&["-f", "-"], Some(script)).await.map(|_| true),
+    let mut changed = false;
+    let comes = script(held, wanted, Part::Comes { complete });
+    if let Some(script) = comes {
+        run(&["-f", "-"], Some(script)).await?;
+        changed = true;
     }
+    if !complete {
+        return Ok(changed);
+    }
+    let read = if changed { Some(read().await?) } else { None };
+    let held = read.as_ref().unwrap_or(held);
+    if let Some(script) = script(held, wanted, Part::Goes) {
+        run(&["-f", "-"], Some(script)).await?;
+        changed = true;
+    }
+    Ok(changed)
 }
 
 async fn run(arguments: &[&str], input: Option<String>) -> Result<String, NftError> {
@@ -115,49 +128,99 @@ async fn run(arguments: &[&str], input: Option<String>) -> Result<String, NftErr
     }
 }
 
-/// The words of nft that make the change; `None` where nothing differs.
-fn script(held: &Held, wanted: &Ruleset, complete: bool) -> Option<String> {
+/// Part of a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    /// Elements that are missing, and chains; those that hold more than is wanted only where everything is known.
+    Comes { complete: bool },
+    /// Elements, chains and sets that are not wanted.
+    Goes,
+}
+
+/// The words of nft that make a part of the change; `None` where nothing differs.
+fn script(held: &Held, wanted: &Ruleset, part: Part) -> Option<String> {
     let mut lines = vec![format!("add table {TABLE}")];
     for (name, set) in &wanted.sets {
-        let stands = held.sets.get(name);
-        let stretches = stands.and_then(Option::as_ref);
-        let grown = nft::merged(
-            stretches
-                .into_iter()
-                .flatten()
-                .copied()
-                .chain(set.ranges())
-                .collect(),
-        );
-        let is_there = if complete {
-            stretches == Some(&set.ranges())
-        } else {
-            stretches == Some(&grown)
-        };
-        if is_there {
-            continue;
-        }
-        let kind = match set.family {
-            Family::V4 => "ipv4_addr",
-            Family::V6 => "ipv6_addr",
-        };
-        lines.push(format!(
-            "add set {TABLE} {name} {{ type {kind}; flags interval; auto-merge; }}"
-        ));
-        if complete {
-            lines.push(format!("flush set {TABLE} {name}"));
-        }
-        if !set.elements.is_empty() {
-            let elements: Vec<String> = set.elements.iter().map(ToString::to_string).collect();
-            let elements = elements.join(", ");
-            lines.push(format!("add element {TABLE} {name} {{ {elements} }}"));
-        }
+        set_elements(held, (name, set), part, &mut lines);
     }
-    chains(held, wanted, complete, &mut lines);
-    if complete {
-        surplus(held, wanted, &mut lines);
+    match part {
+        Part::Comes { complete } => chains(held, wanted, complete, &mut lines),
+        Part::Goes => surplus(held, wanted, &mut lines),
     }
     (lines.len() > 1).then(|| lines.join("\n") + "\n")
+}
+
+/// Elements of a set: those that are missing are added to it, and where it holds more it is written anew.
+fn set_elements(
+    held: &Held,
+    (name, set): (&str, &AddressSet),
+    part: Part,
+    lines: &mut Vec<String>,
+) {
+    let stands = held.sets.get(name);
+    let stretches = stands.and_then(Option::as_ref);
+    let of_both = stretches.into_iter().flatten().copied();
+    let grown = nft::merged(of_both.chain(set.ranges()).collect());
+    let is_there = match part {
+        Part::Comes { .. } => stretches == Some(&grown),
+        Part::Goes => stretches == Some(&set.ranges()),
+    };
+    if is_there {
+        return;
+    }
+    let kind = match set.family {
+        Family::V4 => "ipv4_addr",
+        Family::V6 => "ipv6_addr",
+    };
+    lines.push(format!(
+        "add set {TABLE} {name} {{ type {kind}; flags interval; auto-merge; }}"
+    ));
+    let wanted = set.ranges();
+    let surplus: Option<Vec<(u128, u128)>> = stretches.map(|all| {
+        let surplus = all.iter().filter(|stretch| !wanted.contains(stretch));
+        surplus.copied().collect()
+    });
+    let stays = |stretch: &(u128, u128)| stretches.is_some_and(|all| all.contains(stretch));
+    match (part, surplus) {
+        // What stays is not touched, so that it is never missed.
+        (Part::Goes, Some(surplus)) if wanted.iter().all(stays) => {
+            let gone = surplus.iter().map(|stretch| shown(*stretch, set.family));
+            let gone: Vec<String> = gone.collect();
+            lines.push(format!(
+                "delete element {TABLE} {name} {{ {} }}",
+                gone.join(", ")
+            ));
+            return;
+        }
+        (Part::Goes, _) => lines.push(format!("flush set {TABLE} {name}")),
+        (Part::Comes { .. }, _) => {}
+    }
+    let covered = |element: &&Prefix| {
+        let (first, last) = nft::range(element);
+        let mut all = stretches.into_iter().flatten();
+        all.any(|(from, to)| *from <= first && last <= *to)
+    };
+    let missing = set.elements.iter();
+    let missing = missing.filter(|element| part == Part::Goes || !covered(element));
+    let missing: Vec<String> = missing.map(ToString::to_string).collect();
+    if !missing.is_empty() {
+        let missing = missing.join(", ");
+        lines.push(format!("add element {TABLE} {name} {{ {missing} }}"));
+    }
+}
+
+/// A stretch in the words of nft.
+fn shown((first, last): (u128, u128), family: Family) -> String {
+    let ip = |number: u128| match family {
+        // Stretches of IPv4 end within 32 bits.
+        Family::V4 => IpAddr::from(u32::try_from(number).unwrap_or(u32::MAX).to_be_bytes()),
+        Family::V6 => IpAddr::from(number.to_be_bytes()),
+    };
+    if first == last {
+        ip(first).to_string()
+    } else {
+        format!("{}-{}", ip(first), ip(last))
+    }
 }
 
 /// Chains that differ: all are declared before any rule, since rules name chains. Where not everything is known, a chain

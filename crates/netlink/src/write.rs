@@ -69,11 +69,12 @@ pub struct Written {
     pub done: Vec<String>,
     /// One for each entry that is not as wanted; all of them are tried again by the next call.
     pub failed: Vec<WriteError>,
-    /// Routes in whose places somebody else's stand: those stay.
+    /// Routes in VRFs of somebody else in whose places routes of theirs stand: those stay.
     pub kept: BTreeSet<KernelKey>,
 }
 
-/// Table of a device that is made only to see whether it can be.
+/// Name and table of a device that is made only to see whether it can be.
+const TRIED: &str = "noverlay-try";
 const TRIED_TABLE: TableId = TableId::MAX - 1;
 /// So often what the kernel did beyond what it was asked to is made good: secondary addresses go with their primary, and
 /// routes with the last address.
@@ -98,24 +99,24 @@ pub async fn apply(wanted: &Entries, complete: bool) -> Result<Written, WriteErr
     outcome.map(|()| writer.written)
 }
 
-/// Whether the kernel makes a VRF device of this name, which nobody has: it is made, and goes again at once.
+/// Whether the kernel makes VRF devices: one that no network has is made, and goes again at once.
 ///
 /// # Errors
 /// Why it does not.
-pub async fn try_vrf(device: &str) -> Result<(), WriteError> {
+pub async fn try_vrf() -> Result<(), WriteError> {
     let (connection, handle, _) = rtnetlink::new_connection().map_err(WriteError::Connect)?;
     let task = tokio::spawn(connection);
     let refused = |source| WriteError::Refused {
         key: KernelKey::Vrf {
-            device: device.to_owned(),
+            device: TRIED.to_owned(),
         },
         source: Box::new(source),
     };
-    let message = LinkVrf::new(device, TRIED_TABLE).build();
+    let message = LinkVrf::new(TRIED, TRIED_TABLE).build();
     let made = handle.link().add(message).execute().await;
     let outcome = match made {
         Ok(()) => {
-            let name = LinkUnspec::new_with_name(device).build();
+            let name = LinkUnspec::new_with_name(TRIED).build();
             handle.link().del_with_message(name).execute().await
         }
         Err(error) => Err(error),
@@ -144,6 +145,8 @@ impl Writer {
     async fn rounds(&mut self, wanted: &Entries, complete: bool) -> Result<(), WriteError> {
         for _ in 0..ROUNDS {
             let held = read(wanted).await?;
+            self.written.failed.clear();
+            self.written.kept.clear();
             let mut diff = Diff::between(&held.owned, wanted, PartialEq::eq);
             // A device goes with its port, not here.
             diff.delete.retain(|(removal, key)| {
@@ -153,8 +156,6 @@ impl Writer {
                 break;
             }
             let before = self.written.done.len();
-            self.written.failed.clear();
-            self.written.kept.clear();
             self.outside.clear();
             self.absent.clear();
             self.round(&held.links, diff).await;
@@ -474,8 +475,15 @@ impl Writer {
             message.attributes.push(RouteAttribute::Metrics(metrics));
         }
         let add = self.handle.route().add(message);
-        // Replaced is what is ours alone.
-        let add = if stands { add.replace() } else { add };
+        // What an administrator put into a VRF of his own is not replaced.
+        let is_shared = links
+            .iter()
+            .any(|link| link.vrf_table == Some(table) && link.up && !kernel::is_ours(link));
+        let add = if stands || !is_shared {
+            add.replace()
+        } else {
+            add
+        };
         Ok(add.execute().await?)
     }
 }
@@ -497,8 +505,9 @@ fn find<'a>(links: &'a [LinkFact], device: &str) -> Result<&'a LinkFact, PutErro
     found.ok_or_else(|| PutError::NoDevice(device.to_owned()))
 }
 
-/// `EEXIST`.
-fn is_taken(error: &rtnetlink::Error) -> bool {
+/// Whether something of that name or in that place stands already (`EEXIST`).
+#[must_use]
+pub fn is_taken(error: &rtnetlink::Error) -> bool {
     const EXISTS: i32 = 17;
     matches!(error, rtnetlink::Error::NetlinkError(message) if message.raw_code() == -EXISTS)
 }

@@ -98,6 +98,21 @@ impl North {
     }
 }
 
+/// The networks that routers and switches bear our owner marker for.
+///
+/// # Errors
+/// When a table is not followed or a column holds what it cannot.
+pub fn owners(replica: &Replica) -> Result<BTreeSet<NetworkName>, AccessError> {
+    let mut owners = BTreeSet::new();
+    for table in ["Logical_Router", "Logical_Switch"] {
+        for record in replica.table(table)?.values() {
+            let mut ids = record.get::<BTreeMap<String, String>>("external_ids")?;
+            owners.extend(ids.remove(OWNER).map(NetworkName::from));
+        }
+    }
+    Ok(owners)
+}
+
 /// Decodes what bears our owner marker, of all owners at once.
 ///
 /// # Errors

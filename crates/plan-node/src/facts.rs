@@ -93,6 +93,8 @@ pub struct Facts {
     pub refused_vrfs: BTreeMap<String, String>,
     /// Management ports by their names, and whose they are; `None` while the conf database cannot be read.
     pub management_ports: Option<BTreeMap<String, NetworkName>>,
+    /// The networks that rows of OVN_Northbound stand for; `None` while that cannot be read.
+    pub row_owners: Option<BTreeSet<NetworkName>>,
 }
 
 /// What was known of the node before; one for the life of a process.
@@ -124,6 +126,7 @@ pub struct Memory {
     nat_has_match: bool,
     refused_vrfs: BTreeMap<String, String>,
     management_ports: Option<BTreeMap<String, NetworkName>>,
+    row_owners: Option<BTreeSet<NetworkName>>,
     mtus: HostMtus,
     subnets: BTreeMap<NetworkName, Vec<Prefix>>,
     /// Of each network the last share that could be built on.
@@ -156,6 +159,7 @@ impl Memory {
             nat_has_match: false,
             refused_vrfs: BTreeMap::new(),
             management_ports: None,
+            row_owners: None,
             mtus: HostMtus::default(),
             subnets: BTreeMap::new(),
             shares: BTreeMap::new(),
@@ -260,11 +264,12 @@ impl Memory {
         (shares, stale)
     }
 
-    /// The networks that ports on this node's bridges were made for; `None` until they could be read.
+    /// What stands for networks on this node; `None` until it could be read.
     fn standing(&self) -> Option<Standing> {
-        let (owners, outer) = self.management_ports.as_ref().zip(self.ports.as_ref())?;
+        let (ports, outer) = self.management_ports.as_ref().zip(self.ports.as_ref())?;
+        let owners = ports.values().chain(self.row_owners.as_ref()?);
         Some(Standing {
-            owners: owners.values().cloned().collect(),
+            owners: owners.cloned().collect(),
             ports: outer.ports.iter().map(|port| port.name.clone()).collect(),
         })
     }
@@ -276,6 +281,7 @@ impl Memory {
         self.refused_vrfs = std::mem::take(&mut facts.refused_vrfs);
         let ports = facts.management_ports.take();
         self.management_ports = ports.or(self.management_ports.take());
+        self.row_owners = facts.row_owners.take().or(self.row_owners.take());
     }
 
     fn note_nodes(&mut self, facts: &mut Facts) -> Option<NotYet> {
@@ -467,7 +473,7 @@ impl Memory {
         has_users: bool,
     ) -> Option<NodeView> {
         let families: BTreeSet<Family> = networks.iter().flat_map(Network::families).collect();
-        // Between pods nothing is translated, also where one of them is an API server or somebody says it is a node.
+        // Between pods nothing is translated, also where one of them is an API server, or a Node's annotation names it.
         let is_usable = |ip: &IpAddr| {
             families.contains(&Family::of(*ip)) && network_of(*ip, networks).is_none()
         };
@@ -510,7 +516,7 @@ impl Memory {
         let claimed = claims.flat_map(|claims: &Claims| claims.problems.iter().cloned());
         let mut found: BTreeSet<Problem> = claimed.collect();
         let nodes = self.nodes.iter().flatten();
-        found.extend(nodes.flat_map(|node| pods_addresses(node, networks)));
+        found.extend(nodes.flat_map(|node| pods_addresses(node, networks, snapshot)));
         found.extend(self.unreadable.iter().cloned());
         for (name, view) in snapshot.here() {
             if view.is_overlay() {
@@ -543,15 +549,27 @@ fn annotated(node: &Node) -> impl Iterator<Item = IpAddr> + '_ {
     annotated.map(|address| address.ip)
 }
 
-/// Addresses of pods that a Node says are its own.
-fn pods_addresses(node: &Node, networks: &[Network]) -> Vec<Problem> {
-    let claims = annotated(node).filter_map(|ip| {
+/// Addresses of pods that a Node says are its own: an InternalIP counts, any other does not.
+fn pods_addresses(node: &Node, networks: &[Network], snapshot: &Snapshot) -> Vec<Problem> {
+    let counts = |ip: &IpAddr| {
+        let known = snapshot.node.as_ref();
+        known.is_some_and(|known| known.node_addresses.contains(ip))
+    };
+    let internal = node.internal_ips.iter().map(|ip| (*ip, "status.addresses"));
+    let said = annotated(node).filter(|ip| !node.internal_ips.contains(ip));
+    let said = said.map(|ip| (ip, "annotation k8s.ovn.org/host-cidrs"));
+    let claims = internal.chain(said).filter_map(|(ip, field)| {
         let network = network_of(ip, networks)?;
+        let what = if counts(&ip) {
+            "packets of pods to it are translated all the same"
+        } else {
+            "packets of pods to it are not translated"
+        };
         Some(Problem::new(
             format!("Node/{}", node.name),
             POD_ADDRESS,
             format!(
-                "annotation k8s.ovn.org/host-cidrs: {ip} is in the subnets of network {network}; allowed: addresses of the node; packets of pods to it are not translated"
+                "{field}: {ip} is in the subnets of network {network}; allowed: addresses of the node; {what}"
             ),
         ))
     });

@@ -149,19 +149,20 @@ fn pod_subnets(view: NetworkView<'_>) -> Ruleset {
 /// What the host itself sends to advertised networks of users would enter them by the physical network. Whatever subnets somebody
 /// gives a network, hosts reach nodes and the API server.
 fn host_drop(node: &NodeView, views: &[NetworkView<'_>]) -> Ruleset {
-    let needed = node.always_translated();
-    let is_spared = |subnet: &Prefix| needed.iter().any(|ip| subnet.contains_ip(*ip));
     let mut ruleset = Ruleset::default();
     let mut rules = Vec::new();
+    let needed = node.always_translated();
     for family in Family::ALL {
         let name = format!("advertised-udn-subnets-{}", family.version());
         let ip = nft_family(family);
-        rules.push(format!("ct state new {ip} daddr @{name} drop"));
         let advertised = views.iter().filter(|view| view.is_advertised());
         let users = advertised.filter(|view| !view.name().is_default());
         let subnets = users.flat_map(|view| view.share.network.prefixes());
-        let subnets = subnets.filter(|s| s.family() == family);
-        let elements = subnets.filter(|s| !is_spared(s)).collect();
+        let elements: BTreeSet<Prefix> = subnets.filter(|s| s.family() == family).collect();
+        let within = |ip: &&IpAddr| elements.iter().any(|subnet| subnet.contains_ip(**ip));
+        let spared = needed.iter().filter(within);
+        rules.extend(spared.map(|address| format!("{ip} daddr {address} accept")));
+        rules.push(format!("ct state new {ip} daddr @{name} drop"));
         ruleset.sets.insert(name, AddressSet { family, elements });
     }
     let hook = Some(Hook {

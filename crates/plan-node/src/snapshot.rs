@@ -37,7 +37,7 @@ pub struct Snapshot {
     pub unlisted: bool,
     /// Networks whose share rests on what was known before, or is unknown: what is missing now.
     pub stale: BTreeMap<NetworkName, NotYet>,
-    /// What stands on the node's bridges; `None` until it could be read.
+    /// What stands for networks; `None` until it could be read.
     pub standing: Option<Standing>,
     /// What keeps the plan of a share from being whole.
     pub problems: Vec<Problem>,
@@ -99,7 +99,7 @@ impl Snapshot {
         }
     }
 
-    /// Whether it is known that neither a management port nor a patch port stands for a network.
+    /// Whether it is known that neither rows nor a management port nor a patch port stand for a network.
     fn has_nothing_of(&self, name: &NetworkName) -> bool {
         let patch = patch_port(&self.machine.bridge, name, &self.machine.name);
         self.standing.as_ref().is_some_and(|standing| {
@@ -108,10 +108,10 @@ impl Snapshot {
     }
 }
 
-/// What stands on the node's bridges.
+/// What stands for networks on the node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Standing {
-    /// The networks that management ports were made for.
+    /// The networks that rows of OVN_Northbound or management ports were made for.
     pub owners: BTreeSet<NetworkName>,
     /// Ports of the external bridge.
     pub ports: BTreeSet<String>,

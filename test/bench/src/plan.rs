@@ -203,6 +203,7 @@ fn node(report: &mut Report, case: &str, nodes: u32, count: u16) {
         nat_has_match: Some(true),
         refused_vrfs: BTreeMap::new(),
         management_ports: None,
+        row_owners: None,
     };
     let mut all = |facts: &Facts| {
         let facts = facts.clone();

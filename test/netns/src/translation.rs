@@ -13,7 +13,6 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use crate::run;
-use model::Prefix;
 use serde_json::Value;
 
 /// Counts commits of all tables of a namespace.
@@ -169,7 +168,7 @@ fn covers(element: &Value, ip: IpAddr) -> bool {
     let address = |value: &Value| value.as_str().unwrap().parse::<IpAddr>().unwrap();
     if let Some(prefix) = element.get("prefix") {
         let text = format!("{}/{}", address(&prefix["addr"]), prefix["len"]);
-        return text.parse::<Prefix>().unwrap().contains_ip(ip);
+        return text.parse::<ipnet::IpNet>().unwrap().contains(&ip);
     }
     if let Some(range) = element.get("range") {
         let ends = (address(&range[0]), address(&range[1]));

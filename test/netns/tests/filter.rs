@@ -232,9 +232,10 @@ fn what_is_planned_is_taken_by_nft_and_shown_as_it_is_spelled() {
     });
 }
 
-/// Whatever one ruleset gives way to, it does so in one commit: the kernel has been in no state but the two that are looked at.
+/// What comes is one commit, and what goes another one, as `nft` lists what stands after each; between two commits the kernel is in
+/// no other state.
 #[test]
-fn no_state_of_the_filter_translates_from_pod_to_pod_and_each_change_is_one_commit() {
+fn no_commit_to_the_filter_translates_from_pod_to_pod_and_what_goes_goes_after_what_comes() {
     if absent(&["nft"]) {
         return;
     }
@@ -249,15 +250,31 @@ fn no_state_of_the_filter_translates_from_pod_to_pod_and_each_change_is_one_comm
             let table = Table::read();
             packets.map(|(from, to)| table.translates(from, to))
         };
+        let mut is_first = true;
         for outbound_snat in [true, false, true, false] {
             let wanted = planned(outbound_snat);
-            for changed in [true, false] {
-                let before = commits.settled();
+            let first = commits.settled();
+            let held = nft::read().await.unwrap();
+            // As it is between the two commits: what a packet looks up that came by the former rules is there still.
+            assert!(nft::apply(&held, &wanted, false).await.unwrap());
+            assert_eq!(commits.settled() - first, 1);
+            assert_eq!(all(to_pods), [false, false], "{outbound_snat}");
+            let former = if outbound_snat {
+                "remote-node-ips-v4"
+            } else {
+                "no-overlay-snat-exempt-v4"
+            };
+            let has_former = || nft_command("list table inet ovn-kubernetes").contains(former);
+            assert_eq!(has_former(), !is_first);
+            for (changed, count) in [(!is_first, 2), (false, 2)] {
                 let held = nft::read().await.unwrap();
                 assert_eq!(nft::apply(&held, &wanted, true).await.unwrap(), changed);
-                assert_eq!(commits.settled() - before, usize::from(changed));
+                let count = if is_first { 1 } else { count };
+                assert_eq!(commits.settled() - first, count);
                 assert_eq!(all(to_pods), [false, false], "{outbound_snat}");
             }
+            assert!(!has_former());
+            is_first = false;
             // The verdicts are no constants.
             assert_eq!(all(outside), [outbound_snat; 2]);
             assert_eq!(all(to_nodes), [true, true]);
@@ -280,13 +297,25 @@ fn no_state_of_the_filter_translates_from_pod_to_pod_and_each_change_is_one_comm
                 }
             }
         }
-        // Somebody's hand, and what it makes of the verdict.
+    });
+}
+
+/// What somebody's hand makes of the verdict, and that it is made good.
+#[test]
+fn an_exemption_that_is_taken_away_is_seen_and_comes_back() {
+    if absent(&["nft"]) {
+        return;
+    }
+    let ip = |text: &str| -> IpAddr { text.parse().unwrap() };
+    in_namespace(move || async move {
+        let translated = || Table::read().translates(ip("10.128.1.5"), ip("10.128.2.5"));
         assert!(apply(&planned(true)).await);
+        assert!(!translated());
         nft_command(
             "delete element inet ovn-kubernetes no-overlay-snat-exempt-v4 { 10.128.0.0/16 }",
         );
-        assert_eq!(all(to_pods), [true, false]);
+        assert!(translated());
         assert!(apply(&planned(true)).await);
-        assert_eq!(all(to_pods), [false, false]);
+        assert!(!translated());
     });
 }

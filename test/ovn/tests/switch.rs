@@ -208,7 +208,7 @@ async fn a_network_that_gets_another_id_leaves_no_port_of_the_former_one() {
         let ports = fixture.ports("br-int").into_iter();
         ports.map(|(name, _)| name).collect()
     };
-    // Red is gone, and blue was made anew with its id: before or after red's port was removed.
+    // Red is gone, and blue was made anew with its id, before red's port was removed.
     let blue = port("ovn-k8s-mp1", "cluster_udn_blue");
     assert!(fixture.ensure(&blue).await);
     assert_eq!(names(), ["ovn-k8s-mp1", "pod"]);

@@ -136,19 +136,46 @@ async fn repaired() {
     assert!(!ip("rule show pref 2000").contains("lookup"));
     assert!(ip("link show dev vlan20").contains("UP"));
     assert_eq!(routes("-4", table(&view)), [] as [&str; 0]);
+    // One that somebody removes comes back with its routes, and nothing of ours counts as somebody else's.
+    apply(&wanted).await;
+    ip("link del blue");
+    let written = write::apply(&wanted, true).await.unwrap();
+    assert!(written.kept.is_empty(), "{:?}", written.kept);
+    assert!(write::try_vrf().await.is_ok());
+    assert!(!ip("link show type vrf").contains("noverlay-try"));
 }
 
 async fn an_administrators_vrf() {
     mk_links();
     ip("link add blue type vrf table 500");
     ip("link set blue up");
+    // His way out has the place of ours.
+    ip("link add up20 type veth peer name far20");
+    ip("link set up20 master blue");
+    ip("addr add 192.0.2.1/24 dev up20");
+    ip("link set far20 up");
+    ip("link set up20 up");
+    ip("route add default via 192.0.2.254 table 500");
+    let his = || {
+        ip("route show table 500")
+            .lines()
+            .filter(|route| route.contains("192.0.2.254"))
+            .count()
+    };
+    assert_eq!(his(), 1);
     let view = blue(GatewayMode::Local);
     assert_eq!(table(&view), 500);
     let wanted = kernel::plan(view.get());
-    apply(&wanted).await;
+    for _ in 0..2 {
+        let written = write::apply(&wanted, true).await.unwrap();
+        assert!(written.failed.is_empty(), "{:?}", written.failed);
+        assert_eq!(written.kept.len(), 1, "{:?}", written.kept);
+        assert_eq!(his(), 1);
+    }
     assert!(apply(&wanted).await.is_empty());
     assert!(ip(&format!("link show dev {PORT}")).contains("master blue"));
     apply(&Entries::new()).await;
+    assert_eq!(his(), 1);
     let shown = ip("-d link show dev blue");
     assert!(
         shown.contains("vrf table 500") && !shown.contains("alias"),

@@ -24,7 +24,7 @@ use crate::keys::{ApiKey, BridgeKey, Queues};
 use crate::loops::failing::{Failing, Outcome};
 use crate::metrics::{Metrics, ProblemGauge};
 use crate::transact::{TransactionFailed, transact};
-use crate::world::Planned;
+use crate::world::{FactsChanged, Planned};
 
 /// Why a pass failed; the world's fault, tried again.
 #[derive(Debug, thiserror::Error)]
@@ -128,6 +128,7 @@ pub(crate) struct NorthReconciler {
     failing: Failing<Owner>,
     /// Told of networks whose rows somebody else's keep from being written.
     blocked: watch::Sender<Blocked>,
+    facts: FactsChanged,
 }
 
 /// Networks whose rows are not written, and why.
@@ -140,7 +141,7 @@ impl NorthReconciler {
         north: Client,
         queues: Queues,
         metrics: &Metrics,
-        (readiness, blocked): (Readiness, watch::Sender<Blocked>),
+        (readiness, blocked, facts): (Readiness, watch::Sender<Blocked>, FactsChanged),
     ) -> Self {
         Self {
             planned,
@@ -155,6 +156,7 @@ impl NorthReconciler {
             warned: WarnOnce::default(),
             failing: Failing::new("topology", readiness),
             blocked,
+            facts,
         }
     }
 
@@ -175,6 +177,7 @@ impl NorthReconciler {
         });
         if changed {
             self.queues.api.enqueue(ApiKey::Report);
+            self.facts.note();
         }
     }
 

@@ -89,12 +89,10 @@ impl PortReconciler {
     }
 
     async fn kernel(&mut self, planned: &Planned) -> Result<(), PassError> {
-        for device in self.refused_vrfs.due() {
-            match write::try_vrf(&device).await {
-                Ok(()) => self.refused_vrfs.forget(&device),
-                Err(WriteError::Refused { source, .. }) => {
-                    self.refused_vrfs.note(&device, Chain(&source).to_string());
-                }
+        if self.refused_vrfs.is_due() {
+            match write::try_vrf().await {
+                Ok(()) => self.refused_vrfs.clear(),
+                Err(WriteError::Refused { .. }) => self.refused_vrfs.tried(),
                 Err(error) => return Err(error.into()),
             }
         }
@@ -115,6 +113,7 @@ impl PortReconciler {
                 key: KernelKey::Vrf { device },
                 source,
             } = error
+                && !write::is_taken(source)
             {
                 self.refused_vrfs.note(device, Chain(source).to_string());
                 refused = true;

@@ -81,16 +81,21 @@ table inet other {
 }
 ";
 
+/// What comes, where everything is known.
+const ALL: Part = Part::Comes { complete: true };
+
 #[test]
 fn what_stands_as_wanted_is_left_alone() {
     let held = parse(LISTING);
-    assert_eq!(script(&held, &wanted(), true), None);
+    for part in [ALL, Part::Comes { complete: false }, Part::Goes] {
+        assert_eq!(script(&held, &wanted(), part), None);
+    }
     assert_eq!(held.sets.len(), 1, "another table's set is not ours");
 }
 
 #[test]
 fn a_set_is_filled_before_rules_that_use_it_in_one_script() {
-    let script = script(&Held::default(), &wanted(), true).unwrap();
+    let script = script(&Held::default(), &wanted(), ALL).unwrap();
     let at = |word: &str| script.find(word).unwrap();
     assert!(at("add element") < at("add rule"), "{script}");
     assert!(
@@ -106,7 +111,7 @@ fn one_chain_that_differs_is_written_and_no_other() {
     chain
         .1
         .insert(0, "ip saddr 10.0.0.0/8 masquerade".to_owned());
-    let script = script(&held, &wanted(), true).unwrap();
+    let script = script(&held, &wanted(), ALL).unwrap();
     assert_eq!(script.lines().count(), 4, "{script}");
     assert!(!script.contains("local-gw-masq"), "{script}");
 }
@@ -114,7 +119,8 @@ fn one_chain_that_differs_is_written_and_no_other() {
 #[test]
 fn what_is_not_wanted_goes_while_everything_is_known() {
     let held = parse(LISTING);
-    let said = script(&held, &Ruleset::default(), true).unwrap();
+    assert_eq!(script(&held, &Ruleset::default(), ALL), None);
+    let said = script(&held, &Ruleset::default(), Part::Goes).unwrap();
     for name in ["ovn-kube-local-gw-masq", "ovn-kube-pod-subnet-masq"] {
         assert!(
             said.contains(&format!("delete chain {TABLE} {name}")),
@@ -123,7 +129,10 @@ fn what_is_not_wanted_goes_while_everything_is_known() {
     }
     assert!(said.contains("delete set"), "{said}");
     assert!(!said.contains("others"), "{said}");
-    assert_eq!(script(&held, &Ruleset::default(), false), None);
+    assert_eq!(
+        script(&held, &Ruleset::default(), Part::Comes { complete: false }),
+        None
+    );
 }
 
 #[test]
@@ -132,24 +141,38 @@ fn a_set_only_grows_while_something_is_unknown() {
     let mut less = wanted();
     let name = "no-overlay-snat-exempt-v4";
     less.sets.insert(name.to_owned(), set(&["10.128.0.0/16"]));
-    assert_eq!(script(&held, &less, false), None);
-    assert!(script(&held, &less, true).unwrap().contains("flush set"));
+    assert_eq!(script(&held, &less, Part::Comes { complete: false }), None);
+    let gone = script(&held, &less, Part::Goes).unwrap();
+    let words = format!("delete element {TABLE} {name} {{ 172.30.0.1 }}");
+    assert!(gone.contains(&words) && !gone.contains("flush"), "{gone}");
     less.sets
         .insert(name.to_owned(), set(&["10.128.0.0/16", "192.0.2.1/32"]));
-    let grown = script(&held, &less, false).unwrap();
+    let grown = script(&held, &less, Part::Comes { complete: false }).unwrap();
     assert!(
         grown.contains("192.0.2.1") && !grown.contains("flush set"),
         "{grown}"
+    );
+    assert!(
+        !grown.contains("10.128.0.0/16"),
+        "what stands is not touched: {grown}"
+    );
+    // Part of a stretch that stands as one.
+    less.sets.insert(name.to_owned(), set(&["10.128.0.0/17"]));
+    assert_eq!(script(&held, &less, ALL), None);
+    let anew = script(&held, &less, Part::Goes).unwrap();
+    assert!(
+        anew.contains("flush set") && anew.contains("10.128.0.0/17"),
+        "{anew}"
     );
 }
 
 #[test]
 fn an_element_that_cannot_be_read_is_written_anew() {
     let held = parse(&LISTING.replace("172.30.0.1 }", "something }"));
+    let anew = script(&held, &wanted(), Part::Goes).unwrap();
     assert!(
-        script(&held, &wanted(), true)
-            .unwrap()
-            .contains("flush set")
+        anew.contains("flush set") && anew.contains("172.30.0.1"),
+        "{anew}"
     );
 }
 
@@ -159,11 +182,14 @@ fn a_chain_keeps_its_rules_while_something_is_unknown() {
     let mut less = wanted();
     let chain = less.chains.get_mut("ovn-kube-local-gw-masq").unwrap();
     chain.rules.clear();
-    assert_eq!(script(&held, &less, false), None);
-    assert!(script(&held, &less, true).is_some());
+    assert_eq!(script(&held, &less, Part::Comes { complete: false }), None);
+    assert!(script(&held, &less, ALL).is_some());
     let chain = less.chains.get_mut("ovn-kube-local-gw-masq").unwrap();
     chain.rules = vec!["jump ovn-kube-udn-masq".to_owned()];
-    assert!(script(&held, &less, false).is_some(), "a rule is missing");
+    assert!(
+        script(&held, &less, Part::Comes { complete: false }).is_some(),
+        "a rule is missing"
+    );
 }
 
 #[test]

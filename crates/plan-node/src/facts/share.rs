@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use model::address::{Family, Prefix};
 use model::kernel::LinkFact;
-use model::names::{NodeName, management_device};
+use model::names::{NodeName, is_management_device, management_device};
 use model::network::{Network, Topology, Transport};
 use model::node::Fact;
 use model::prefixes::PrefixMap;
@@ -39,7 +39,7 @@ fn above_link(network: &Network, machine: &Machine, own_mtu: Option<u32>) -> Opt
     (mtu > least).then(|| NotYet::MtuAboveLink(network.name.clone(), mtu, least, which))
 }
 
-/// The links in a network's VRF, without its management port.
+/// The links in a network's VRF, without management ports.
 fn vrf_links<'a>(
     network: &Network,
     links: &'a [LinkFact],
@@ -51,11 +51,11 @@ fn vrf_links<'a>(
     let vrf = vrf
         .filter(|link| link.vrf_table.is_some())
         .map(|link| link.index);
-    let own = management_device(network.id);
     let of_it = links
         .iter()
         .filter(move |link| vrf.is_some() && link.master == vrf);
-    of_it.filter(move |link| link.name != own)
+    // Also not one that the network had before it was made anew.
+    of_it.filter(|link| !is_management_device(&link.name))
 }
 
 impl Memory {

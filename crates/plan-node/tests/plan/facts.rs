@@ -87,6 +87,7 @@ pub(super) fn whole() -> Facts {
         nat_has_match: Some(true),
         refused_vrfs: BTreeMap::new(),
         management_ports: None,
+        row_owners: None,
     }
 }
 
@@ -230,7 +231,7 @@ fn the_api_server_is_always_translated_to_unless_it_is_a_pod() {
 }
 
 #[test]
-fn an_address_of_pods_that_a_node_says_is_its_own_is_not_translated_to() {
+fn an_address_of_pods_in_a_nodes_annotation_is_not_translated_to() {
     let mut facts = whole();
     let n3 = node_at(&mut facts, 2);
     n3.internal_ips = vec!["172.30.0.3".parse().unwrap()];
@@ -252,6 +253,18 @@ fn an_address_of_pods_that_a_node_says_is_its_own_is_not_translated_to() {
         told[0].contains("Node/n3") && told[0].contains("host-cidrs: 10.128.2.9"),
         "{told:?}"
     );
+    assert!(told[0].ends_with("are not translated"), "{told:?}");
+    // An InternalIP counts, and is told of.
+    let mut facts = whole();
+    node_at(&mut facts, 2).internal_ips = vec!["10.128.2.9".parse().unwrap()];
+    let snapshot = memory().snapshot(facts);
+    let node = snapshot.node.as_ref().unwrap();
+    assert!(
+        node.always_translated()
+            .contains(&"10.128.2.9".parse().unwrap())
+    );
+    let told = named(&snapshot, "NodeAddressOfPods");
+    assert!(told[0].ends_with("translated all the same"), "{told:?}");
 }
 
 /// The same with an overlay.

@@ -453,19 +453,27 @@ fn on_the_bridge_and_in_the_kernel_the_nodes_subnet_is_the_whole_one() {
 #[test]
 fn hosts_reach_a_node_and_an_api_server_whose_address_a_network_holds() {
     let mut view = v4();
-    let set = |view: &View| {
+    let planned = |view: &View| {
         let snapshot = mk_snapshot(&view.node, std::slice::from_ref(&view.share));
-        plan_node::plan(&snapshot).nft.sets["advertised-udn-subnets-v4"].clone()
+        let nft = plan_node::plan(&snapshot).nft;
+        let set = nft.sets["advertised-udn-subnets-v4"].elements.len();
+        (set, nft.chains["udn-bgp-drop"].rules.clone())
     };
-    let elements = |view: &View| set(view).elements.len();
-    assert_eq!(elements(&view), 1);
+    let drop = "ct state new ip daddr @advertised-udn-subnets-v4 drop";
+    let (set, rules) = planned(&view);
+    assert_eq!((set, rules[0].as_str()), (1, drop));
     view.node.api_servers.insert("10.153.7.7".parse().unwrap());
-    assert_eq!(elements(&view), 0);
-    view.node.api_servers.clear();
     view.node
         .node_addresses
         .insert("10.153.0.9".parse().unwrap());
-    assert_eq!(elements(&view), 0);
+    let (set, rules) = planned(&view);
+    assert_eq!(set, 1, "all other addresses are dropped still");
+    let wanted = [
+        "ip daddr 10.153.0.9 accept",
+        "ip daddr 10.153.7.7 accept",
+        drop,
+    ];
+    assert_eq!(rules[..3], wanted);
 }
 
 #[test]

@@ -119,6 +119,7 @@ impl NodeScenario {
             nat_has_match: Some(self.nat_has_match),
             refused_vrfs: BTreeMap::new(),
             management_ports: None,
+            row_owners: None,
         })
     }
 

@@ -55,6 +55,7 @@ fn facts() -> Facts {
         nat_has_match: Some(true),
         refused_vrfs: BTreeMap::new(),
         management_ports: None,
+        row_owners: None,
     }
 }
 

@@ -118,7 +118,9 @@ pub(super) fn step(
     }
     let rows_stayed = short.iter().all(|gaps| gaps.side != Side::Ovn);
     let good = is_tolerable(&lost) && rows_stayed;
-    if !good && is_by_bfd(&lost, &ended) {
+    let short_of_rows = short.iter().filter(|gaps| gaps.side == Side::Ovn);
+    let short_of_rows: Vec<&str> = short_of_rows.map(|gaps| gaps.node.as_str()).collect();
+    if !good && is_by_bfd(&lost, &short_of_rows, &ended) {
         tell(&format!("    {LOST_BY_BFD}"));
     } else if !good {
         tell("    pods lost their way");
@@ -126,14 +128,18 @@ pub(super) fn step(
     Ok(good)
 }
 
-/// Whether sessions that BFD has ended in a step are at one end of all pairs that lost more than a busy machine costs.
-fn is_by_bfd(lost: &Losses, ended: &[(String, String)]) -> bool {
+/// Whether sessions that BFD has ended in a step are at one end of all pairs that lost more than a busy machine costs, and their
+/// nodes are those that OVN was short of rows on.
+fn is_by_bfd(lost: &Losses, short_of_rows: &[&str], ended: &[(String, String)]) -> bool {
     let nodes: BTreeSet<&str> = ended
         .iter()
         .flat_map(|(one, other)| [one.as_str(), other.as_str()])
         .collect();
     let mut heavy = lost.by_pair.iter().filter(|(_, lost)| *lost > TOLERATED);
-    !nodes.is_empty() && heavy.all(|(pair, _)| pair.split(' ').any(|word| nodes.contains(word)))
+    let mut short = short_of_rows.iter();
+    !nodes.is_empty()
+        && heavy.all(|(pair, _)| pair.split(' ').any(|word| nodes.contains(word)))
+        && short.all(|node| nodes.contains(node))
 }
 
 /// How often each BFD session between these nodes has gone down, by the node that counts and the one at the other end.
@@ -266,19 +272,21 @@ mod tests {
             }
         };
         let ended = [("n1".to_owned(), "n2".to_owned())];
-        for (pairs, is) in [
+        for (pairs, short, is) in [
             (
                 &[("n1 -> n2", 40), ("n3 -> n2", 11), ("n4 -> n5", 10)][..],
+                &["n1"][..],
                 true,
             ),
-            (&[("n1 -> n3 fd00:1::5", 40)], true),
-            (&[("n1 -> n2", 40), ("n3 -> n4", 11)], false),
-            (&[("n11 -> n3", 11)], false),
+            (&[("n1 -> n3 fd00:1::5", 40)], &[], true),
+            (&[("n1 -> n2", 40), ("n3 -> n4", 11)], &[], false),
+            (&[("n11 -> n3", 11)], &[], false),
             // OVN's rows alone were short.
-            (&[], true),
+            (&[], &["n1", "n2"], true),
+            (&[], &["n1", "n3"], false),
         ] {
-            assert_eq!(is_by_bfd(&lost(pairs), &ended), is, "{pairs:?}");
-            assert!(!is_by_bfd(&lost(pairs), &[]), "{pairs:?}");
+            assert_eq!(is_by_bfd(&lost(pairs), short, &ended), is, "{pairs:?}");
+            assert!(!is_by_bfd(&lost(pairs), short, &[]), "{pairs:?}");
         }
     }
 

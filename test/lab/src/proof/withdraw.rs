@@ -7,7 +7,6 @@
 //! That packets are seen nowhere says something only where they were sent, and where
 //! such as must leave were seen: both are counted beside them.
 
-use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -164,7 +163,7 @@ struct Sent {
     left: usize,
     /// What ping said of them.
     said: String,
-    /// Those of them that were seen on the underlay, from the sender's own address.
+    /// Those of them that were handed to the default router, from the sender's own address.
     forwarded: usize,
     /// Whether its request to the outside host was seen there.
     control: bool,
@@ -175,7 +174,8 @@ struct Leaving {
     pods: Vec<Sent>,
     /// The outside host.
     outside: IpAddr,
-    /// Packets on the underlay that must not be there: Geneve, and for the withdrawn pod all, or all but those requests.
+    /// Packets on the underlay that must not be there: Geneve, and for the withdrawn pod all, or all that do not go to the default
+    /// router or come from there.
     leaked: Vec<String>,
     /// Then it is the default router's, whether they are answered.
     forwards: bool,
@@ -185,16 +185,26 @@ struct Leaving {
 fn leaving(lab: &Lab, others: &[&Node], pod: &PodAddress) -> Result<Leaving> {
     let outside = lab.values.outside_address(pod.family())?;
     let echo = pod.family().echo_filter();
+    let (underlay, withdrawn, forwards) = (lab.namespace("underlay"), pod.address, forwards(lab));
+    let router = outside_mac(lab)?;
+    // What goes to the default router, and what that sends on, is counted by itself.
+    let spared = if forwards {
+        format!(" and not ether dst {router} and not ether src {router}")
+    } else {
+        String::new()
+    };
     let filter = format!(
-        "dst host {} or udp port {GENEVE} or ({echo} and dst host {outside})",
-        pod.address
+        "(dst host {withdrawn}{spared}) or udp port {GENEVE} or ({echo} and dst host {outside})"
     );
-    let capture = Capture::start(&lab.namespace("underlay"), BRIDGE, &[], &filter)?;
+    let capture = Capture::start(&underlay, BRIDGE, &[], &filter)?;
+    let filter = format!("{echo} and dst host {withdrawn} and ether dst {router}");
+    let handed = Capture::start(&underlay, BRIDGE, &[], &filter)?;
     let sent = each(others, |other| {
         asked(&lab.pod_namespace(&other.name), pod, outside)
     });
     let sent = sent.into_iter().collect::<Result<Vec<_>>>()?;
-    let wire = capture.stop()?;
+    let (wire, handed) = (capture.stop()?, handed.stop()?);
+    let handed: Vec<_> = handed.lines().filter_map(echo_request).collect();
     let seen: Vec<_> = wire.lines().filter_map(echo_request).collect();
     // Where nothing is translated the request bears the pod's own address.
     let own = |other: &Node| {
@@ -207,21 +217,14 @@ fn leaving(lab: &Lab, others: &[&Node], pod: &PodAddress) -> Result<Leaving> {
         }
         own(other)
     };
-    let forwards = forwards(lab);
-    let senders: BTreeSet<IpAddr> = others.iter().filter_map(|other| own(other)).collect();
-    let is_right = |line: &&str| {
-        let request = echo_request(line);
-        request.is_some_and(|(from, to)| {
-            to == outside || (forwards && to == pod.address && senders.contains(&from))
-        })
-    };
-    let count = |pair| seen.iter().filter(|seen| **seen == pair).count();
+    let count = |all: &[(IpAddr, IpAddr)], pair| all.iter().filter(|seen| **seen == pair).count();
+    let ours = |line: &&str| echo_request(line).is_some_and(|(_, to)| to == outside);
     let pods = others.iter().zip(sent).map(|(other, (left, said))| Sent {
         node: other.name.clone(),
         left,
         said,
-        forwarded: own(other).map_or(0, |own| count((own, pod.address))),
-        control: source(other).is_some_and(|own| count((own, outside)) > 0),
+        forwarded: own(other).map_or(0, |own| count(&handed, (own, withdrawn))),
+        control: source(other).is_some_and(|own| count(&seen, (own, outside)) > 0),
     });
     Ok(Leaving {
         pods: pods.collect(),
@@ -229,11 +232,26 @@ fn leaving(lab: &Lab, others: &[&Node], pod: &PodAddress) -> Result<Leaving> {
         leaked: wire
             .lines()
             .filter(|line| line.contains(" IP ") || line.contains(" IP6 ") || is_geneve(line))
-            .filter(|line| !is_right(line))
+            .filter(|line| !ours(line))
             .map(str::to_owned)
             .collect(),
         forwards,
     })
+}
+
+/// The link address of the outside host, which is the default router.
+fn outside_mac(lab: &Lab) -> Result<String> {
+    let shown = tool("ip")
+        .words("-o link show dev eth0")
+        .inside(&lab.namespace("outside"))
+        .run()?;
+    let mut words = shown
+        .split_whitespace()
+        .skip_while(|word| *word != "link/ether");
+    let mac = words
+        .nth(1)
+        .context("the outside host has no link address")?;
+    Ok(mac.to_owned())
 }
 
 /// A pod pings the withdrawn one and then the outside host: how many requests to the first left it, and what ping said of them.
@@ -261,7 +279,7 @@ impl Leaving {
     fn evaluated(&self, node: &Node) -> Option<Failure> {
         if !self.leaked.is_empty() {
             let but = if self.forwards {
-                " but its pods' echo requests with their own addresses"
+                " but to and from the default router"
             } else {
                 ""
             };
@@ -279,7 +297,7 @@ impl Leaving {
             } else if !self.forwards && !sent.said.contains(" 0 received") {
                 format!("no answer to the pod on {name}")
             } else if self.forwards && sent.forwarded < COUNT {
-                format!("{COUNT} echo requests of the pod on {name} on the underlay")
+                format!("{COUNT} echo requests of the pod on {name} to the default router")
             } else if !sent.control {
                 let outside = self.outside;
                 format!("an echo request of the pod on {name} to {outside} on the underlay")
@@ -292,7 +310,7 @@ impl Leaving {
                 said,
                 ..
             } = sent;
-            let seen = format!("{left} left, {forwarded} on the underlay; ping: {said}");
+            let seen = format!("{left} left, {forwarded} to the default router; ping: {said}");
             return Some(Failure::new(Layer::Packets, expected, seen));
         }
         None

@@ -129,7 +129,7 @@ fn bfd_ended_sessions(what: &str, said: &Said) -> bool {
     let failed = told
         .into_iter()
         .any(|rest| !rest.trim_start().starts_with(|c: char| c.is_ascii_digit()));
-    // Each step that failed did so by those sessions, and by nothing else.
+    // In each step that failed those sessions' nodes are at one end of whatever was lost.
     let lost = said.text.matches("pods lost their way").count();
     let by_bfd = said
         .text

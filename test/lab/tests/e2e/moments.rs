@@ -1,4 +1,5 @@
-//! Every state that a node's translation of pods has ever been in, and whether one of them translates from pod to pod.
+//! Every state that a node's Northbound database has ever been in, and whether one of them has pods of a network without an
+//! overlay translated on the way to each other.
 //!
 //! In: the file of a node's Northbound database, which has each transaction (ovsdb(5), ovsdb(7): RFC 7047 notation, with differences
 //! of sets and maps where a record says `_is_diff`). Out: states at which a packet between pods of different nodes would be

@@ -38,6 +38,43 @@ impl Policies<'_> {
         wait(CHANGE, || ping() == wanted)
     }
 
+    /// A policy by a port group and an address set, an egress firewall and a QoS rule of the node's switch.
+    fn make(&self, pod: &str, [denied, allowed]: [&str; 2], match_outside: &str) {
+        self.nbctl(&["pg-add", "a42", pod]);
+        self.nbctl(&[
+            "create",
+            "address_set",
+            "name=a43",
+            &format!("addresses={denied}"),
+        ]);
+        self.nbctl(&[
+            "acl-add",
+            "a42",
+            "from-lport",
+            "1001",
+            "inport == @a42 && ip4.dst == $a43",
+            "drop",
+        ]);
+        let switch = &self.node;
+        self.nbctl(&[
+            "--apply-after-lb",
+            "acl-add",
+            switch,
+            "from-lport",
+            "10000",
+            match_outside,
+            "drop",
+        ]);
+        self.nbctl(&[
+            "qos-add",
+            switch,
+            "from-lport",
+            "1000",
+            &format!("ip4.dst == {allowed}"),
+            "dscp=46",
+        ]);
+    }
+
     /// The rows of somebody else are there, and the pod's packets obey them.
     fn are_obeyed(&self, denied: &str, outside: &str, allowed: &str) {
         assert!(self.reaches(denied, false), "the policy's port group");
@@ -84,40 +121,9 @@ fn policies_egress_firewall_and_qos_rows_of_others_hold_on_a_network_without_an_
         .into_iter()
         .find(|name| name.contains("pod"))
         .expect("the pod's port");
-    policies.nbctl(&["pg-add", "a42", pod]);
-    policies.nbctl(&[
-        "create",
-        "address_set",
-        "name=a43",
-        &format!("addresses={denied}"),
-    ]);
-    policies.nbctl(&[
-        "acl-add",
-        "a42",
-        "from-lport",
-        "1001",
-        "inport == @a42 && ip4.dst == $a43",
-        "drop",
-    ]);
     let switch = policies.node.clone();
     let match_outside = format!("ip4.dst == {outside}/32");
-    policies.nbctl(&[
-        "--apply-after-lb",
-        "acl-add",
-        &switch,
-        "from-lport",
-        "10000",
-        &match_outside,
-        "drop",
-    ]);
-    policies.nbctl(&[
-        "qos-add",
-        &switch,
-        "from-lport",
-        "1000",
-        &format!("ip4.dst == {allowed}"),
-        "dscp=46",
-    ]);
+    policies.make(pod, [&denied, &allowed], &match_outside);
     policies.are_obeyed(&denied, &outside, &allowed);
     // The agent looks at all rows when it starts, and when somebody changes one of its own.
     for change in ["start", "repair"] {

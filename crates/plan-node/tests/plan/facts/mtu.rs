@@ -164,14 +164,23 @@ fn a_network_that_is_refused_and_never_stood_keeps_nothing_of_others() {
     let mut with_patch = facts.clone();
     patch(&mut with_patch);
     let default = NetworkName::default_network;
-    for (mut facts, ports, complete) in [
-        (facts.clone(), port("ovn-k8s-mp0", default()), true),
-        (facts.clone(), Some(BTreeMap::new()), true),
-        (facts.clone(), port("ovn-k8s-mp4", blue()), false),
-        (with_patch, Some(BTreeMap::new()), false),
-        (facts, None, false),
+    let none = || Some(BTreeSet::new());
+    for (mut facts, ports, rows, complete) in [
+        (facts.clone(), port("ovn-k8s-mp0", default()), none(), true),
+        (facts.clone(), Some(BTreeMap::new()), none(), true),
+        (facts.clone(), port("ovn-k8s-mp4", blue()), none(), false),
+        (with_patch, Some(BTreeMap::new()), none(), false),
+        (
+            facts.clone(),
+            Some(BTreeMap::new()),
+            Some([blue()].into()),
+            false,
+        ),
+        (facts.clone(), Some(BTreeMap::new()), None, false),
+        (facts, None, none(), false),
     ] {
         facts.management_ports = ports;
+        facts.row_owners = rows;
         let snapshot = memory().snapshot(facts);
         assert_eq!(snapshot.stale[&blue()].reason(), Some("MtuTooLarge"));
         let plan = plan_node::plan(&snapshot);
@@ -292,6 +301,8 @@ fn what_is_routed_in_its_own_vrf_alone_has_no_larger_packets_than_the_links_ther
         (link.mtu, link.master) = (mtu, master);
         link
     };
+    // That of the id that the network had before is none of them.
+    links.push(with(55, "ovn-k8s-mp7", 1400, Some(50)));
     links.extend([
         vrf,
         with(51, "eth1", 9000, Some(50)),

@@ -33,6 +33,14 @@ impl Journal {
         let mut journal = Self::of(schema);
         for record in records {
             let record: Value = serde_json::from_str(record).unwrap();
+            let comment = record
+                .get("_comment")
+                .and_then(Value::as_str)
+                .unwrap_or_default();
+            assert!(
+                !comment.contains("compact"),
+                "its history is lost: {comment}"
+            );
             journal.apply(record.as_object().expect("a record"), pods);
         }
         journal
@@ -56,11 +64,11 @@ impl Journal {
             }
         }
         self.transactions += 1;
-        let touches = ["NAT", "Address_Set", "Logical_Router"];
-        if !touches.iter().any(|table| record.contains_key(*table)) {
+        let touches = |tables: &[&str]| tables.iter().any(|table| record.contains_key(*table));
+        self.of_nat += usize::from(touches(&["NAT", "Address_Set"]));
+        if !touches(&["NAT", "Address_Set", "Logical_Router"]) {
             return;
         }
-        self.of_nat += 1;
         if let Some(found) = self.translates(pods) {
             let comment = record.get("_comment").and_then(Value::as_str);
             let who = comment.unwrap_or("without a comment").replace('\n', " ");
@@ -102,9 +110,14 @@ impl Journal {
             let name = router.get("name").and_then(Value::as_str).unwrap_or("?");
             for nat in items(router.get("nat")) {
                 let nat = nats.get(&nat).expect("a row that the router refers to");
-                if nat.get("type").and_then(Value::as_str) != Some("snat") {
+                let kind = nat.get("type").and_then(Value::as_str).unwrap();
+                if kind == "dnat" {
                     continue;
                 }
+                assert!(
+                    ["snat", "dnat_and_snat"].contains(&kind),
+                    "a row of type {kind}"
+                );
                 let logical = nat.get("logical_ip").and_then(Value::as_str).unwrap();
                 let met =
                     pairs(pods).find(|(from, to)| holds(logical, *from) && self.is_met(nat, *to));
@@ -132,8 +145,14 @@ impl Journal {
         };
         let matched = nat.get("match").and_then(Value::as_str).unwrap_or_default();
         // `ip4.dst == $set`; any other match counts as met.
-        let by_match = matched.rsplit_once("dst == $").map(|(_, name)| {
-            let named = |row: &&Row| row.get("name").and_then(Value::as_str) == Some(name);
+        let set_of = |matched: &str| {
+            let set = ["ip4.dst == $", "ip6.dst == $"].iter();
+            let name = set.copied().find_map(|head| matched.strip_prefix(head))?;
+            let is_name = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+            is_name.then(|| name.to_owned())
+        };
+        let by_match = set_of(matched).map(|name| {
+            let named = |row: &&Row| row.get("name").and_then(Value::as_str) == Some(&name);
             sets.and_then(|sets| sets.values().find(named))
                 .is_some_and(set_holds)
         });
@@ -201,7 +220,7 @@ fn a_moment_without_the_exemption_is_found_and_one_with_it_is_not() {
     let schema = json!({"tables": {
         "Logical_Router": {"columns": {"name": {"type": "string"}, "nat": set("unlimited")}},
         "NAT": {"columns": {"type": {"type": "string"}, "logical_ip": {"type": "string"},
-            "exempted_ext_ips": one(), "allowed_ext_ips": one()}},
+            "match": {"type": "string"}, "exempted_ext_ips": one(), "allowed_ext_ips": one()}},
         "Address_Set": {"columns": {"name": {"type": "string"}, "addresses": set("unlimited")}},
     }});
     let pods = ["10.128.0.5", "10.128.1.5"].map(|ip| ip.parse().unwrap());
@@ -240,5 +259,13 @@ fn a_moment_without_the_exemption_is_found_and_one_with_it_is_not() {
         json!({"addresses": ["set", ["10.128.1.5"]]}),
     );
     assert_eq!(apply(add).len(), 1);
+    // By a match, which names the set of what is translated; any other is met.
+    let by_match = |text: &str| nat(json!({"allowed_ext_ips": ["set", []], "match": text}));
+    assert!(apply(by_match("ip4.dst == $c")).is_empty());
+    let add =
+        json!({"Address_Set": {"u": {"name": "c", "addresses": "10.128.1.5"}}, "_is_diff": true});
+    assert_eq!(apply(add).len(), 1);
+    assert!(apply(by_match("ip4.dst == $d")).is_empty());
+    assert_eq!(apply(by_match("ip4.dst == $d || ip4")).len(), 1);
     assert!(apply(json!({"Logical_Router": {"r": null}, "_comment": "gone"})).is_empty());
 }
