@@ -16,6 +16,8 @@ use netlink_packet_route::rule::RuleMessage;
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
+use nix::sys::socket::{setsockopt, sockopt};
+use nix::sys::time::{TimeVal, TimeValLike};
 
 use crate::facts::{self, Address, Neighbor, Rule, TableRoute};
 use crate::message::{
@@ -64,6 +66,18 @@ const NO_FAMILY: i32 = 97;
 /// How often a dump is tried that was interrupted.
 const TRIES: usize = 5;
 const BUFFER: usize = 256 * 1024;
+/// How long one answer of the kernel may take, seconds: it answers at once, and a thread that waits for one that was lost would
+/// do so for ever.
+const ANSWER: i64 = 10;
+
+/// A socket that asks the kernel.
+fn asking() -> std::io::Result<Socket> {
+    let mut socket = Socket::new(NETLINK_ROUTE)?;
+    socket.bind_auto()?;
+    socket.connect(&SocketAddr::new(0, 0))?;
+    setsockopt(&socket, sockopt::ReceiveTimeout, &TimeVal::seconds(ANSWER))?;
+    Ok(socket)
+}
 
 struct Dumper {
     socket: Socket,
@@ -73,9 +87,7 @@ struct Dumper {
 impl Dumper {
     fn open(what: &'static str) -> Result<Self, DumpError> {
         let fail = |source| DumpError::Socket { what, source };
-        let mut socket = Socket::new(NETLINK_ROUTE).map_err(fail)?;
-        socket.bind_auto().map_err(fail)?;
-        socket.connect(&SocketAddr::new(0, 0)).map_err(fail)?;
+        let socket = asking().map_err(fail)?;
         socket.set_netlink_get_strict_chk(true).map_err(fail)?;
         Ok(Self { socket, what })
     }
@@ -145,9 +157,7 @@ fn request(message: RouteNetlinkMessage) -> Vec<u8> {
 pub(crate) fn change(kind: u16, payload: &[u8]) -> Result<(), std::io::Error> {
     /// `NLM_F_REQUEST` and `NLM_F_ACK`.
     const FLAGS: u16 = 5;
-    let mut socket = Socket::new(NETLINK_ROUTE)?;
-    socket.bind_auto()?;
-    socket.connect(&SocketAddr::new(0, 0))?;
+    let socket = asking()?;
     socket.send(&framed(kind, FLAGS, payload), 0)?;
     let mut buffer = Vec::with_capacity(BUFFER);
     socket.recv(&mut buffer, 0)?;

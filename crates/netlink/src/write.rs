@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use model::diff::Diff;
 use model::kernel::{
@@ -60,6 +61,9 @@ pub enum WriteError {
     /// The reading thread ended badly.
     #[error("the reading thread ended badly")]
     Thread,
+    /// An answer was lost, or there is more to do than can be done in this time.
+    #[error("the kernel was not as wanted after {DEADLINE:?}")]
+    Deadline,
 }
 
 /// What was done, and what could not be.
@@ -76,6 +80,8 @@ pub struct Written {
 /// Name and table of a device that is made only to see whether it can be.
 const TRIED: &str = "noverlay-try";
 const TRIED_TABLE: TableId = TableId::MAX - 1;
+/// How long one call may take; what is done by then is done.
+const DEADLINE: Duration = Duration::from_secs(60);
 /// So often what the kernel did beyond what it was asked to is made good: secondary addresses go with their primary, and
 /// routes with the last address.
 const ROUNDS: usize = 3;
@@ -94,7 +100,8 @@ pub async fn apply(wanted: &Entries, complete: bool) -> Result<Written, WriteErr
         outside: BTreeSet::new(),
         absent: BTreeSet::new(),
     };
-    let outcome = writer.rounds(wanted, complete).await;
+    let rounds = tokio::time::timeout(DEADLINE, writer.rounds(wanted, complete));
+    let outcome = rounds.await.unwrap_or(Err(WriteError::Deadline));
     task.abort();
     outcome.map(|()| writer.written)
 }

@@ -511,3 +511,48 @@ fn an_object_that_somebody_deletes_is_made_again_when_no_pod_uses_it() {
     assert_eq!(writes(), before);
     manager.stop();
 }
+
+/// What the uplink of a node carries is in the node-agent's annotation; 100 bytes of it are an overlay's.
+#[test]
+fn a_network_whose_packets_a_node_does_not_carry_has_no_object_until_it_does() {
+    let Some(tools) = tools() else { return };
+    let api = ApiServer::start(tools);
+    for (name, ip, mtu) in [("n1", "172.30.0.1", "9100"), ("n2", "172.30.0.2", "1500")] {
+        api.node(name, ip);
+        api.kubectl(&[
+            "annotate",
+            "node",
+            name,
+            &format!("noverlay.io/host-mtu={mtu}"),
+        ]);
+    }
+    let large = |name: &str, transport: &str| {
+        let network = cudn(name, "10.61.0.0/16", transport);
+        network.replace("role: Primary", "role: Primary, mtu: 9000")
+    };
+    let of = |name: &str| namespace(name, &format!("tenant: {name}, {PRIMARY}"));
+    api.apply(&[of("amber"), large("amber", MANAGED)].concat());
+    let _manager = Manager::start(&api, "a");
+    says(
+        &api,
+        "amber",
+        "NetworkCreated",
+        "False MTUTooLarge: spec.network mtu 9000",
+    );
+    says(&api, "amber", "NetworkCreated", "n2");
+    assert_eq!(attachments(&api), ["ovn-kubernetes/default"]);
+    api.kubectl(&[
+        "annotate",
+        "--overwrite",
+        "node",
+        "n2",
+        "noverlay.io/host-mtu=9000",
+    ]);
+    says(&api, "amber", "NetworkCreated", "True");
+    has(&api, &["amber/amber", "ovn-kubernetes/default"]);
+    // A node that comes later with less takes nothing away.
+    api.node("n3", "172.30.0.3");
+    api.kubectl(&["annotate", "node", "n3", "noverlay.io/host-mtu=1500"]);
+    says(&api, "amber", "NetworkCreated", "n3");
+    has(&api, &["amber/amber", "ovn-kubernetes/default"]);
+}
