@@ -54,6 +54,20 @@ async fn apply(wanted: &Entries) -> Vec<String> {
     written.done
 }
 
+/// The same, where what hangs on something else may need another pass.
+async fn settled(wanted: &Entries) {
+    let mut failed = Vec::new();
+    for _ in 0..3 {
+        let written = write::apply(wanted, true).await.unwrap();
+        assert!(written.kept.is_empty(), "{:?}", written.kept);
+        failed = written.failed;
+        if failed.is_empty() {
+            return;
+        }
+    }
+    assert!(failed.is_empty(), "{failed:?}");
+}
+
 fn table(view: &View) -> u32 {
     view.share.vrf.as_ref().map(|vrf: &Vrf| vrf.table).unwrap()
 }
@@ -137,10 +151,9 @@ async fn repaired() {
     assert!(ip("link show dev vlan20").contains("UP"));
     assert_eq!(routes("-4", table(&view)), [] as [&str; 0]);
     // One that somebody removes comes back with its routes, and nothing of ours counts as somebody else's.
-    apply(&wanted).await;
+    settled(&wanted).await;
     ip("link del blue");
-    let written = write::apply(&wanted, true).await.unwrap();
-    assert!(written.kept.is_empty(), "{:?}", written.kept);
+    settled(&wanted).await;
     assert!(write::try_vrf().await.is_ok());
     assert!(!ip("link show type vrf").contains("noverlay-try"));
 }
