@@ -15,6 +15,9 @@ use vm_tests::in_lab;
 /// Seconds; emulated and built without optimization it takes ten minutes.
 const LIMIT: u32 = 2000;
 
+/// Of the ways that must be closed, at least one is open.
+const SOME: &str = "some";
+
 /// Cells of a table of who reached whom, by who asked and who was asked.
 type Cells<'a> = BTreeMap<(&'a str, &'a str), &'a str>;
 
@@ -87,25 +90,34 @@ fn pods_of_each_network_reach_their_own_network_and_the_outside_and_no_other() {
         "line 9: whole, without ACLs and drops, with them again, and loose in shared gateway mode"
     );
     let tables = tables(&text);
+    assert_eq!(tables.len(), 4, "a table of each");
+    let of = |from, to| -> Vec<&str> { tables.iter().map(|cells| cells[&(from, to)]).collect() };
+    // What must not be reached is asked once: on a slow machine some of it is not, also where it can be.
+    let is = |(seen, wanted): (&str, &str)| seen == wanted || (wanted == SOME && seen != "none");
     for (to, expected) in [
         ("pods of red", ["all", "all", "all", "all"]),
         ("Service of red", ["all", "all", "all", "all"]),
         ("Service kube-system/kube-dns", ["all", "all", "all", "all"]),
         // Without ACLs VRFs lead to the default network's pods on the other node; in loose mode the physical network to all.
-        ("pods of default", ["none", "2/4", "none", "all"]),
+        ("pods of default", ["none", SOME, "none", "all"]),
         ("pods of blue", ["none", "none", "none", "all"]),
-        ("Service default/other", ["none", "all", "none", "none"]),
+        ("Service default/other", ["none", SOME, "none", "none"]),
         ("Service of blue", ["none", "none", "none", "none"]),
         // At other nodes than the pod's own; in shared gateway mode its own one leads into another network of users, too.
         ("node port of red", ["all", "all", "all", "all"]),
         ("node port of blue", ["2/4", "2/4", "2/4", "all"]),
         ("node port of default", ["2/4", "2/4", "2/4", "2/4"]),
     ] {
-        let seen: Vec<&str> = tables.iter().map(|cells| cells[&("red", to)]).collect();
-        assert_eq!(seen, expected, "red to {to}");
+        assert!(
+            of("red", to).into_iter().zip(expected).all(is),
+            "red to {to}: {:?}, expected {expected:?}",
+            of("red", to)
+        );
     }
-    let of = |from, to| -> Vec<&str> { tables.iter().map(|cells| cells[&(from, to)]).collect() };
     // Without the packet filter's rule a host's packets reach the pods of the other node.
-    assert_eq!(of("hosts", "pods of red"), ["none", "2/4", "none", "none"]);
+    let hosts = of("hosts", "pods of red");
+    let expected = ["none", SOME, "none", "none"];
+    assert_eq!(hosts.len(), expected.len());
+    assert!(hosts.iter().copied().zip(expected).all(is), "{hosts:?}");
     assert_eq!(of("default", "node port of red"), ["all"; 4]);
 }
