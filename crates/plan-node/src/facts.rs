@@ -3,6 +3,7 @@
 //! lost later: a source that cannot be read, an own annotation that is malformed, a bridge that is gone change nothing but `stale`.
 //! Not here: reading (the node-agent's sources), plans.
 
+mod node_addresses;
 mod not_yet;
 mod remotes;
 mod services;
@@ -28,6 +29,9 @@ use crate::snapshot::{
     GatewayView, Machine, NetworkShare, NodeView, RemoteNode, Share, Snapshot, Standing,
 };
 
+use node_addresses::{annotated, network_of, pods_addresses};
+
+pub use node_addresses::POD_ADDRESS;
 pub use not_yet::NotYet;
 pub use remotes::NOT_ITS_OWN;
 pub use share::SUBNET_TAKEN;
@@ -535,49 +539,6 @@ impl Memory {
     }
 }
 
-/// The network that an address is a pod's of; those of users that are routed in a VRF of their own alone may have any addresses.
-fn network_of(ip: IpAddr, networks: &[Network]) -> Option<&NetworkName> {
-    let in_main = |n: &&Network| n.name.is_default() || n.advertised.default_vrf;
-    let mut in_main = networks.iter().filter(in_main);
-    let found = in_main.find(|network| network.holds(&Prefix::host(ip)));
-    found.map(|network| &network.name)
-}
-
-/// The addresses that a Node says are its own beside its InternalIPs.
-fn annotated(node: &Node) -> impl Iterator<Item = IpAddr> + '_ {
-    let annotated = node.host_cidrs.known().into_iter().flatten();
-    annotated.map(|address| address.ip)
-}
-
-/// Addresses of pods that a Node says are its own: an InternalIP counts, any other does not.
-fn pods_addresses(node: &Node, networks: &[Network], snapshot: &Snapshot) -> Vec<Problem> {
-    let counts = |ip: &IpAddr| {
-        let known = snapshot.node.as_ref();
-        known.is_some_and(|known| known.node_addresses.contains(ip))
-    };
-    let internal = node.internal_ips.iter().map(|ip| (*ip, "status.addresses"));
-    let said = annotated(node).filter(|ip| !node.internal_ips.contains(ip));
-    let said = said.map(|ip| (ip, "annotation k8s.ovn.org/host-cidrs"));
-    let claims = internal.chain(said).filter_map(|(ip, field)| {
-        let network = network_of(ip, networks)?;
-        let what = if counts(&ip) {
-            "packets of pods to it are translated all the same"
-        } else {
-            "packets of pods to it are not translated"
-        };
-        Some(Problem::new(
-            format!("Node/{}", node.name),
-            POD_ADDRESS,
-            format!(
-                "{field}: {ip} is in the subnets of network {network}; allowed: addresses of the node; {what}"
-            ),
-        ))
-    });
-    claims.collect()
-}
-
-/// Reason of a problem: a Node says that an address of pods is its own.
-pub const POD_ADDRESS: &str = "NodeAddressOfPods";
 /// Reason of a problem: an annotation of another Node cannot be read.
 const SUBNETS_MALFORMED: &str = "NodeSubnetsMalformed";
 

@@ -1,0 +1,61 @@
+//! The addresses that Nodes say are their own, and those of pods among them.
+//! In: Nodes, networks. Out: addresses, and problems of those that lie in a network. Invariant: between pods nothing is translated
+//! because an annotation names one of them. Not here: which of them are translated to (`facts`).
+
+use std::net::IpAddr;
+
+use model::address::Prefix;
+use model::names::NetworkName;
+use model::network::Network;
+use model::node::Node;
+use model::problem::Problem;
+
+use crate::snapshot::Snapshot;
+
+/// The network that an address is a pod's of; those of users that are routed in a VRF of their own alone may have any addresses.
+pub(super) fn network_of(ip: IpAddr, networks: &[Network]) -> Option<&NetworkName> {
+    let in_main = |n: &&Network| n.name.is_default() || n.advertised.default_vrf;
+    let mut in_main = networks.iter().filter(in_main);
+    let found = in_main.find(|network| network.holds(&Prefix::host(ip)));
+    found.map(|network| &network.name)
+}
+
+/// The addresses that a Node says are its own beside its InternalIPs.
+pub(super) fn annotated(node: &Node) -> impl Iterator<Item = IpAddr> + '_ {
+    let annotated = node.host_cidrs.known().into_iter().flatten();
+    annotated.map(|address| address.ip)
+}
+
+/// Addresses of pods that a Node says are its own: an InternalIP counts, any other does not.
+pub(super) fn pods_addresses(
+    node: &Node,
+    networks: &[Network],
+    snapshot: &Snapshot,
+) -> Vec<Problem> {
+    let counts = |ip: &IpAddr| {
+        let known = snapshot.node.as_ref();
+        known.is_some_and(|known| known.node_addresses.contains(ip))
+    };
+    let internal = node.internal_ips.iter().map(|ip| (*ip, "status.addresses"));
+    let said = annotated(node).filter(|ip| !node.internal_ips.contains(ip));
+    let said = said.map(|ip| (ip, "annotation k8s.ovn.org/host-cidrs"));
+    let claims = internal.chain(said).filter_map(|(ip, field)| {
+        let network = network_of(ip, networks)?;
+        let what = if counts(&ip) {
+            "packets of pods to it are translated all the same"
+        } else {
+            "packets of pods to it are not translated"
+        };
+        Some(Problem::new(
+            format!("Node/{}", node.name),
+            POD_ADDRESS,
+            format!(
+                "{field}: {ip} is in the subnets of network {network}; allowed: addresses of the node; {what}"
+            ),
+        ))
+    });
+    claims.collect()
+}
+
+/// Reason of a problem: a Node says that an address of pods is its own.
+pub const POD_ADDRESS: &str = "NodeAddressOfPods";
