@@ -12,6 +12,7 @@
 pub mod golden;
 pub mod labels;
 pub mod objects;
+pub mod port;
 pub mod rng;
 pub mod script;
 mod view;

@@ -10,12 +10,12 @@
     reason = "a fixture of tests: it stops at the first surprise and says why"
 )]
 
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+pub use testkit::port::free as free_port;
 
 /// The checkout's top folder.
 #[must_use]
@@ -79,16 +79,6 @@ const USERS: &[(&str, &str)] = &[
     ("frr-agent", "system:serviceaccounts"),
     ("noverlay-view", "system:serviceaccounts"),
 ];
-
-/// A port that nobody listens on at this moment.
-#[must_use]
-pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port()
-}
 
 impl ApiServer {
     /// Starts both processes, waits until the server is ready, and installs `manifests/overlays/standalone`.

@@ -25,7 +25,8 @@ use ovsdb::{Client, Connection, Replica, Status};
 pub use crate::fault_proxy::{FaultProxy, Flow, Way};
 pub use crate::nb::{NB, mk_client, mk_config, mk_route, mk_router, routes_of};
 pub use crate::proxy::{Proxy, Relay};
-pub use crate::server::{Server, free_port, run};
+pub use crate::server::{Server, run};
+pub use testkit::port::free as free_port;
 
 /// How long a test waits for what must happen.
 pub const PATIENCE: Duration = Duration::from_secs(20);

@@ -4,7 +4,7 @@
 //! Invariant: the process dies with the thread that started it, and when dropped.
 //! Not here: clients.
 
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -218,13 +218,6 @@ fn port_of(argument: &str) -> Option<u16> {
         .strip_prefix("--remote=ptcp:")
         .or(argument.strip_prefix("--remote=pssl:"))?;
     rest.split(':').next()?.parse().ok()
-}
-
-/// A TCP port of 127.0.0.1 that nobody listens on.
-#[must_use]
-pub fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("an address").port()
 }
 
 #[expect(clippy::disallowed_methods, reason = "a test measures real time")]
