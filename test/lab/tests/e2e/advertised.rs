@@ -2,12 +2,13 @@
 //!
 //! In: the example in both gateway modes, at first without its RouteAdvertisements. Out: hosts outside reach pods and are seen with
 //! their own addresses, by the bridge and by another interface of the node; what pods send bears their own addresses and follows
-//! learned routes; and without the RouteAdvertisements rows, kernel, packet filter and flows are what they were.
+//! learned routes, or bears an EgressIP; and without the RouteAdvertisements rows, kernel, packet filter and flows are what they were.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use crate::egress_ip;
 use crate::harness::{Standing, able, call, wait};
 use crate::test_node::{TestNode, pods_ping, tool_in};
 
@@ -219,6 +220,9 @@ fn story(mode: &str) {
     reached(&lab, &nodes);
     // Pods reach each other with their own addresses still.
     pods_ping(&lab, CHANGE);
+    egress_ip::story(&lab, &nodes, |from, to, at, source| {
+        is_seen((from, None), to, at, source);
+    });
     let advertised: Vec<[String; 5]> = nodes.iter().map(settled).collect();
     assert_ne!(advertised, before);
 

@@ -14,6 +14,7 @@
 
 mod advertised;
 mod cluster;
+mod egress_ip;
 mod failover;
 mod failures;
 mod families;
