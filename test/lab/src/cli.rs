@@ -69,7 +69,7 @@ enum Cmd {
         auto: AutoTopology,
         #[command(flatten)]
         outward: Outward,
-        /// Networks of users, several by commas: NAME=SUBNET/HOST without an overlay, with managed routing (the kernel must have VRFs); NAME=vrf:SUBNET/HOST the same in a VRF of its own, over links of its own, where subnets may be another one's, too (local gateway mode); NAME=layer2:SUBNET of layer 2, advertised. Of both families: SUBNET/HOST+SUBNET/HOST, SUBNET+SUBNET.
+        /// Networks of users, several by commas: NAME=SUBNET/HOST without an overlay, with managed routing (the kernel must have VRFs); NAME=vrf:SUBNET/HOST the same in a VRF of its own, over links of its own, where subnets may be another one's, too (local gateway mode); NAME=geneve:SUBNET/HOST over tunnels, not advertised; NAME=layer2:SUBNET of layer 2, over tunnels, advertised. Of both families: SUBNET/HOST+SUBNET/HOST, SUBNET+SUBNET.
         #[arg(
             long,
             value_name = "NETWORKS",

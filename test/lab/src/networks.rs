@@ -25,16 +25,28 @@ use crate::state::{Lab, Node, Pod, PodAddress, check_name};
 use crate::up::Steps;
 use crate::values::{Values, nth};
 
-/// One network of users: of layer 3 without an overlay, or of layer 2 with one.
+/// One network of users.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct UserNetwork {
     /// Its name, and that of its only namespace.
     pub(crate) name: String,
     /// Its pods' addresses, one range for each family.
     pub(crate) ranges: Vec<UserRange>,
-    /// Routed in a VRF of its own, over a link of its own.
-    #[serde(default)]
-    pub(crate) own_vrf: bool,
+    /// How packets go between nodes.
+    pub(crate) way: Way,
+}
+
+/// How a network's packets go between nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Way {
+    /// Layer 3 without an overlay, with managed routing.
+    Routed,
+    /// The same in a VRF of its own, over a link of its own.
+    OwnVrf,
+    /// Layer 3 over tunnels, advertised to nobody.
+    Tunnels,
+    /// Layer 2 over tunnels, advertised.
+    Layer2,
 }
 
 /// Addresses of one family of a network of users.
@@ -48,10 +60,12 @@ pub(crate) struct UserRange {
 
 /// What stands between ranges of two families.
 const AND: char = '+';
-/// How a range in a VRF of its own begins.
-const OWN_VRF: &str = "vrf:";
-/// How a range of layer 2 begins.
-const LAYER2: &str = "layer2:";
+/// How ranges of a network begin that goes another way.
+const WAYS: [(&str, Way); 3] = [
+    ("vrf:", Way::OwnVrf),
+    ("geneve:", Way::Tunnels),
+    ("layer2:", Way::Layer2),
+];
 /// Label of the FRRConfiguration by which nodes speak BGP with each other.
 const FABRIC: (&str, &str) = ("k8s.ovn.org/managed-internal-fabric", "bgp");
 /// Bytes that tunnels over IPv4 and over IPv6 add to a packet.
@@ -60,19 +74,15 @@ const TUNNEL: [u32; 2] = [58, 78];
 impl FromStr for UserNetwork {
     type Err = anyhow::Error;
 
-    /// `NAME=CIDR/HOST`, `NAME=vrf:CIDR/HOST`, or `NAME=layer2:CIDR`; two families: `CIDR/HOST+CIDR/HOST` or `CIDR+CIDR`.
+    /// `NAME=CIDR/HOST`, `NAME=vrf:CIDR/HOST`, `NAME=geneve:CIDR/HOST`, or `NAME=layer2:CIDR`; two families:
+    /// `CIDR/HOST+CIDR/HOST` or `CIDR+CIDR`.
     fn from_str(text: &str) -> Result<Self> {
-        let form = "wanted is NAME=SUBNET/HOST, for example red=10.150.0.0/16/24 or, of both families, red=10.150.0.0/16/24+fd00:150::/48/64, NAME=vrf:SUBNET/HOST of IPv4, or NAME=layer2:SUBNET or NAME=layer2:SUBNET+SUBNET";
+        let form = "wanted is NAME=SUBNET/HOST, for example red=10.150.0.0/16/24 or, of both families, red=10.150.0.0/16/24+fd00:150::/48/64, NAME=vrf:SUBNET/HOST of IPv4, NAME=geneve:SUBNET/HOST, or NAME=layer2:SUBNET or NAME=layer2:SUBNET+SUBNET";
         let (name, ranges) = text.split_once('=').context(form)?;
-        let (own_vrf, ranges) = match ranges.strip_prefix(OWN_VRF) {
-            Some(ranges) => (true, ranges),
-            None => (false, ranges),
-        };
         check_name("network", name, 8)?;
-        let (is_layer2, ranges) = match ranges.strip_prefix(LAYER2) {
-            Some(ranges) => (true, ranges),
-            None => (false, ranges),
-        };
+        let of_way = |(prefix, way)| Some((way, ranges.strip_prefix(prefix)?));
+        let (way, ranges) = (WAYS.into_iter().find_map(of_way)).unwrap_or((Way::Routed, ranges));
+        let is_layer2 = way == Way::Layer2;
         let range = |text: &str| {
             let (subnet, host_prefix) = match text.rsplit_once('/') {
                 Some((subnet, host)) if !is_layer2 => (subnet, Some(host.parse().context(form)?)),
@@ -92,11 +102,11 @@ impl FromStr for UserNetwork {
             [_] | [Family::V4, Family::V6] | [Family::V6, Family::V4]
         );
         anyhow::ensure!(is_one_of_each, form);
-        anyhow::ensure!(!own_vrf || !is_layer2 && families == [Family::V4], form);
+        anyhow::ensure!(way != Way::OwnVrf || families == [Family::V4], form);
         Ok(Self {
             name: name.to_owned(),
             ranges,
-            own_vrf,
+            way,
         })
     }
 }
@@ -117,7 +127,11 @@ impl UserNetwork {
         let Self { name, ranges, .. } = self;
         let snat = lab.outward.is_translated();
         let outbound = if snat { "Enabled" } else { "Disabled" };
-        let routing = if self.own_vrf { "Unmanaged" } else { "Managed" };
+        let routing = if self.way == Way::OwnVrf {
+            "Unmanaged"
+        } else {
+            "Managed"
+        };
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name,
             "labels": {"k8s.ovn.org/primary-user-defined-network": ""}}});
         let layout = if self.is_layer2() {
@@ -130,12 +144,13 @@ impl UserNetwork {
             let subnets = ranges
                 .iter()
                 .map(|range| json!({"cidr": range.subnet, "hostSubnet": range.host_prefix}));
-            json!({
-                "topology": "Layer3",
-                "layer3": {"role": "Primary", "subnets": subnets.collect::<Vec<Value>>()},
-                "transport": "NoOverlay",
-                "noOverlay": {"outboundSNAT": outbound, "routing": routing},
-            })
+            let layer3 = json!({"role": "Primary", "subnets": subnets.collect::<Vec<Value>>()});
+            if self.has_tunnels() {
+                json!({"topology": "Layer3", "layer3": layer3})
+            } else {
+                json!({"topology": "Layer3", "layer3": layer3, "transport": "NoOverlay",
+                    "noOverlay": {"outboundSNAT": outbound, "routing": routing}})
+            }
         };
         let network = json!({
             "apiVersion": "k8s.ovn.org/v1", "kind": "ClusterUserDefinedNetwork",
@@ -162,7 +177,7 @@ impl UserNetwork {
                 },
             }));
         }
-        if self.own_vrf {
+        if self.way == Way::OwnVrf {
             items.extend(vrf::objects(lab, self)?);
         }
         Ok(json!({"apiVersion": "v1", "kind": "List", "items": items}))
@@ -173,9 +188,23 @@ impl UserNetwork {
         self.ranges.iter().any(|range| range.family() == family)
     }
 
-    /// Each node has all of it, and tunnels lead to the others' pods.
+    /// Each node has all of it.
     pub(crate) fn is_layer2(&self) -> bool {
-        self.ranges.iter().all(|range| range.host_prefix.is_none())
+        self.way == Way::Layer2
+    }
+
+    /// Tunnels lead to other nodes' pods.
+    pub(crate) fn has_tunnels(&self) -> bool {
+        matches!(self.way, Way::Tunnels | Way::Layer2)
+    }
+
+    /// What its pods send out of the cluster bears the node's address.
+    fn is_translated(&self, lab: &Lab) -> bool {
+        match self.way {
+            Way::Routed | Way::OwnVrf => lab.outward.is_translated(),
+            Way::Tunnels => true,
+            Way::Layer2 => false,
+        }
     }
 
     /// Where its pod on a node is.
@@ -202,26 +231,27 @@ impl UserNetwork {
 
     /// Where its pod on a node is, beside those subnets.
     fn seat(&self, lab: &Lab, node: &Node, subnets: &[IpNet]) -> Seat {
-        if !self.is_layer2() {
-            return Seat::of(lab, subnets);
-        }
-        let address = |subnet: &IpNet| PodAddress {
-            subnet: *subnet,
-            address: nth(*subnet, FIRST_OF_LAYER2 + node.index),
+        let (pod, options) = if self.is_layer2() {
+            let address = |subnet: &IpNet| PodAddress {
+                subnet: *subnet,
+                address: nth(*subnet, FIRST_OF_LAYER2 + node.index),
+            };
+            let addresses = subnets.iter().map(address).collect();
+            (Pod { addresses }, vec![tunnel_key(node)])
+        } else {
+            (Pod::of(subnets), Vec::new())
         };
         let [over_ipv4, over_ipv6] = TUNNEL;
         let tunnel = match Family::of(lab.address(node)) {
+            _ if !self.has_tunnels() => 0,
             Family::V4 => over_ipv4,
             Family::V6 => over_ipv6,
         };
         Seat {
-            pod: Pod {
-                addresses: subnets.iter().map(address).collect(),
-            },
+            pod,
             mtu: lab.outward.underlay_mtu - tunnel,
-            options: vec![tunnel_key(node)],
-            // It is advertised, and from every node.
-            is_routed: true,
+            options,
+            is_routed: !self.is_translated(lab),
         }
     }
 
@@ -284,7 +314,7 @@ pub(crate) fn check(networks: &[UserNetwork], values: &Values) -> Result<()> {
 /// Makes links for those that have a VRF of their own, and creates all objects.
 pub(crate) fn create(lab: &Lab) -> Result<()> {
     for network in &lab.networks {
-        if network.own_vrf {
+        if network.way == Way::OwnVrf {
             vrf::connect(lab, network).with_context(|| format!("links of {}", network.name))?;
         }
         kubectl(lab)
@@ -330,7 +360,7 @@ pub(crate) fn attach(lab: &Lab, wait: Duration, steps: Steps) -> Result<()> {
         if network.is_layer2() {
             tell_each_other(lab, network)?;
         }
-        for node in lab.nodes.iter().filter(|_| network.own_vrf) {
+        for node in lab.nodes.iter().filter(|_| network.way == Way::OwnVrf) {
             let left = wait.saturating_sub(start.elapsed());
             if !vrf::enslave(lab, network, node, left) {
                 let name = &network.name;
@@ -370,6 +400,10 @@ pub(crate) struct Members {
     pub(crate) name: String,
     /// What its pods send out of the cluster bears the node's address.
     pub(crate) is_translated: bool,
+    /// Tunnels lead to other nodes' pods.
+    pub(crate) has_tunnels: bool,
+    /// Others have a way to its pods.
+    pub(crate) is_advertised: bool,
     /// Where each pod is.
     pub(crate) pods: Vec<(Node, Pod, String)>,
 }
@@ -383,6 +417,8 @@ pub(crate) fn members(lab: &Lab) -> Vec<Members> {
     let mut all = vec![Members {
         name: DEFAULT.to_owned(),
         is_translated: lab.outward.is_translated(),
+        has_tunnels: lab.outward.is_overlay(),
+        is_advertised: !lab.outward.is_overlay(),
         pods: default.collect(),
     }];
     all.extend(lab.networks.iter().map(|network| {
@@ -392,7 +428,9 @@ pub(crate) fn members(lab: &Lab) -> Vec<Members> {
         });
         Members {
             name: network.name.clone(),
-            is_translated: lab.outward.is_translated() && !network.is_layer2(),
+            is_translated: network.is_translated(lab),
+            has_tunnels: network.has_tunnels(),
+            is_advertised: network.way != Way::Tunnels,
             pods: pods.collect(),
         }
     }));
@@ -416,7 +454,10 @@ mod tests {
         assert!(blue.is_layer2() && !red.is_layer2());
         assert_eq!(blue.ranges, [range("10.160.0.0/16", None)]);
         let green: UserNetwork = "green=vrf:10.150.0.0/16/24".parse().unwrap();
-        assert!(green.own_vrf && !red.own_vrf && green.ranges == red.ranges);
+        assert_eq!([green.way, red.way], [Way::OwnVrf, Way::Routed]);
+        assert_eq!(green.ranges, red.ranges);
+        let gray: UserNetwork = "gray=geneve:10.150.0.0/16/24".parse().unwrap();
+        assert!(gray.has_tunnels() && !gray.is_layer2() && gray.ranges == red.ranges);
         let both: UserNetwork = "both=10.150.0.0/16/24+fd00:150::/48/64".parse().unwrap();
         let second = range("fd00:150::/48", Some(64));
         assert_eq!(both.ranges, [range("10.150.0.0/16", Some(24)), second]);
@@ -436,6 +477,8 @@ mod tests {
             "red=layer2:10.150.0.0",
             "red=vrf:layer2:10.150.0.0/16",
             "red=vrf:10.150.0.0",
+            "red=geneve:10.150.0.0",
+            "red=geneve:vrf:10.150.0.0/16/24",
             "Red=10.0.0.0/16/24",
             "red=x/16/24",
         ] {

@@ -100,9 +100,9 @@ fn line(lab: &Lab, node: &Node, state: String, reflecting: &[String]) -> (Vec<St
             .count()
     });
     let (up, up_good) = of(peers, established);
-    // A managed network of users is announced as the default one is; one of layer 2 has the same subnet everywhere. OVN's rows
-    // are counted of the default one.
-    let routed = lab.networks.iter().filter(|network| !network.is_layer2());
+    // A managed network of users is announced as the default one is; one of layer 2 has the same subnet everywhere, and layer 3
+    // over tunnels is not announced. OVN's rows are counted of the default one.
+    let routed = lab.networks.iter().filter(|network| !network.has_tunnels());
     let routed: usize = routed.map(|network| network.ranges.len()).sum();
     let remote = others + routed * lab.nodes.len().saturating_sub(1);
     let (frr, frr_good) = of(

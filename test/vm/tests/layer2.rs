@@ -1,20 +1,22 @@
-//! A layer-2 network of users in the lab, beside one of layer 3, on a kernel that has VRFs, with that kernel's datapath.
+//! Networks of users over tunnels in the lab, of layer 2 and of layer 3, beside one without an overlay, on a kernel that has VRFs,
+//! with that kernel's datapath.
 //!
-//! In: the lab of two nodes with both networks, each with addresses of both families, all parts real, in the virtual machine, in each gateway mode. Out: its proof:
-//! pods of the layer-2 network reach each other over a tunnel, the outside host sees their own addresses, for they are advertised,
-//! and no other network is reached. Invariant: nothing here knows how packets go.
+//! In: the lab of two nodes with all three, each with addresses of both families, all parts real, in the virtual machine, in each
+//! gateway mode. Out: its proof: pods of a network with tunnels reach each other; the outside host sees own addresses of the layer-2
+//! network's pods, for they are advertised, and the node's of the other's; and no other network is reached. Invariant: nothing here
+//! knows how packets go.
 //! Not here: the lines of the proof (the lab), rows (the tests of plans and of northd).
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use vm_tests::in_lab;
 
-/// Seconds; emulated and built without optimization each mode takes four minutes.
+/// Seconds; emulated and built without optimization each mode takes five minutes.
 const LIMIT: u32 = 1200;
 
 /// The option of the database is the agent's in local gateway mode alone.
 const SCRIPT: &str = "
 for mode in shared local; do
-    LAB up --nodes 2 --no-prove --wait 400 --datapath kernel --families dual --gateway-mode $mode --network red=10.151.0.0/16/24+fd00:151::/48/64,blue=layer2:10.160.0.0/16+fd00:160::/64
+    LAB up --nodes 2 --no-prove --wait 400 --datapath kernel --families dual --gateway-mode $mode --network red=10.151.0.0/16/24+fd00:151::/48/64,blue=layer2:10.160.0.0/16+fd00:160::/64,gray=geneve:10.170.0.0/16/24+fd00:170::/48/64
     LAB prove --only 9 || exit 1
     north=\"LAB exec n1 ovn-nbctl --db=unix:/run/noverlay-lab/vm/n1/ovs/ovnnb_db.sock\"
     echo \"option $mode $($north get NB_Global . options)\"
@@ -23,7 +25,7 @@ done
 ";
 
 #[test]
-fn pods_of_a_layer_2_network_reach_each_other_and_the_outside_with_their_own_addresses() {
+fn pods_of_networks_over_tunnels_reach_each_other_and_the_outside_and_no_other_network() {
     let Some(text) = in_lab(LIMIT, SCRIPT) else {
         return;
     };

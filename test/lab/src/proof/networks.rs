@@ -105,10 +105,10 @@ fn has_vrfs(lab: &Lab) -> bool {
     made.is_ok()
 }
 
-/// Whether pods of advertised networks reach each other: where nothing keeps them apart on the nodes, and the physical network
-/// knows the way to both.
-fn meets(lab: &Lab) -> bool {
-    lab.outward.is_loose() && !lab.outward.is_translated()
+/// Whether pods reach those of another, advertised network: where nothing keeps networks apart on the nodes, and the physical
+/// network knows the way.
+fn meets(lab: &Lab, foreign: &Members) -> bool {
+    lab.outward.is_loose() && !lab.outward.is_translated() && foreign.is_advertised
 }
 
 /// What was tried from one network, and what is wrong with it.
@@ -141,27 +141,29 @@ fn look(lab: &Lab, one: &Members, all: &[Members]) -> Found {
                         .push(format!("{from} -> {what}: {seen:?} is seen"));
                 }
             };
-            for network in all.iter().filter(|n| n.name == one.name || meets(lab)) {
+            let outside = lab.values.outside_address(family);
+            let node_address = lab.values.address_of(node.index, family);
+            let (Ok(outside), Ok(node_address)) = (outside, node_address) else {
+                continue;
+            };
+            let beyond = if one.is_translated {
+                node_address
+            } else {
+                own.address
+            };
+            for network in (all.iter()).filter(|n| n.name == one.name || meets(lab, n)) {
                 let to = format!("pods of {}", network.name);
                 let is_own = network.name == one.name;
+                let source = if is_own { own.address } else { beyond };
                 for (other, far, _) in &network.pods {
                     if let Some(far) = far.in_family(family).filter(|_| !is_own || other != node) {
                         let what = format!("pod of {} on {}", network.name, other.name);
-                        right(&to, what, far.address, own.address);
+                        right(&to, what, far.address, source);
                     }
                 }
             }
-            let outside = lab.values.outside_address(family);
-            let node_address = lab.values.address_of(node.index, family);
-            if let (Ok(outside), Ok(node_address)) = (outside, node_address) {
-                let expected = if one.is_translated {
-                    node_address
-                } else {
-                    own.address
-                };
-                right("outside", "outside".to_owned(), outside, expected);
-            }
-            for foreign in all.iter().filter(|n| n.name != one.name && !meets(lab)) {
+            right("outside", "outside".to_owned(), outside, beyond);
+            for foreign in (all.iter()).filter(|n| n.name != one.name && !meets(lab, n)) {
                 for (other, far, _) in &foreign.pods {
                     let Some(to) = far.in_family(family) else {
                         continue;

@@ -149,8 +149,8 @@ fn targets(
     for other in &lab.nodes {
         let seen = if other.name != node.name {
             by_node
-        } else if lab.outward.is_local() && one.is_translated {
-            // The host leads to pods itself. What is advertised with an overlay is translated towards nodes.
+        } else if lab.outward.is_local() && one.is_translated && !one.has_tunnels {
+            // The host leads to pods itself. What has an overlay is translated towards nodes.
             Seen::Exactly(own.address)
         } else {
             Seen::AnyBut(own.address)
