@@ -3,7 +3,8 @@
 //!
 //! In: the lab of two nodes with all three, each with addresses of both families, all parts real, in the virtual machine, in each
 //! gateway mode. Out: its proof: pods of a network with tunnels reach each other; the outside host sees own addresses of the layer-2
-//! network's pods, for they are advertised, and the node's of the other's; and no other network is reached. Invariant: nothing here
+//! network's pods, for they are advertised, and the node's of the other's; and no other network is reached but as a host outside is
+//! reached. Invariant: nothing here
 //! knows how packets go.
 //! Not here: the lines of the proof (the lab), rows (the tests of plans and of northd).
 #![allow(clippy::unwrap_used, reason = "a test")]

@@ -111,6 +111,12 @@ fn meets(lab: &Lab, foreign: &Members) -> bool {
     lab.outward.is_loose() && !lab.outward.is_translated() && foreign.is_advertised
 }
 
+/// Whether packets of one network's pods may come to another's from the physical network: they bear the node's address there, as
+/// any host's do, and hosts reach what is advertised. Whether that network leads them to such a node is its own affair.
+fn comes_in(one: &Members, foreign: &Members) -> bool {
+    one.is_translated && !one.is_advertised && foreign.is_advertised
+}
+
 /// What was tried from one network, and what is wrong with it.
 #[derive(Debug, Default)]
 pub(super) struct Found {
@@ -172,7 +178,8 @@ fn look(lab: &Lab, one: &Members, all: &[Members]) -> Found {
                     found.count += 1;
                     let column = format!("pods of {}", foreign.name);
                     found.matrix.note(&one.name, &column, seen.is_ok());
-                    if let Ok(seen) = seen {
+                    let allowed = comes_in(one, foreign).then_some(node_address);
+                    if let Some(seen) = seen.ok().filter(|seen| Some(seen.ip()) != allowed) {
                         let to = format!("pod of {} on {}", foreign.name, other.name);
                         found
                             .wrong

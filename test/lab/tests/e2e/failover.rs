@@ -1,9 +1,11 @@
 //! What a dead bgpd and a cut uplink cost.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
+use testkit::journal::Journal;
+
 use crate::harness::{Said, Standing, able, call, wait};
-use crate::moments::{self, Journal};
 
 /// How long routes to a node behind a cut uplink may stay with BFD, in seconds: far more
 /// than the measured part of a second, because other jobs may run on the machine.
@@ -257,12 +259,22 @@ fn what_changes_of_a_node_translates_no_flow_between_pods_in_either_gateway_mode
     }
 }
 
+/// Addresses of the default network's pods, one of each family on each node.
+fn pods_of(lab: &Standing) -> Vec<IpAddr> {
+    let mut all = Vec::new();
+    for number in 0..lab.nodes() {
+        all.extend(lab.pod_addresses(number));
+    }
+    assert!(all.len() >= 2, "{all:?}");
+    all
+}
+
 /// Of all transactions since the databases were made; one by hand shows that it would be seen.
 fn no_transaction_translated(lab: &Standing, least: usize) {
-    let pods = moments::pods(lab);
+    let pods = pods_of(lab);
     let file = |number: usize| lab.dir(&lab.node(number)).join("ovs/ovnnb.db");
     for number in 0..lab.nodes() {
-        let journal = Journal::replayed(&file(number), &pods);
+        let journal = Journal::of_file(&file(number), &pods);
         println!(
             "{}: {} transactions, {} of them on translation, after {} of which pods' packets to pods would have been translated",
             lab.node(number),
@@ -288,7 +300,7 @@ fn no_transaction_translated(lab: &Standing, least: usize) {
             lab.exec(&node, &["ovn-nbctl", "clear", "nat", row, column]);
         }
     }
-    let journal = Journal::replayed(&file(0), &pods);
+    let journal = Journal::of_file(&file(0), &pods);
     assert!(
         !journal.wrong.is_empty(),
         "what was done by hand is not seen"

@@ -23,7 +23,6 @@ mod frr_k8s;
 mod harness;
 mod layer2;
 mod local_gateway;
-mod moments;
 mod one_lab;
 mod overlay;
 mod policies;

@@ -1,7 +1,11 @@
-//! The Northbound database, transaction by transaction.
+//! Every state that a node's Northbound database has ever been in, transaction by transaction, and whether one of them has pods of a
+//! network without an overlay translated on the way to each other.
 //!
-//! In: its file. Out: for each transaction after which a SNAT row of a router would translate a packet between two pods: which row,
-//! which packet, and who made the transaction. Source: ovn-nb(5), table NAT.
+//! In: its file, which has each transaction (ovsdb(5), ovsdb(7): RFC 7047 notation, with differences of sets and maps where a record
+//! says `_is_diff`). Out: for each transaction after which a SNAT row of a router would translate a packet between two pods: which row,
+//! which packet, and who made the transaction. Source: ovn-nb(5), table NAT. Invariant: nothing here comes from the product, neither
+//! names of rows nor which are wanted.
+//! Not here: what changes meanwhile, the host's packet filter (the tests of `netns`).
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -9,25 +13,35 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use super::{holds, pairs};
-
 type Row = BTreeMap<String, Value>;
 
-/// Replays a file.
-pub(crate) struct Journal {
+/// A replayed file.
+#[derive(Debug)]
+pub struct Journal {
     schema: Value,
     tables: BTreeMap<String, BTreeMap<String, Row>>,
-    /// How many transactions there were, and how many of them touched translation.
-    pub(crate) transactions: usize,
-    pub(crate) of_nat: usize,
+    /// How many transactions there were.
+    pub transactions: usize,
+    /// How many of them touched translation.
+    pub of_nat: usize,
     /// What was found wrong, one for each transaction after which it was.
-    pub(crate) wrong: Vec<String>,
+    pub wrong: Vec<String>,
 }
 
 impl Journal {
-    /// Reads the whole file; judged is what packets between `pods` meet after each transaction.
-    pub(crate) fn replayed(file: &Path, pods: &[IpAddr]) -> Self {
-        let text = std::fs::read_to_string(file).unwrap();
+    /// Reads the whole file; judged is what packets between `pods`, all of one network, meet after each transaction.
+    ///
+    /// Panics where it cannot be read, or begins with a snapshot.
+    #[must_use]
+    pub fn of_file(file: &Path, pods: &[IpAddr]) -> Self {
+        Self::replayed(&std::fs::read_to_string(file).unwrap(), pods)
+    }
+
+    /// The same of what the file holds.
+    ///
+    /// Panics where that is no such database, or begins with a snapshot.
+    #[must_use]
+    pub fn replayed(text: &str, pods: &[IpAddr]) -> Self {
         let mut records = text.lines().filter(|line| !line.starts_with("OVSDB "));
         let schema = serde_json::from_str(records.next().expect("a schema")).unwrap();
         let mut journal = Self::of(schema);
@@ -162,6 +176,25 @@ impl Journal {
     }
 }
 
+/// A subnet as rows and rules write it: `10.128.0.0/24`, or an address alone.
+fn holds(prefix: &str, ip: IpAddr) -> bool {
+    if let Ok(alone) = prefix.parse::<IpAddr>() {
+        return alone == ip;
+    }
+    let network: ipnet::IpNet = prefix.parse().expect("a subnet or an address");
+    network.contains(&ip)
+}
+
+/// Pairs of addresses of one family.
+fn pairs(pods: &[IpAddr]) -> impl Iterator<Item = (IpAddr, IpAddr)> + '_ {
+    let from = pods.iter().copied();
+    from.flat_map(move |from| {
+        let to = pods.iter().copied();
+        let to = to.filter(move |to| *to != from && to.is_ipv4() == from.is_ipv4());
+        to.map(move |to| (from, to))
+    })
+}
+
 /// The items of a value: of a set, or the one that it is.
 fn items(value: Option<&Value>) -> Vec<String> {
     let Some(value) = value else {
@@ -212,60 +245,73 @@ fn mapped(before: &Value, difference: &Value) -> Value {
     json!(["map", pairs])
 }
 
-#[test]
-fn a_moment_without_the_exemption_is_found_and_one_with_it_is_not() {
-    let uuid = |item: &str| json!(["uuid", item]);
-    let set = |max: &str| json!({"type": {"key": "string", "min": 0, "max": max}});
-    let one = || json!({"type": {"key": "string", "min": 0}});
-    let schema = json!({"tables": {
-        "Logical_Router": {"columns": {"name": {"type": "string"}, "nat": set("unlimited")}},
-        "NAT": {"columns": {"type": {"type": "string"}, "logical_ip": {"type": "string"},
-            "match": {"type": "string"}, "exempted_ext_ips": one(), "allowed_ext_ips": one()}},
-        "Address_Set": {"columns": {"name": {"type": "string"}, "addresses": set("unlimited")}},
-    }});
-    let pods = ["10.128.0.5", "10.128.1.5"].map(|ip| ip.parse().unwrap());
-    let mut journal = Journal::of(schema);
-    let mut apply = |record: Value| {
-        journal.apply(record.as_object().unwrap(), &pods);
-        std::mem::take(&mut journal.wrong)
-    };
-    let whole = json!({
-        "Logical_Router": {"r": {"name": "GR_n1", "nat": uuid("n")}},
-        "NAT": {"n": {"type": "snat", "logical_ip": "10.128.0.0/24", "exempted_ext_ips": uuid("s")}},
-        "Address_Set": {"s": {"name": "a", "addresses": ["set", ["10.128.0.0/16", "172.30.0.1"]]}},
-        "_is_diff": true,
-    });
-    assert!(apply(whole).is_empty());
-    let diff = |table: &str, row: &str, columns: Value| json!({table: {row: columns}, "_is_diff": true, "_comment": "by hand"});
-    // A difference of a set: what is there goes, what is not comes.
-    let toggle = || diff("Address_Set", "s", json!({"addresses": "10.128.0.0/16"}));
-    assert_eq!(
-        apply(toggle()),
-        ["GR_n1 translates 10.128.0.0/24: 10.128.0.5 -> 10.128.1.5, after: by hand"]
-    );
-    assert!(apply(toggle()).is_empty());
-    let nat = |columns: Value| diff("NAT", "n", columns);
-    assert_eq!(
-        apply(nat(json!({"exempted_ext_ips": ["set", []]}))).len(),
-        1
-    );
-    // Only what is allowed is translated.
-    let mut allowed = nat(json!({"allowed_ext_ips": uuid("t")}));
-    allowed["Address_Set"] = json!({"t": {"name": "b", "addresses": "172.30.0.2"}});
-    assert!(apply(allowed).is_empty());
-    let add = diff(
-        "Address_Set",
-        "t",
-        json!({"addresses": ["set", ["10.128.1.5"]]}),
-    );
-    assert_eq!(apply(add).len(), 1);
-    // By a match, which names the set of what is translated; any other is met.
-    let by_match = |text: &str| nat(json!({"allowed_ext_ips": ["set", []], "match": text}));
-    assert!(apply(by_match("ip4.dst == $c")).is_empty());
-    let add =
-        json!({"Address_Set": {"u": {"name": "c", "addresses": "10.128.1.5"}}, "_is_diff": true});
-    assert_eq!(apply(add).len(), 1);
-    assert!(apply(by_match("ip4.dst == $d")).is_empty());
-    assert_eq!(apply(by_match("ip4.dst == $d || ip4")).len(), 1);
-    assert!(apply(json!({"Logical_Router": {"r": null}, "_comment": "gone"})).is_empty());
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_without_the_exemption_is_found_and_one_with_it_is_not() {
+        let uuid = |item: &str| json!(["uuid", item]);
+        let set = |max: &str| json!({"type": {"key": "string", "min": 0, "max": max}});
+        let one = || json!({"type": {"key": "string", "min": 0}});
+        let schema = json!({"tables": {
+            "Logical_Router": {"columns": {"name": {"type": "string"}, "nat": set("unlimited")}},
+            "NAT": {"columns": {"type": {"type": "string"}, "logical_ip": {"type": "string"},
+                "match": {"type": "string"}, "exempted_ext_ips": one(), "allowed_ext_ips": one()}},
+            "Address_Set": {"columns": {"name": {"type": "string"}, "addresses": set("unlimited")}},
+        }});
+        let pods = ["10.128.0.5", "10.128.1.5"].map(|ip| ip.parse().unwrap());
+        let mut journal = Journal::of(schema);
+        let mut apply = |record: Value| {
+            journal.apply(record.as_object().unwrap(), &pods);
+            std::mem::take(&mut journal.wrong)
+        };
+        let whole = json!({
+            "Logical_Router": {"r": {"name": "GR_n1", "nat": uuid("n")}},
+            "NAT": {"n": {"type": "snat", "logical_ip": "10.128.0.0/24", "exempted_ext_ips": uuid("s")}},
+            "Address_Set": {"s": {"name": "a", "addresses": ["set", ["10.128.0.0/16", "172.30.0.1"]]}},
+            "_is_diff": true,
+        });
+        assert!(apply(whole).is_empty());
+        let diff = |table: &str, row: &str, columns: Value| json!({table: {row: columns}, "_is_diff": true, "_comment": "by hand"});
+        // A difference of a set: what is there goes, what is not comes.
+        let toggle = || diff("Address_Set", "s", json!({"addresses": "10.128.0.0/16"}));
+        assert_eq!(
+            apply(toggle()),
+            ["GR_n1 translates 10.128.0.0/24: 10.128.0.5 -> 10.128.1.5, after: by hand"]
+        );
+        assert!(apply(toggle()).is_empty());
+        let nat = |columns: Value| diff("NAT", "n", columns);
+        assert_eq!(
+            apply(nat(json!({"exempted_ext_ips": ["set", []]}))).len(),
+            1
+        );
+        // Only what is allowed is translated.
+        let mut allowed = nat(json!({"allowed_ext_ips": uuid("t")}));
+        allowed["Address_Set"] = json!({"t": {"name": "b", "addresses": "172.30.0.2"}});
+        assert!(apply(allowed).is_empty());
+        let add = diff(
+            "Address_Set",
+            "t",
+            json!({"addresses": ["set", ["10.128.1.5"]]}),
+        );
+        assert_eq!(apply(add).len(), 1);
+        // By a match, which names the set of what is translated; any other is met.
+        let by_match = |text: &str| nat(json!({"allowed_ext_ips": ["set", []], "match": text}));
+        assert!(apply(by_match("ip4.dst == $c")).is_empty());
+        let add = json!({"Address_Set": {"u": {"name": "c", "addresses": "10.128.1.5"}}, "_is_diff": true});
+        assert_eq!(apply(add).len(), 1);
+        assert!(apply(by_match("ip4.dst == $d")).is_empty());
+        assert_eq!(apply(by_match("ip4.dst == $d || ip4")).len(), 1);
+        assert!(apply(json!({"Logical_Router": {"r": null}, "_comment": "gone"})).is_empty());
+    }
+
+    #[test]
+    fn a_subnet_holds_its_addresses() {
+        let ip = |text: &str| text.parse().unwrap();
+        assert!(holds("10.128.0.0/16", ip("10.128.1.5")));
+        assert!(!holds("10.128.0.0/24", ip("10.128.1.5")));
+        assert!(!holds("10.128.0.0/16", ip("fd00::1")));
+        assert!(holds("fd00::1", ip("fd00::1")) && !holds("fd00::1", ip("fd00::2")));
+    }
 }
