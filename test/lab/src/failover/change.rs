@@ -55,12 +55,17 @@ pub(super) fn demonstrate(lab: &Lab) -> Result<bool> {
     good &= under_traffic(
         (lab, &all),
         "all node-agents killed and started again",
-        || again(lab, "node-agent"),
+        || again(lab, "node-agent", Signal::SIGKILL),
+    )?;
+    good &= under_traffic(
+        (lab, &all),
+        "all node-agents ended in good order and started again, as an upgrade does",
+        || again(lab, "node-agent", Signal::SIGTERM),
     )?;
     good &= under_traffic(
         (lab, &all),
         "all ovn-controllers killed and started again",
-        || again(lab, "ovn-controller"),
+        || again(lab, "ovn-controller", Signal::SIGKILL),
     )?;
     if !lab.networks.is_empty() {
         let passing: UserNetwork = PASSING.parse()?;
@@ -150,10 +155,10 @@ fn switch_snat(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-fn again(lab: &Lab, daemon: &str) -> Result<()> {
+fn again(lab: &Lab, daemon: &str, signal: Signal) -> Result<()> {
     let one = |node: &Node| {
         let record = process::record(lab, &node.name, daemon)?;
-        process::stop(lab, &node.name, daemon, Signal::SIGKILL)?;
+        process::stop(lab, &node.name, daemon, signal)?;
         process::start(lab, record.start, record.restarts).map(drop)
     };
     each(&lab.nodes, one).into_iter().collect::<Result<()>>()?;
