@@ -96,11 +96,12 @@ pub(super) fn clusters(lab: &Lab, one: &Members, all: &[Members], found: &mut Fo
 
 /// Whether a pod enters another network by a node port: who gives a Service one opens it to all (limits of isolation in the design
 /// of BGP advertisements), and a pod is seen at another node with its node's address. A pod of a network of users that asks its
-/// own node comes there by its VRF: it is led into other networks of users by their packet mark, but with local gateway mode and
-/// strict isolation, and never into the default network, for which there is no mark. In OVN-Kubernetes neither works (a defect
-/// known there).
+/// own node comes there by its VRF: it is led into other networks of users by their packet mark, but, with its own address as it
+/// has it there without an overlay, not with local gateway mode and strict isolation, and never into the default network, for which
+/// there is no mark. In OVN-Kubernetes neither works (a defect known there).
 fn enters(lab: &Lab, one: &Members, network: &str, is_own_node: bool) -> bool {
-    let by_mark = network != DEFAULT && (!lab.outward.is_local() || lab.outward.is_loose());
+    let is_kept_out = lab.outward.is_local() && !lab.outward.is_loose() && !one.has_tunnels;
+    let by_mark = network != DEFAULT && !is_kept_out;
     !is_own_node || one.name == DEFAULT || by_mark
 }
 
