@@ -119,17 +119,20 @@ pub async fn try_vrf() -> Result<(), WriteError> {
         },
         source: Box::new(source),
     };
-    let message = LinkVrf::new(TRIED, TRIED_TABLE).build();
-    let made = handle.link().add(message).execute().await;
-    let outcome = match made {
-        Ok(()) => {
-            let name = LinkUnspec::new_with_name(TRIED).build();
-            handle.link().del_with_message(name).execute().await
+    let tried = async {
+        let message = LinkVrf::new(TRIED, TRIED_TABLE).build();
+        match handle.link().add(message).execute().await {
+            Ok(()) => {}
+            // Left by a process that ended in between.
+            Err(error) if is_taken(&error) => {}
+            Err(error) => return Err(error),
         }
-        Err(error) => Err(error),
+        let name = LinkUnspec::new_with_name(TRIED).build();
+        handle.link().del_with_message(name).execute().await
     };
+    let outcome = tokio::time::timeout(DEADLINE, tried).await;
     task.abort();
-    outcome.map_err(refused)
+    outcome.map_err(|_| WriteError::Deadline)?.map_err(refused)
 }
 
 async fn read(wanted: &Entries) -> Result<Held, WriteError> {

@@ -154,8 +154,13 @@ async fn repaired() {
     settled(&wanted).await;
     ip("link del blue");
     settled(&wanted).await;
-    assert!(write::try_vrf().await.is_ok());
-    assert!(!ip("link show type vrf").contains("noverlay-try"));
+    // The second time one is there that a process left.
+    for _ in 0..2 {
+        assert!(write::try_vrf().await.is_ok());
+        assert!(!ip("link show type vrf").contains("noverlay-try"));
+        ip("link add noverlay-try type vrf table 77");
+    }
+    ip("link del noverlay-try");
 }
 
 async fn an_administrators_vrf() {
