@@ -4,7 +4,7 @@
 //! it: a packet that is on its way through the former rules looks into the sets as they are now; every call has a deadline.
 //! Not here: which rules (planners).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::process::Stdio;
 use std::time::Duration;
@@ -40,6 +40,8 @@ pub enum NftError {
 pub struct Held {
     /// Stretches of addresses of each set; `None` where an element cannot be read.
     sets: BTreeMap<String, Option<Vec<(u128, u128)>>>,
+    /// The sets whose elements are those stretches: in others (OVN-Kubernetes makes such) neighbors stand by themselves.
+    merging: BTreeSet<String>,
     /// Head of the base chain as nft shows it (empty for another), and rules.
     chains: BTreeMap<String, (String, Vec<String>)>,
 }
@@ -183,7 +185,7 @@ fn set_elements(
     let stays = |stretch: &(u128, u128)| stretches.is_some_and(|all| all.contains(stretch));
     match (part, surplus) {
         // What stays is not touched, so that it is never missed.
-        (Part::Goes, Some(surplus)) if wanted.iter().all(stays) => {
+        (Part::Goes, Some(surplus)) if held.merging.contains(name) && wanted.iter().all(stays) => {
             let gone = surplus.iter().map(|stretch| shown(*stretch, set.family));
             let gone: Vec<String> = gone.collect();
             lines.push(format!(
@@ -309,6 +311,9 @@ fn parse(listing: &str) -> Held {
                 let body: Vec<&str> = body.map(str::trim).collect();
                 match *kind {
                     "set" if SETS.contains(name) => {
+                        if body.contains(&"auto-merge") {
+                            held.merging.insert((*name).to_owned());
+                        }
                         held.sets.insert((*name).to_owned(), elements(&body));
                     }
                     "chain" if CHAINS.contains(name) => {

@@ -12,13 +12,15 @@ use crate::address::{Family, Prefix};
 pub const TABLE: &str = "inet ovn-kubernetes";
 
 /// Sets that may be ours, wanted or not.
-pub const SETS: [&str; 6] = [
+pub const SETS: [&str; 8] = [
     "no-overlay-snat-exempt-v4",
     "no-overlay-snat-exempt-v6",
     "remote-node-ips-v4",
     "remote-node-ips-v6",
     "advertised-udn-subnets-v4",
     "advertised-udn-subnets-v6",
+    "advertised-udn-spared-v4",
+    "advertised-udn-spared-v6",
 ];
 
 /// Chains that may be ours, wanted or not: those that jump before those that are jumped to.

@@ -146,8 +146,9 @@ fn pod_subnets(view: NetworkView<'_>) -> Ruleset {
     ruleset
 }
 
-/// What the host itself sends to advertised networks of users would enter them by the physical network. Whatever subnets somebody
-/// gives a network, hosts reach nodes and the API server.
+/// What the host itself sends to advertised networks of users would enter them by the physical network. Nodes and API servers whose
+/// addresses lie in one are spared, by elements that come and go with the subnets and not by rules of their own: at no moment is a
+/// subnet dropped without them.
 fn host_drop(node: &NodeView, views: &[NetworkView<'_>]) -> Ruleset {
     let mut ruleset = Ruleset::default();
     let mut rules = Vec::new();
@@ -160,9 +161,16 @@ fn host_drop(node: &NodeView, views: &[NetworkView<'_>]) -> Ruleset {
         let subnets = users.flat_map(|view| view.share.network.prefixes());
         let elements: BTreeSet<Prefix> = subnets.filter(|s| s.family() == family).collect();
         let within = |ip: &&IpAddr| elements.iter().any(|subnet| subnet.contains_ip(**ip));
-        let spared = needed.iter().filter(within);
-        rules.extend(spared.map(|address| format!("{ip} daddr {address} accept")));
+        let spared = AddressSet {
+            family,
+            elements: (needed.iter().filter(within).copied())
+                .map(Prefix::host)
+                .collect(),
+        };
+        let spares = format!("advertised-udn-spared-{}", family.version());
+        rules.push(format!("{ip} daddr @{spares} accept"));
         rules.push(format!("ct state new {ip} daddr @{name} drop"));
+        ruleset.sets.insert(spares, spared);
         ruleset.sets.insert(name, AddressSet { family, elements });
     }
     let hook = Some(Hook {

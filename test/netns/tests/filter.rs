@@ -300,6 +300,49 @@ fn no_commit_to_the_filter_translates_from_pod_to_pod_and_what_goes_goes_after_w
     });
 }
 
+#[test]
+fn one_call_that_changes_and_takes_away_is_two_commits() {
+    if absent(&["nft"]) {
+        return;
+    }
+    in_namespace(|| async {
+        assert!(apply(&planned(true)).await);
+        let commits = Commits::begin();
+        for outbound_snat in [false, true, false] {
+            let before = commits.settled();
+            assert!(apply(&planned(outbound_snat)).await);
+            assert_eq!(commits.settled() - before, 2, "{outbound_snat}");
+        }
+    });
+}
+
+/// A set as OVN-Kubernetes makes it, which does not merge neighbors: what is to go of it goes.
+#[test]
+fn a_set_of_somebody_else_that_does_not_merge_loses_what_is_not_wanted() {
+    if absent(&["nft"]) {
+        return;
+    }
+    in_namespace(|| async {
+        let wanted = planned(true);
+        assert!(apply(&wanted).await);
+        let name = "no-overlay-snat-exempt-v4";
+        nft_command("flush ruleset");
+        nft_command("add table inet ovn-kubernetes");
+        nft_command(&format!(
+            "add set inet ovn-kubernetes {name} {{ type ipv4_addr; flags interval; }}"
+        ));
+        nft_command(&format!(
+            "add element inet ovn-kubernetes {name} {{ 10.1.0.0/16, 10.5.0.0/16, 10.6.0.0/16 }}"
+        ));
+        assert!(apply(&wanted).await);
+        assert!(!apply(&wanted).await, "nothing is left to do");
+        let shown = nft_command("list table inet ovn-kubernetes");
+        for gone in ["10.1.0.0", "10.5.0.0", "10.6.0.0"] {
+            assert!(!shown.contains(gone), "{shown}");
+        }
+    });
+}
+
 /// What somebody's hand makes of the verdict, and that it is made good.
 #[test]
 fn an_exemption_that_is_taken_away_is_seen_and_comes_back() {

@@ -167,6 +167,88 @@ fn a_set_only_grows_while_something_is_unknown() {
 }
 
 #[test]
+fn neighbors_of_a_set_that_does_not_merge_them_are_not_deleted_as_one() {
+    let two = "192.0.2.0/25,\n\t\t\t     192.0.2.128/25,\n\t\t\t     172.30.0.1 }";
+    let listing = LISTING.replace("172.30.0.1 }", two);
+    let gone = script(&parse(&listing), &wanted(), Part::Goes).unwrap();
+    assert!(gone.contains("{ 192.0.2.0-192.0.2.255 }"), "{gone}");
+    let listing = listing.replace("\t\tauto-merge\n", "");
+    let anew = script(&parse(&listing), &wanted(), Part::Goes).unwrap();
+    assert!(!anew.contains("delete element"), "{anew}");
+    assert!(
+        anew.contains("flush set") && anew.contains("172.30.0.1"),
+        "{anew}"
+    );
+}
+
+/// What keeps hosts out of a network's subnets but for the addresses that are spared.
+fn host_drop(spared: &[&str], dropped: &[&str]) -> Ruleset {
+    let hook = Some(Hook {
+        kind: "filter",
+        hook: "output",
+        priority: 0,
+    });
+    let rules = [
+        "ip daddr @advertised-udn-spared-v4 accept",
+        "ct state new ip daddr @advertised-udn-subnets-v4 drop",
+    ];
+    let rules = rules.map(str::to_owned).into();
+    let sets = [("spared", spared), ("subnets", dropped)];
+    let sets = sets.map(|(name, elements)| (format!("advertised-udn-{name}-v4"), set(elements)));
+    Ruleset {
+        sets: sets.into(),
+        chains: [("udn-bgp-drop".to_owned(), Chain { hook, rules })].into(),
+    }
+}
+
+const HOST_DROP: &str = "table inet ovn-kubernetes {
+	set advertised-udn-spared-v4 {
+		type ipv4_addr
+		flags interval
+		auto-merge
+		elements = { 10.153.0.9 }
+	}
+
+	set advertised-udn-subnets-v4 {
+		type ipv4_addr
+		flags interval
+		auto-merge
+		elements = { 10.153.0.0/16 }
+	}
+
+	chain udn-bgp-drop {
+		type filter hook output priority 0; policy accept;
+		ip daddr @advertised-udn-spared-v4 accept
+		ct state new ip daddr @advertised-udn-subnets-v4 drop
+	}
+}
+";
+
+#[test]
+fn addresses_that_are_spared_come_before_the_drop_and_go_with_the_subnet() {
+    let red = host_drop(&["10.153.0.9/32"], &["10.153.0.0/16"]);
+    let came = script(&Held::default(), &red, ALL).unwrap();
+    let at = |word: &str| came.find(word).unwrap();
+    assert!(at("{ 10.153.0.9") < at("add rule"), "{came}");
+    let held = parse(HOST_DROP);
+    assert_eq!(script(&held, &red, Part::Goes), None);
+    // The network goes: what comes leaves both as they are, and both go in one transaction.
+    let none = host_drop(&[], &[]);
+    assert_eq!(script(&held, &none, ALL), None);
+    let goes = script(&held, &none, Part::Goes).unwrap();
+    for element in ["{ 10.153.0.9 }", "{ 10.153.0.0-10.153.255.255 }"] {
+        assert!(goes.contains(element), "{goes}");
+    }
+    // It is not known, and another one's node joins: nothing of the first goes.
+    let blue = host_drop(&["10.160.0.9/32"], &["10.160.0.0/16"]);
+    let came = script(&held, &blue, Part::Comes { complete: false }).unwrap();
+    assert!(came.contains("10.160.0.9"), "{came}");
+    for word in ["flush", "10.153.0.9"] {
+        assert!(!came.contains(word), "{came}");
+    }
+}
+
+#[test]
 fn an_element_that_cannot_be_read_is_written_anew() {
     let held = parse(&LISTING.replace("172.30.0.1 }", "something }"));
     let anew = script(&held, &wanted(), Part::Goes).unwrap();

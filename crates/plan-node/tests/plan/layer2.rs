@@ -456,24 +456,32 @@ fn hosts_reach_a_node_and_an_api_server_whose_address_a_network_holds() {
     let planned = |view: &View| {
         let snapshot = mk_snapshot(&view.node, std::slice::from_ref(&view.share));
         let nft = plan_node::plan(&snapshot).nft;
+        let spared: Vec<String> = (nft.sets["advertised-udn-spared-v4"].elements.iter())
+            .map(ToString::to_string)
+            .collect();
         let set = nft.sets["advertised-udn-subnets-v4"].elements.len();
-        (set, nft.chains["udn-bgp-drop"].rules.clone())
+        assert_eq!(set, 1, "all other addresses are dropped");
+        (spared, nft.chains["udn-bgp-drop"].rules.clone())
     };
-    let drop = "ct state new ip daddr @advertised-udn-subnets-v4 drop";
-    let (set, rules) = planned(&view);
-    assert_eq!((set, rules[0].as_str()), (1, drop));
+    let (spared, rules) = planned(&view);
+    assert!(spared.is_empty());
+    let wanted = [
+        "ip daddr @advertised-udn-spared-v4 accept",
+        "ct state new ip daddr @advertised-udn-subnets-v4 drop",
+    ];
+    assert_eq!(rules[..2], wanted);
     view.node.api_servers.insert("10.153.7.7".parse().unwrap());
     view.node
         .node_addresses
         .insert("10.153.0.9".parse().unwrap());
-    let (set, rules) = planned(&view);
-    assert_eq!(set, 1, "all other addresses are dropped still");
-    let wanted = [
-        "ip daddr 10.153.0.9 accept",
-        "ip daddr 10.153.7.7 accept",
-        drop,
-    ];
-    assert_eq!(rules[..3], wanted);
+    // The rules stay as they are: a subnet is never dropped without the addresses that are spared.
+    assert_eq!(
+        planned(&view),
+        (
+            vec!["10.153.0.9/32".to_owned(), "10.153.7.7/32".to_owned()],
+            rules
+        )
+    );
 }
 
 #[test]
