@@ -72,12 +72,21 @@ pub(crate) fn start(
 /// The Northbound database: what loops write there, and what the plan takes from its schema.
 async fn north(sources: Sources, ready: Readiness) {
     let (facts, to) = (sources.facts, sources.queues);
-    let mut before = None;
+    let north = sources.north.clone();
+    let (mut before, mut owners) = (None, None);
     let enqueue = move |synced| {
-        if before.replace(synced) != Some(synced) {
-            // The schema may be another one now.
-            facts.note();
+        let is_other = before.replace(synced) != Some(synced);
+        if is_other {
             ready.set("ovn", synced);
+        }
+        // The schema may be another one, and rows stand for other networks.
+        let now = north.with_replica(ovn::north::owners).and_then(Result::ok);
+        let owners_differ = now.is_some() && now != owners;
+        if owners_differ {
+            owners = now;
+        }
+        if is_other || owners_differ {
+            facts.note();
         }
         to.north.resync();
         to.import.resync();

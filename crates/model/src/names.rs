@@ -191,7 +191,7 @@ impl NetworkName {
     }
 
     /// The Linux VRF device that carries the network: a `ClusterUserDefinedNetwork`'s own name where that fits a device
-    /// (at most 15 bytes, not `default`), else `mp<N>-udn-vrf`. `None` for the default network, which has no VRF.
+    /// (at most 15 bytes, not one of [`NO_VRF_DEVICES`]), else `mp<N>-udn-vrf`. `None` for the default network, which has no VRF.
     ///
     /// A name of the form `mp<N>-udn-vrf` is always the device of the network with id N: a network that is merely
     /// called so does not get it, or it would share another network's routing table.
@@ -202,7 +202,9 @@ impl NetworkName {
         }
         let own = self.0.strip_prefix("cluster_udn_");
         let fits = |name: &&str| {
-            (1..=DEVICE_NAME).contains(&name.len()) && *name != "default" && !is_vrf_by_id(name)
+            (1..=DEVICE_NAME).contains(&name.len())
+                && !NO_VRF_DEVICES.contains(name)
+                && !is_vrf_by_id(name)
         };
         Some(match own.filter(fits) {
             Some(name) => name.to_owned(),
@@ -216,6 +218,12 @@ impl NetworkName {
         format!("k8s-{}{node}", self.scope())
     }
 }
+
+/// The VRF device that is made and removed to see whether the kernel makes such devices.
+pub const TRIED_VRF: &str = "noverlay-try";
+
+/// Names that no network's VRF device has: the kernel keeps `all` and `default` for sysctls of all devices (it refuses `all`).
+pub const NO_VRF_DEVICES: [&str; 3] = ["default", "all", TRIED_VRF];
 
 /// Whether a name is one that VRF devices get by network id.
 fn is_vrf_by_id(name: &str) -> bool {

@@ -13,6 +13,7 @@ use model::kernel::{
     Entries, KernelEntry, KernelKey, LinkFact, POD_RULE_PREFERENCE, PROTOCOL, RouteTarget,
     RuleSelector, VRF_ALIAS,
 };
+use model::names::TRIED_VRF;
 use model::route::TableId;
 use model::{Family, InterfaceAddr, Mac, Prefix};
 use netlink_packet_route::address::{AddressAttribute, AddressFlags};
@@ -77,8 +78,7 @@ pub struct Written {
     pub kept: BTreeSet<KernelKey>,
 }
 
-/// Name and table of a device that is made only to see whether it can be.
-const TRIED: &str = "noverlay-try";
+/// Table of a device that is made only to see whether it can be.
 const TRIED_TABLE: TableId = TableId::MAX - 1;
 /// How long one call may take; what is done by then is done.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -115,19 +115,19 @@ pub async fn try_vrf() -> Result<(), WriteError> {
     let task = tokio::spawn(connection);
     let refused = |source| WriteError::Refused {
         key: KernelKey::Vrf {
-            device: TRIED.to_owned(),
+            device: TRIED_VRF.to_owned(),
         },
         source: Box::new(source),
     };
     let tried = async {
-        let message = LinkVrf::new(TRIED, TRIED_TABLE).build();
+        let message = LinkVrf::new(TRIED_VRF, TRIED_TABLE).build();
         match handle.link().add(message).execute().await {
             Ok(()) => {}
             // Left by a process that ended in between.
             Err(error) if is_taken(&error) => {}
             Err(error) => return Err(error),
         }
-        let name = LinkUnspec::new_with_name(TRIED).build();
+        let name = LinkUnspec::new_with_name(TRIED_VRF).build();
         handle.link().del_with_message(name).execute().await
     };
     let outcome = tokio::time::timeout(DEADLINE, tried).await;
@@ -318,10 +318,8 @@ impl Writer {
                 self.index(device).await?
             }
         };
-        let ports = links.iter().filter(|link| link.master == Some(index));
-        let half_made = existing.is_none_or(|link| !link.up && link.alias.is_empty());
         let message = LinkUnspec::new_with_index(index).up();
-        let message = if half_made && ports.count() == 0 {
+        let message = if existing.is_none_or(|link| is_half_made(links, link)) {
             let alias = LinkAttribute::IfAlias(format!("{VRF_ALIAS}{device}"));
             message.append_extra_attribute(alias)
         } else {
@@ -486,9 +484,9 @@ impl Writer {
         }
         let add = self.handle.route().add(message);
         // What an administrator put into a VRF of his own is not replaced.
-        let is_shared = links
-            .iter()
-            .any(|link| link.vrf_table == Some(table) && link.up && !kernel::is_ours(link));
+        let is_shared = links.iter().any(|link| {
+            link.vrf_table == Some(table) && !kernel::is_ours(link) && !is_half_made(links, link)
+        });
         let add = if stands || !is_shared {
             add.replace()
         } else {
@@ -513,6 +511,12 @@ impl From<rtnetlink::Error> for PutError {
 fn find<'a>(links: &'a [LinkFact], device: &str) -> Result<&'a LinkFact, PutError> {
     let found = links.iter().find(|link| link.name == device);
     found.ok_or_else(|| PutError::NoDevice(device.to_owned()))
+}
+
+/// Whether a VRF device may be one of ours whose alias did not come yet: an administrator's is up, or has ports or an alias.
+fn is_half_made(links: &[LinkFact], vrf: &LinkFact) -> bool {
+    let mut ports = links.iter().filter(|link| link.master == Some(vrf.index));
+    !vrf.up && vrf.alias.is_empty() && ports.next().is_none()
 }
 
 /// Whether something of that name or in that place stands already (`EEXIST`).

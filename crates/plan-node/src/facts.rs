@@ -234,8 +234,22 @@ impl Memory {
         snapshot.problems = snapshot.here().flat_map(|(_, v)| v.problems()).collect();
         let services = self.unreachable_services(&snapshot);
         snapshot.problems.extend(services);
-        snapshot.ignored = self.ignored(&snapshot, &facts.networks);
+        snapshot.ignored = self.ignored(&snapshot);
+        self.note_addresses_of_pods(&mut snapshot, &facts.networks);
         snapshot
+    }
+
+    /// Addresses of pods that Nodes say are their own: some count all the same, and others are not believed.
+    fn note_addresses_of_pods(&self, snapshot: &mut Snapshot, networks: &[Network]) {
+        let nodes = self.nodes.iter().flatten();
+        let found = nodes.flat_map(|node| pods_addresses(node, networks, snapshot));
+        for (counts, problem) in found.collect::<Vec<_>>() {
+            if counts {
+                snapshot.problems.push(problem);
+            } else {
+                snapshot.ignored.push(problem);
+            }
+        }
     }
 
     /// A network that is declared no more is forgotten: its name may come back as another one.
@@ -515,12 +529,10 @@ impl Memory {
     }
 
     /// What other Nodes say and is not believed, each once.
-    fn ignored(&self, snapshot: &Snapshot, networks: &[Network]) -> Vec<Problem> {
+    fn ignored(&self, snapshot: &Snapshot) -> Vec<Problem> {
         let claims = snapshot.machine.claims.values();
         let claimed = claims.flat_map(|claims: &Claims| claims.problems.iter().cloned());
         let mut found: BTreeSet<Problem> = claimed.collect();
-        let nodes = self.nodes.iter().flatten();
-        found.extend(nodes.flat_map(|node| pods_addresses(node, networks, snapshot)));
         found.extend(self.unreadable.iter().cloned());
         for (name, view) in snapshot.here() {
             if view.is_overlay() {

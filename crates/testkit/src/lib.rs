@@ -3,7 +3,6 @@
 //! Not here: expectations; anything that a shipped program uses.
 #![allow(
     clippy::unwrap_used,
-    clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
     clippy::print_stdout,
@@ -11,7 +10,6 @@
 )]
 
 pub mod golden;
-pub mod journal;
 pub mod labels;
 pub mod objects;
 pub mod port;

@@ -30,8 +30,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     // Development only.
     ("testkit", &["model", "offline", "plan-node"]),
     ("xtask", &["api"]),
-    // It tests us, so it shares nothing with us.
+    // They test us, so they share nothing with us.
     ("lab", &[]),
+    ("journal", &[]),
 ];
 
 /// Binaries and tests: any crate.
@@ -59,6 +60,7 @@ const DEV_ARROWS: &[(&str, &[&str])] = &[
     ("plan-node", &["import", "testkit"]),
     ("import", &["plan-node", "testkit"]),
     ("frr", &["api"]),
+    ("lab", &["journal"]),
 ];
 
 /// Foreign crates that decide nothing and are banned where decisions are made.

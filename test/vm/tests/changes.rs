@@ -8,7 +8,7 @@
 
 use std::net::IpAddr;
 
-use testkit::journal::Journal;
+use journal::Journal;
 use vm_tests::in_lab;
 
 /// Seconds; emulated and built without optimization.

@@ -152,8 +152,14 @@ async fn repaired() {
     assert_eq!(routes("-4", table(&view)), [] as [&str; 0]);
     // One that somebody removes comes back with its routes, and nothing of ours counts as somebody else's.
     settled(&wanted).await;
+    let stand = || [routes("-4", table(&view)), routes("-6", table(&view))];
+    let before = stand();
+    assert!(!before[0].is_empty(), "{before:?}");
     ip("link del blue");
     settled(&wanted).await;
+    assert!(apply(&wanted).await.is_empty(), "nothing is left to do");
+    assert!(ip(&format!("link show dev {PORT}")).contains("master blue"));
+    assert_eq!(stand(), before);
     // The second time one is there that a process left.
     for _ in 0..2 {
         assert!(write::try_vrf().await.is_ok());
@@ -163,7 +169,8 @@ async fn repaired() {
     ip("link del noverlay-try");
 }
 
-async fn an_administrators_vrf() {
+/// His VRF is up when it is found, or he sets it down for a while.
+async fn an_administrators_vrf(is_up: bool) {
     mk_links();
     ip("link add blue type vrf table 500");
     ip("link set blue up");
@@ -180,6 +187,9 @@ async fn an_administrators_vrf() {
             .filter(|route| route.contains("192.0.2.254"))
             .count()
     };
+    if !is_up {
+        ip("link set blue down");
+    }
     assert_eq!(his(), 1);
     let view = blue(GatewayMode::Local);
     assert_eq!(table(&view), 500);
@@ -207,7 +217,8 @@ fn a_vrf_is_made_kept_and_removed_and_what_is_others_stays() {
         "a_vrf_is_made_kept_and_removed_and_what_is_others_stays",
         || {
             in_namespace(one_life);
-            in_namespace(an_administrators_vrf);
+            in_namespace(|| an_administrators_vrf(true));
+            in_namespace(|| an_administrators_vrf(false));
         },
     );
 }

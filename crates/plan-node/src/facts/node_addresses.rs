@@ -26,12 +26,12 @@ pub(super) fn annotated(node: &Node) -> impl Iterator<Item = IpAddr> + '_ {
     annotated.map(|address| address.ip)
 }
 
-/// Addresses of pods that a Node says are its own: an InternalIP counts, any other does not.
+/// Addresses of pods that a Node says are its own, each with whether it counts: an InternalIP does, any other does not.
 pub(super) fn pods_addresses(
     node: &Node,
     networks: &[Network],
     snapshot: &Snapshot,
-) -> Vec<Problem> {
+) -> Vec<(bool, Problem)> {
     let counts = |ip: &IpAddr| {
         let known = snapshot.node.as_ref();
         known.is_some_and(|known| known.node_addresses.contains(ip))
@@ -41,18 +41,20 @@ pub(super) fn pods_addresses(
     let said = said.map(|ip| (ip, "annotation k8s.ovn.org/host-cidrs"));
     let claims = internal.chain(said).filter_map(|(ip, field)| {
         let network = network_of(ip, networks)?;
-        let what = if counts(&ip) {
+        let counts = counts(&ip);
+        let what = if counts {
             "packets of pods to it are translated all the same"
         } else {
             "packets of pods to it are not translated"
         };
-        Some(Problem::new(
+        let problem = Problem::new(
             format!("Node/{}", node.name),
             POD_ADDRESS,
             format!(
                 "{field}: {ip} is in the subnets of network {network}; allowed: addresses of the node; {what}"
             ),
-        ))
+        );
+        Some((counts, problem))
     });
     claims.collect()
 }

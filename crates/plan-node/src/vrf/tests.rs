@@ -61,6 +61,11 @@ fn fifteen_bytes_fit_a_device_and_sixteen_do_not() {
     let long = cudn("exactly-sixteen!");
     assert_eq!(fits.vrf_device(4).as_deref(), Some("exactly-fifteen"));
     assert_eq!(long.vrf_device(4).as_deref(), Some("mp4-udn-vrf"));
+    // The kernel refuses a device of the first name, and the second is made and removed by whoever tries.
+    for name in ["all", "default", "noverlay-try"] {
+        let device = cudn(name).vrf_device(4);
+        assert_eq!(device.as_deref(), Some("mp4-udn-vrf"), "{name}");
+    }
 }
 
 #[test]

@@ -265,6 +265,7 @@ fn an_address_of_pods_in_a_nodes_annotation_is_not_translated_to() {
     );
     let told = named(&snapshot, "NodeAddressOfPods");
     assert!(told[0].ends_with("translated all the same"), "{told:?}");
+    assert_eq!(snapshot.ignored, [], "it is no annotation and not ignored");
 }
 
 /// The same with an overlay.
@@ -342,8 +343,8 @@ fn remote(facts: &mut Facts, name: &str, id: u32, chassis: &str, end: &str) {
 }
 
 fn named(snapshot: &Snapshot, reason: &str) -> Vec<String> {
-    let ignored = snapshot.ignored.iter();
-    let of = ignored.filter(|problem| problem.reason == reason);
+    let all = snapshot.ignored.iter().chain(&snapshot.problems);
+    let of = all.filter(|problem| problem.reason == reason);
     of.map(ToString::to_string).collect()
 }
 

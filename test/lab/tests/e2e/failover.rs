@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use testkit::journal::Journal;
+use journal::Journal;
 
 use crate::harness::{Said, Standing, able, call, wait};
 

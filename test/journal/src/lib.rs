@@ -7,6 +7,12 @@
 //! names of rows nor which are wanted.
 //! Not here: what changes meanwhile, the host's packet filter (the tests of `netns`).
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "what serves tests fails by panicking"
+)]
+
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::Path;
