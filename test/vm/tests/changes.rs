@@ -1,7 +1,7 @@
 //! Changes under traffic where there are networks of users, on a kernel that has VRFs, with that kernel's datapath.
 //!
 //! In: the lab of two nodes with two networks beside the default one, all parts real, in the virtual machine. Out: what
-//! `hack/lab failover --only change` looks at: outbound SNAT switched, agents and ovn-controllers killed, a network that comes and
+//! `hack/lab failover --only change` looks at: outbound SNAT switched, agents and ovn-controllers killed, agents ended by SIGTERM, a network that comes and
 //! goes, and no flow between pods of the others is translated, no connection breaks and no pair of pods loses its way. And in each
 //! gateway mode every state that the nodes' Northbound databases have been in: none translates packets between pods of one network.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test")]
@@ -33,11 +33,12 @@ for mode in shared local; do
 done
 ";
 
-/// Pods of each network without an overlay, on both nodes.
-const PODS: [[&str; 2]; 3] = [
+/// Pods of each network without an overlay, on both nodes; the last is the one that comes and goes, which has none.
+const PODS: [[&str; 2]; 4] = [
     ["10.128.0.5", "10.128.1.5"],
     ["10.150.0.5", "10.150.1.5"],
     ["10.151.0.5", "10.151.1.5"],
+    ["10.219.0.5", "10.219.1.5"],
 ];
 
 /// Transactions on translation, and those after which packets between pods of one network would be translated.
@@ -61,7 +62,12 @@ fn a_network_that_comes_and_goes_costs_no_pair_its_way() {
     let Some(text) = in_lab(LIMIT, SCRIPT) else {
         return;
     };
-    for change in ["a network comes", "it goes", "outbound SNAT switched"] {
+    for change in [
+        "a network comes",
+        "it goes",
+        "outbound SNAT switched",
+        "ended by SIGTERM",
+    ] {
         let is_of = |line: &&str| line.contains(change) && line.contains(": done after ");
         assert_eq!(text.lines().filter(is_of).count(), 2, "{change}");
     }
@@ -70,8 +76,15 @@ fn a_network_that_comes_and_goes_costs_no_pair_its_way() {
             let (of_nat, wrong) = replayed(&text, mode, node);
             println!("{mode} {node}: {of_nat} transactions on translation");
             assert!(wrong.is_empty(), "{mode} {node}: {wrong:?}");
-            // Rows of three networks, and of the one that comes and goes.
             assert!(of_nat >= 4, "{mode} {node}: {of_nat}");
+            let prefix = format!("journal {mode} {node} ");
+            let of_passing = |line: &str| {
+                line.starts_with(&prefix) && line.contains("\"NAT\"") && line.contains("\"10.219.")
+            };
+            assert!(
+                text.lines().any(of_passing),
+                "{mode} {node}: nothing was translated"
+            );
         }
         let (_, wrong) = replayed(&text, mode, "by-hand");
         for of in ["10.128.", "10.150.", "10.151."] {

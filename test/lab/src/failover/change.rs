@@ -59,7 +59,7 @@ pub(super) fn demonstrate(lab: &Lab) -> Result<bool> {
     )?;
     good &= under_traffic(
         (lab, &all),
-        "all node-agents ended in good order and started again, as an upgrade does",
+        "all node-agents ended by SIGTERM and started again",
         || again(lab, "node-agent", Signal::SIGTERM),
     )?;
     good &= under_traffic(

@@ -12,9 +12,10 @@ use anyhow::Result;
 use super::matrix::Matrix;
 use super::{Failure, Layer, Verdict, World, listed, services};
 use crate::echo;
+use crate::family::Family;
 use crate::networks::{DEFAULT, Members, members};
 use crate::run::{each, tool, until};
-use crate::state::Lab;
+use crate::state::{Lab, Node};
 
 /// How long packets may take to find their way for the first time.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
@@ -111,10 +112,10 @@ fn meets(lab: &Lab, foreign: &Members) -> bool {
     lab.outward.is_loose() && !lab.outward.is_translated() && foreign.is_advertised
 }
 
-/// Whether packets of one network's pods may come to another's from the physical network: they bear the node's address there, as
-/// any host's do, and hosts reach what is advertised. Whether that network leads them to such a node is its own affair.
-fn comes_in(one: &Members, foreign: &Members) -> bool {
-    one.is_translated && !one.is_advertised && foreign.is_advertised
+/// Whether packets of one network's pods may come to another's on other nodes from the physical network: they bear the node's address
+/// there, as any host's do, and hosts reach what is advertised. Which node that network leads them to is its own affair.
+fn comes_in(one: &Members, foreign: &Members, is_elsewhere: bool) -> bool {
+    is_elsewhere && one.is_translated && !one.is_advertised && foreign.is_advertised
 }
 
 /// What was tried from one network, and what is wrong with it.
@@ -126,6 +127,32 @@ pub(super) struct Found {
     pub(super) wrong: Vec<String>,
     /// Who reached whom.
     pub(super) matrix: Matrix,
+}
+
+/// The paths of one pod to those of a network that it must not reach.
+fn kept_apart(
+    found: &mut Found,
+    one: &Members,
+    (node, namespace, family, node_address): (&Node, &str, Family, IpAddr),
+    foreign: &Members,
+) {
+    for (other, far, _) in &foreign.pods {
+        let Some(to) = far.in_family(family) else {
+            continue;
+        };
+        let seen = echo::tcp(namespace, to.address);
+        found.count += 1;
+        let column = format!("pods of {}", foreign.name);
+        found.matrix.note(&one.name, &column, seen.is_ok());
+        let allowed = comes_in(one, foreign, other.name != node.name);
+        let allowed = allowed.then_some(node_address);
+        if let Some(seen) = seen.ok().filter(|seen| Some(seen.ip()) != allowed) {
+            found.wrong.push(format!(
+                "pod of {} on {} -> pod of {} on {}: it answers and sees {seen}",
+                one.name, node.name, foreign.name, other.name
+            ));
+        }
+    }
 }
 
 /// The paths to pods and to the outside host.
@@ -169,23 +196,9 @@ fn look(lab: &Lab, one: &Members, all: &[Members]) -> Found {
                 }
             }
             right("outside", "outside".to_owned(), outside, beyond);
+            let pod = (node, namespace.as_str(), family, node_address);
             for foreign in (all.iter()).filter(|n| n.name != one.name && !meets(lab, n)) {
-                for (other, far, _) in &foreign.pods {
-                    let Some(to) = far.in_family(family) else {
-                        continue;
-                    };
-                    let seen = echo::tcp(namespace, to.address);
-                    found.count += 1;
-                    let column = format!("pods of {}", foreign.name);
-                    found.matrix.note(&one.name, &column, seen.is_ok());
-                    let allowed = comes_in(one, foreign).then_some(node_address);
-                    if let Some(seen) = seen.ok().filter(|seen| Some(seen.ip()) != allowed) {
-                        let to = format!("pod of {} on {}", foreign.name, other.name);
-                        found
-                            .wrong
-                            .push(format!("{from} -> {to}: it answers and sees {seen}"));
-                    }
-                }
+                kept_apart(&mut found, one, pod, foreign);
             }
         }
     }

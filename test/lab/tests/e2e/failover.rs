@@ -12,7 +12,7 @@ use crate::harness::{Said, Standing, able, call, wait};
 const LIMIT: f64 = 5.0;
 /// How soon sessions are steady.
 const STEADY: Duration = Duration::from_secs(60);
-/// Changes without networks of users: outbound SNAT, node-agents killed and upgraded, ovn-controllers.
+/// Changes without networks of users: outbound SNAT, node-agents killed and ended by SIGTERM, ovn-controllers.
 const CHANGES: usize = 4;
 /// How often a demonstration under pings may be tried.
 const TURNS: usize = 3;
