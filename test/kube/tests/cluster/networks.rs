@@ -554,5 +554,8 @@ fn a_network_whose_packets_a_node_does_not_carry_has_no_object_until_it_does() {
     api.node("n3", "172.30.0.3");
     api.kubectl(&["annotate", "node", "n3", "noverlay.io/host-mtu=1500"]);
     says(&api, "amber", "NetworkCreated", "n3");
-    has(&api, &["amber/amber", "ovn-kubernetes/default"]);
+    let said = condition(&api, "amber", "NetworkCreated");
+    assert!(said.starts_with("True "), "{said}");
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    assert_eq!(attachments(&api), ["amber/amber", "ovn-kubernetes/default"]);
 }
