@@ -31,7 +31,7 @@ use crate::snapshot::{
 
 use node_addresses::{annotated, network_of, pods_addresses};
 
-pub use node_addresses::POD_ADDRESS;
+pub use node_addresses::{HOSTS_WITHIN, POD_ADDRESS};
 pub use not_yet::NotYet;
 pub use remotes::NOT_ITS_OWN;
 pub use share::SUBNET_TAKEN;

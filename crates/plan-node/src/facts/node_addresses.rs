@@ -10,6 +10,7 @@ use model::network::Network;
 use model::node::Node;
 use model::problem::Problem;
 
+use super::{Memory, NotYet};
 use crate::snapshot::Snapshot;
 
 /// The network that an address is a pod's of; those of users that are routed in a VRF of their own alone may have any addresses.
@@ -59,5 +60,47 @@ pub(super) fn pods_addresses(
     claims.collect()
 }
 
+impl Memory {
+    /// What is wrong with a network that the main table is to lead to hosts: as an error where it does not do so yet.
+    pub(super) fn led_to_hosts(&self, network: &Network) -> Result<Option<NotYet>, NotYet> {
+        let stands = self.shares.get(&network.name).map(|share| &share.network);
+        let is_led = stands.is_some_and(|network| network.advertised.default_vrf);
+        match self.hosts_within(network) {
+            Some(why) if !is_led => Err(why),
+            why => Ok(why),
+        }
+    }
+
+    /// A node or an API server in the subnets of a network of users that the main table is to lead into its VRF: hosts would lose
+    /// the way to it, the API server's included, so that nobody could take the network back.
+    fn hosts_within(&self, network: &Network) -> Option<NotYet> {
+        if network.name.is_default() || !network.advertised.default_vrf {
+            return None;
+        }
+        let nodes = self.nodes.iter().flatten();
+        let of_nodes = nodes.flat_map(|node| {
+            let addresses = node.internal_ips.iter();
+            addresses.map(move |ip| (*ip, Some(&node.name)))
+        });
+        let servers = self.api_servers.iter().flatten().map(|ip| (*ip, None));
+        let mut hosts = of_nodes.chain(servers);
+        let (ip, node) = hosts.find(|(ip, _)| network.holds(&Prefix::host(*ip)))?;
+        let whose = node.map_or_else(
+            || "an endpoint of Service default/kubernetes".to_owned(),
+            |node| format!("an InternalIP of node {node}"),
+        );
+        let name = &network.name;
+        Some(NotYet::Unsound(Problem::new(
+            format!("network {name}"),
+            HOSTS_WITHIN,
+            format!(
+                "its subnets hold {ip}, {whose}, and it is advertised into the default VRF; allowed: subnets without hosts, or advertising into its own VRF alone"
+            ),
+        )))
+    }
+}
+
+/// Reason of a problem: hosts are in the subnets of a network that they would lose their way to.
+pub const HOSTS_WITHIN: &str = "SubnetHoldsHosts";
 /// Reason of a problem: a Node says that an address of pods is its own.
 pub const POD_ADDRESS: &str = "NodeAddressOfPods";

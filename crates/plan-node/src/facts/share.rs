@@ -96,6 +96,10 @@ impl Memory {
         if is_layer2 != network.layer2.is_some() || (is_layer2 && !has_overlay) {
             return self.without(network, NotYet::Transport(name.clone()));
         }
+        let hosts = match self.led_to_hosts(network) {
+            Ok(hosts) => hosts,
+            Err(why) => return self.without(network, why),
+        };
         let (subnets, no_subnet) = match self.host_subnets(network) {
             Ok(subnets) => {
                 self.subnets.insert(name.clone(), subnets.clone());
@@ -120,7 +124,7 @@ impl Memory {
             // Its packets would leave with addresses of pods, whatever is to be translated.
             return self.without(network, short);
         }
-        let missing = missing.or(no_subnet).or(no_vrf).or(unfit);
+        let missing = missing.or(hosts).or(no_subnet).or(no_vrf).or(unfit);
         let remote_subnets = self.remote_subnets(network, machine, &subnets);
         let made = self.node.as_ref().zip(mtu).map(|(node, mtu)| {
             let share = NetworkShare {

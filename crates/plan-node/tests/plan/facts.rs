@@ -645,6 +645,61 @@ fn a_subnet_outside_costs_only_itself() {
 }
 
 #[test]
+fn a_network_whose_subnets_hold_hosts_is_not_led_into_by_the_main_table() {
+    let facts = |own_vrf: bool| {
+        let mut blue = mk_user_network(
+            "cluster_udn_blue",
+            5,
+            &["10.200.0.0/16/24"],
+            &["100.65.0.0/16"],
+        );
+        blue.advertised.default_vrf = !own_vrf;
+        blue.advertised.own_vrf = own_vrf;
+        let mut facts = whole();
+        facts.networks.push(blue);
+        let subnets = [
+            ("default", &["10.128.1.0/24"][..]),
+            ("cluster_udn_blue", &["10.200.1.0/24"]),
+        ];
+        own(&mut facts).subnets = mk_node("n1", &subnets).subnets;
+        facts
+    };
+    let name = NetworkName::from("cluster_udn_blue");
+    let is_here = |snapshot: &Snapshot| snapshot.here().any(|(of, _)| *of == name);
+    let told = |snapshot: &Snapshot| snapshot.stale.get(&name).map(ToString::to_string);
+    let server = || Some(BTreeSet::from(["10.200.7.7".parse().unwrap()]));
+    let mut with_server = facts(false);
+    with_server.api_servers = server();
+    let snapshot = memory().snapshot(with_server);
+    assert!(!is_here(&snapshot));
+    let why = told(&snapshot).unwrap();
+    assert!(
+        why.contains("hold 10.200.7.7, an endpoint of Service default/kubernetes"),
+        "{why}"
+    );
+    let mut with_node = facts(false);
+    node_at(&mut with_node, 2).internal_ips = vec!["10.200.0.9".parse().unwrap()];
+    let why = told(&memory().snapshot(with_node)).unwrap();
+    assert!(
+        why.contains("10.200.0.9, an InternalIP of node n3"),
+        "{why}"
+    );
+    // The main table does not lead there.
+    let mut apart = facts(true);
+    apart.api_servers = server();
+    let snapshot = memory().snapshot(apart);
+    let why = told(&snapshot).unwrap_or_default();
+    assert!(is_here(&snapshot) && !why.contains("hold"), "{why}");
+    // One that runs goes on and is told of; one that ran in its own VRF alone is not led into from now on.
+    let mut memory = memory();
+    assert!(is_here(&memory.snapshot(facts(false))));
+    let mut later = facts(false);
+    later.api_servers = server();
+    let snapshot = memory.snapshot(later);
+    assert!(is_here(&snapshot) && told(&snapshot).unwrap().contains("hold 10.200.7.7"));
+}
+
+#[test]
 fn one_network_that_is_not_known_keeps_no_other_from_being_planned() {
     let blue = || {
         mk_user_network(
