@@ -95,6 +95,8 @@ pub(super) struct Exchanges {
     pub(super) silent: usize,
     /// The longest time that one took.
     pub(super) longest: Duration,
+    /// The longest time of one that leaves no pod: what this process and the machine take for themselves.
+    pub(super) inside: Duration,
     /// Connections that broke, and how.
     pub(super) broken: Vec<String>,
 }
@@ -104,6 +106,7 @@ pub(super) struct Streams {
     over: Arc<AtomicBool>,
     flows: Vec<JoinHandle<Seen>>,
     connections: Vec<JoinHandle<Exchanges>>,
+    inside: Option<JoinHandle<Exchanges>>,
 }
 
 /// Starts what answers them; it ends with this process.
@@ -124,7 +127,20 @@ impl Streams {
             over: Arc::default(),
             flows: Vec::new(),
             connections: Vec::new(),
+            inside: None,
         };
+        if let Some(way) = ways.first() {
+            let there = way.namespaces.1.clone();
+            let stays = Way {
+                name: format!("{}, which stays there", way.name),
+                namespaces: (there.clone(), there),
+                from: way.to,
+                to: way.to,
+            };
+            let (stream, over) = (connect(&stays)?, Arc::clone(&streams.over));
+            let work = move || exchange(stream, &stays.name, &over);
+            streams.inside = Some(std::thread::spawn(work));
+        }
         for way in ways {
             let (over, of, ports) = (Arc::clone(&streams.over), way.clone(), Arc::clone(&ports));
             (streams.flows).push(std::thread::spawn(move || flows(&of, &ports, &over)));
@@ -148,6 +164,10 @@ impl Streams {
             exchanges.count += one.count;
             exchanges.longest = exchanges.longest.max(one.longest);
             exchanges.broken.extend(one.broken);
+        }
+        if let Some(one) = self.inside.take() {
+            let one = one.join().unwrap_or_else(|panic| resume_unwind(panic));
+            exchanges.inside = one.longest;
         }
         (seen, exchanges)
     }
@@ -190,9 +210,10 @@ impl Exchanges {
     /// One line.
     pub(super) fn shown(&self) -> String {
         let mut text = format!(
-            "{} messages over lasting TCP connections, the longest took {} ms",
+            "{} messages over lasting TCP connections, the longest took {} ms, and {} ms over one that leaves no pod",
             self.count,
-            self.longest.as_millis()
+            self.longest.as_millis(),
+            self.inside.as_millis()
         );
         if !self.broken.is_empty() {
             text.push_str(&format!("; broken: {}", self.broken.join(", ")));
