@@ -5,6 +5,7 @@
 //! a process whose number *and* start time are those of the record, or that stands in
 //! a namespace of this lab.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -258,15 +259,45 @@ pub(crate) fn end_all(pids: &[(i32, u64)], patience: Duration) {
     }
 }
 
-/// The last lines of a log.
+/// The last lines of a log, without those that say the same as a later one but for the time.
 pub(crate) fn tail(log: &Path, lines: usize) -> String {
     let content = std::fs::read(log).unwrap_or_default();
-    let content = String::from_utf8_lossy(&content);
-    let all: Vec<&str> = content.lines().collect();
-    let from = all.len().saturating_sub(lines);
-    all.get(from..)
-        .unwrap_or_default()
-        .iter()
-        .map(|line| format!("    {line}\n"))
-        .collect()
+    last(&String::from_utf8_lossy(&content), lines)
+}
+
+/// The same of its text.
+fn last(log: &str, lines: usize) -> String {
+    /// Our daemons' lines begin with it: `{"timestamp":"2026-11-26T22:42:13.046642Z",`.
+    const TIME: &str = "{\"timestamp\":";
+    let said = |line: &str| {
+        let rest = line
+            .strip_prefix(TIME)
+            .and_then(|rest| rest.split_once(','));
+        rest.map_or(line, |(_, rest)| rest).to_owned()
+    };
+    let mut seen = BTreeSet::new();
+    let new = log.lines().rev().filter(|line| seen.insert(said(line)));
+    let mut kept: Vec<&str> = new.take(lines).collect();
+    kept.reverse();
+    kept.iter().map(|line| format!("    {line}\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_again_and_again_hides_nothing_else() {
+        let line = |second: u32, what: &str| {
+            format!("{{\"timestamp\":\"2026-11-26T22:42:{second:02}Z\",\"message\":\"{what}\"}}\n")
+        };
+        let mut log = line(1, "started") + "plain\n";
+        for second in 2..40 {
+            log.push_str(&line(second, "cannot connect"));
+        }
+        let started = format!("    {}", line(1, "started"));
+        let again = format!("    {}", line(39, "cannot connect"));
+        assert_eq!(last(&log, 3), format!("{started}    plain\n{again}"));
+        assert_eq!(last(&log, 1), again);
+    }
 }
