@@ -209,4 +209,6 @@ pub struct LinkFact {
     pub vrf_table: Option<TableId>,
     /// `IFLA_IFALIAS`, empty where it has none: [`VRF_ALIAS`] tells VRF devices of ours.
     pub alias: String,
+    /// Names beside `name` (`IFLA_ALT_IFNAME`): the kernel gives none of them to another link.
+    pub alternative_names: Vec<String>,
 }

@@ -21,6 +21,8 @@ const IFLA_MTU: u16 = 4;
 const IFLA_MASTER: u16 = 10;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_IFALIAS: u16 = 20;
+const IFLA_PROP_LIST: u16 = 52;
+const IFLA_ALT_IFNAME: u16 = 53;
 const IFLA_INFO_KIND: u16 = 1;
 const IFLA_INFO_DATA: u16 = 2;
 const IFLA_VRF_TABLE: u16 = 1;
@@ -76,6 +78,7 @@ pub(crate) fn link(payload: &[u8]) -> Result<LinkFact, &'static str> {
         master: None,
         vrf_table: None,
         alias: String::new(),
+        alternative_names: Vec::new(),
     };
     for attribute in attributes(rest) {
         let (kind, value) = attribute?;
@@ -89,10 +92,22 @@ pub(crate) fn link(payload: &[u8]) -> Result<LinkFact, &'static str> {
             }
             IFLA_LINKINFO => fact.vrf_table = vrf_table(value)?,
             IFLA_IFALIAS => fact.alias = text(value),
+            IFLA_PROP_LIST => fact.alternative_names = alternative_names(value)?,
             _ => {}
         }
     }
     Ok(fact)
+}
+
+/// The other names of a link, out of its properties.
+fn alternative_names(properties: &[u8]) -> Result<Vec<String>, &'static str> {
+    let mut names = Vec::new();
+    for attribute in attributes(properties) {
+        if let (IFLA_ALT_IFNAME, value) = attribute? {
+            names.push(text(value));
+        }
+    }
+    Ok(names)
 }
 
 /// The table of a VRF device. Its ports name it too, as data of a port: that is not looked at here.
@@ -362,6 +377,15 @@ mod tests {
         assert_eq!((fact.mtu, fact.up), (1400, true));
         let odd = link(&mk_link(&[(3, b"et\xffh\0")])).unwrap();
         assert_eq!(odd.name, "et\u{fffd}h");
+    }
+
+    #[test]
+    fn a_link_has_names_beside_its_own() {
+        // IFLA_PROP_LIST comes with NLA_F_NESTED.
+        let names = [attribute(53, b"uplink0\0"), attribute(53, b"enp0s1\0")].concat();
+        let fact = link(&mk_link(&[(3, b"eth1\0"), (52 | 0x8000, &names)])).unwrap();
+        assert_eq!(fact.name, "eth1");
+        assert_eq!(fact.alternative_names, ["uplink0", "enp0s1"]);
     }
 
     #[test]

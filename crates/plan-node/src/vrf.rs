@@ -38,8 +38,10 @@ pub enum NoVrf {
     /// The kernel does not make the device: it has no VRFs, or refuses this one.
     #[error("VRF device {0} cannot be made: {1}")]
     Refused(String, String),
-    /// A device has the name.
-    #[error("device {0} is no VRF; allowed: a VRF device of that name, or none")]
+    /// A device has the name, as its own or as an alternative one.
+    #[error(
+        "{0} is a device that is no VRF, or an alternative name of another device; allowed: a VRF device of that name, or none"
+    )]
     NameTaken(String),
 }
 
@@ -58,9 +60,11 @@ pub fn plan(
         return Ok(None);
     };
     let link = |name: &str| links.iter().find(|link| link.name == name);
+    let has_it_too = |link: &LinkFact| link.alternative_names.contains(&device);
     let table = match link(&device) {
         // Also while its management port is away: what stands in it stays.
         Some(link) => link.vrf_table.ok_or(NoVrf::NameTaken(device.clone()))?,
+        None if links.iter().any(has_it_too) => return Err(NoVrf::NameTaken(device)),
         None => {
             let port = management_device(network_id);
             let index = link(&port).map(|link| link.index);

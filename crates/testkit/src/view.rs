@@ -255,6 +255,7 @@ pub fn mk_link(index: u32, name: &str) -> LinkFact {
         master: None,
         vrf_table: None,
         alias: String::new(),
+        alternative_names: Vec::new(),
     }
 }
 

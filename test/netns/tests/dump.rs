@@ -231,6 +231,21 @@ fn a_link_with_an_alias_that_is_no_text_is_a_link_all_the_same() {
 }
 
 #[test]
+fn a_link_is_read_with_its_alternative_names() {
+    if absent(&["ip"]) {
+        return;
+    }
+    in_namespace(|| async {
+        mk_link("d0");
+        assert!(link("d0").alternative_names.is_empty());
+        ip("link property add dev d0 altname uplink0 altname blue");
+        let mut names = link("d0").alternative_names;
+        names.sort();
+        assert_eq!(names, ["blue", "uplink0"]);
+    });
+}
+
+#[test]
 fn a_route_with_labels_or_a_tunnel_is_reported_as_such() {
     if absent(&["ip"]) {
         return;

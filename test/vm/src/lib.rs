@@ -14,6 +14,7 @@
     reason = "what serves tests fails by panicking"
 )]
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -103,6 +104,34 @@ pub fn in_lab(limit: u32, script: &str) -> Option<String> {
     println!("{}", String::from_utf8_lossy(&done.stderr));
     assert!(done.status.success(), "{}", done.status);
     Some(text)
+}
+
+/// Cells of a table of who reached whom, by who asked and who was asked.
+pub type Cells<'a> = BTreeMap<(&'a str, &'a str), &'a str>;
+
+/// The tables of line 9 that `prove` of the lab printed, in order.
+#[must_use]
+pub fn tables(text: &str) -> Vec<Cells<'_>> {
+    let mut tables: Vec<(Vec<&str>, Cells<'_>)> = Vec::new();
+    for line in text
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("reach: "))
+    {
+        let words = line
+            .split("  ")
+            .map(str::trim)
+            .filter(|word| !word.is_empty());
+        let words: Vec<&str> = words.collect();
+        match (words.split_first(), tables.last_mut()) {
+            (Some((&"from", columns)), _) => tables.push((columns.to_vec(), Cells::new())),
+            (Some((from, cells)), Some((columns, table))) => {
+                let row = columns.iter().zip(cells);
+                table.extend(row.map(|(to, cell)| ((*from, *to), *cell)));
+            }
+            _ => {}
+        }
+    }
+    tables.into_iter().map(|(_, cells)| cells).collect()
 }
 
 /// Runs the body of the test of this name: here, or by running this same test in the virtual machine.

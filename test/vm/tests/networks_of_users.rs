@@ -8,42 +8,13 @@
 //! Not here: the lines of the proof (the lab), other forms of the lab (`hack/matrix`).
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use std::collections::BTreeMap;
-
-use vm_tests::in_lab;
+use vm_tests::{in_lab, tables};
 
 /// Seconds; emulated and built without optimization it takes ten minutes.
 const LIMIT: u32 = 2000;
 
 /// Of the ways that must be closed, at least one is open.
 const SOME: &str = "some";
-
-/// Cells of a table of who reached whom, by who asked and who was asked.
-type Cells<'a> = BTreeMap<(&'a str, &'a str), &'a str>;
-
-/// The tables that the proof printed.
-fn tables(text: &str) -> Vec<Cells<'_>> {
-    let mut tables: Vec<(Vec<&str>, Cells<'_>)> = Vec::new();
-    for line in text
-        .lines()
-        .filter_map(|line| line.trim().strip_prefix("reach: "))
-    {
-        let words = line
-            .split("  ")
-            .map(str::trim)
-            .filter(|word| !word.is_empty());
-        let words: Vec<&str> = words.collect();
-        match (words.split_first(), tables.last_mut()) {
-            (Some((&"from", columns)), _) => tables.push((columns.to_vec(), Cells::new())),
-            (Some((from, cells)), Some((columns, table))) => {
-                let row = columns.iter().zip(cells);
-                table.extend(row.map(|(to, cell)| ((*from, *to), *cell)));
-            }
-            _ => {}
-        }
-    }
-    tables.into_iter().map(|(_, cells)| cells).collect()
-}
 
 /// In local gateway mode the VRFs lead to one another's remote pods, and only the ACLs keep networks apart.
 const SCRIPT: &str = "

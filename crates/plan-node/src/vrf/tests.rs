@@ -16,6 +16,7 @@ fn link(name: &str, vrf_table: Option<TableId>) -> LinkFact {
         master: None,
         vrf_table,
         alias: String::new(),
+        alternative_names: Vec::new(),
     }
 }
 
@@ -71,6 +72,20 @@ fn fifteen_bytes_fit_a_device_and_sixteen_do_not() {
 #[test]
 fn a_device_of_that_name_that_is_no_vrf_carries_nothing() {
     assert_eq!(table(&cudn("blue"), 1, &[link("blue", None)]), None);
+}
+
+#[test]
+fn a_name_that_another_device_has_beside_its_own_is_taken() {
+    let other = LinkFact {
+        alternative_names: vec!["uplink0".to_owned(), "blue".to_owned()],
+        ..link("eth1", Some(1010))
+    };
+    let port = link("ovn-k8s-mp1", None);
+    let planned = plan(&cudn("blue"), 1, &[other, port.clone()], &BTreeSet::new());
+    let taken = NoVrf::NameTaken("blue".to_owned());
+    assert_eq!(planned, Err(taken));
+    let planned = plan(&cudn("blue"), 1, &[port], &BTreeSet::new());
+    assert_eq!(planned.unwrap().unwrap().device, "blue");
 }
 
 #[test]
