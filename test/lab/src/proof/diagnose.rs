@@ -14,8 +14,9 @@ use crate::look::{
 use crate::node::ovs::br_ex;
 use crate::objects::{frr_configured, reflectors, subnets};
 use crate::pods::has_switch;
+use crate::process;
 use crate::run::tool;
-use crate::state::{Lab, Node, Pod, PodAddress};
+use crate::state::{Lab, Node, Pod, PodAddress, text};
 
 /// A layer and what is wrong with it.
 pub(super) type Finding = (Layer, String);
@@ -36,13 +37,34 @@ pub(super) fn missing_pod(lab: &Lab, node: &Node) -> Finding {
         ),
         Ok(_) if !has_switch(lab, &node.name) => (
             Layer::Ovn,
-            format!("the Northbound DB of {0} has no switch {0}", node.name),
+            format!(
+                "the Northbound DB of {0} has no switch {0}{1}",
+                node.name,
+                lost(lab, node).unwrap_or_default()
+            ),
         ),
         Ok(_) => (
             Layer::Lab,
             format!("the lab has not attached the pod of {}", node.name),
         ),
     }
+}
+
+/// Packets of which Open vSwitch's datapath had no flow and that never came to ovs-vswitchd, where there are any: the node reaches
+/// nobody then, whatever flows the bridge has.
+fn lost(lab: &Lab, node: &Node) -> Option<String> {
+    let pid = process::record(lab, &node.name, "ovs-vswitchd").ok()?.pid;
+    let control = lab
+        .ovs_dir(&node.name)
+        .join(format!("ovs-vswitchd.{pid}.ctl"));
+    let shown = tool("ovs-appctl").args(["-t", &text(&control), "dpctl/show", "-s"]);
+    let shown = shown.run().ok()?;
+    let lookups = shown.lines().find(|line| line.contains("lookups:"))?.trim();
+    let count =
+        |of: &str| -> Option<u64> { lookups.split_once(of)?.1.split(' ').next()?.parse().ok() };
+    // A few are lost while bridges are made.
+    (count("lost:")? > count("missed:")? / 2)
+        .then(|| format!("; packets are lost between the datapath and ovs-vswitchd ({lookups})"))
 }
 
 /// The same in words.
