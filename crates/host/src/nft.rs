@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use model::Prefix;
 use model::address::Family;
-use model::nft::{self, AddressSet, CHAINS, Chain, Ruleset, SETS, TABLE};
+use model::nft::{self, AddressSet, CHAINS, Chain, Ruleset, Table};
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
@@ -38,6 +38,9 @@ pub enum NftError {
 /// What stands of ours in the table.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Held {
+    table: Table,
+    /// The table is there.
+    stands: bool,
     /// Stretches of addresses of each set; `None` where an element cannot be read.
     sets: BTreeMap<String, Option<Vec<(u128, u128)>>>,
     /// The sets whose elements are those stretches: in others (OVN-Kubernetes makes such) neighbors stand by themselves.
@@ -62,16 +65,19 @@ impl Held {
     }
 }
 
-/// Reads the table; one that is not there is empty.
+/// Reads a table; one that is not there is empty.
 ///
 /// # Errors
 /// When nft cannot be run or fails.
-pub async fn read() -> Result<Held, NftError> {
-    let (family, name) = TABLE.split_once(' ').unwrap_or_default();
+pub async fn read(table: Table) -> Result<Held, NftError> {
+    let (family, name) = table.name().split_once(' ').unwrap_or_default();
     let arguments = ["--numeric-priority", "list", "table", family, name];
     match run(&arguments, None).await {
-        Ok(said) => Ok(parse(&said)),
-        Err(NftError::Failed(said)) if said.contains(NO_TABLE) => Ok(Held::default()),
+        Ok(said) => Ok(parse(table, &said)),
+        Err(NftError::Failed(said)) if said.contains(NO_TABLE) => Ok(Held {
+            table,
+            ..Held::default()
+        }),
         Err(error) => Err(error),
     }
 }
@@ -91,7 +97,11 @@ pub async fn apply(held: &Held, wanted: &Ruleset, complete: bool) -> Result<bool
     if !complete {
         return Ok(changed);
     }
-    let read = if changed { Some(read().await?) } else { None };
+    let read = if changed {
+        Some(read(wanted.table).await?)
+    } else {
+        None
+    };
     let held = read.as_ref().unwrap_or(held);
     if let Some(script) = script(held, wanted, Part::Goes) {
         run(&["-f", "-"], Some(script)).await?;
@@ -141,7 +151,11 @@ enum Part {
 
 /// The words of nft that make a part of the change; `None` where nothing differs.
 fn script(held: &Held, wanted: &Ruleset, part: Part) -> Option<String> {
-    let mut lines = vec![format!("add table {TABLE}")];
+    let table = wanted.table.name();
+    if part == Part::Goes && wanted.table == Table::Own && wanted.is_empty() {
+        return held.stands.then(|| format!("delete table {table}\n"));
+    }
+    let mut lines = vec![format!("add table {table}")];
     for (name, set) in &wanted.sets {
         set_elements(held, (name, set), part, &mut lines);
     }
@@ -159,6 +173,7 @@ fn set_elements(
     part: Part,
     lines: &mut Vec<String>,
 ) {
+    let table = held.table.name();
     let stands = held.sets.get(name);
     let stretches = stands.and_then(Option::as_ref);
     let of_both = stretches.into_iter().flatten().copied();
@@ -175,7 +190,7 @@ fn set_elements(
         Family::V6 => "ipv6_addr",
     };
     lines.push(format!(
-        "add set {TABLE} {name} {{ type {kind}; flags interval; auto-merge; }}"
+        "add set {table} {name} {{ type {kind}; flags interval; auto-merge; }}"
     ));
     let wanted = set.ranges();
     let surplus: Option<Vec<(u128, u128)>> = stretches.map(|all| {
@@ -189,12 +204,12 @@ fn set_elements(
             let gone = surplus.iter().map(|stretch| shown(*stretch, set.family));
             let gone: Vec<String> = gone.collect();
             lines.push(format!(
-                "delete element {TABLE} {name} {{ {} }}",
+                "delete element {table} {name} {{ {} }}",
                 gone.join(", ")
             ));
             return;
         }
-        (Part::Goes, _) => lines.push(format!("flush set {TABLE} {name}")),
+        (Part::Goes, _) => lines.push(format!("flush set {table} {name}")),
         (Part::Comes { .. }, _) => {}
     }
     let covered = |element: &&Prefix| {
@@ -207,7 +222,7 @@ fn set_elements(
     let missing: Vec<String> = missing.map(ToString::to_string).collect();
     if !missing.is_empty() {
         let missing = missing.join(", ");
-        lines.push(format!("add element {TABLE} {name} {{ {missing} }}"));
+        lines.push(format!("add element {table} {name} {{ {missing} }}"));
     }
 }
 
@@ -228,6 +243,7 @@ fn shown((first, last): (u128, u128), family: Family) -> String {
 /// Chains that differ: all are declared before any rule, since rules name chains. Where not everything is known, a chain
 /// that holds all that is wanted, in its order, may hold more.
 fn chains(held: &Held, wanted: &Ruleset, complete: bool, lines: &mut Vec<String>) {
+    let table = wanted.table.name();
     let differs = |(name, chain): &(&String, &Chain)| {
         let Some((top, rules)) = held.chains.get(*name) else {
             return true;
@@ -243,20 +259,20 @@ fn chains(held: &Held, wanted: &Ruleset, complete: bool, lines: &mut Vec<String>
     for (name, chain) in &differing {
         let stands = held.chains.get(*name);
         if stands.is_some_and(|(top, _)| *top != head(chain)) {
-            lines.push(format!("flush chain {TABLE} {name}"));
-            lines.push(format!("delete chain {TABLE} {name}"));
+            lines.push(format!("flush chain {table} {name}"));
+            lines.push(format!("delete chain {table} {name}"));
         }
         let head = head(chain);
         if head.is_empty() {
-            lines.push(format!("add chain {TABLE} {name}"));
+            lines.push(format!("add chain {table} {name}"));
         } else {
-            lines.push(format!("add chain {TABLE} {name} {{ {head} }}"));
+            lines.push(format!("add chain {table} {name} {{ {head} }}"));
         }
-        lines.push(format!("flush chain {TABLE} {name}"));
+        lines.push(format!("flush chain {table} {name}"));
     }
     for (name, chain) in &differing {
         for rule in &chain.rules {
-            lines.push(format!("add rule {TABLE} {name} {rule}"));
+            lines.push(format!("add rule {table} {name} {rule}"));
         }
     }
 }
@@ -269,19 +285,21 @@ fn holds_in_order(held: &[String], wanted: &[String]) -> bool {
 
 /// What may be ours and is not wanted.
 fn surplus(held: &Held, wanted: &Ruleset, lines: &mut Vec<String>) {
-    let is_surplus =
-        |name: &&&str| held.chains.contains_key(**name) && !wanted.chains.contains_key(**name);
-    let chains: Vec<&&str> = CHAINS.iter().filter(is_surplus).collect();
+    let table = wanted.table.name();
+    // Those that jump before those that are jumped to; in a table of our own none does.
+    let rank = |name: &&String| CHAINS.iter().position(|chain| chain == name);
+    let is_surplus = |name: &&String| !wanted.chains.contains_key(*name);
+    let mut chains: Vec<&String> = held.chains.keys().filter(is_surplus).collect();
+    chains.sort_by_key(rank);
     for name in &chains {
-        lines.push(format!("flush chain {TABLE} {name}"));
+        lines.push(format!("flush chain {table} {name}"));
     }
     for name in chains {
-        lines.push(format!("delete chain {TABLE} {name}"));
+        lines.push(format!("delete chain {table} {name}"));
     }
-    for name in SETS {
-        if held.sets.contains_key(name) && !wanted.sets.contains_key(name) {
-            lines.push(format!("delete set {TABLE} {name}"));
-        }
+    let sets = held.sets.keys();
+    for name in sets.filter(|name| !wanted.sets.contains_key(*name)) {
+        lines.push(format!("delete set {table} {name}"));
     }
 }
 
@@ -298,10 +316,14 @@ fn head(chain: &Chain) -> String {
 }
 
 /// Our sets and chains out of `nft list ruleset`.
-fn parse(listing: &str) -> Held {
-    let mut held = Held::default();
-    let table = format!("table {TABLE} {{");
-    let mut lines = listing.lines().skip_while(|line| *line != table).skip(1);
+fn parse(table: Table, listing: &str) -> Held {
+    let top = format!("table {} {{", table.name());
+    let mut held = Held {
+        table,
+        stands: listing.lines().any(|line| line == top),
+        ..Held::default()
+    };
+    let mut lines = listing.lines().skip_while(|line| *line != top).skip(1);
     while let Some(line) = lines.next() {
         let words: Vec<&str> = line.split_whitespace().collect();
         match words.as_slice() {
@@ -310,13 +332,13 @@ fn parse(listing: &str) -> Held {
                 let body = lines.by_ref().take_while(|line| line.trim() != "}");
                 let body: Vec<&str> = body.map(str::trim).collect();
                 match *kind {
-                    "set" if SETS.contains(name) => {
+                    "set" if table.has_set(name) => {
                         if body.contains(&"auto-merge") {
                             held.merging.insert((*name).to_owned());
                         }
                         held.sets.insert((*name).to_owned(), elements(&body));
                     }
-                    "chain" if CHAINS.contains(name) => {
+                    "chain" if table.has_chain(name) => {
                         held.chains.insert((*name).to_owned(), rules(&body));
                     }
                     _ => {}

@@ -23,6 +23,7 @@ pub mod route;
 pub mod sb;
 pub mod scope;
 pub mod selector;
+pub mod steering;
 pub mod subnets;
 pub mod user_network;
 

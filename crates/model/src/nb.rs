@@ -148,13 +148,17 @@ pub enum Table {
     Nat,
     /// `ACL`, child of a switch (`acls`).
     Acl,
+    /// `Port_Group`: of ports of switches, whoever made them.
+    PortGroup,
+    /// `ACL`, child of a port group (`acls`).
+    GroupAcl,
     /// `Static_MAC_Binding`: neither name nor `external_ids`; whose it is, its router port says.
     StaticMacBinding,
 }
 
 impl Table {
     /// All of them, parents first.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::AddressSet,
         Self::GatewayChassis,
         Self::Router,
@@ -165,6 +169,8 @@ impl Table {
         Self::Policy,
         Self::Nat,
         Self::Acl,
+        Self::PortGroup,
+        Self::GroupAcl,
         Self::StaticMacBinding,
     ];
 
@@ -181,7 +187,8 @@ impl Table {
             Self::StaticRoute => "Logical_Router_Static_Route",
             Self::Policy => "Logical_Router_Policy",
             Self::Nat => "NAT",
-            Self::Acl => "ACL",
+            Self::Acl | Self::GroupAcl => "ACL",
+            Self::PortGroup => "Port_Group",
             Self::StaticMacBinding => "Static_MAC_Binding",
         }
     }
@@ -194,6 +201,7 @@ impl Table {
             | Self::GatewayChassis
             | Self::Router
             | Self::Switch
+            | Self::PortGroup
             | Self::StaticMacBinding => None,
             Self::RouterPort => Some((Self::Router, "ports")),
             Self::SwitchPort => Some((Self::Switch, "ports")),
@@ -201,6 +209,7 @@ impl Table {
             Self::Policy => Some((Self::Router, "policies")),
             Self::Nat => Some((Self::Router, "nat")),
             Self::Acl => Some((Self::Switch, "acls")),
+            Self::GroupAcl => Some((Self::PortGroup, "acls")),
         }
     }
 }

@@ -8,10 +8,40 @@ use std::net::IpAddr;
 
 use crate::address::{Family, Prefix};
 
-/// The table, as OVN-Kubernetes names it (`inet ovn-kubernetes`).
-pub const TABLE: &str = "inet ovn-kubernetes";
+/// A table with sets and chains of ours.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Table {
+    /// `inet ovn-kubernetes`, which others write to as well: [`SETS`] and [`CHAINS`] may be ours.
+    #[default]
+    Shared,
+    /// `inet noverlay`: whatever is in it is ours.
+    Own,
+}
 
-/// Sets that may be ours, wanted or not.
+impl Table {
+    /// Family and name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Shared => "inet ovn-kubernetes",
+            Self::Own => "inet noverlay",
+        }
+    }
+
+    /// Whether a set of this name may be ours, wanted or not.
+    #[must_use]
+    pub fn has_set(self, name: &str) -> bool {
+        self == Self::Own || SETS.contains(&name)
+    }
+
+    /// Whether a chain of this name may be ours, wanted or not.
+    #[must_use]
+    pub fn has_chain(self, name: &str) -> bool {
+        self == Self::Own || CHAINS.contains(&name)
+    }
+}
+
+/// Sets of the shared table that may be ours, wanted or not.
 pub const SETS: [&str; 8] = [
     "no-overlay-snat-exempt-v4",
     "no-overlay-snat-exempt-v6",
@@ -23,7 +53,7 @@ pub const SETS: [&str; 8] = [
     "advertised-udn-spared-v6",
 ];
 
-/// Chains that may be ours, wanted or not: those that jump before those that are jumped to.
+/// Chains of the shared table that may be ours, wanted or not: those that jump before those that are jumped to.
 pub const CHAINS: [&str; 4] = [
     "udn-bgp-drop",
     "ovn-kube-local-gw-masq",
@@ -63,6 +93,8 @@ pub struct Chain {
 /// What we want of the table.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ruleset {
+    /// Where.
+    pub table: Table,
     /// Sets by name.
     pub sets: BTreeMap<String, AddressSet>,
     /// Chains by name.
@@ -70,6 +102,12 @@ pub struct Ruleset {
 }
 
 impl Ruleset {
+    /// Whether nothing is wanted.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.sets.is_empty() && self.chains.is_empty()
+    }
+
     /// Takes the other's sets and chains along; of chains that both have the rules follow each other.
     pub fn extend(&mut self, other: Self) {
         for (name, set) in other.sets {

@@ -19,7 +19,7 @@ use netlink_sys::{Socket, SocketAddr};
 use nix::sys::socket::{setsockopt, sockopt};
 use nix::sys::time::{TimeVal, TimeValLike};
 
-use crate::facts::{self, Address, Neighbor, Rule, TableRoute};
+use crate::facts::{self, Address, FoundRule, Neighbor, Rule, TableRoute};
 use crate::message::{
     self, AF_INET, AF_INET6, DONE, ERROR, INTERRUPTED, NEW_ADDRESS, NEW_LINK, NEW_NEIGHBOR,
     NEW_NEXTHOP, NEW_ROUTE, NEW_RULE, Nexthop,
@@ -332,13 +332,26 @@ pub(crate) fn neighbors(family: u8) -> Result<Vec<Neighbor>, DumpError> {
     }
 }
 
-/// Every rule of a family. IPv6 that is switched off at boot has none, and no dump of them either.
+/// Every rule of a family.
 pub(crate) fn rules(family: u8) -> Result<Vec<Rule>, DumpError> {
+    dump_rules(family, |payload| facts::rule(family, payload))
+}
+
+/// The same, with all fields that rules beside OVN-Kubernetes have.
+pub(crate) fn found_rules(family: u8) -> Result<Vec<FoundRule>, DumpError> {
+    dump_rules(family, |payload| facts::found_rule(family, payload))
+}
+
+/// Rules of one family, each read by `each`. IPv6 that is switched off at boot has none, and no dump of them either.
+fn dump_rules<T>(
+    family: u8,
+    each: impl Fn(&[u8]) -> Result<Option<T>, &'static str>,
+) -> Result<Vec<T>, DumpError> {
     let mut message = RuleMessage::default();
     message.header.family = AddressFamily::from(family);
     let asked = request(RouteNetlinkMessage::GetRule(message));
     let found = Dumper::open("rules")?.dump(&asked, |kind, payload| match kind {
-        NEW_RULE => Ok(facts::rule(family, payload)?),
+        NEW_RULE => Ok(each(payload)?),
         _ => Ok(None),
     });
     match found {

@@ -9,6 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use model::address::Mac;
 use model::kernel::{LinkFact, RuleSelector};
 use model::route::TableId;
+use model::steering;
 use model::{Family, InterfaceAddr, Prefix};
 
 use crate::message::{AF_INET, AF_INET6, address, attributes, number};
@@ -38,13 +39,20 @@ const NDA_PROTOCOL: u16 = 12;
 const PERMANENT: u16 = 0x80;
 const PROXY: u8 = 0x08;
 const FRA_DST: u16 = 1;
+const FRA_SRC: u16 = 2;
 const FRA_IIFNAME: u16 = 3;
 const FRA_PRIORITY: u16 = 6;
 const FRA_FWMARK: u16 = 10;
+const FRA_SUPPRESS_IFGROUP: u16 = 13;
+const FRA_SUPPRESS_PREFIXLEN: u16 = 14;
 const FRA_TABLE: u16 = 15;
+const FRA_FWMASK: u16 = 16;
 const FRA_PROTOCOL: u16 = 21;
-/// `FR_ACT_TO_TBL`.
+/// `FR_ACT_TO_TBL` and `FR_ACT_UNREACHABLE`.
 const TO_TABLE: u8 = 1;
+const TO_UNREACHABLE: u8 = 7;
+/// `FIB_RULE_INVERT`.
+const INVERT: u32 = 2;
 const RTA_DST: u16 = 1;
 const RTA_OIF: u16 = 4;
 const RTA_GATEWAY: u16 = 5;
@@ -271,6 +279,91 @@ pub(crate) fn rule(wanted: u8, payload: &[u8]) -> Result<Option<Rule>, &'static 
         is_local: from_host && action == TO_TABLE,
         protocol,
         payload: payload.to_vec(),
+    }))
+}
+
+/// A rule as it was dumped, with all that rules beside OVN-Kubernetes are made of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FoundRule {
+    pub(crate) preference: u32,
+    /// `None`: it has something that ours never have, or lacks what they all have.
+    pub(crate) rule: Option<steering::Rule>,
+    /// Who made it (`FRA_PROTOCOL`); 0 where nobody said.
+    pub(crate) protocol: u8,
+    /// The message, to be sent back where the rule has to go.
+    pub(crate) payload: Vec<u8>,
+}
+
+fn action_of(kind: u8, table: TableId, suppress: Option<u8>) -> Option<steering::Action> {
+    match kind {
+        TO_TABLE => Some(steering::Action::Lookup { table, suppress }),
+        TO_UNREACHABLE => Some(steering::Action::Unreachable),
+        _ => None,
+    }
+}
+
+/// A rule: `fib_rule_hdr` of 12 bytes, then attributes. `None` is one of another family.
+pub(crate) fn found_rule(wanted: u8, payload: &[u8]) -> Result<Option<FoundRule>, &'static str> {
+    let (
+        &[
+            family,
+            to_len,
+            from_len,
+            tos,
+            table,
+            _,
+            _,
+            action,
+            f,
+            g,
+            h,
+            i,
+        ],
+        rest,
+    ) = payload
+        .split_first_chunk::<12>()
+        .ok_or("a rule message too short")?;
+    if family != wanted {
+        return Ok(None);
+    }
+    let is_inverted = u32::from_ne_bytes([f, g, h, i]) & INVERT != 0;
+    let (mut to, mut from, mut device, mut suppress) = (None, None, None, None);
+    let (mut preference, mut table, mut protocol) = (0, u32::from(table), 0);
+    let mut is_plain = tos == 0 && !is_inverted;
+    for attribute in attributes(rest) {
+        match attribute? {
+            (FRA_DST, value) => to = address(value),
+            (FRA_SRC, value) => from = address(value),
+            (FRA_IIFNAME, value) => device = Some(text(value)),
+            (FRA_PRIORITY, value) => preference = number(value).ok_or("a preference cut off")?,
+            (FRA_TABLE, value) => table = number(value).ok_or("a table number cut off")?,
+            (FRA_PROTOCOL, value) => protocol = value.first().copied().unwrap_or(0),
+            // The kernel says all ones where nothing is suppressed.
+            (FRA_SUPPRESS_PREFIXLEN, value) => {
+                suppress = number(value).and_then(|bits| u8::try_from(bits).ok());
+            }
+            (FRA_SUPPRESS_IFGROUP, value) => is_plain &= number(value) == Some(u32::MAX),
+            // A mask of no mark, which the kernel sends along.
+            (FRA_FWMARK | FRA_FWMASK, value) => is_plain &= number(value) == Some(0),
+            _ => is_plain = false,
+        }
+    }
+    let action = action_of(action, table, suppress);
+    let prefix = |ip: Option<IpAddr>, bits| ip.and_then(|ip| Prefix::new(ip, bits).ok());
+    let rule = prefix(to, to_len).zip(action).filter(|_| is_plain);
+    let rule = rule.map(|(to, action)| steering::Rule {
+        preference,
+        from: prefix(from, from_len),
+        to,
+        device,
+        action,
+    });
+    let payload = payload.to_vec();
+    Ok(Some(FoundRule {
+        preference,
+        rule,
+        protocol,
+        payload,
     }))
 }
 

@@ -9,6 +9,7 @@ pub mod filter;
 mod kernel;
 mod message;
 pub mod probe;
+pub mod steering;
 pub mod watch;
 pub mod write;
 

@@ -527,7 +527,7 @@ pub fn is_taken(error: &rtnetlink::Error) -> bool {
 }
 
 /// `ENOENT`, `ESRCH`, `ENODEV` and `EADDRNOTAVAIL`: what the kernel says of rules, routes, devices and addresses that are gone.
-fn is_gone(error: &std::io::Error) -> bool {
+pub(crate) fn is_gone(error: &std::io::Error) -> bool {
     const GONE: [i32; 4] = [2, 3, 19, 99];
     error
         .raw_os_error()

@@ -39,6 +39,16 @@ const NAT: [(&str, Form); 9] = [
     ("external_ids", Map),
 ];
 
+/// Those of ACL.
+const ACL: [(&str, Form); 6] = [
+    ("direction", Text),
+    ("priority", Number),
+    ("match", Text),
+    ("action", Text),
+    ("options", Map),
+    ("external_ids", Map),
+];
+
 /// Columns by table, `external_ids` among them.
 pub(crate) fn columns(table: Table) -> &'static [(&'static str, Form)] {
     match table {
@@ -90,14 +100,12 @@ pub(crate) fn columns(table: Table) -> &'static [(&'static str, Form)] {
             ("mac", Text),
             ("override_dynamic_mac", Flag),
         ],
-        Table::Acl => &[
-            ("direction", Text),
-            ("priority", Number),
-            ("match", Text),
-            ("action", Text),
-            ("options", Map),
+        Table::PortGroup => &[
+            ("name", Text),
+            ("ports", Row(Table::SwitchPort)),
             ("external_ids", Map),
         ],
+        Table::Acl | Table::GroupAcl => &ACL,
     }
 }
 
@@ -114,6 +122,8 @@ pub(crate) fn optional_columns(table: Table) -> &'static [(&'static str, Form)] 
         | Table::StaticRoute
         | Table::Policy
         | Table::Acl
+        | Table::PortGroup
+        | Table::GroupAcl
         | Table::StaticMacBinding => &[],
     }
 }

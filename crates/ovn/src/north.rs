@@ -25,8 +25,9 @@ pub const DATABASE: &str = "OVN_Northbound";
 /// What to follow: the tables and columns that plans use, and the references from parents to children.
 #[must_use]
 pub fn monitor() -> Vec<MonitorTable> {
-    Table::ALL
-        .into_iter()
+    // ACLs are one table, whoever holds the reference to them.
+    let tables = Table::ALL.into_iter().filter(|t| *t != Table::GroupAcl);
+    tables
         .map(|table| {
             let mut names: Vec<&'static str> =
                 columns(table).iter().map(|(name, _)| *name).collect();
@@ -63,9 +64,9 @@ pub struct North {
     pub owned: BTreeMap<Owner, Owned>,
     /// The root rows that refer to an owned child: one, unless somebody's hand was in it.
     pub(crate) holders: BTreeMap<Uuid, BTreeSet<Uuid>>,
-    /// Root rows by name, with whose they are; `None` for somebody else's.
+    /// Root rows by name, with whose they are; `None` for somebody else's. Switch ports too, all of them as somebody else's.
     pub(crate) roots: BTreeMap<(Table, String), Vec<Root>>,
-    /// Names of root rows, whoever made them.
+    /// Names of root rows and of switch ports, whoever made them.
     pub(crate) names: BTreeMap<Uuid, String>,
     /// What owned root rows refer to that share their key, by column, whoever made it.
     pub(crate) children: BTreeMap<Uuid, Vec<(&'static str, Uuid)>>,
@@ -98,13 +99,13 @@ impl North {
     }
 }
 
-/// The networks that routers and switches bear our owner marker for.
+/// The networks that routers, switches and port groups bear our owner marker for.
 ///
 /// # Errors
 /// When a table is not followed or a column holds what it cannot.
 pub fn owners(replica: &Replica) -> Result<BTreeSet<NetworkName>, AccessError> {
     let mut owners = BTreeSet::new();
-    for table in ["Logical_Router", "Logical_Switch"] {
+    for table in ["Logical_Router", "Logical_Switch", "Port_Group"] {
         for record in replica.table(table)?.values() {
             let mut ids = record.get::<BTreeMap<String, String>>("external_ids")?;
             owners.extend(ids.remove(OWNER).map(NetworkName::from));
@@ -120,6 +121,7 @@ pub fn owners(replica: &Replica) -> Result<BTreeSet<NetworkName>, AccessError> {
 pub fn decode(replica: &Replica) -> Result<North, AccessError> {
     let keys = OwnerKeys::new();
     let mut north = North::default();
+    decode_switch_ports(replica, &mut north)?;
     let is_named = |table: &Table| table.parent().is_none() && *table != Table::StaticMacBinding;
     for table in Table::ALL.into_iter().filter(is_named) {
         decode_roots(replica, &keys, table, &mut north)?;
@@ -160,6 +162,17 @@ fn decode_children_of_twins(replica: &Replica, north: &mut North) -> Result<(), 
             references.extend(children.iter().map(|child| (column, *child)));
         }
         north.children.insert(uuid, references);
+    }
+    Ok(())
+}
+
+/// Switch ports by name, whoever made them: port groups refer to them.
+fn decode_switch_ports(replica: &Replica, north: &mut North) -> Result<(), AccessError> {
+    for (uuid, record) in replica.table(Table::SwitchPort.name())? {
+        let name: String = record.get("name")?;
+        north.names.insert(*uuid, name.clone());
+        let rows = north.roots.entry((Table::SwitchPort, name));
+        rows.or_default().push((None, *uuid));
     }
     Ok(())
 }
@@ -311,6 +324,7 @@ fn identity(table: Table, row: &Columns) -> String {
         | Table::GatewayChassis
         | Table::Router
         | Table::Switch
+        | Table::PortGroup
         | Table::RouterPort
         | Table::SwitchPort => text(row, "name").to_owned(),
         Table::StaticRoute => nb::route_id(
@@ -320,7 +334,7 @@ fn identity(table: Table, row: &Columns) -> String {
             text(row, "output_port"),
         ),
         Table::Policy => nb::policy_id(number(row, "priority"), text(row, "match")),
-        Table::Acl => nb::acl_id(
+        Table::Acl | Table::GroupAcl => nb::acl_id(
             text(row, "direction"),
             number(row, "priority"),
             text(row, "match"),

@@ -239,6 +239,8 @@ pub fn rows(rows: &Rows, shared: Option<&Rows>) -> Vec<Violation> {
             Table::AddressSet
             | Table::GatewayChassis
             | Table::Acl
+            | Table::PortGroup
+            | Table::GroupAcl
             | Table::Router
             | Table::Switch
             | Table::RouterPort

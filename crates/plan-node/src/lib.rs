@@ -14,6 +14,7 @@
 //! ```
 
 pub mod annotations;
+pub mod beside;
 pub mod bridge;
 pub mod check;
 pub mod claims;

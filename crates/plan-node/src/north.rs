@@ -5,7 +5,7 @@
 
 pub mod global;
 pub mod isolation;
-mod rows_builder;
+pub(crate) mod rows_builder;
 pub mod services;
 pub mod shared;
 pub mod snat;

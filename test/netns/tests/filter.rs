@@ -99,13 +99,14 @@ fn wanted() -> Ruleset {
         ),
     ];
     Ruleset {
+        table: model::nft::Table::Shared,
         sets: sets(),
         chains: chains.map(|(name, chain)| (name.to_owned(), chain)).into(),
     }
 }
 
 async fn apply(wanted: &Ruleset) -> bool {
-    let held = nft::read().await.unwrap();
+    let held = nft::read(model::nft::Table::Shared).await.unwrap();
     nft::apply(&held, wanted, true).await.unwrap()
 }
 
@@ -153,7 +154,7 @@ fn a_refused_ruleset_changes_nothing() {
         let mut bad = wanted();
         let chain = bad.chains.get_mut("ovn-kube-pod-subnet-masq").unwrap();
         chain.rules = vec!["ip saddr 10.0.0.0/8 jump nowhere".to_owned()];
-        let held = nft::read().await.unwrap();
+        let held = nft::read(model::nft::Table::Shared).await.unwrap();
         let error = nft::apply(&held, &bad, true).await.unwrap_err().to_string();
         assert!(
             error.starts_with("nft failed: ") && error.contains("nowhere"),
@@ -254,7 +255,7 @@ fn no_commit_to_the_filter_translates_from_pod_to_pod_and_what_goes_goes_after_w
         for outbound_snat in [true, false, true, false] {
             let wanted = planned(outbound_snat);
             let first = commits.settled();
-            let held = nft::read().await.unwrap();
+            let held = nft::read(model::nft::Table::Shared).await.unwrap();
             // As it is between the two commits: what a packet looks up that came by the former rules is there still.
             assert!(nft::apply(&held, &wanted, false).await.unwrap());
             assert_eq!(commits.settled() - first, 1);
@@ -267,7 +268,7 @@ fn no_commit_to_the_filter_translates_from_pod_to_pod_and_what_goes_goes_after_w
             let has_former = || nft_command("list table inet ovn-kubernetes").contains(former);
             assert_eq!(has_former(), !is_first);
             for (changed, count) in [(!is_first, 2), (false, 2)] {
-                let held = nft::read().await.unwrap();
+                let held = nft::read(model::nft::Table::Shared).await.unwrap();
                 assert_eq!(nft::apply(&held, &wanted, true).await.unwrap(), changed);
                 let count = if is_first { 1 } else { count };
                 assert_eq!(commits.settled() - first, count);
@@ -290,7 +291,7 @@ fn no_commit_to_the_filter_translates_from_pod_to_pod_and_what_goes_goes_after_w
                 }
                 for wanted in [&grown, &wanted] {
                     let before = commits.settled();
-                    let held = nft::read().await.unwrap();
+                    let held = nft::read(model::nft::Table::Shared).await.unwrap();
                     let done = nft::apply(&held, wanted, complete).await.unwrap();
                     assert_eq!(commits.settled() - before, usize::from(done));
                     assert_eq!(all(to_pods), [false, false], "{outbound_snat} {complete}");
@@ -360,5 +361,55 @@ fn an_exemption_that_is_taken_away_is_seen_and_comes_back() {
         assert!(translated());
         assert!(apply(&planned(true)).await);
         assert!(!translated());
+    });
+}
+
+/// The table that is wholly ours, beside one of somebody else: it comes, is put right, and goes as a whole.
+#[test]
+fn a_table_of_our_own_comes_and_goes_as_a_whole() {
+    if absent(&["nft"]) {
+        return;
+    }
+    in_namespace(|| async {
+        nft_command("add table inet ovn-kubernetes");
+        nft_command("add table inet somebody");
+        let others = || {
+            nft_command("list table inet ovn-kubernetes") + &nft_command("list table inet somebody")
+        };
+        let before = others();
+        let mut view = mk_view(1);
+        view.add_subnet("fd01::/48/64");
+        let v6 = "fd01:0:0:1::/64".parse().unwrap();
+        view.share.host_subnets.push(v6);
+        let wanted = plan_node::beside::host::ruleset(view.get());
+        let table = wanted.table;
+        let pass = |wanted: Ruleset| async move {
+            let held = nft::read(table).await.unwrap();
+            nft::apply(&held, &wanted, true).await.unwrap()
+        };
+        assert!(pass(wanted.clone()).await);
+        let shown = nft::read(table).await.unwrap();
+        assert!(shown.has_the_form_of(&wanted), "{shown:?}");
+        assert!(
+            !pass(wanted.clone()).await,
+            "rules are spelled as nft spells them: {}",
+            nft_command("list table inet noverlay")
+        );
+        nft_command("add chain inet noverlay strange");
+        nft_command("flush chain inet noverlay guard");
+        assert!(pass(wanted.clone()).await);
+        let shown = nft_command("list table inet noverlay");
+        assert!(
+            shown.contains("ct state new drop") && !shown.contains("strange"),
+            "{shown}"
+        );
+        let nothing = Ruleset {
+            table,
+            ..Ruleset::default()
+        };
+        assert!(pass(nothing.clone()).await);
+        assert!(!nft_command("list tables").contains("noverlay"));
+        assert!(!pass(nothing).await);
+        assert_eq!(others(), before);
     });
 }

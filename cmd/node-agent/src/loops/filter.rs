@@ -44,7 +44,7 @@ impl FilterReconciler {
         if nothing && (self.written.is_none() && !planned.plan.is_complete()) {
             return Ok(());
         }
-        let held = match nft::read().await {
+        let held = match nft::read(wanted.table).await {
             Ok(held) => held,
             // Where nothing is wanted a host may do without the program.
             Err(NftError::Run(_)) if nothing => return Ok(()),
@@ -61,7 +61,7 @@ impl FilterReconciler {
             return Ok(());
         }
         tracing::info!("wrote the packet filter");
-        let shown = nft::read().await?;
+        let shown = nft::read(wanted.table).await?;
         // Another spelling of ours is remembered, somebody's change in between is not.
         if shown.has_the_form_of(wanted) {
             self.written = Some((wanted.clone(), complete, shown));

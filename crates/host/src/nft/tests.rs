@@ -2,6 +2,8 @@
 use super::*;
 use model::nft::{AddressSet, Hook};
 
+const SHARED: &str = "inet ovn-kubernetes";
+
 fn set(elements: &[&str]) -> AddressSet {
     AddressSet {
         family: Family::V4,
@@ -17,6 +19,7 @@ fn wanted() -> Ruleset {
     };
     let rule = "ip saddr 10.128.1.0/24 ip daddr @no-overlay-snat-exempt-v4 return";
     Ruleset {
+        table: Table::Shared,
         sets: [(
             "no-overlay-snat-exempt-v4".to_owned(),
             set(&["10.128.0.0/16", "10.128.1.0/24", "172.30.0.1/32"]),
@@ -86,7 +89,7 @@ const ALL: Part = Part::Comes { complete: true };
 
 #[test]
 fn what_stands_as_wanted_is_left_alone() {
-    let held = parse(LISTING);
+    let held = parse(Table::Shared, LISTING);
     for part in [ALL, Part::Comes { complete: false }, Part::Goes] {
         assert_eq!(script(&held, &wanted(), part), None);
     }
@@ -106,7 +109,7 @@ fn a_set_is_filled_before_rules_that_use_it_in_one_script() {
 
 #[test]
 fn one_chain_that_differs_is_written_and_no_other() {
-    let mut held = parse(LISTING);
+    let mut held = parse(Table::Shared, LISTING);
     let chain = held.chains.get_mut("ovn-kube-pod-subnet-masq").unwrap();
     chain
         .1
@@ -118,12 +121,12 @@ fn one_chain_that_differs_is_written_and_no_other() {
 
 #[test]
 fn what_is_not_wanted_goes_while_everything_is_known() {
-    let held = parse(LISTING);
+    let held = parse(Table::Shared, LISTING);
     assert_eq!(script(&held, &Ruleset::default(), ALL), None);
     let said = script(&held, &Ruleset::default(), Part::Goes).unwrap();
     for name in ["ovn-kube-local-gw-masq", "ovn-kube-pod-subnet-masq"] {
         assert!(
-            said.contains(&format!("delete chain {TABLE} {name}")),
+            said.contains(&format!("delete chain {SHARED} {name}")),
             "{said}"
         );
     }
@@ -137,13 +140,13 @@ fn what_is_not_wanted_goes_while_everything_is_known() {
 
 #[test]
 fn a_set_only_grows_while_something_is_unknown() {
-    let held = parse(LISTING);
+    let held = parse(Table::Shared, LISTING);
     let mut less = wanted();
     let name = "no-overlay-snat-exempt-v4";
     less.sets.insert(name.to_owned(), set(&["10.128.0.0/16"]));
     assert_eq!(script(&held, &less, Part::Comes { complete: false }), None);
     let gone = script(&held, &less, Part::Goes).unwrap();
-    let words = format!("delete element {TABLE} {name} {{ 172.30.0.1 }}");
+    let words = format!("delete element {SHARED} {name} {{ 172.30.0.1 }}");
     assert!(gone.contains(&words) && !gone.contains("flush"), "{gone}");
     less.sets
         .insert(name.to_owned(), set(&["10.128.0.0/16", "192.0.2.1/32"]));
@@ -170,10 +173,10 @@ fn a_set_only_grows_while_something_is_unknown() {
 fn neighbors_of_a_set_that_does_not_merge_them_are_not_deleted_as_one() {
     let two = "192.0.2.0/25,\n\t\t\t     192.0.2.128/25,\n\t\t\t     172.30.0.1 }";
     let listing = LISTING.replace("172.30.0.1 }", two);
-    let gone = script(&parse(&listing), &wanted(), Part::Goes).unwrap();
+    let gone = script(&parse(Table::Shared, &listing), &wanted(), Part::Goes).unwrap();
     assert!(gone.contains("{ 192.0.2.0-192.0.2.255 }"), "{gone}");
     let listing = listing.replace("\t\tauto-merge\n", "");
-    let anew = script(&parse(&listing), &wanted(), Part::Goes).unwrap();
+    let anew = script(&parse(Table::Shared, &listing), &wanted(), Part::Goes).unwrap();
     assert!(!anew.contains("delete element"), "{anew}");
     assert!(
         anew.contains("flush set") && anew.contains("172.30.0.1"),
@@ -196,6 +199,7 @@ fn host_drop(spared: &[&str], dropped: &[&str]) -> Ruleset {
     let sets = [("spared", spared), ("subnets", dropped)];
     let sets = sets.map(|(name, elements)| (format!("advertised-udn-{name}-v4"), set(elements)));
     Ruleset {
+        table: Table::Shared,
         sets: sets.into(),
         chains: [("udn-bgp-drop".to_owned(), Chain { hook, rules })].into(),
     }
@@ -230,7 +234,7 @@ fn addresses_that_are_spared_come_before_the_drop_and_go_with_the_subnet() {
     let came = script(&Held::default(), &red, ALL).unwrap();
     let at = |word: &str| came.find(word).unwrap();
     assert!(at("{ 10.153.0.9") < at("add rule"), "{came}");
-    let held = parse(HOST_DROP);
+    let held = parse(Table::Shared, HOST_DROP);
     assert_eq!(script(&held, &red, Part::Goes), None);
     // The network goes: what comes leaves both as they are, and both go in one transaction.
     let none = host_drop(&[], &[]);
@@ -250,7 +254,10 @@ fn addresses_that_are_spared_come_before_the_drop_and_go_with_the_subnet() {
 
 #[test]
 fn an_element_that_cannot_be_read_is_written_anew() {
-    let held = parse(&LISTING.replace("172.30.0.1 }", "something }"));
+    let held = parse(
+        Table::Shared,
+        &LISTING.replace("172.30.0.1 }", "something }"),
+    );
     let anew = script(&held, &wanted(), Part::Goes).unwrap();
     assert!(
         anew.contains("flush set") && anew.contains("172.30.0.1"),
@@ -260,7 +267,7 @@ fn an_element_that_cannot_be_read_is_written_anew() {
 
 #[test]
 fn a_chain_keeps_its_rules_while_something_is_unknown() {
-    let held = parse(LISTING);
+    let held = parse(Table::Shared, LISTING);
     let mut less = wanted();
     let chain = less.chains.get_mut("ovn-kube-local-gw-masq").unwrap();
     chain.rules.clear();
@@ -276,7 +283,7 @@ fn a_chain_keeps_its_rules_while_something_is_unknown() {
 
 #[test]
 fn what_somebody_took_away_has_not_the_form_of_what_was_written() {
-    let mut held = parse(LISTING);
+    let mut held = parse(Table::Shared, LISTING);
     assert!(held.has_the_form_of(&wanted()));
     let rules = |held: &mut Held, rules: Vec<String>| {
         held.chains.get_mut("ovn-kube-pod-subnet-masq").unwrap().1 = rules;
@@ -285,6 +292,9 @@ fn what_somebody_took_away_has_not_the_form_of_what_was_written() {
     assert!(held.has_the_form_of(&wanted()));
     rules(&mut held, Vec::new());
     assert!(!held.has_the_form_of(&wanted()));
-    let held = parse(&LISTING.replace("172.30.0.1 }", "172.30.0.2 }"));
+    let held = parse(
+        Table::Shared,
+        &LISTING.replace("172.30.0.1 }", "172.30.0.2 }"),
+    );
     assert!(!held.has_the_form_of(&wanted()));
 }

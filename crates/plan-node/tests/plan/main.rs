@@ -10,6 +10,7 @@
 )]
 
 mod annotations;
+mod beside;
 mod check;
 mod claims;
 mod declared;

@@ -93,7 +93,9 @@ fn row_name(key: &RowKey, columns: &Columns, rows: &Rows) -> String {
             format!("{policy}{} via {}", of("ip_prefix"), of("nexthop"))
         }
         Table::Policy => format!("{} {}", priority(), of("match")),
-        Table::Acl => format!("{} {} {}", of("direction"), priority(), of("match")),
+        Table::Acl | Table::GroupAcl => {
+            format!("{} {} {}", of("direction"), priority(), of("match"))
+        }
         Table::Nat => {
             let allowed = match columns.get("allowed_ext_ips") {
                 Some(Value::Ref(set)) => object_name(&rows[set]),
@@ -108,6 +110,7 @@ fn row_name(key: &RowKey, columns: &Columns, rows: &Rows) -> String {
         }
         Table::StaticMacBinding => format!("{} {}", of("logical_port"), of("ip")),
         Table::AddressSet
+        | Table::PortGroup
         | Table::GatewayChassis
         | Table::Router
         | Table::Switch

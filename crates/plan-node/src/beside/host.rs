@@ -1,0 +1,141 @@
+//! The host's side beside OVN-Kubernetes: rules and a route, and a table of the packet filter of our own.
+//! In: the default network's share of the node. Out: entries, sets and chains.
+//! Invariant: nobody reaches a pod from outside who did not before, and nothing that is steered is translated: `guard` and `post` are
+//! part of it, never left out.
+//! Not here: BGP's routes, which others write; OVN (`north`).
+//!
+//! ```text
+//!  2898  from NET to NET        main, routes longer than NET    pods' packets, both ways
+//!  2899  iif lo to NET          main, routes longer than NET    the host's own
+//!  2900  to S                   main, routes longer than NET    own pods, whoever asks
+//!  2901  iif MP to NET          unreachable                     came from OVN and has no way: not back into it
+//!  2902  to NET                 2900: NET via .1 of S dev MP    what else is for pods: by way of OVN
+//! ```
+//! NET: a subnet of the network; S: one of the node's; MP: the management port.
+
+use std::collections::BTreeSet;
+
+use model::address::{Family, Prefix};
+use model::names::management_device;
+use model::nft::{AddressSet, Chain, Hook, Ruleset, Table};
+use model::route::MAIN_TABLE;
+use model::steering::{Action, Entries, Route, Rule, TABLE, preference};
+
+use crate::snapshot::NetworkView;
+
+/// Rules and routes. Each subnet of the network that the node has pods of has a group of its own.
+#[must_use]
+pub fn entries(view: NetworkView<'_>) -> Entries {
+    let mut entries = Entries::default();
+    let device = management_device(view.share.network.id);
+    let networks: Vec<Prefix> = view.share.network.prefixes().collect();
+    for own in &view.share.host_subnets {
+        let of_family = networks.iter().filter(|net| net.family() == own.family());
+        for net in of_family.clone() {
+            let main = Action::Lookup {
+                table: MAIN_TABLE,
+                suppress: Some(net.bits()),
+            };
+            let rule = |preference, action| Rule {
+                preference,
+                from: None,
+                to: *net,
+                device: None,
+                action,
+            };
+            let pods = of_family.clone().map(|from| Rule {
+                from: Some(*from),
+                ..rule(preference::PODS, main)
+            });
+            entries.rules.extend(pods);
+            entries.rules.insert(Rule {
+                device: Some("lo".to_owned()),
+                ..rule(preference::HOST, main)
+            });
+            if net.contains(own) {
+                entries.rules.insert(Rule {
+                    to: *own,
+                    ..rule(preference::OWN, main)
+                });
+            }
+            entries.rules.insert(Rule {
+                device: Some(device.clone()),
+                ..rule(preference::NO_WAY, Action::Unreachable)
+            });
+            let tunnel = Action::Lookup {
+                table: TABLE,
+                suppress: None,
+            };
+            entries.rules.insert(rule(preference::TUNNEL, tunnel));
+            // Of several subnets of a family the first leads: one route for each destination.
+            let has_one = entries.routes.iter().any(|route| route.to == *net);
+            if let Some(via) = own.nth(1).filter(|_| !has_one) {
+                entries.routes.insert(Route {
+                    table: TABLE,
+                    to: *net,
+                    via,
+                    device: device.clone(),
+                });
+            }
+        }
+    }
+    entries
+}
+
+/// The table of the packet filter.
+///
+/// - `raw`: what goes between pods passes no chain that translates, whoever has one: it is not tracked. What is for the host itself
+///   is, so that answers find their way back through `post`.
+/// - `post`: what the host sends to pods of another node bears the address of its management port, as over the tunnel. With the
+///   node's address the other node would give it the address of its own port, which every policy lets in.
+/// - `guard`: where pods' subnets are announced, anybody outside could open connections to pods, which come in as the node itself.
+#[must_use]
+pub fn ruleset(view: NetworkView<'_>) -> Ruleset {
+    let bridge = &view.node.gateway.bridge;
+    let device = management_device(view.share.network.id);
+    let mut ruleset = Ruleset {
+        table: Table::Own,
+        ..Ruleset::default()
+    };
+    let (mut raw, mut post, mut guard) = (Vec::new(), Vec::new(), Vec::new());
+    let families = view.share.host_subnets.iter().map(Prefix::family);
+    for family in families.collect::<BTreeSet<Family>>() {
+        let ip = match family {
+            Family::V4 => "ip",
+            Family::V6 => "ip6",
+        };
+        let pods = format!("pods-{}", family.version());
+        let subnets = view.share.network.prefixes();
+        let elements = subnets.filter(|subnet| subnet.family() == family).collect();
+        let set = AddressSet { family, elements };
+        ruleset.sets.insert(pods.clone(), set);
+        raw.push(format!(
+            "iifname {{ \"{bridge}\", \"{device}\" }} {ip} saddr @{pods} {ip} daddr @{pods} fib daddr type != local notrack"
+        ));
+        let management = view.management();
+        let management = management.iter().map(|address| address.ip);
+        let of_family = |address: &std::net::IpAddr| Family::of(*address) == family;
+        if let Some(address) = management.into_iter().find(of_family) {
+            post.push(format!(
+                "oifname \"{bridge}\" {ip} daddr @{pods} fib saddr type local snat {ip} to {address}"
+            ));
+        }
+        guard.push(format!(
+            "iifname \"{bridge}\" oifname \"{device}\" {ip} daddr @{pods} {ip} saddr != @{pods} ct state new drop"
+        ));
+    }
+    for (name, kind, hook, priority, rules) in [
+        ("raw", "filter", "prerouting", -300, raw),
+        ("post", "nat", "postrouting", 99, post),
+        ("guard", "filter", "forward", 0, guard),
+    ] {
+        let hook = Some(Hook {
+            kind,
+            hook,
+            priority,
+        });
+        let chain = Chain { hook, rules };
+        ruleset.chains.insert(name.to_owned(), chain);
+    }
+    ruleset
+}

@@ -1,0 +1,189 @@
+//! Rows beside OVN-Kubernetes': written, found again, taken away, and what the installed ovn-northd makes of them.
+//!
+//! In: a node's switch and cluster router as somebody else made them, and the plan's rows. Out: rows, and where packets go by
+//! `ovn-trace`. Invariant: what is somebody else's is the same after as before. Not here: OVN-Kubernetes itself, packets.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use model::Family;
+use ovn_tests::{Fixture, NORTHD_TOOLS, Northd, View};
+use ovsdb_tests::absent;
+use plan_node::beside::north::{plan, port_group, routed};
+use testkit::mk_view;
+
+/// The node's switch with a pod and the management port, the cluster router, and its way to the other nodes.
+fn mk_topology(northd: &Northd) {
+    let both = |first: &str, second: &str| format!("{first} {second}");
+    for words in [
+        "lr-add ovn_cluster_router -- lrp-add ovn_cluster_router rtos-n1 0a:58:0a:80:01:01 10.128.1.1/24 fd01:0:0:1::1/64",
+        "lrp-add ovn_cluster_router rtots-n1 0a:58:64:58:00:02 100.88.0.2/16 fd97::2/64",
+        "ls-add n1 -- lsp-add n1 stor-n1 -- lsp-set-type stor-n1 router -- lsp-set-options stor-n1 router-port=rtos-n1",
+        "lsp-set-addresses stor-n1 router -- lsp-add n1 k8s-n1 -- lsp-add n1 ns_pod",
+        "ls-add transit_switch -- lsp-add transit_switch tstor-n1 -- lsp-set-type tstor-n1 router",
+        "lsp-set-options tstor-n1 router-port=rtots-n1 -- lsp-set-addresses tstor-n1 router",
+        "lsp-add transit_switch tstor-n2",
+        "lr-route-add ovn_cluster_router 10.128.2.0/24 100.88.0.3",
+        "lr-route-add ovn_cluster_router fd01:0:0:2::/64 fd97::3",
+        // As policies of somebody: pods of a namespace are allowed what they asked for.
+        "acl-add n1 to-lport 1001 outport==\"ns_pod\"&&ip allow-related",
+        "lr-policy-add ovn_cluster_router 1004 inport==\"rtos-n1\"&&ip4.dst==172.30.0.1 reroute 10.128.1.2",
+    ] {
+        northd.nbctl(&words.split_whitespace().collect::<Vec<_>>());
+    }
+    for (port, addresses) in [
+        (
+            "k8s-n1",
+            both("0a:58:0a:80:01:02 10.128.1.2", "fd01:0:0:1::2"),
+        ),
+        (
+            "ns_pod",
+            both("0a:58:0a:80:01:05 10.128.1.5", "fd01:0:0:1::5"),
+        ),
+        ("tstor-n2", both("0a:58:64:58:00:03 100.88.0.3", "fd97::3")),
+    ] {
+        northd.nbctl(&["lsp-set-addresses", port, &addresses]);
+    }
+}
+
+fn mk_share() -> View {
+    let mut view = mk_view(1);
+    view.add_subnet("fd01::/48/64");
+    view.share
+        .host_subnets
+        .push("fd01:0:0:1::/64".parse().unwrap());
+    view
+}
+
+/// By which port a packet of the pod leaves, as `ovn-trace` says it.
+fn leaves_by(northd: &Northd, to: &str, from: &str) -> String {
+    let (ip, ttl) = if to.contains(':') {
+        ("ip6", "ip.ttl == 64")
+    } else {
+        ("ip4", "ip.ttl == 64")
+    };
+    let flow = format!(
+        "inport == \"ns_pod\" && eth.src == 0a:58:0a:80:01:05 && eth.dst == 0a:58:0a:80:01:01 && {ip}.src == {from} && {ip}.dst == {to} && {ttl} && tcp"
+    );
+    let said = northd.trace("n1", &flow);
+    let outputs = said
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("output(\""));
+    outputs
+        .map(|rest| rest.split('"').next().unwrap_or_default())
+        .collect::<Vec<_>>()
+        .join(",")
+}
+
+/// Both ways of the pod's packets to another node.
+fn ways(northd: &Northd) -> [String; 2] {
+    [
+        ("10.128.2.9", "10.128.1.5"),
+        ("fd01:0:0:2::9", "fd01:0:0:1::5"),
+    ]
+    .map(|(to, from)| leaves_by(northd, to, from))
+}
+
+const BY_TUNNEL: [&str; 2] = ["tstor-n2", "tstor-n2"];
+const BY_HOST: [&str; 2] = ["k8s-n1", "k8s-n1"];
+
+/// The topology of somebody else, with northd; `None` where tools are absent.
+async fn mk_fixture() -> Option<(Fixture, Northd)> {
+    if absent(NORTHD_TOOLS) {
+        return None;
+    }
+    let fixture = Fixture::start().await?;
+    let northd = Northd::over(&fixture.server);
+    mk_topology(&northd);
+    assert_eq!(ways(&northd), BY_TUNNEL, "the topology of the test");
+    fixture.settle().await;
+    Some((fixture, northd))
+}
+
+/// Another node's subnets have a usable route.
+fn route(northd: &Northd, view: &View) {
+    for (family, subnet) in [
+        (Family::V4, "10.128.2.0/24"),
+        (Family::V6, "\"fd01:0:0:2::/64\""),
+    ] {
+        let set = routed(&view.share.network.name, family).id;
+        northd.nbctl(&["add", "Address_Set", &set, "addresses", subnet]);
+    }
+}
+
+#[tokio::test]
+async fn what_is_routed_leaves_by_the_management_port_and_everything_else_as_before() {
+    let Some((fixture, northd)) = mk_fixture().await else {
+        return;
+    };
+    let view = mk_share();
+    let steers = plan(view.get(), true);
+    // The router's references to its policies are one column, somebody else's and ours.
+    assert_eq!(fixture.pass_over(&steers).await, steers.len());
+    assert_eq!(fixture.pass(&steers).await, 0);
+    northd.nbctl(&["sync"]);
+    assert_eq!(ways(&northd), BY_TUNNEL, "the sets are empty");
+    route(&northd, &view);
+    assert_eq!(ways(&northd), BY_HOST);
+    fixture.settle().await;
+    assert_eq!(
+        fixture.pass(&steers).await,
+        0,
+        "what is in the sets is not the plan's"
+    );
+    // A packet that the host sent into OVN, and one with somebody else's source.
+    for from in ["10.128.1.2", "192.0.2.7"] {
+        assert_eq!(leaves_by(&northd, "10.128.2.9", from), "tstor-n2", "{from}");
+    }
+    fixture.pass_over(&plan(view.get(), false)).await;
+    northd.nbctl(&["sync"]);
+    assert_eq!(ways(&northd), BY_TUNNEL);
+}
+
+#[tokio::test]
+async fn the_management_port_tracks_no_connection_between_pods_also_where_it_is_made_anew() {
+    let Some((fixture, northd)) = mk_fixture().await else {
+        return;
+    };
+    let rows = plan(mk_share().get(), false);
+    assert_eq!(rows.len(), 3, "a port group and two ACLs");
+    assert_eq!(fixture.pass(&rows).await, rows.len());
+    northd.nbctl(&["sync"]);
+    let flows = northd.flows("n1");
+    for (stage, port) in [
+        ("ls_in_pre_acl", "inport == \"k8s-n1\""),
+        ("ls_out_pre_acl", "outport == \"k8s-n1\""),
+    ] {
+        let mut of_stage = flows.lines().filter(|line| line.contains(stage));
+        let is_stateless = |line: &str| {
+            let words = [port, "ip4.src == 10.128.1.0/24", "reg0[16] = 1"];
+            words.iter().all(|word| line.contains(word))
+        };
+        assert!(of_stage.any(is_stateless), "{stage}: {flows}");
+    }
+    assert_eq!(ways(&northd), BY_TUNNEL);
+    // The group has lost the port.
+    northd.nbctl(&["lsp-del", "k8s-n1", "--", "lsp-add", "n1", "k8s-n1"]);
+    fixture.settle().await;
+    assert_eq!(fixture.pass(&rows).await, 1);
+    let group = port_group(&mk_share().share.network.name).id;
+    let port = northd.nbctl(&["get", "Logical_Switch_Port", "k8s-n1", "_uuid"]);
+    let ports = northd.nbctl(&["get", "Port_Group", &group, "ports"]);
+    assert_eq!(ports.trim(), format!("[{}]", port.trim()));
+}
+
+#[tokio::test]
+async fn what_was_added_goes_without_a_trace() {
+    let Some((fixture, northd)) = mk_fixture().await else {
+        return;
+    };
+    let before = fixture.others();
+    let view = mk_share();
+    fixture.pass_over(&plan(view.get(), true)).await;
+    route(&northd, &view);
+    fixture.settle().await;
+    fixture.pass_over(&model::nb::Rows::new()).await;
+    assert_eq!(fixture.others(), before);
+    for table in ["Port_Group", "Address_Set", "Logical_Router_Policy", "ACL"] {
+        let rows = northd.nbctl(&["--bare", "--columns=external_ids", "list", table]);
+        assert!(!rows.contains("noverlay.io/owner"), "{table}: {rows}");
+    }
+}
