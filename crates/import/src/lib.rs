@@ -16,6 +16,7 @@ mod counts;
 pub mod coverage;
 pub mod decide;
 mod destinations;
+mod forwarding;
 mod losses;
 mod place;
 pub mod retention;

@@ -1208,3 +1208,74 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_kernel_forwards_what_its_longest_usable_route_covers() {
+    let mut importer: Importer<u32> = Importer::new(100);
+    importer.set_table(Some(MAIN_TABLE));
+    importer.set_links([(BRIDGE, true), (OTHER, true)].into());
+    importer.set_scope(mk_scope());
+    let forwards = |importer: &Importer<u32>, subnet: &str| importer.forwards(&prefix(subnet), 16);
+    importer.dump(vec![
+        // As long as the network: beside OVN-Kubernetes' own route it is not looked at.
+        route(prefix("10.128.0.0/16"), &[(9, BRIDGE)]),
+        route(prefix("10.128.2.0/24"), &[(2, BRIDGE)]),
+        // An aggregate, with one subnet in it that is dropped and one by another link.
+        route(prefix("10.128.8.0/22"), &[(3, BRIDGE)]),
+        route(prefix("10.128.9.0/24"), &[]),
+        route(prefix("10.128.10.0/24"), &[(4, OTHER)]),
+        // Half a subnet is no way to all of it, nor is the whole with a half that is dropped.
+        route(prefix("10.128.5.0/25"), &[(5, BRIDGE)]),
+        route(prefix("10.128.6.0/24"), &[(6, BRIDGE)]),
+        route(prefix("10.128.6.128/25"), &[]),
+        route(prefix("10.128.12.0/24"), &[(6, BRIDGE)]),
+        route(prefix("10.128.12.128/25"), &[(7, BRIDGE)]),
+    ]);
+    for (subnet, expected) in [
+        ("10.128.2.0/24", true),
+        ("10.128.8.0/24", true),
+        ("10.128.9.0/24", false),
+        ("10.128.10.0/24", false),
+        ("10.128.5.0/24", false),
+        ("10.128.6.0/24", false),
+        ("10.128.12.0/24", true),
+        ("10.128.7.0/24", false),
+    ] {
+        assert_eq!(forwards(&importer, subnet), expected, "{subnet}");
+    }
+}
+
+#[test]
+fn what_is_over_the_limit_is_not_steered() {
+    let mut importer: Importer<u32> = Importer::new(1);
+    importer.set_table(Some(MAIN_TABLE));
+    importer.set_links([(BRIDGE, true)].into());
+    importer.set_scope(mk_scope());
+    let two = ["10.128.2.0/24", "10.128.3.0/24"].map(prefix);
+    importer.dump(two.map(|to| route(to, &[(2, BRIDGE)])).into());
+    assert_eq!(
+        two.map(|subnet| importer.forwards(&subnet, 16)),
+        [true, false]
+    );
+    importer.set_limit(2);
+    assert_eq!(
+        two.map(|subnet| importer.forwards(&subnet, 16)),
+        [true, true]
+    );
+}
+
+#[test]
+fn what_is_retained_for_a_gateway_router_is_not_forwarded_by_the_kernel() {
+    let mut fixture = ready(100, usual(), nets(20));
+    fixture.unasked = Sessions::NoAnswer;
+    let forwarded = |fixture: &Fixture| {
+        let all = nets(20).into_iter();
+        all.filter(|route| fixture.importer.forwards(&route.prefix, 16))
+            .count()
+    };
+    assert_eq!(forwarded(&fixture), 20);
+    fixture.importer.dump(Vec::new());
+    fixture.settle(1000);
+    assert_eq!(fixture.imported().len(), 20, "retained");
+    assert_eq!(forwarded(&fixture), 0);
+}

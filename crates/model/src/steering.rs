@@ -14,8 +14,9 @@ use crate::route::{MAIN_TABLE, TableId};
 /// `FRA_PROTOCOL` and `rtm_protocol` of ours. Numbers that others use end at 42 (babel), and begin again at 85 (OVN-Kubernetes).
 pub const PROTOCOL: u8 = 78;
 
-/// The table that leads to the network's pods through OVN.
-pub const TABLE: TableId = 2900;
+/// The table that leads to the network's pods through OVN. OVN-Kubernetes numbers tables of VRFs and of egress devices from 1000 on by
+/// interface indexes, which end at 2,147,483,647: no interface's table is this one.
+pub const TABLE: TableId = 2_900_000_000;
 
 /// Preferences of the rules: behind those that OVN-Kubernetes has for Services (30, 31) and VRFs (1000, 2000), before those that it has
 /// for egress (5000, 5999, 6000).

@@ -8,9 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use model::kernel::LinkFact;
+use model::Prefix;
+use model::kernel::{LinkFact, route_metric};
 use model::route::TableId;
-use model::steering::{Action, Entries, PROTOCOL, Route, Rule, preference};
+use model::steering::{Action, Entries, PROTOCOL, Route, Rule, TABLE, preference};
 use netlink_packet_route::route::RouteProtocol;
 use netlink_packet_route::rule::{RuleAction, RuleAttribute};
 use rtnetlink::{Handle, RouteMessageBuilder};
@@ -19,6 +20,8 @@ use crate::dump::{self, DumpError};
 use crate::facts::{FoundRule, TableRoute, TableRouteKind};
 use crate::message::{AF_INET, AF_INET6, DEL_ROUTE, NEW_RULE};
 
+/// A dump with this protocol is of all of them (`RTPROT_UNSPEC`).
+const ANY_PROTOCOL: u8 = 0;
 /// How long one call may take; what is done by then is done.
 const DEADLINE: Duration = Duration::from_secs(30);
 
@@ -66,8 +69,10 @@ pub enum SteeringError {
 pub struct Steered {
     /// One sentence for each change.
     pub done: Vec<String>,
-    /// Preferences of ours at which rules of somebody else stand: theirs stay, and nothing of ours is written.
+    /// Preferences of ours at which rules of somebody else stand: theirs stay, and nothing of ours is added.
     pub taken: BTreeSet<u32>,
+    /// Routes of somebody else stand in the table of ours; the same.
+    pub is_table_taken: bool,
 }
 
 /// The messages that remove what stands of ours, by what it is; of duplicates all.
@@ -80,7 +85,12 @@ struct Held {
     routes: BTreeMap<Route, Vec<Vec<u8>>>,
     odd_routes: Vec<Vec<u8>>,
     taken: BTreeSet<u32>,
+    is_table_taken: bool,
 }
+
+/// So often what differs is looked for again: the kernel removes the first rule that has all that a message says, which may be a
+/// stricter one than was meant.
+const ROUNDS: usize = 4;
 
 /// Brings the kernel to what is wanted. Where anything is wanted and somebody else uses a preference of ours, nothing is added.
 ///
@@ -95,46 +105,84 @@ pub async fn apply(wanted: &Entries) -> Result<Steered, SteeringError> {
 }
 
 async fn bring(handle: &Handle, wanted: &Entries) -> Result<Steered, SteeringError> {
-    let held = tokio::task::spawn_blocking(read);
-    let held = held.await.map_err(|_| SteeringError::Thread)??;
-    let mut steered = Steered {
-        taken: held.taken.clone(),
-        ..Steered::default()
-    };
-    let is_free = held.taken.is_empty();
-    for route in wanted.routes.iter().filter(|_| is_free) {
+    let mut steered = Steered::default();
+    for _ in 0..ROUNDS {
+        let held = tokio::task::spawn_blocking(read);
+        let held = held.await.map_err(|_| SteeringError::Thread)??;
+        let before = steered.done.len();
+        // A route of ours in the place of another one goes before that comes; main leads to pods meanwhile.
+        routes_go(wanted, &held, &mut steered).await?;
+        add(handle, wanted, &held, &mut steered).await?;
+        rules_go(wanted, &held, &mut steered).await?;
+        (steered.taken, steered.is_table_taken) = (held.taken, held.is_table_taken);
+        if steered.done.len() == before {
+            break;
+        }
+    }
+    Ok(steered)
+}
+
+/// Routes, then rules in the order of their preferences.
+async fn add(
+    handle: &Handle,
+    wanted: &Entries,
+    held: &Held,
+    steered: &mut Steered,
+) -> Result<(), SteeringError> {
+    if !held.taken.is_empty() || held.is_table_taken {
+        return Ok(());
+    }
+    for route in &wanted.routes {
         if !held.routes.contains_key(route) {
             add_route(handle, &held.links, route).await?;
             steered.done.push(format!("wrote the {route}"));
         }
     }
-    for rule in wanted.rules.iter().filter(|_| is_free) {
+    for rule in &wanted.rules {
         if !held.rules.contains_key(rule) {
             add_rule(handle, rule).await?;
             steered.done.push(format!("wrote the {rule}"));
         }
     }
+    Ok(())
+}
+
+/// Rules that are not wanted or stand twice, the last first.
+async fn rules_go(
+    wanted: &Entries,
+    held: &Held,
+    steered: &mut Steered,
+) -> Result<(), SteeringError> {
     for (rule, messages) in held.rules.iter().rev() {
         let stay = usize::from(wanted.rules.contains(rule));
         for payload in messages.iter().skip(stay) {
-            remove(NEW_RULE + 1, payload, rule.to_string(), &mut steered).await?;
+            remove(NEW_RULE + 1, payload, rule.to_string(), steered).await?;
         }
     }
     for (preference, payload) in &held.odd {
         let entry = format!("rule {preference} that nobody wants");
-        remove(NEW_RULE + 1, payload, entry, &mut steered).await?;
+        remove(NEW_RULE + 1, payload, entry, steered).await?;
     }
+    Ok(())
+}
+
+/// Routes of the same kind.
+async fn routes_go(
+    wanted: &Entries,
+    held: &Held,
+    steered: &mut Steered,
+) -> Result<(), SteeringError> {
     for (route, messages) in &held.routes {
         let stay = usize::from(wanted.routes.contains(route));
         for payload in messages.iter().skip(stay) {
-            remove(DEL_ROUTE, payload, route.to_string(), &mut steered).await?;
+            remove(DEL_ROUTE, payload, route.to_string(), steered).await?;
         }
     }
     for payload in &held.odd_routes {
         let entry = "route that nobody wants".to_owned();
-        remove(DEL_ROUTE, payload, entry, &mut steered).await?;
+        remove(DEL_ROUTE, payload, entry, steered).await?;
     }
-    Ok(steered)
+    Ok(())
 }
 
 /// Reads what stands. Blocking.
@@ -147,7 +195,7 @@ fn read() -> Result<Held, DumpError> {
         for found in dump::found_rules(family)? {
             held.rule(found);
         }
-        for found in dump::table_routes(family, model::steering::TABLE, PROTOCOL)? {
+        for found in dump::table_routes(family, TABLE, ANY_PROTOCOL)? {
             held.route(found);
         }
     }
@@ -170,12 +218,15 @@ impl Held {
 
     fn route(&mut self, found: TableRoute) {
         if found.protocol != PROTOCOL {
+            self.is_table_taken = true;
             return;
         }
         let link = self.links.iter().find(|l| Some(l.index) == found.link);
-        let is_unicast = found.kind == Some(TableRouteKind::Unicast);
+        let is_metric = |to: Prefix| found.metric == route_metric(to.family(), 0);
+        let is_plain =
+            found.kind == Some(TableRouteKind::Unicast) && found.to.is_some_and(is_metric);
         match (found.to, found.via, link) {
-            (Some(to), Some(via), Some(link)) if is_unicast => {
+            (Some(to), Some(via), Some(link)) if is_plain => {
                 let route = Route {
                     table: found.table,
                     to,
@@ -244,7 +295,8 @@ async fn add_route(
         .and_then(|builder| builder.gateway(route.via));
     // Errors of the builder are about families, which a plan has right.
     let Ok(builder) = builder else { return Ok(()) };
-    let add = handle.route().add(builder.build()).replace();
+    // Not in anybody's place.
+    let add = handle.route().add(builder.build());
     add.execute()
         .await
         .map_err(|source| refused(route.to_string(), source))

@@ -4,6 +4,7 @@
 //! still, and one is made only where none of its name is.
 //! Not here: sending. The replica has to show the result before the next diff is taken.
 
+mod addresses;
 mod imports;
 mod rows_builder;
 
@@ -11,6 +12,7 @@ use model::diff::Diff;
 use model::nb::{Columns, Owner, RowKey, Table, Value};
 use ovsdb::{AccessError, Condition, Datum, Operation, Row, Transaction, Until, Uuid};
 
+pub use self::addresses::addresses;
 pub use self::imports::{BATCH, imports};
 use self::rows_builder::RowsBuilder;
 use crate::columns::{self, entries};
@@ -190,7 +192,12 @@ fn update(
             let holds = |k: &String, v: &String| matches!(have, Some(Value::Entries(have)) if have.get(k) == Some(v));
             mutations.extend(entries(column, wanted.iter().filter(|(k, v)| !holds(k, v))));
         } else {
-            row.set(*column, datum(rows_builder, key, column, value)?);
+            let datum = datum(rows_builder, key, column, value)?;
+            let is_empty = |have: &Value| matches!(have, Value::Set(items) if items.is_empty());
+            // A port that is not there yet: the group has none, and nothing to be changed.
+            if !(datum == Datum::empty_set() && have.is_some_and(is_empty)) {
+                row.set(*column, datum);
+            }
         }
     }
     let (table, itself) = (key.table.name(), || vec![Condition::uuid(uuid)]);
@@ -218,12 +225,15 @@ fn datum(
     column: &'static str,
     value: &Value,
 ) -> Result<Datum, EncodeError> {
-    columns::encode(value, |referent| rows_builder.refer(referent)).ok_or_else(|| {
-        EncodeError::NoReferent {
+    match columns::encode(value, |referent| rows_builder.refer(referent)) {
+        Some(datum) => Ok(datum),
+        // Ports are somebody else's and come and go: without one the group's other rows, and what is to go, do not wait for it.
+        None if key.table == Table::PortGroup => Ok(Datum::empty_set()),
+        None => Err(EncodeError::NoReferent {
             key: key.clone(),
             column,
-        }
-    })
+        }),
+    }
 }
 
 #[cfg(test)]

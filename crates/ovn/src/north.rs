@@ -3,6 +3,7 @@
 //! read in one of our columns is an error, not a missing row.
 //! Not here: writes (`encode`).
 
+mod addresses;
 mod bindings;
 mod foreign;
 mod imports;
@@ -14,6 +15,7 @@ use model::NetworkName;
 use model::nb::{self, Columns, OWNER, Owner, ROUTE_IMPORT, RowKey, Table, Value};
 use ovsdb::{AccessError, Atom, Datum, MonitorTable, Record, Replica, Schema, Uuid};
 
+pub use self::addresses::addresses;
 pub use self::foreign::{Named, OTHER_NODE, bound_elsewhere};
 pub use self::imports::{Imports, RouteChange, RouteFollower, decode_imports, imported_among};
 pub use self::quiet::Quiet;

@@ -15,3 +15,4 @@
 
 pub mod host;
 pub mod north;
+pub mod steps;

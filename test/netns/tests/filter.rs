@@ -381,6 +381,8 @@ fn a_table_of_our_own_comes_and_goes_as_a_whole() {
         view.add_subnet("fd01::/48/64");
         let v6 = "fd01:0:0:1::/64".parse().unwrap();
         view.share.host_subnets.push(v6);
+        // Longer than the management port's name, and behind it in the alphabet.
+        view.node.gateway.bridge = "physbr-external".to_owned();
         let wanted = plan_node::beside::host::ruleset(view.get());
         let table = wanted.table;
         let pass = |wanted: Ruleset| async move {

@@ -69,6 +69,22 @@ fn mk_port() {
     ip(&format!("addr add fd00:10:128:1::2/64 dev {DEVICE} nodad"));
 }
 
+/// How `ip` shows it.
+const WANTED: [&str; 12] = [
+    "2898: from 10.128.0.0/16 to 10.128.0.0/16 lookup main suppress_prefixlength 16 proto 78",
+    "2899: from all to 10.128.0.0/16 iif lo lookup main suppress_prefixlength 16 proto 78",
+    "2900: from all to 10.128.1.0/24 lookup main suppress_prefixlength 16 proto 78",
+    "2901: from all to 10.128.0.0/16 iif ovn-k8s-mp0 unreachable proto 78",
+    "2902: from all to 10.128.0.0/16 lookup 2900000000 proto 78",
+    "10.128.0.0/16 via 10.128.1.1 dev ovn-k8s-mp0 table 2900000000 proto 78",
+    "2898: from fd00:10:128::/48 to fd00:10:128::/48 lookup main suppress_prefixlength 16 proto 78",
+    "2899: from all to fd00:10:128::/48 iif lo lookup main suppress_prefixlength 16 proto 78",
+    "2900: from all to fd00:10:128:1::/64 lookup main suppress_prefixlength 16 proto 78",
+    "2901: from all to fd00:10:128::/48 iif ovn-k8s-mp0 unreachable proto 78",
+    "2902: from all to fd00:10:128::/48 lookup 2900000000 proto 78",
+    "fd00:10:128::/48 via fd00:10:128:1::1 dev ovn-k8s-mp0 table 2900000000 proto 78 metric 1024 pref medium",
+];
+
 /// What `ip` shows of ours: rules, then routes, spaces as one.
 fn shown() -> Vec<String> {
     let mut all = Vec::new();
@@ -91,8 +107,12 @@ fn shown() -> Vec<String> {
 }
 
 async fn done(wanted: &Entries) -> Vec<String> {
-    let Steered { done, taken } = apply(wanted).await.unwrap();
-    assert!(taken.is_empty(), "{taken:?}");
+    let Steered {
+        done,
+        taken,
+        is_table_taken,
+    } = apply(wanted).await.unwrap();
+    assert!(taken.is_empty() && !is_table_taken, "{taken:?}");
     done
 }
 
@@ -110,35 +130,44 @@ fn what_is_wanted_comes_stays_and_goes() {
         mk_port();
         let wrote = done(&mk_wanted()).await;
         assert_eq!(wrote.len(), 12, "{wrote:?}");
+        assert_eq!(shown(), WANTED);
+        let order = |lines: &[String]| -> Vec<bool> {
+            lines.iter().map(|line| line.contains("route")).collect()
+        };
+        let routes_first = [[true; 2].as_slice(), &[false; 10]].concat();
         assert_eq!(
-            shown(),
-            [
-                "2898: from 10.128.0.0/16 to 10.128.0.0/16 lookup main suppress_prefixlength 16 proto 78",
-                "2899: from all to 10.128.0.0/16 iif lo lookup main suppress_prefixlength 16 proto 78",
-                "2900: from all to 10.128.1.0/24 lookup main suppress_prefixlength 16 proto 78",
-                "2901: from all to 10.128.0.0/16 iif ovn-k8s-mp0 unreachable proto 78",
-                "2902: from all to 10.128.0.0/16 lookup 2900 proto 78",
-                "10.128.0.0/16 via 10.128.1.1 dev ovn-k8s-mp0 table 2900 proto 78",
-                "2898: from fd00:10:128::/48 to fd00:10:128::/48 lookup main suppress_prefixlength 16 proto 78",
-                "2899: from all to fd00:10:128::/48 iif lo lookup main suppress_prefixlength 16 proto 78",
-                "2900: from all to fd00:10:128:1::/64 lookup main suppress_prefixlength 16 proto 78",
-                "2901: from all to fd00:10:128::/48 iif ovn-k8s-mp0 unreachable proto 78",
-                "2902: from all to fd00:10:128::/48 lookup 2900 proto 78",
-                "fd00:10:128::/48 via fd00:10:128:1::1 dev ovn-k8s-mp0 table 2900 proto 78 metric 1024 pref medium",
-            ]
+            order(&wrote),
+            routes_first,
+            "a rule leads to a route: {wrote:?}"
         );
         assert!(done(&mk_wanted()).await.is_empty(), "a second time");
-        // What somebody takes away, doubles or changes is put right.
-        ip("rule del pref 2901 to 10.128.0.0/16 iif ovn-k8s-mp0 unreachable");
-        ip("rule add pref 2902 to 10.128.0.0/16 fwmark 5 lookup 2900 proto 78");
-        ip("route replace 10.128.0.0/16 via 10.128.1.9 dev ovn-k8s-mp0 table 2900 proto 78");
-        let before = shown();
-        let repaired = done(&mk_wanted()).await;
-        assert_eq!(repaired.len(), 3, "{repaired:?}; stood: {before:?}");
-        assert_eq!(shown().len(), 12);
-        assert!(done(&mk_wanted()).await.is_empty());
+        // What somebody takes away, doubles, loosens or changes is put right.
+        for meddling in [
+            "rule del pref 2901 to 10.128.0.0/16 iif ovn-k8s-mp0 unreachable",
+            "-6 rule del pref 2898 from fd00:10:128::/48 to fd00:10:128::/48 lookup main suppress_prefixlength 16",
+            "rule add pref 2902 to 10.128.0.0/16 fwmark 5 lookup 2900000000 proto 78",
+            "rule add pref 2898 to 10.128.0.0/16 lookup main proto 78",
+            "rule add not pref 2899 to 10.128.0.0/16 lookup main proto 78",
+            "route replace 10.128.0.0/16 via 10.128.1.9 dev ovn-k8s-mp0 table 2900000000 proto 78",
+            "route add 10.128.0.0/16 via 10.128.1.1 dev ovn-k8s-mp0 table 2900000000 proto 78 metric 50",
+            "-6 route add fd00:10:128::/48 via fd00:10:128:1::1 dev ovn-k8s-mp0 table 2900000000 proto 78 metric 50",
+        ] {
+            ip(meddling);
+            assert_ne!(shown(), WANTED, "{meddling}");
+            done(&mk_wanted()).await;
+            assert_eq!(shown(), WANTED, "{meddling}");
+            assert!(done(&mk_wanted()).await.is_empty(), "{meddling}");
+        }
         let went = done(&Entries::default()).await;
         assert_eq!(went.len(), 12, "{went:?}");
+        let preferences = went
+            .iter()
+            .filter_map(|line| line.split_whitespace().nth(3)?.parse().ok());
+        let preferences: Vec<u32> = preferences.collect();
+        assert!(
+            preferences.is_sorted_by(|a, b| a >= b),
+            "the last rule first: {went:?}"
+        );
         assert!(shown().is_empty(), "{:?}", shown());
     });
 }
@@ -159,9 +188,12 @@ fn rules_and_routes_of_others_stay_and_nothing_of_ours_comes_where_one_has_our_p
             ip(rule);
         }
         ip("route add 10.128.0.0/16 via 10.128.1.1 dev ovn-k8s-mp0 proto 85");
-        ip("route add 192.0.2.0/24 dev ovn-k8s-mp0 table 2900 proto static");
+        ip("-6 rule add pref 6000 from fd00:10:128:1::7 lookup 1002");
         let others = || {
-            let all = ip("rule show") + &ip("route show table all");
+            let of = |family: &str| {
+                ip(&format!("{family} rule show")) + &ip(&format!("{family} route show table all"))
+            };
+            let all = of("-4") + &of("-6");
             let not_ours = |line: &&str| !line.contains("proto 78");
             let mut lines: Vec<String> = all.lines().filter(not_ours).map(str::to_owned).collect();
             lines.sort();
@@ -176,6 +208,25 @@ fn rules_and_routes_of_others_stay_and_nothing_of_ours_comes_where_one_has_our_p
         assert_eq!(steered.taken, [2900].into());
         assert!(steered.done.is_empty(), "{:?}", steered.done);
         ip("rule del pref 2900 from 198.51.100.1 lookup 7");
+        // In the very place of ours.
+        ip("route add 10.128.0.0/16 dev ovn-k8s-mp0 table 2900000000 proto static");
+        let before = others();
+        let steered = apply(&mk_wanted()).await.unwrap();
+        assert!(
+            steered.is_table_taken && steered.done.is_empty(),
+            "{steered:?}"
+        );
+        assert_eq!(others(), before);
+        ip("route del 10.128.0.0/16 dev ovn-k8s-mp0 table 2900000000 proto static");
         assert_eq!(done(&mk_wanted()).await.len(), 12);
+        // While ours stand: they stay, and what goes still can.
+        ip("rule add pref 2901 from 198.51.100.1 lookup 7");
+        let steered = apply(&mk_wanted()).await.unwrap();
+        assert!(
+            steered.taken == [2901].into() && steered.done.is_empty(),
+            "{steered:?}"
+        );
+        let steered = apply(&Entries::default()).await.unwrap();
+        assert_eq!(steered.done.len(), 12, "{steered:?}");
     });
 }

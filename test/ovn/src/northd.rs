@@ -120,6 +120,15 @@ impl Northd {
         )
     }
 
+    /// The same, with what connection tracking says at each time it is asked, in order; every step of the way.
+    pub fn traced(&self, datapath: &str, flow: &str, conntrack: &[&str]) -> String {
+        let db = format!("--db={}", unix(&self.sb));
+        let mut command = Command::new("ovn-trace");
+        command.arg(&db);
+        command.args(conntrack.iter().map(|state| format!("--ct={state}")));
+        output(&mut command, &[datapath, flow])
+    }
+
     /// Warnings and errors of northd so far.
     pub fn complaints(&self) -> Vec<String> {
         let log = std::fs::read_to_string(&self.log).unwrap();

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use model::Family;
+use model::nb::{RowKey, Table};
 use ovn_tests::{Fixture, NORTHD_TOOLS, Northd, View};
 use ovsdb_tests::absent;
 use plan_node::beside::north::{plan, port_group, routed};
@@ -53,17 +54,17 @@ fn mk_share() -> View {
     view
 }
 
+/// A packet of the pod to another address.
+fn packet(to: &str, from: &str) -> String {
+    let ip = if to.contains(':') { "ip6" } else { "ip4" };
+    format!(
+        "inport == \"ns_pod\" && eth.src == 0a:58:0a:80:01:05 && eth.dst == 0a:58:0a:80:01:01 && {ip}.src == {from} && {ip}.dst == {to} && ip.ttl == 64 && tcp"
+    )
+}
+
 /// By which port a packet of the pod leaves, as `ovn-trace` says it.
 fn leaves_by(northd: &Northd, to: &str, from: &str) -> String {
-    let (ip, ttl) = if to.contains(':') {
-        ("ip6", "ip.ttl == 64")
-    } else {
-        ("ip4", "ip.ttl == 64")
-    };
-    let flow = format!(
-        "inport == \"ns_pod\" && eth.src == 0a:58:0a:80:01:05 && eth.dst == 0a:58:0a:80:01:01 && {ip}.src == {from} && {ip}.dst == {to} && {ttl} && tcp"
-    );
-    let said = northd.trace("n1", &flow);
+    let said = northd.trace("n1", &packet(to, from));
     let outputs = said
         .lines()
         .filter_map(|line| line.trim().strip_prefix("output(\""));
@@ -98,14 +99,30 @@ async fn mk_fixture() -> Option<(Fixture, Northd)> {
     Some((fixture, northd))
 }
 
-/// Another node's subnets have a usable route.
-fn route(northd: &Northd, view: &View) {
+/// These subnets of other nodes have a usable route. Returns how many transactions that took.
+async fn route(fixture: &Fixture, view: &View, family: Family, subnets: &[&str]) -> usize {
+    let network = &view.share.network.name;
+    let set = routed(network, family).id;
+    let read = |replica: &_| ovn::north::addresses(replica, network, &set);
+    let (uuid, holds) = fixture.client.with_replica(read).unwrap().unwrap().unwrap();
+    let wanted = subnets.iter().map(|subnet| (*subnet).to_owned()).collect();
+    let comment = "noverlay test";
+    let transaction = ovn::encode::addresses((uuid, &set), &holds, &wanted, comment);
+    if let Some(transaction) = &transaction {
+        let reply = fixture.client.transact(transaction).await.unwrap();
+        reply.check_counts().unwrap();
+    }
+    fixture.settle().await;
+    usize::from(transaction.is_some())
+}
+
+/// Another node's subnets have a usable route, in both families.
+async fn route_both(fixture: &Fixture, view: &View) {
     for (family, subnet) in [
         (Family::V4, "10.128.2.0/24"),
-        (Family::V6, "\"fd01:0:0:2::/64\""),
+        (Family::V6, "fd01:0:0:2::/64"),
     ] {
-        let set = routed(&view.share.network.name, family).id;
-        northd.nbctl(&["add", "Address_Set", &set, "addresses", subnet]);
+        assert_eq!(route(fixture, view, family, &[subnet]).await, 1);
     }
 }
 
@@ -121,9 +138,9 @@ async fn what_is_routed_leaves_by_the_management_port_and_everything_else_as_bef
     assert_eq!(fixture.pass(&steers).await, 0);
     northd.nbctl(&["sync"]);
     assert_eq!(ways(&northd), BY_TUNNEL, "the sets are empty");
-    route(&northd, &view);
+    route_both(&fixture, &view).await;
+    northd.nbctl(&["sync"]);
     assert_eq!(ways(&northd), BY_HOST);
-    fixture.settle().await;
     assert_eq!(
         fixture.pass(&steers).await,
         0,
@@ -139,7 +156,7 @@ async fn what_is_routed_leaves_by_the_management_port_and_everything_else_as_bef
 }
 
 #[tokio::test]
-async fn the_management_port_tracks_no_connection_between_pods_also_where_it_is_made_anew() {
+async fn the_port_group_gets_the_management_port_that_was_made_anew_and_lets_go_without_one() {
     let Some((fixture, northd)) = mk_fixture().await else {
         return;
     };
@@ -147,18 +164,6 @@ async fn the_management_port_tracks_no_connection_between_pods_also_where_it_is_
     assert_eq!(rows.len(), 3, "a port group and two ACLs");
     assert_eq!(fixture.pass(&rows).await, rows.len());
     northd.nbctl(&["sync"]);
-    let flows = northd.flows("n1");
-    for (stage, port) in [
-        ("ls_in_pre_acl", "inport == \"k8s-n1\""),
-        ("ls_out_pre_acl", "outport == \"k8s-n1\""),
-    ] {
-        let mut of_stage = flows.lines().filter(|line| line.contains(stage));
-        let is_stateless = |line: &str| {
-            let words = [port, "ip4.src == 10.128.1.0/24", "reg0[16] = 1"];
-            words.iter().all(|word| line.contains(word))
-        };
-        assert!(of_stage.any(is_stateless), "{stage}: {flows}");
-    }
     assert_eq!(ways(&northd), BY_TUNNEL);
     // The group has lost the port.
     northd.nbctl(&["lsp-del", "k8s-n1", "--", "lsp-add", "n1", "k8s-n1"]);
@@ -168,6 +173,59 @@ async fn the_management_port_tracks_no_connection_between_pods_also_where_it_is_
     let port = northd.nbctl(&["get", "Logical_Switch_Port", "k8s-n1", "_uuid"]);
     let ports = northd.nbctl(&["get", "Port_Group", &group, "ports"]);
     assert_eq!(ports.trim(), format!("[{}]", port.trim()));
+    // Steered, and then the port goes for good: what steers can be taken away all the same.
+    let view = mk_share();
+    fixture.pass_over(&plan(view.get(), true)).await;
+    northd.nbctl(&["lsp-del", "k8s-n1"]);
+    fixture.settle().await;
+    let transaction = fixture.encode(&rows);
+    let reply = fixture.client.transact(&transaction).await.unwrap();
+    reply.check_counts().unwrap();
+    fixture.settle().await;
+    let policies = northd.nbctl(&["lr-policy-list", "ovn_cluster_router"]);
+    assert!(!policies.contains("1010"), "{policies}");
+    assert!(
+        fixture.encode(&rows).operations().is_empty(),
+        "nothing to do until the port is there"
+    );
+    // A group of our name that does not bear our marker is named.
+    northd.nbctl(&["clear", "Port_Group", &group, "external_ids"]);
+    fixture.settle().await;
+    let named = fixture.foreign(&rows);
+    assert!(named.len() == 1 && named[0].contains(&group), "{named:?}");
+}
+
+/// Of a connection whose other direction takes the tunnel the management port sees answers alone: what conntrack calls invalid.
+#[tokio::test]
+async fn answers_without_a_question_pass_the_management_port_and_are_dropped_without_the_acls() {
+    let Some((fixture, northd)) = mk_fixture().await else {
+        return;
+    };
+    // As services and policies make it: everything on the switch is asked about.
+    northd.nbctl(&["lb-add", "service", "172.31.0.1:80", "10.128.1.5:8080"]);
+    northd.nbctl(&["ls-lb-add", "n1", "service"]);
+    let view = mk_share();
+    let steers = plan(view.get(), true);
+    let is_acl = |key: &RowKey| matches!(key.table, Table::PortGroup | Table::GroupAcl);
+    let mut without = steers.clone();
+    without.retain(|key, _| !is_acl(key));
+    for (rows, passes) in [(&without, false), (&steers, true)] {
+        fixture.pass_over(rows).await;
+        if !passes {
+            route_both(&fixture, &view).await;
+        }
+        northd.nbctl(&["sync"]);
+        for (to, from) in [
+            ("10.128.2.9", "10.128.1.5"),
+            ("fd01:0:0:2::9", "fd01:0:0:1::5"),
+        ] {
+            // The pod's own port, which has seen both directions, and the management port.
+            let states = ["trk,est,rpl", "trk,inv"];
+            let said = northd.traced("n1", &packet(to, from), &states);
+            let out = said.contains("output to \"k8s-n1\"");
+            assert_eq!(out, passes, "{to}: {said}");
+        }
+    }
 }
 
 #[tokio::test]
@@ -178,12 +236,78 @@ async fn what_was_added_goes_without_a_trace() {
     let before = fixture.others();
     let view = mk_share();
     fixture.pass_over(&plan(view.get(), true)).await;
-    route(&northd, &view);
-    fixture.settle().await;
+    route_both(&fixture, &view).await;
     fixture.pass_over(&model::nb::Rows::new()).await;
     assert_eq!(fixture.others(), before);
     for table in ["Port_Group", "Address_Set", "Logical_Router_Policy", "ACL"] {
         let rows = northd.nbctl(&["--bare", "--columns=external_ids", "list", table]);
         assert!(!rows.contains("noverlay.io/owner"), "{table}: {rows}");
     }
+}
+
+#[tokio::test]
+async fn a_set_gains_and_loses_what_differs_and_one_of_somebody_else_is_not_ours() {
+    let Some((fixture, northd)) = mk_fixture().await else {
+        return;
+    };
+    let view = mk_share();
+    let network = view.share.network.name.clone();
+    let set = routed(&network, Family::V4).id;
+    let held = || {
+        let read = |replica: &_| ovn::north::addresses(replica, &network, &set);
+        fixture.client.with_replica(read).unwrap().unwrap()
+    };
+    fixture
+        .nbctl(&["create", "Address_Set", &format!("name={set}")])
+        .await;
+    assert_eq!(held(), None, "without our marker");
+    northd.nbctl(&["destroy", "Address_Set", &set]);
+    fixture.settle().await;
+    fixture.pass_over(&plan(view.get(), true)).await;
+    for (subnets, transactions) in [
+        (&["10.128.2.0/24", "10.128.3.0/24"][..], 1),
+        (&["10.128.2.0/24", "10.128.3.0/24"], 0),
+        (&["10.128.3.0/24", "10.128.4.0/24"], 1),
+        (&[], 1),
+    ] {
+        let done = route(&fixture, &view, Family::V4, subnets).await;
+        assert_eq!(done, transactions, "{subnets:?}");
+        let stands = northd.nbctl(&["get", "Address_Set", &set, "addresses"]);
+        let quoted: Vec<String> = subnets
+            .iter()
+            .map(|subnet| format!("\"{subnet}\""))
+            .collect();
+        assert_eq!(stands.trim(), format!("[{}]", quoted.join(", ")));
+    }
+}
+
+#[tokio::test]
+async fn what_is_in_both_is_not_touched_and_a_set_that_was_made_anew_is_another_one() {
+    let Some((fixture, northd)) = mk_fixture().await else {
+        return;
+    };
+    let view = mk_share();
+    let network = view.share.network.name.clone();
+    let set = routed(&network, Family::V4).id;
+    fixture.pass_over(&plan(view.get(), true)).await;
+    let (two, three) = ("10.128.2.0/24", "10.128.3.0/24");
+    route(&fixture, &view, Family::V4, &[two, three]).await;
+    let read = |replica: &_| ovn::north::addresses(replica, &network, &set);
+    let (uuid, holds) = fixture.client.with_replica(read).unwrap().unwrap().unwrap();
+    let wanted = [three, "10.128.4.0/24"].map(str::to_owned).into();
+    let transaction =
+        ovn::encode::addresses((uuid, &set), &holds, &wanted, "noverlay test").unwrap();
+    let said = format!("{:?}", transaction.operations());
+    assert!(
+        said.contains(two) && said.contains("10.128.4.0") && !said.contains(three),
+        "{said}"
+    );
+    // Others made it anew in between.
+    northd.nbctl(&["clear", "Logical_Router", "ovn_cluster_router", "policies"]);
+    northd.nbctl(&["destroy", "Address_Set", &set]);
+    northd.nbctl(&["create", "Address_Set", &format!("name={set}")]);
+    let refused = fixture.client.transact(&transaction).await;
+    assert!(refused.is_err(), "{refused:?}");
+    let stands = northd.nbctl(&["get", "Address_Set", &set, "addresses"]);
+    assert_eq!(stands.trim(), "[]");
 }

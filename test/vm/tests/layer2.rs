@@ -7,7 +7,7 @@
 //! reached. Invariant: nothing here
 //! knows how packets go.
 //! Not here: the lines of the proof (the lab), rows (the tests of plans and of northd).
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test")]
+#![allow(clippy::unwrap_used, reason = "a test")]
 
 use vm_tests::{in_lab, tables};
 

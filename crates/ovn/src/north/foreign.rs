@@ -11,13 +11,14 @@ use ovsdb::{Atom, Datum, Replica, Uuid};
 
 use super::{Owned, external_id, string};
 
-const NAMED: [Table; 6] = [
+const NAMED: [Table; 7] = [
     Table::AddressSet,
     Table::GatewayChassis,
     Table::Router,
     Table::Switch,
     Table::RouterPort,
     Table::SwitchPort,
+    Table::PortGroup,
 ];
 
 /// Reason of a problem: another node's agent writes to this database.

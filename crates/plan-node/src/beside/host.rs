@@ -9,7 +9,7 @@
 //!  2899  iif lo to NET          main, routes longer than NET    the host's own
 //!  2900  to S                   main, routes longer than NET    own pods, whoever asks
 //!  2901  iif MP to NET          unreachable                     came from OVN and has no way: not back into it
-//!  2902  to NET                 2900: NET via .1 of S dev MP    what else is for pods: by way of OVN
+//!  2902  to NET                 own table: NET via .1 of S dev MP   what else is for pods: by way of OVN
 //! ```
 //! NET: a subnet of the network; S: one of the node's; MP: the management port.
 
@@ -82,7 +82,7 @@ pub fn entries(view: NetworkView<'_>) -> Entries {
     entries
 }
 
-/// The table of the packet filter.
+/// The table of the packet filter; empty while the node has no pods.
 ///
 /// - `raw`: what goes between pods passes no chain that translates, whoever has one: it is not tracked. What is for the host itself
 ///   is, so that answers find their way back through `post`.
@@ -109,9 +109,12 @@ pub fn ruleset(view: NetworkView<'_>) -> Ruleset {
         let elements = subnets.filter(|subnet| subnet.family() == family).collect();
         let set = AddressSet { family, elements };
         ruleset.sets.insert(pods.clone(), set);
-        raw.push(format!(
-            "iifname {{ \"{bridge}\", \"{device}\" }} {ip} saddr @{pods} {ip} daddr @{pods} fib daddr type != local notrack"
-        ));
+        // A rule for each device: in what order nft lists a set of names hangs on its version.
+        for from in [bridge.as_str(), device.as_str()] {
+            raw.push(format!(
+                "iifname \"{from}\" {ip} saddr @{pods} {ip} daddr @{pods} fib daddr type != local notrack"
+            ));
+        }
         let management = view.management();
         let management = management.iter().map(|address| address.ip);
         let of_family = |address: &std::net::IpAddr| Family::of(*address) == family;
@@ -123,6 +126,9 @@ pub fn ruleset(view: NetworkView<'_>) -> Ruleset {
         guard.push(format!(
             "iifname \"{bridge}\" oifname \"{device}\" {ip} daddr @{pods} {ip} saddr != @{pods} ct state new drop"
         ));
+    }
+    if ruleset.sets.is_empty() {
+        return ruleset;
     }
     for (name, kind, hook, priority, rules) in [
         ("raw", "filter", "prerouting", -300, raw),

@@ -82,6 +82,8 @@ fn a_node_without_pods_has_nothing() {
         host::entries(view.get()),
         model::steering::Entries::default()
     );
+    let ruleset = host::ruleset(view.get());
+    assert!(ruleset.is_empty() && ruleset.table == nft::Table::Own);
 }
 
 #[test]
@@ -111,16 +113,16 @@ fn a_second_subnet_of_a_network_has_rules_of_its_own() {
             "rule 2900 to 10.128.1.0/24 lookup main suppress_prefixlength 16",
             "rule 2901 to 10.128.0.0/16 iif ovn-k8s-mp0 unreachable",
             "rule 2901 to 10.132.0.0/18 iif ovn-k8s-mp0 unreachable",
-            "rule 2902 to 10.128.0.0/16 lookup 2900",
-            "rule 2902 to 10.132.0.0/18 lookup 2900",
+            "rule 2902 to 10.128.0.0/16 lookup 2900000000",
+            "rule 2902 to 10.132.0.0/18 lookup 2900000000",
         ]
     );
     let routes: Vec<String> = entries.routes.iter().map(ToString::to_string).collect();
     assert_eq!(
         routes,
         [
-            "route 10.128.0.0/16 via 10.128.1.1 dev ovn-k8s-mp0 table 2900",
-            "route 10.132.0.0/18 via 10.128.1.1 dev ovn-k8s-mp0 table 2900",
+            "route 10.128.0.0/16 via 10.128.1.1 dev ovn-k8s-mp0 table 2900000000",
+            "route 10.132.0.0/18 via 10.128.1.1 dev ovn-k8s-mp0 table 2900000000",
         ]
     );
 }
@@ -141,6 +143,6 @@ fn the_packet_filter_is_a_table_of_our_own_with_three_chains_for_each_family() {
         rules("guard")[0],
         "iifname \"br-ex\" oifname \"ovn-k8s-mp0\" ip daddr @pods-v4 ip saddr != @pods-v4 ct state new drop"
     );
-    assert_eq!(rules("raw").len(), 2);
+    assert_eq!(rules("raw").len(), 4, "a rule for each device and family");
     assert_eq!(ruleset.sets.len(), 2);
 }

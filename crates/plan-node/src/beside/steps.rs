@@ -1,0 +1,397 @@
+//! In which order a network is led past the tunnels on a node, and back.
+//! In: whether it is to be, what was seen of each part, how long a step has lasted. Out: the step that is due.
+//! Invariant: a node steers only while its host and its management port are seen to be whole; peers are told that it takes packets from
+//! the wire before the first can come, and that it does not a while before the host's part goes; a start of the process takes nothing
+//! away; a part that cannot be put right is not told of for long.
+//! Not here: what stands at each step (`north`, `host`), who looks.
+//!
+//! ```text
+//!  Absent -- Untracked -- Host -- Ready -- Steering
+//!            ACLs         rules,  peers    policy
+//!                         nft     are told and set
+//! ```
+
+use std::time::Duration;
+
+/// What is seen to be gone is gone for so long before the next step: packets that were on their way have arrived.
+const SETTLED: Duration = Duration::from_secs(1);
+/// So long after peers were told they send nothing more by the wire: they hear of it over the API server.
+const TOLD: Duration = Duration::from_secs(10);
+/// For so long peers are not told that a part is broken: mostly it is put right at once.
+const REPAIR: Duration = Duration::from_secs(10);
+
+/// How far a network is led past the tunnels. Each step has what those before it have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Step {
+    /// Nothing of ours.
+    Absent,
+    /// The management port tracks no connection between pods.
+    Untracked,
+    /// The host takes pods' packets from the wire and would send them there.
+    Host,
+    /// Peers are told so.
+    Ready,
+    /// This node's pods' packets leave by the wire where there is a route.
+    Steering,
+}
+
+/// How much of a part stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// All of it, in force.
+    Whole,
+    /// Some of it, or all of it and perhaps not in force yet or still.
+    Partial,
+    /// Nothing.
+    Gone,
+}
+
+/// What was seen of each part; `None`: nobody has looked since the process began.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// The ACLs, in force where ovn-controller has made flows of them.
+    pub untracked: Option<Part>,
+    /// Rules, route and the packet filter's table.
+    pub host: Option<Part>,
+    /// Whether the own Node tells peers that it is ready.
+    pub announced: Option<bool>,
+    /// The policy.
+    pub steering: Option<Part>,
+}
+
+impl Seen {
+    /// Whether the parts below steering are known to be whole.
+    fn carries(self) -> bool {
+        self.untracked == Some(Part::Whole) && self.host == Some(Part::Whole)
+    }
+
+    /// Whether one of them is known not to be.
+    fn is_broken(self) -> bool {
+        let is_broken = |part: Option<Part>| part.is_some_and(|part| part != Part::Whole);
+        is_broken(self.untracked) || is_broken(self.host)
+    }
+
+    /// The step at which another process left the network, by what stands.
+    #[must_use]
+    pub fn step(self) -> Step {
+        let stands = |part: Option<Part>| part.is_some_and(|part| part != Part::Gone);
+        if stands(self.steering) {
+            Step::Steering
+        } else if self.announced == Some(true) {
+            Step::Ready
+        } else if stands(self.host) {
+            Step::Host
+        } else if stands(self.untracked) {
+            Step::Untracked
+        } else {
+            Step::Absent
+        }
+    }
+}
+
+/// The step that a network is at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// The step.
+    pub step: Step,
+    /// When what the next step waits for was first seen, on the caller's clock.
+    since: Option<Duration>,
+}
+
+impl Progress {
+    /// At the step at which another process left the network.
+    #[must_use]
+    pub fn at(step: Step) -> Self {
+        Self { step, since: None }
+    }
+
+    /// Goes on by at most one step. Returns after which time it has to be called again although nothing is seen.
+    pub fn advance(&mut self, now: Duration, wanted: bool, seen: Seen) -> Option<Duration> {
+        let (next, wait) = if wanted {
+            self.further(seen)
+        } else {
+            self.back(seen)
+        };
+        let Some(wait) = wait else {
+            // Nothing to wait for has been seen.
+            self.since = None;
+            return None;
+        };
+        let since = *self.since.get_or_insert(now);
+        let left = wait.saturating_sub(now.saturating_sub(since));
+        if left > Duration::ZERO {
+            return Some(left);
+        }
+        *self = Self::at(next);
+        Some(Duration::ZERO)
+    }
+
+    /// The next step where the network is wanted, and for how long what it waits for has to be seen; no time: it is not.
+    fn further(self, seen: Seen) -> (Step, Option<Duration>) {
+        let now = |is_due: bool| is_due.then_some(Duration::ZERO);
+        match self.step {
+            Step::Absent => (Step::Untracked, now(true)),
+            Step::Untracked => (Step::Host, now(seen.untracked == Some(Part::Whole))),
+            Step::Host => (Step::Ready, now(seen.carries())),
+            Step::Ready if seen.carries() => (Step::Steering, now(true)),
+            Step::Ready => (Step::Host, seen.is_broken().then_some(REPAIR)),
+            // First nothing is sent there, then it is put right.
+            Step::Steering => (Step::Ready, now(seen.is_broken())),
+        }
+    }
+
+    /// The same where it is not.
+    fn back(self, seen: Seen) -> (Step, Option<Duration>) {
+        let gone = |part: Option<Part>| (part == Some(Part::Gone)).then_some(SETTLED);
+        match self.step {
+            Step::Absent => (Step::Absent, None),
+            Step::Steering => (Step::Ready, Some(Duration::ZERO)),
+            Step::Ready => (Step::Host, gone(seen.steering)),
+            Step::Host => {
+                let told = seen.announced == Some(false);
+                (Step::Untracked, told.then_some(TOLD))
+            }
+            Step::Untracked => (Step::Absent, gone(seen.host)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const ALL: [Step; 5] = [
+        Step::Absent,
+        Step::Untracked,
+        Step::Host,
+        Step::Ready,
+        Step::Steering,
+    ];
+
+    /// Everything that a step has stands, and nothing else.
+    fn standing(step: Step) -> Seen {
+        let part = |is: bool| Some(if is { Part::Whole } else { Part::Gone });
+        Seen {
+            untracked: part(step >= Step::Untracked),
+            host: part(step >= Step::Host),
+            announced: Some(step >= Step::Ready),
+            steering: part(step >= Step::Steering),
+        }
+    }
+
+    fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    /// Steps that follow, each with its second, where what is asked for stands at once.
+    fn walk(from: Step, wanted: bool) -> Vec<(Step, u64)> {
+        let mut progress = Progress::at(from);
+        let mut steps = vec![(from, 0)];
+        for millis in 0..60_000_u64 {
+            let at = progress.step;
+            progress.advance(Duration::from_millis(millis), wanted, standing(at));
+            if progress.step != at {
+                steps.push((progress.step, millis / 1000));
+            }
+        }
+        steps
+    }
+
+    #[test]
+    fn in_and_out_every_step_is_passed() {
+        use Step::{Absent, Host, Ready, Steering, Untracked};
+        let order = |steps: Vec<(Step, u64)>| -> Vec<Step> {
+            steps.into_iter().map(|(step, _)| step).collect()
+        };
+        assert_eq!(order(walk(Absent, true)), ALL);
+        assert_eq!(
+            walk(Steering, false),
+            [
+                (Steering, 0),
+                (Ready, 0),
+                (Host, 1),
+                (Untracked, 11),
+                (Absent, 12)
+            ]
+        );
+    }
+
+    #[test]
+    fn a_step_waits_for_what_it_needs() {
+        let mut progress = Progress::at(Step::Absent);
+        let with = |untracked, host| Seen {
+            untracked: Some(untracked),
+            host: Some(host),
+            ..standing(Step::Absent)
+        };
+        use Part::{Gone, Partial, Whole};
+        for (second, what, step) in [
+            (0, Seen::default(), Step::Untracked),
+            (1, Seen::default(), Step::Untracked),
+            (2, with(Partial, Gone), Step::Untracked),
+            (3, with(Whole, Gone), Step::Host),
+            (4, with(Whole, Partial), Step::Host),
+            (5, with(Partial, Whole), Step::Host),
+            (6, with(Whole, Whole), Step::Ready),
+            (7, with(Whole, Whole), Step::Steering),
+            // Either part broken: nothing is steered.
+            (8, with(Whole, Partial), Step::Ready),
+            (9, with(Whole, Whole), Step::Steering),
+            (10, with(Partial, Whole), Step::Ready),
+            (12, with(Partial, Whole), Step::Ready),
+            (13, with(Whole, Whole), Step::Steering),
+        ] {
+            progress.advance(seconds(second), true, what);
+            assert_eq!(progress.step, step, "at {second} s");
+        }
+    }
+
+    #[test]
+    fn peers_are_not_told_for_long_of_a_node_that_cannot_be_put_right() {
+        let mut progress = Progress::at(Step::Ready);
+        let broken = Seen {
+            host: Some(Part::Partial),
+            ..standing(Step::Ready)
+        };
+        for (second, step) in [
+            (0, Step::Ready),
+            (9, Step::Ready),
+            (10, Step::Host),
+            (600, Step::Host),
+        ] {
+            progress.advance(seconds(second), true, broken);
+            assert_eq!(progress.step, step, "at {second} s");
+        }
+    }
+
+    #[test]
+    fn a_process_that_ends_at_any_step_leaves_the_next_one_at_that_step() {
+        for step in ALL {
+            assert_eq!(standing(step).step(), step);
+            let mut progress = Progress::at(step);
+            progress.advance(seconds(100), true, Seen::default());
+            assert!(progress.step >= step, "nothing was looked at yet");
+        }
+        // On the way out, right after peers were told: the ten seconds are another process's.
+        let mut progress = Progress::at(standing(Step::Host).step());
+        for (second, step) in [(0, Step::Host), (9, Step::Host), (10, Step::Untracked)] {
+            progress.advance(seconds(second), false, standing(Step::Host));
+            assert_eq!(progress.step, step, "at {second} s");
+        }
+    }
+
+    #[test]
+    fn on_the_way_out_what_still_stands_is_waited_for() {
+        let still = |step: Step, seen: Seen| {
+            let mut progress = Progress::at(step);
+            for second in 0..100 {
+                progress.advance(seconds(second), false, seen);
+            }
+            progress.step == step
+        };
+        let seen = standing(Step::Ready);
+        assert!(
+            still(
+                Step::Ready,
+                Seen {
+                    steering: Some(Part::Partial),
+                    ..seen
+                }
+            ),
+            "flows of the policy"
+        );
+        assert!(
+            still(
+                Step::Host,
+                Seen {
+                    announced: Some(true),
+                    ..seen
+                }
+            ),
+            "the API server refuses"
+        );
+        assert!(still(
+            Step::Host,
+            Seen {
+                announced: None,
+                ..seen
+            }
+        ));
+        assert!(
+            still(
+                Step::Untracked,
+                Seen {
+                    host: Some(Part::Partial),
+                    ..seen
+                }
+            ),
+            "a rule, or the table"
+        );
+    }
+
+    #[test]
+    fn the_time_begins_when_it_is_seen_to_be_gone_and_again_when_it_comes_back() {
+        let seen = standing(Step::Ready);
+        let mut progress = Progress::at(Step::Ready);
+        for (millis, steering, step) in [
+            (0, Part::Whole, Step::Ready),
+            (50_000, Part::Gone, Step::Ready),
+            (50_900, Part::Partial, Step::Ready),
+            (51_100, Part::Gone, Step::Ready),
+            (52_000, Part::Gone, Step::Ready),
+            (52_100, Part::Gone, Step::Host),
+        ] {
+            let seen = Seen {
+                steering: Some(steering),
+                ..seen
+            };
+            progress.advance(Duration::from_millis(millis), false, seen);
+            assert_eq!(progress.step, step, "at {millis} ms");
+        }
+    }
+
+    fn some_part() -> impl Strategy<Value = Option<Part>> {
+        proptest::option::of(prop_oneof![
+            Just(Part::Whole),
+            Just(Part::Partial),
+            Just(Part::Gone)
+        ])
+    }
+
+    proptest! {
+        #[test]
+        fn one_step_at_a_time_and_none_up_on_a_broken_host(
+            begin in 0_usize..5,
+            events in proptest::collection::vec((0_u64..5_000, any::<bool>(), some_part(), some_part(), proptest::option::of(any::<bool>()), some_part()), 0..60),
+        ) {
+            let place = |step: Step| ALL.iter().position(|s| *s == step).unwrap();
+            let mut now = Duration::ZERO;
+            let mut progress = Progress::at(ALL[begin]);
+            for (millis, wanted, untracked, host, announced, steering) in events {
+                now += Duration::from_millis(millis);
+                let seen = Seen { untracked, host, announced, steering };
+                let before = progress.step;
+                progress.advance(now, wanted, seen);
+                let after = progress.step;
+                prop_assert!(place(before).abs_diff(place(after)) <= 1);
+                let whole = untracked == Some(Part::Whole) && host == Some(Part::Whole);
+                let broken = [untracked, host].iter().any(|part| matches!(part, Some(Part::Partial | Part::Gone)));
+                if after > before {
+                    prop_assert!(wanted);
+                    prop_assert!(after < Step::Ready || whole);
+                }
+                if after < before {
+                    prop_assert!(!wanted || (broken && before >= Step::Ready));
+                    // The host's part goes only where peers are told otherwise, the ports' only where the host's is gone.
+                    prop_assert!(before != Step::Host || announced == Some(false));
+                    prop_assert!(before != Step::Untracked || host == Some(Part::Gone));
+                }
+                if before == Step::Steering && broken {
+                    prop_assert_eq!(after, Step::Ready);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! Packets through the host's side beside OVN-Kubernetes: between pods of two nodes, from hosts, from outside.
+//!
+//! In: a node's host with the rules and translations that OVN-Kubernetes has there in local gateway mode, and the plan's. Out: which
+//! address the receiver of a datagram sees, and whether the answer comes back. Invariant: the kernel decides.
+//! Not here: OVN (`ovn-tests`), which plays no part but as a namespace that owns the pod's address.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test"
+)]
+
+use std::net::{IpAddr, UdpSocket};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use host::nft;
+use model::nft::Ruleset;
+use model::steering;
+use netns_tests::{absent, in_namespace, in_namespace_of, ip, ip_batch, run};
+use plan_node::beside::host::{entries, ruleset};
+use testkit::{View, mk_view};
+
+const TOOLS: &[&str] = &["ip", "nft", "sysctl"];
+const PORT: u16 = 5000;
+const PATIENCE: Duration = Duration::from_millis(700);
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+/// Addresses of one family.
+struct Family {
+    pod: &'static str,
+    management: &'static str,
+    node: &'static str,
+    remote_pod: &'static str,
+    peer: &'static str,
+    outside: &'static str,
+    remote_subnet: &'static str,
+}
+
+const FAMILIES: [Family; 2] = [
+    Family {
+        pod: "10.128.1.5",
+        management: "10.128.1.2",
+        node: "172.30.0.1",
+        remote_pod: "10.128.2.5",
+        peer: "172.30.0.2",
+        outside: "172.30.0.100",
+        remote_subnet: "10.128.2.0/24",
+    },
+    Family {
+        pod: "fd01:0:0:1::5",
+        management: "fd01:0:0:1::2",
+        node: "fd00:30::1",
+        remote_pod: "fd01:0:0:2::5",
+        peer: "fd00:30::2",
+        outside: "fd00:30::100",
+        remote_subnet: "fd01:0:0:2::/64",
+    },
+];
+
+/// What OVN-Kubernetes' local gateway mode translates: whatever leaves pods, and whatever enters the management port.
+const TRANSLATIONS: &str = "
+    table inet ovn-kubernetes {
+        chain mgmtport-snat {
+            type nat hook postrouting priority 100; policy accept;
+            oifname \"ovn-k8s-mp0\" meta nfproto ipv4 snat ip to 10.128.1.2
+            oifname \"ovn-k8s-mp0\" meta nfproto ipv6 snat ip6 to fd01:0:0:1::2
+        }
+        chain ovn-kube-local-gw-masq {
+            type nat hook postrouting priority 101; policy accept;
+            ip saddr 10.128.1.0/24 masquerade
+            ip6 saddr fd01:0:0:1::/64 masquerade
+        }
+    }";
+
+/// Whoever is beside the host: pods, and the physical network with another node and an outside host. Gone with this.
+struct Others {
+    pods: String,
+    wire: String,
+}
+
+impl Others {
+    fn add() -> Self {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = |what| format!("nvl-{what}-{}-{number}", std::process::id());
+        let others = Self {
+            pods: name("pods"),
+            wire: name("wire"),
+        };
+        let Self { pods, wire } = &others;
+        ip(&format!("netns add {pods}"));
+        ip(&format!("netns add {wire}"));
+        ip_batch(&format!(
+            "link set lo up
+             link add ovn-k8s-mp0 type veth peer name eth0 netns {pods}
+             link add br-ex type veth peer name eth0 netns {wire}
+             link set ovn-k8s-mp0 up
+             link set br-ex up
+             addr add 10.128.1.2/24 dev ovn-k8s-mp0
+             addr add fd01:0:0:1::2/64 dev ovn-k8s-mp0 nodad
+             addr add 172.30.0.1/24 dev br-ex
+             addr add fd00:30::1/64 dev br-ex nodad"
+        ));
+        let of_pods = [
+            "10.128.1.1/24",
+            "10.128.1.5/24",
+            "fd01:0:0:1::1/64",
+            "fd01:0:0:1::5/64",
+        ];
+        let of_wire = [
+            "172.30.0.2/24",
+            "172.30.0.100/24",
+            "10.128.2.5/32",
+            "fd00:30::2/64",
+            "fd00:30::100/64",
+            "fd01:0:0:2::5/128",
+        ];
+        for (name, addresses) in [(pods, &of_pods[..]), (wire, &of_wire[..])] {
+            ip(&format!("-n {name} link set lo up"));
+            ip(&format!("-n {name} link set eth0 up"));
+            for address in addresses {
+                let nodad = if address.contains(':') { "nodad" } else { "" };
+                ip(&format!("-n {name} addr add {address} dev eth0 {nodad}"));
+            }
+        }
+        // The policy of the cluster router, and what the other node's BGP brought.
+        ip(&format!("-n {pods} route add default via 10.128.1.2"));
+        ip(&format!("-n {pods} -6 route add default via fd01:0:0:1::2"));
+        ip(&format!("-n {wire} route add 10.128.1.0/24 via 172.30.0.1"));
+        ip(&format!(
+            "-n {wire} -6 route add fd01:0:0:1::/64 via fd00:30::1"
+        ));
+        as_ovn_kubernetes_has_it();
+        nft_script(TRANSLATIONS);
+        others
+    }
+}
+
+/// Routes, rules and settings of the host: what pods of other nodes are reached by, and what egress steers, here to nowhere.
+fn as_ovn_kubernetes_has_it() {
+    for rule in [
+        "rule add pref 5000 from 10.128.1.5 lookup 1002",
+        "rule add pref 5000 iif lo to 10.128.0.0/16 lookup 1002",
+        "-6 rule add pref 5000 from fd01:0:0:1::5 lookup 1002",
+        "-6 rule add pref 5000 iif lo to fd01::/48 lookup 1002",
+        "route add unreachable 10.128.2.0/24 table 1002",
+        "-6 route add unreachable fd01:0:0:2::/64 table 1002",
+    ] {
+        ip(rule);
+    }
+    ip("route add 10.128.0.0/16 via 10.128.1.1 dev ovn-k8s-mp0");
+    ip("-6 route add fd01::/48 via fd01:0:0:1::1 dev ovn-k8s-mp0");
+    for setting in [
+        "net.ipv4.ip_forward=1",
+        "net.ipv6.conf.all.forwarding=1",
+        "net.ipv4.conf.all.rp_filter=1",
+    ] {
+        run(Command::new("sysctl").args(["-q", "-w", setting]));
+    }
+}
+
+impl Drop for Others {
+    fn drop(&mut self) {
+        for name in [&self.pods, &self.wire] {
+            drop(Command::new("ip").args(["netns", "del", name]).status());
+        }
+    }
+}
+
+fn nft_script(text: &str) {
+    run(Command::new("nft").arg(text));
+}
+
+/// A socket in a namespace (in the test's own where it has no name).
+fn socket(namespace: Option<&str>, ip: &str, port: u16) -> UdpSocket {
+    let address = (ip.parse::<IpAddr>().unwrap(), port);
+    let Some(name) = namespace else {
+        return UdpSocket::bind(address).unwrap();
+    };
+    let (tell, bound) = mpsc::channel();
+    in_namespace_of(name, move || async move {
+        tell.send(UdpSocket::bind(address).unwrap()).unwrap();
+    });
+    bound.recv().unwrap()
+}
+
+/// Whom the receiver of a datagram sees, where both it and the answer arrive, the answer from whom the sender asked.
+fn seen(from: (Option<&str>, &str), to: (&str, &str)) -> Option<IpAddr> {
+    let receiver = socket(Some(to.0), to.1, PORT);
+    let sender = socket(from.0, from.1, 0);
+    for one in [&receiver, &sender] {
+        one.set_read_timeout(Some(PATIENCE)).unwrap();
+    }
+    let asked: IpAddr = to.1.parse().unwrap();
+    // What cannot be sent is not seen.
+    sender.send_to(b"question", (asked, PORT)).ok()?;
+    let mut buffer = [0; 16];
+    let (_, peer) = receiver.recv_from(&mut buffer).ok()?;
+    receiver.send_to(b"answer", peer).ok()?;
+    let (_, who) = sender.recv_from(&mut buffer).ok()?;
+    (who.ip() == asked).then_some(peer.ip())
+}
+
+fn mk_share() -> View {
+    let mut view = mk_view(1);
+    view.add_subnet("fd01::/48/64");
+    let v6 = "fd01:0:0:1::/64".parse().unwrap();
+    view.share.host_subnets.push(v6);
+    view
+}
+
+async fn put(rules: &steering::Entries, wanted: &Ruleset) {
+    let held = nft::read(wanted.table).await.unwrap();
+    nft::apply(&held, wanted, true).await.unwrap();
+    let steered = netlink::steering::apply(rules).await.unwrap();
+    assert!(steered.taken.is_empty());
+}
+
+fn bgp(verb: &str) {
+    for family in &FAMILIES {
+        let Family {
+            remote_subnet,
+            peer,
+            ..
+        } = family;
+        ip(&format!(
+            "route {verb} {remote_subnet} via {peer} dev br-ex proto bgp"
+        ));
+    }
+}
+
+/// The answers for both families, each compared with what is expected of it.
+fn expect(what: &str, of: impl Fn(&Family) -> (Option<IpAddr>, Option<&'static str>)) {
+    for family in &FAMILIES {
+        let (found, expected) = of(family);
+        let expected = expected.map(|ip| ip.parse::<IpAddr>().unwrap());
+        assert_eq!(found, expected, "{what}, {}", family.pod);
+    }
+}
+
+#[test]
+fn pods_see_each_others_addresses_and_outsiders_reach_none() {
+    if absent(TOOLS) {
+        return;
+    }
+    in_namespace(|| async {
+        let others = Others::add();
+        let (pods, wire) = (others.pods.as_str(), others.wire.as_str());
+        let to_remote = |f: &Family| seen((Some(pods), f.pod), (wire, f.remote_pod));
+        let to_own = |f: &Family| seen((Some(wire), f.remote_pod), (pods, f.pod));
+        let intruder = |f: &Family| seen((Some(wire), f.outside), (pods, f.pod));
+        let host = |f: &Family| seen((None, f.node), (wire, f.remote_pod));
+        let out = |f: &Family| seen((Some(pods), f.pod), (wire, f.outside));
+        bgp("add");
+        // Without ours: somewhere else, or translated on the way out and in, and anybody comes in as the node itself.
+        expect("pod to pod, plain", |f| (to_remote(f), None));
+        expect("host to pod of another node, plain", |f| (host(f), None));
+        expect("outside to pod, plain", |f| {
+            (intruder(f), Some(f.management))
+        });
+        let view = mk_share();
+        let nothing = Ruleset {
+            table: ruleset(view.get()).table,
+            ..Ruleset::default()
+        };
+        put(&entries(view.get()), &nothing).await;
+        expect("pod to pod, rules alone", |f| (to_remote(f), Some(f.node)));
+        put(&steering::Entries::default(), &ruleset(view.get())).await;
+        expect("pod to pod, table alone", |f| (to_remote(f), None));
+
+        put(&entries(view.get()), &ruleset(view.get())).await;
+        expect("pod to pod", |f| (to_remote(f), Some(f.pod)));
+        expect("the other way", |f| (to_own(f), Some(f.remote_pod)));
+        expect("host to pod of another node", |f| {
+            (host(f), Some(f.management))
+        });
+        expect("outside to pod", |f| (intruder(f), None));
+        expect("pod to outside", |f| (out(f), Some(f.node)));
+
+        put(&steering::Entries::default(), &nothing).await;
+        expect("pod to pod, plain again", |f| (to_remote(f), None));
+    });
+}
+
+#[test]
+fn what_has_no_route_is_refused_from_pods_and_goes_by_ovn_from_outside() {
+    if absent(TOOLS) {
+        return;
+    }
+    in_namespace(|| async {
+        let _others = Others::add();
+        let view = mk_share();
+        put(&entries(view.get()), &ruleset(view.get())).await;
+        let way = |to: &str, from: &str, device: &str| {
+            let words = format!("route get {to} from {from} iif {device}");
+            let said = Command::new("ip")
+                .args(words.split_whitespace())
+                .output()
+                .unwrap();
+            let (out, err) = (
+                String::from_utf8_lossy(&said.stdout),
+                String::from_utf8_lossy(&said.stderr),
+            );
+            format!("{out}{err}")
+                .split_whitespace()
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        // By OVN: what came for a pod elsewhere came by the tunnel, and so goes on.
+        let by_ovn = |f: &Family| {
+            let answer = way(f.remote_pod, f.outside, "br-ex");
+            assert!(
+                answer.contains("dev ovn-k8s-mp0") && answer.contains("table 2900000000"),
+                "{answer}"
+            );
+            // Straight to the pod, not by way of the router's address in between.
+            let own = way(f.pod, f.outside, "br-ex");
+            assert!(
+                own.contains("dev ovn-k8s-mp0") && !own.contains("via") && !own.contains("table"),
+                "{own}"
+            );
+        };
+        for f in &FAMILIES {
+            let circle = way(f.remote_pod, f.pod, "ovn-k8s-mp0");
+            assert!(
+                circle.contains("unreachable"),
+                "not back into OVN: {circle}"
+            );
+            by_ovn(f);
+        }
+        bgp("add");
+        for f in &FAMILIES {
+            let routed = way(f.remote_pod, f.pod, "ovn-k8s-mp0");
+            assert!(routed.contains("dev br-ex"), "{routed}");
+            by_ovn(f);
+        }
+    });
+}
