@@ -242,6 +242,16 @@ pub fn mk_snapshot(node: &NodeView, shares: &[NetworkShare]) -> Snapshot {
     }
 }
 
+/// The same as [`mk_view`] with both families: pods of the node in 10.128.N.0/24 and fd01:0:0:N::/64.
+#[must_use]
+pub fn mk_dual_view(number: u8) -> View {
+    let mut view = mk_view(number);
+    view.add_subnet("fd01::/48/64");
+    let subnet = format!("fd01:0:0:{number:x}::/64");
+    view.share.host_subnets.push(subnet.parse().unwrap());
+    view
+}
+
 /// A link that is up, of 1500 bytes.
 #[must_use]
 pub fn mk_link(index: u32, name: &str) -> LinkFact {

@@ -21,7 +21,7 @@ use model::nft::Ruleset;
 use model::steering;
 use netns_tests::{absent, in_namespace, in_namespace_of, ip, ip_batch, run};
 use plan_node::beside::host::{entries, ruleset};
-use testkit::{View, mk_view};
+use testkit::mk_dual_view;
 
 const TOOLS: &[&str] = &["ip", "nft", "sysctl"];
 const PORT: u16 = 5000;
@@ -203,14 +203,6 @@ fn seen(from: (Option<&str>, &str), to: (&str, &str)) -> Option<IpAddr> {
     (who.ip() == asked).then_some(peer.ip())
 }
 
-fn mk_share() -> View {
-    let mut view = mk_view(1);
-    view.add_subnet("fd01::/48/64");
-    let v6 = "fd01:0:0:1::/64".parse().unwrap();
-    view.share.host_subnets.push(v6);
-    view
-}
-
 async fn put(rules: &steering::Entries, wanted: &Ruleset) {
     let held = nft::read(wanted.table).await.unwrap();
     nft::apply(&held, wanted, true).await.unwrap();
@@ -260,7 +252,7 @@ fn pods_see_each_others_addresses_and_outsiders_reach_none() {
         expect("outside to pod, plain", |f| {
             (intruder(f), Some(f.management))
         });
-        let view = mk_share();
+        let view = mk_dual_view(1);
         let nothing = Ruleset {
             table: ruleset(view.get()).table,
             ..Ruleset::default()
@@ -291,7 +283,7 @@ fn what_has_no_route_is_refused_from_pods_and_goes_by_ovn_from_outside() {
     }
     in_namespace(|| async {
         let _others = Others::add();
-        let view = mk_share();
+        let view = mk_dual_view(1);
         put(&entries(view.get()), &ruleset(view.get())).await;
         let way = |to: &str, from: &str, device: &str| {
             let words = format!("route get {to} from {from} iif {device}");

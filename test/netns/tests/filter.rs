@@ -16,7 +16,7 @@ use model::nft::{AddressSet, Chain, Hook, Ruleset};
 use netlink::FilterWatcher;
 use netns_tests::translation::{Commits, Table};
 use netns_tests::{absent, in_namespace, run};
-use testkit::{mk_snapshot, mk_user_network, mk_view};
+use testkit::{mk_dual_view, mk_snapshot, mk_user_network, mk_view};
 
 fn nft_command(words: &str) -> String {
     run(Command::new("nft").args(words.split_whitespace()))
@@ -377,10 +377,7 @@ fn a_table_of_our_own_comes_and_goes_as_a_whole() {
             nft_command("list table inet ovn-kubernetes") + &nft_command("list table inet somebody")
         };
         let before = others();
-        let mut view = mk_view(1);
-        view.add_subnet("fd01::/48/64");
-        let v6 = "fd01:0:0:1::/64".parse().unwrap();
-        view.share.host_subnets.push(v6);
+        let mut view = mk_dual_view(1);
         // Longer than the management port's name, and behind it in the alphabet.
         view.node.gateway.bridge = "physbr-external".to_owned();
         let wanted = plan_node::beside::host::ruleset(view.get());

@@ -9,7 +9,7 @@ use model::nb::{RowKey, Table};
 use ovn_tests::{Fixture, NORTHD_TOOLS, Northd, View};
 use ovsdb_tests::absent;
 use plan_node::beside::north::{plan, port_group, routed};
-use testkit::mk_view;
+use testkit::mk_dual_view;
 
 /// The node's switch with a pod and the management port, the cluster router, and its way to the other nodes.
 fn mk_topology(northd: &Northd) {
@@ -43,15 +43,6 @@ fn mk_topology(northd: &Northd) {
     ] {
         northd.nbctl(&["lsp-set-addresses", port, &addresses]);
     }
-}
-
-fn mk_share() -> View {
-    let mut view = mk_view(1);
-    view.add_subnet("fd01::/48/64");
-    view.share
-        .host_subnets
-        .push("fd01:0:0:1::/64".parse().unwrap());
-    view
 }
 
 /// A packet of the pod to another address.
@@ -131,7 +122,7 @@ async fn what_is_routed_leaves_by_the_management_port_and_everything_else_as_bef
     let Some((fixture, northd)) = mk_fixture().await else {
         return;
     };
-    let view = mk_share();
+    let view = mk_dual_view(1);
     let steers = plan(view.get(), true);
     // The router's references to its policies are one column, somebody else's and ours.
     assert_eq!(fixture.pass_over(&steers).await, steers.len());
@@ -160,7 +151,7 @@ async fn the_port_group_gets_the_management_port_that_was_made_anew_and_lets_go_
     let Some((fixture, northd)) = mk_fixture().await else {
         return;
     };
-    let rows = plan(mk_share().get(), false);
+    let rows = plan(mk_dual_view(1).get(), false);
     assert_eq!(rows.len(), 3, "a port group and two ACLs");
     assert_eq!(fixture.pass(&rows).await, rows.len());
     northd.nbctl(&["sync"]);
@@ -169,12 +160,12 @@ async fn the_port_group_gets_the_management_port_that_was_made_anew_and_lets_go_
     northd.nbctl(&["lsp-del", "k8s-n1", "--", "lsp-add", "n1", "k8s-n1"]);
     fixture.settle().await;
     assert_eq!(fixture.pass(&rows).await, 1);
-    let group = port_group(&mk_share().share.network.name).id;
+    let group = port_group(&mk_dual_view(1).share.network.name).id;
     let port = northd.nbctl(&["get", "Logical_Switch_Port", "k8s-n1", "_uuid"]);
     let ports = northd.nbctl(&["get", "Port_Group", &group, "ports"]);
     assert_eq!(ports.trim(), format!("[{}]", port.trim()));
     // Steered, and then the port goes for good: what steers can be taken away all the same.
-    let view = mk_share();
+    let view = mk_dual_view(1);
     fixture.pass_over(&plan(view.get(), true)).await;
     northd.nbctl(&["lsp-del", "k8s-n1"]);
     fixture.settle().await;
@@ -204,7 +195,7 @@ async fn answers_without_a_question_pass_the_management_port_and_are_dropped_wit
     // As services and policies make it: everything on the switch is asked about.
     northd.nbctl(&["lb-add", "service", "172.31.0.1:80", "10.128.1.5:8080"]);
     northd.nbctl(&["ls-lb-add", "n1", "service"]);
-    let view = mk_share();
+    let view = mk_dual_view(1);
     let steers = plan(view.get(), true);
     let is_acl = |key: &RowKey| matches!(key.table, Table::PortGroup | Table::GroupAcl);
     let mut without = steers.clone();
@@ -234,7 +225,7 @@ async fn what_was_added_goes_without_a_trace() {
         return;
     };
     let before = fixture.others();
-    let view = mk_share();
+    let view = mk_dual_view(1);
     fixture.pass_over(&plan(view.get(), true)).await;
     route_both(&fixture, &view).await;
     fixture.pass_over(&model::nb::Rows::new()).await;
@@ -250,7 +241,7 @@ async fn a_set_gains_and_loses_what_differs_and_one_of_somebody_else_is_not_ours
     let Some((fixture, northd)) = mk_fixture().await else {
         return;
     };
-    let view = mk_share();
+    let view = mk_dual_view(1);
     let network = view.share.network.name.clone();
     let set = routed(&network, Family::V4).id;
     let held = || {
@@ -286,7 +277,7 @@ async fn what_is_in_both_is_not_touched_and_a_set_that_was_made_anew_is_another_
     let Some((fixture, northd)) = mk_fixture().await else {
         return;
     };
-    let view = mk_share();
+    let view = mk_dual_view(1);
     let network = view.share.network.name.clone();
     let set = routed(&network, Family::V4).id;
     fixture.pass_over(&plan(view.get(), true)).await;

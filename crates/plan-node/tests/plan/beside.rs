@@ -5,15 +5,7 @@ use model::names::NetworkName;
 use model::nb::{Table, Value};
 use model::nft;
 use plan_node::beside::{host, north};
-use testkit::{View, mk_user_network, mk_view};
-
-fn mk_dual() -> View {
-    let mut view = mk_view(1);
-    view.add_subnet("fd01::/48/64");
-    let v6 = "fd01:0:0:1::/64".parse().unwrap();
-    view.share.host_subnets.push(v6);
-    view
-}
+use testkit::{View, mk_dual_view, mk_user_network, mk_view};
 
 /// Table and a column of each row that has it.
 fn column(view: &View, steers: bool, name: &str) -> Vec<(Table, String)> {
@@ -37,7 +29,7 @@ fn the_management_port_tracks_nothing_between_pods_of_two_nodes() {
             (Table::GroupAcl, format!("outport == \"k8s-n1\" && ({f})")),
         ]
     );
-    let both = column(&mk_dual(), false, "match");
+    let both = column(&mk_dual_view(1), false, "match");
     assert_eq!(both.len(), 2, "one ACL a direction for both families");
     assert!(
         both.iter()
@@ -48,7 +40,7 @@ fn the_management_port_tracks_nothing_between_pods_of_two_nodes() {
 
 #[test]
 fn what_is_in_the_set_goes_to_the_host_and_nothing_that_comes_from_it() {
-    let matches = column(&mk_dual(), true, "match");
+    let matches = column(&mk_dual_view(1), true, "match");
     let policies: Vec<&str> = matches
         .iter()
         .filter(|(table, _)| *table == Table::Policy)
@@ -61,7 +53,7 @@ fn what_is_in_the_set_goes_to_the_host_and_nothing_that_comes_from_it() {
             "inport == \"rtos-n1\" && ip6.src == fd01:0:0:1::/64 && ip6.src != fd01:0:0:1::2 && ip6.dst == $noverlay_routed_default_v6",
         ]
     );
-    let rows = north::plan(mk_dual().get(), true);
+    let rows = north::plan(mk_dual_view(1).get(), true);
     let sets = rows
         .iter()
         .filter(|(key, _)| key.table == Table::AddressSet);
@@ -129,7 +121,7 @@ fn a_second_subnet_of_a_network_has_rules_of_its_own() {
 
 #[test]
 fn the_packet_filter_is_a_table_of_our_own_with_three_chains_for_each_family() {
-    let ruleset = host::ruleset(mk_dual().get());
+    let ruleset = host::ruleset(mk_dual_view(1).get());
     assert_eq!(ruleset.table, nft::Table::Own);
     let rules = |chain: &str| ruleset.chains[chain].rules.clone();
     assert_eq!(
