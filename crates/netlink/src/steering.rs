@@ -6,7 +6,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::time::Duration;
 
 use model::Prefix;
 use model::kernel::{LinkFact, route_metric};
@@ -19,50 +18,12 @@ use rtnetlink::{Handle, RouteMessageBuilder};
 use crate::dump::{self, DumpError};
 use crate::facts::{FoundRule, TableRoute, TableRouteKind};
 use crate::message::{AF_INET, AF_INET6, DEL_ROUTE, NEW_RULE};
+use crate::write::{DEADLINE, WriteError};
 
 /// A dump with this protocol is of all of them (`RTPROT_UNSPEC`).
 const ANY_PROTOCOL: u8 = 0;
-/// How long one call may take; what is done by then is done.
-const DEADLINE: Duration = Duration::from_secs(30);
-
-/// Why the kernel is not as wanted. All of them are tried again.
-#[derive(Debug, thiserror::Error)]
-pub enum SteeringError {
-    /// The device of a route does not exist (yet).
-    #[error("device {device} does not exist")]
-    NoDevice {
-        /// Its name.
-        device: String,
-    },
-    /// The kernel could not be read.
-    #[error(transparent)]
-    Dump(#[from] DumpError),
-    /// No netlink connection.
-    #[error("cannot open a netlink connection")]
-    Connect(#[source] std::io::Error),
-    /// The kernel refused to write an entry.
-    #[error("cannot write the {entry}")]
-    Refused {
-        /// The entry, in words.
-        entry: String,
-        /// Why.
-        source: Box<rtnetlink::Error>,
-    },
-    /// The kernel refused to remove an entry.
-    #[error("cannot remove the {entry}")]
-    Stays {
-        /// The entry, in words.
-        entry: String,
-        /// Its error code.
-        source: std::io::Error,
-    },
-    /// The reading thread ended badly.
-    #[error("the reading thread ended badly")]
-    Thread,
-    /// An answer was lost.
-    #[error("the kernel was not as wanted after {DEADLINE:?}")]
-    Deadline,
-}
+/// Why the kernel is not as wanted; entries are named in words.
+pub type SteeringError = WriteError<String>;
 
 /// What was done.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -304,7 +265,7 @@ async fn add_route(
 
 fn refused(entry: String, source: rtnetlink::Error) -> SteeringError {
     let source = Box::new(source);
-    SteeringError::Refused { entry, source }
+    SteeringError::Refused { key: entry, source }
 }
 
 /// Sends a dumped message back to have gone what it tells of.
@@ -320,7 +281,7 @@ async fn remove(
         Ok(()) => steered.done.push(format!("removed the {entry}")),
         // Somebody else was faster.
         Err(error) if crate::write::is_gone(&error) => {}
-        Err(source) => return Err(SteeringError::Stays { entry, source }),
+        Err(source) => return Err(SteeringError::Stays { key: entry, source }),
     }
     Ok(())
 }

@@ -28,9 +28,9 @@ use rtnetlink::{Handle, LinkUnspec, LinkVrf, RouteMessageBuilder};
 use crate::dump::{self, DumpError};
 use crate::kernel::{self, Held, Removal};
 
-/// Why the kernel is not as wanted. All of them are tried again.
+/// Why the kernel is not as wanted, `K` being what names an entry. All of them are tried again.
 #[derive(Debug, thiserror::Error)]
-pub enum WriteError {
+pub enum WriteError<K = KernelKey> {
     /// The device does not exist (yet).
     #[error("device {device} does not exist")]
     NoDevice {
@@ -47,7 +47,7 @@ pub enum WriteError {
     #[error("cannot write the {key}")]
     Refused {
         /// The entry.
-        key: KernelKey,
+        key: K,
         /// Why.
         source: Box<rtnetlink::Error>,
     },
@@ -55,7 +55,7 @@ pub enum WriteError {
     #[error("cannot remove the {key}")]
     Stays {
         /// The entry.
-        key: KernelKey,
+        key: K,
         /// Its error code.
         source: std::io::Error,
     },
@@ -81,7 +81,7 @@ pub struct Written {
 /// Table of a device that is made only to see whether it can be.
 const TRIED_TABLE: TableId = TableId::MAX - 1;
 /// How long one call may take; what is done by then is done.
-const DEADLINE: Duration = Duration::from_secs(60);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 /// So often what the kernel did beyond what it was asked to is made good: secondary addresses go with their primary, and
 /// routes with the last address.
 const ROUNDS: usize = 3;
