@@ -24,7 +24,7 @@ use kube_edge::events::Publisher;
 use kube_edge::lease::Elector;
 use kube_edge::{Leadership, Writer, connect, connect_gated};
 use reconcile::{Pace, Timing, WorkQueue};
-use settings::{OvnTopology, Settings};
+use settings::{OvnNetworks, OvnTopology, Settings};
 use tokio::sync::watch;
 
 use crate::caches::Caches;
@@ -66,11 +66,11 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
 }
 
 /// What this manager cannot do is refused before anything is read or written: beside OVN-Kubernetes there would be two
-/// writers of node annotations, of the default network's NetworkAttachmentDefinition and of generated FRRConfigurations.
-fn refuse_what_is_not_built(settings: &Settings) -> anyhow::Result<()> {
-    if settings.ovn.topology == OvnTopology::Adopt {
+/// writers of node annotations and of NetworkAttachmentDefinitions.
+fn refuse_two_writers(settings: &Settings) -> anyhow::Result<()> {
+    if (settings.ovn.topology, settings.ovn.networks) == (OvnTopology::Adopt, OvnNetworks::Own) {
         bail!(
-            "[ovn] topology = adopt (also the default): OVN-Kubernetes' cluster manager would write the same objects as this one; allowed: build, in clusters without OVN-Kubernetes"
+            "[ovn] networks = own with topology = adopt (also the default): OVN-Kubernetes' cluster manager writes node ids, node subnets and NetworkAttachmentDefinitions; allowed: observe"
         );
     }
     Ok(())
@@ -87,7 +87,7 @@ pub async fn serve(
 ) -> anyhow::Result<()> {
     let configuration = configuration.into();
     let settings = configuration.now().settings.clone();
-    refuse_what_is_not_built(&settings)?;
+    refuse_two_writers(&settings)?;
     let client = connect(settings.kubeconfig.as_deref()).await?;
     tokio::spawn(crds::probe(client.clone(), crds::needs::CLUSTER_MANAGER));
     let mut daemon = Daemon::new(settings.metrics_address, &["caches", "first pass"]);

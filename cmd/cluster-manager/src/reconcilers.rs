@@ -15,7 +15,7 @@ use plan_cluster::advertise::{self, Planner};
 use plan_cluster::transport::DefaultNetwork;
 use plan_cluster::unsupported::Feature;
 use reconcile::{Action, Reconciler, WorkQueue};
-use settings::Settings;
+use settings::{OvnNetworks, Settings};
 use telemetry::Readiness;
 use tokio::time::Instant;
 
@@ -116,6 +116,11 @@ impl ClusterReconciler {
             self.follows();
         }
         self.term = term;
+    }
+
+    /// OVN-Kubernetes gives out ids and subnets, and makes the networks' objects.
+    fn observes(&self) -> bool {
+        self.settings.ovn.networks == OvnNetworks::Observe
     }
 
     /// Another replica leads: it is the one who tells and remembers.
@@ -243,11 +248,16 @@ impl Reconciler for ClusterReconciler {
         ];
         keys.extend(advertise::names(&world).into_iter().map(Key::Advertisement));
         keys.extend([Key::Attachment, Key::Features, Key::Leftovers]);
+        let is_observed = self.observes();
+        keys.retain(|key| !(is_observed && key.is_of_networks()));
         Some(keys)
     }
 
     /// Never cancelled: the loop finishes it before it stops.
     async fn reconcile(&mut self, key: &Key) -> Action {
+        if self.observes() && key.is_of_networks() {
+            return Action::Done;
+        }
         // A pass before the caches are complete would take for deleted what has not been listed yet.
         if !self.caches.waiting().is_empty() {
             return Action::Requeue;
@@ -301,7 +311,8 @@ impl Reconciler for ClusterReconciler {
         self.clients
             .readiness
             .set("route advertisements", !all_fail);
-        if action != Action::Requeue && *key == Key::Attachment {
+        // The last of what matters; what is left tells only.
+        if action != Action::Requeue && *key == Key::Features {
             self.clients.readiness.set("first pass", true);
         }
         action

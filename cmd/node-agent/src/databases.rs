@@ -7,14 +7,17 @@ use std::time::Duration;
 
 use anyhow::Context;
 use ovsdb::{ClientConfig, Endpoint, MonitorTable, TlsFiles};
-use settings::Settings;
+use settings::{OvnTopology, Settings};
 
 /// The Northbound database, over TLS where `[ovnnorth] address` says so. Key and certificates are read at each connection.
 ///
 /// # Errors
 /// When `[ovnnorth] address` is none.
 pub fn north(settings: &Settings) -> anyhow::Result<ClientConfig> {
-    let tables = ovn::north::monitor();
+    let tables = match settings.ovn.topology {
+        OvnTopology::Build => ovn::north::monitor(),
+        OvnTopology::Adopt => ovn::north::monitor_beside(),
+    };
     let mut config = config(&settings.ovn_north.address, ovn::north::DATABASE, tables)
         .with_context(|| format!("[ovnnorth] address = {:?}", settings.ovn_north.address))?;
     config.tls = settings.ovn_north.tls.as_ref().map(|paths| TlsFiles {

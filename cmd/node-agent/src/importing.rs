@@ -6,7 +6,10 @@
 //! Not here: which rows (`import`), when a pass is due (`reconcile`), where the inputs come from (`plan_node::learn`).
 
 mod event_buffer;
+mod kernel_routes;
 mod losses;
+mod sets;
+mod sink;
 mod write;
 
 use std::collections::BTreeMap;
@@ -17,7 +20,6 @@ use import::Importer;
 use import::retention::{PAUSE, Peer, Retention};
 use import::suppression::{Suppression, Threshold};
 use model::nb::ImportTarget;
-use model::route::{Hints, PROTOCOL_BGP, TableId};
 use netlink::dump;
 use ovn::north::RouteFollower;
 use ovsdb::{Client, Uuid};
@@ -28,7 +30,9 @@ use settings::Limits;
 pub use plan_node::Inputs;
 
 pub use self::event_buffer::EventBuffer;
-use self::event_buffer::PendingEvents;
+use self::kernel_routes::KernelRoutes;
+pub use self::sets::SetImport;
+pub use self::sink::Sink;
 use crate::frr;
 pub use crate::frr::FrrProbe;
 use crate::metrics::ImportMetrics;
@@ -39,12 +43,6 @@ const SLICE: Duration = Duration::from_millis(100);
 /// A pass ends after this time though there is more to write, so that other inputs, reports and the pace get their turn: while
 /// the database is slower than the kernel's changes come, there always is.
 const LONGEST: Duration = Duration::from_secs(5);
-/// Routes that events reported are dumped after this time at the earliest, and so seldom that dumps take a hundredth of one core.
-const VERIFY: Duration = Duration::from_secs(5);
-const VERIFY_SHARE: u32 = 100;
-/// A pass after this time dumps though nothing was heard; the loop's sweep brings one.
-const UNREAD: Duration = Duration::from_secs(270);
-
 /// The loop's times: changes that come one by one go at once; a storm becomes some twenty passes a second, because the database,
 /// northd and every ovn-controller pay for each one.
 pub const TIMING: Timing = Timing {
@@ -129,27 +127,15 @@ pub struct Import {
     /// When the last probe began.
     probed: Option<tokio::time::Instant>,
     sessions: SessionAnswer,
-    event_buffer: Arc<EventBuffer>,
     metrics: ImportMetrics,
-    importer: Importer<Uuid>,
+    kernel: KernelRoutes,
     follower: RouteFollower,
     retention: Retention,
     suppression: Suppression,
     release: Option<String>,
-    /// The inputs of the last pass: a pass with the same ones need not look at them.
-    inputs: Option<Arc<Inputs>>,
-    table: Option<Option<TableId>>,
     /// Rows from before this process have been taken over.
     adopted: bool,
     start: tokio::time::Instant,
-    /// The last read failed: events since then are not enough.
-    unread: bool,
-    verify: Option<Instant>,
-    /// When the kernel was last read whole.
-    dumped: Option<Instant>,
-    dump_cost: Duration,
-    /// When the first event was heard that no pass has come to the end of.
-    since: Option<Instant>,
     /// The last pass was [`Passed::Unfinished`].
     unfinished: bool,
 }
@@ -168,24 +154,16 @@ impl Import {
             follower: RouteFollower::new(config.target.clone()),
             retention: Retention::new(config.limits.stale_time, Some(config.interface.clone())),
             suppression: Suppression::new(threshold(&config.limits)),
-            importer: Importer::new(most(&config.limits)),
+            kernel: KernelRoutes::new(&config.limits, event_buffer, metrics.resyncs.clone()),
             config,
             north,
             probe,
             probed: None,
             sessions: SessionAnswer::Unasked,
-            event_buffer,
             metrics,
             release: None,
-            inputs: None,
-            table: None,
             adopted: false,
             start: tokio::time::Instant::now(),
-            unread: true,
-            verify: None,
-            dumped: None,
-            dump_cost: Duration::ZERO,
-            since: None,
             unfinished: false,
         }
     }
@@ -193,7 +171,7 @@ impl Import {
     /// What reports are made from.
     #[must_use]
     pub fn importer(&self) -> &Importer<Uuid> {
-        &self.importer
+        &self.kernel.importer
     }
 
     /// Takes other limits; the next pass acts on them.
@@ -202,7 +180,7 @@ impl Import {
             return;
         }
         self.config.limits = *limits;
-        self.importer.set_limit(most(limits));
+        self.kernel.set_limit(limits);
         self.retention.set_stale(limits.stale_time);
         self.suppression.set_threshold(threshold(limits));
     }
@@ -216,9 +194,9 @@ impl Import {
         }
         let retained = self.retention.is_waiting(self.start.elapsed())
             || self.suppression.is_open()
-            || self.importer.unexplained().is_some();
-        let verify = self.verify.map(|at| at.saturating_duration_since(now()));
-        verify
+            || self.kernel.importer.unexplained().is_some();
+        self.kernel
+            .again()
             .into_iter()
             .chain(retained.then_some(frr::PACE))
             .min()
@@ -230,25 +208,7 @@ impl Import {
     /// When something could not be read or written. Nothing was removed for it; the next pass goes on from there.
     pub async fn pass(&mut self, inputs: &Arc<Inputs>) -> Result<Passed, ImportError> {
         self.unfinished = false;
-        let mut pending = self.event_buffer.take();
-        self.note_since(&pending);
-        if self.table != Some(inputs.table) {
-            self.importer.set_table(inputs.table);
-            (self.table, self.unread) = (Some(inputs.table), true);
-        }
-        // Routes before owners: what the kernel has lost must keep the owner that it had. Nothing is lost the first time, and
-        // routes are decided once.
-        if self.inputs.is_none() {
-            self.take_inputs(inputs);
-        }
-        let kernel = self.read_kernel(&mut pending).await?;
-        if !self
-            .inputs
-            .as_ref()
-            .is_some_and(|last| Arc::ptr_eq(last, inputs))
-        {
-            self.take_inputs(inputs);
-        }
+        let kernel = self.kernel.hear(inputs).await?;
         let Some(rows) = self.read_rows()? else {
             return Ok(Passed::NotReady);
         };
@@ -256,7 +216,7 @@ impl Import {
             return Ok(Passed::NotReady);
         };
         if !std::mem::replace(&mut self.adopted, true) {
-            self.importer.adopt();
+            self.kernel.importer.adopt();
         }
         self.evaluate_losses(inputs);
         let Some(wrote) = self.write(router, inputs).await? else {
@@ -267,8 +227,8 @@ impl Import {
             return Ok(Passed::Unfinished(wrote.0, wrote.1));
         }
         // Passes that failed in between, and what was heard while it was written, are part of the time that it took.
-        if let Some(since) = self.since.take().filter(|_| wrote != (0, 0)) {
-            self.metrics.seconds.observe(since.elapsed().as_secs_f64());
+        if let Some(since) = self.kernel.took().filter(|_| wrote != (0, 0)) {
+            self.metrics.seconds.observe(since.as_secs_f64());
         }
         self.measure();
         Ok(Passed::Agreed {
@@ -276,75 +236,6 @@ impl Import {
             looked: kernel || rows > 0 || wrote != (0, 0),
             repaired: rows > 0 && !kernel && wrote != (0, 0),
         })
-    }
-
-    fn take_inputs(&mut self, inputs: &Arc<Inputs>) {
-        self.importer.set_scope(inputs.scope.clone());
-        self.importer.set_owners(inputs.owners.clone());
-        self.inputs = Some(Arc::clone(inputs));
-    }
-
-    fn note_since(&mut self, pending: &PendingEvents) {
-        self.since = self.since.or(pending.since);
-    }
-
-    /// Reads what changed in the kernel: from events where they tell enough, else by a dump. Returns whether it looked.
-    async fn read_kernel(&mut self, pending: &mut PendingEvents) -> Result<bool, ImportError> {
-        let due = self.verify.is_some_and(|at| at <= now());
-        let sweep = self.dumped.is_some_and(|at| at.elapsed() >= UNREAD);
-        // No event tells of a setting that changes what routes and links mean.
-        let everything = self.unread || pending.lost || sweep;
-        let links = everything || pending.links;
-        let cause = match &pending.hints {
-            _ if self.unread => Some("start"),
-            _ if pending.lost => Some("lost"),
-            Hints::Dump if pending.links => Some("links"),
-            Hints::Dump => Some("events"),
-            Hints::Events(_) if due => Some("check"),
-            Hints::Events(_) if sweep => Some("sweep"),
-            Hints::Events(_) => None,
-        };
-        let hints = std::mem::take(&mut pending.hints);
-        let cause = match (cause, hints) {
-            (None, Hints::Events(events)) if events.is_empty() => return Ok(false),
-            (None, Hints::Events(events)) => {
-                if self.importer.events(PROTOCOL_BGP, events) {
-                    let wait = VERIFY.max(self.dump_cost * VERIFY_SHARE);
-                    self.verify.get_or_insert_with(|| now() + wait);
-                    return Ok(true);
-                }
-                "events"
-            }
-            (cause, _) => cause.unwrap_or("events"),
-        };
-        self.metrics.resyncs.with_label_values(&[cause]).inc();
-        // Until it is read whole, no event helps; when that is tried again after a failure is the loop's to say.
-        self.unread = true;
-        self.verify = None;
-        let (table, began) = (self.table.flatten(), now());
-        let read = tokio::task::spawn_blocking(move || -> Result<_, dump::DumpError> {
-            let up = if links { Some(dump::links()?) } else { None };
-            let routes = match table {
-                Some(table) => dump::routes(Some(table), PROTOCOL_BGP)?,
-                None => Vec::new(),
-            };
-            Ok((up, routes))
-        });
-        let (links, routes) = read.await.map_err(|_| ImportError::Thread)??;
-        if let Some(links) = links {
-            self.importer
-                .set_links(links.iter().map(|l| (l.index, l.up)).collect());
-        }
-        let changed = self.importer.dump(routes);
-        if cause == "check" && changed > 0 {
-            // Mostly a change that was not heard of yet.
-            tracing::debug!(changed, "the dump shows more than the events did");
-        }
-        self.unread = false;
-        self.verify = None;
-        self.dumped = Some(now());
-        self.dump_cost = began.elapsed();
-        Ok(true)
     }
 
     /// Reads what changed on the router; `None` while there is no replica. Returns how many rows are others now.
@@ -363,32 +254,18 @@ impl Import {
             );
         }
         for change in &changes {
-            self.importer
-                .row(change.id, change.before.as_ref(), change.after.as_ref());
+            let importer = &mut self.kernel.importer;
+            importer.row(change.id, change.before.as_ref(), change.after.as_ref());
         }
         Ok(Some(changes.len()))
     }
 
     fn measure(&self) {
-        let m = &self.metrics;
-        let gauge = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
-        m.seen.set(gauge(self.importer.seen()));
-        m.eligible.set(gauge(self.importer.eligible()));
-        m.programmed.set(gauge(self.importer.rows()));
-        m.suppressed.set(i64::from(self.suppression.is_open()));
-        m.retained.set(gauge(self.importer.retained().count()));
-        m.skipped.reset();
-        for (reason, skipped) in self.importer.skipped() {
-            m.skipped
-                .with_label_values(&[reason])
-                .set(gauge(skipped.count));
-        }
+        self.metrics.measure(&self.kernel.importer);
+        self.metrics
+            .suppressed
+            .set(i64::from(self.suppression.is_open()));
     }
-}
-
-/// `[limits] max-imported-routes`, in destinations.
-fn most(limits: &Limits) -> usize {
-    whole(limits.max_imported_routes)
 }
 
 /// `[limits] mass-withdraw-*`.

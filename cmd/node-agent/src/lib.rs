@@ -15,6 +15,7 @@
 //!  other nodes      --echo requests as large as pods' packets, watch<PathReport>--> api
 //! ```
 
+mod beside;
 pub mod databases;
 mod frr;
 pub mod importing;
@@ -44,9 +45,10 @@ use model::NodeName;
 use ovsdb::Client;
 use plan_node::paths::Paths;
 use reconcile::{Pace, Timing};
-use settings::{OvnTopology, Settings};
+use settings::OvnTopology;
 use tokio::sync::watch;
 
+use crate::beside::{Beside, Sight};
 use crate::importing::FrrProbe;
 use crate::keys::{ApiKey, Queues};
 use crate::loops::api::{ApiReconciler, Inputs};
@@ -56,6 +58,7 @@ use crate::loops::import::{ImportReconciler, Reports, Shared};
 use crate::loops::north::{Blocked, NorthReconciler};
 use crate::loops::port::PortReconciler;
 use crate::loops::south::SouthReconciler;
+use crate::loops::steering::SteeringReconciler;
 use crate::metrics::{Metrics, PathMetrics};
 use crate::paths::{PathReport, Pathfinder};
 use crate::refused_vrfs::RefusedVrfs;
@@ -76,6 +79,10 @@ pub struct Arguments {
     /// Name of this node's Node object.
     #[arg(long)]
     pub node: String,
+    /// Beside OVN-Kubernetes: lead everything back to the tunnels and take away what was added on this node, in order; ready when
+    /// nothing is left.
+    #[arg(long)]
+    pub leave: bool,
 }
 
 /// Runs the daemon until it is asked to stop. What it wrote keeps forwarding.
@@ -83,67 +90,62 @@ pub struct Arguments {
 /// # Errors
 /// At start only: configuration, client, metrics address.
 pub fn run(arguments: Arguments) -> anyhow::Result<()> {
-    let Arguments { config, node } = arguments;
+    let Arguments {
+        config,
+        node,
+        leave,
+    } = arguments;
     daemon::run(
         &config,
         settings::Daemon::NodeAgent,
-        |configuration| async move { serve(&node, configuration, telemetry::ended()).await },
+        |configuration| async move { serve(&node, configuration, leave, telemetry::ended()).await },
     )
 }
 
-/// What this agent cannot do is refused before anything is written: on a bridge that OVN-Kubernetes looks after, its flows
-/// would be replaced.
-fn refuse_what_is_not_built(settings: &Settings) -> anyhow::Result<()> {
-    if settings.ovn.topology == OvnTopology::Adopt {
-        bail!("[ovn] topology = adopt: this node-agent builds the topology itself; allowed: build");
-    }
-    Ok(())
-}
-
-/// Runs on node `node` until `ended` resolves.
+/// Runs on node `node` until `ended` resolves. `leave`: see [`Arguments::leave`].
 ///
 /// # Errors
 /// At start only; or when `ended` cannot be waited for.
 pub async fn serve(
     node: &str,
     configuration: impl Into<Configuration>,
+    leave: bool,
     ended: impl Future<Output = std::io::Result<()>>,
 ) -> anyhow::Result<()> {
     let configuration = configuration.into();
     let settings = configuration.now().settings.clone();
-    refuse_what_is_not_built(&settings)?;
     let kube = connect(settings.kubeconfig.as_deref()).await?;
     tokio::spawn(crds::probe(kube.clone(), crds::needs::NODE_AGENT));
-    let conditions = [
-        "caches", "ovn", "topology", "tunnels", "port", "filter", "flows", "import",
-    ];
-    let mut daemon = Daemon::new(settings.metrics_address, &conditions);
-    let metrics = Metrics::new(&daemon.registry).context("cannot register metrics")?;
-    (daemon.tell_configuration(configuration.clone())).context("cannot register metrics")?;
-    let facts = FactsChanged::default();
-    let sources = Sources {
-        node: NodeName::from(node),
-        north: Client::connect(databases::north(&settings)?),
-        south: Client::connect(databases::south(&settings)?),
-        switch: Client::connect(databases::switch(&settings)?),
-        settings: Arc::new(settings),
-        configuration,
-        refused_vrfs: RefusedVrfs::new(facts.clone()),
-        facts,
-        events: Arc::default(),
-        queues: Queues::default(),
-        metrics,
-    };
+    let is_beside = settings.ovn.topology == OvnTopology::Adopt;
+    if leave && !is_beside {
+        bail!(
+            "--leave with [ovn] topology = build: there is nothing to go back to; allowed: adopt"
+        );
+    }
+    let mut daemon = Daemon::new(settings.metrics_address, conditions(is_beside));
+    if leave {
+        daemon.readiness.set("nothing left", false);
+    }
+    let sources = connected(node, configuration, &mut daemon)?;
     let nodes = sources::start(&kube, &sources, &mut daemon);
     let (tell, ways) = watch::channel(None);
     let (tell_blocked, blocked) = watch::channel(Blocked::new());
+    let left = leave.then(|| daemon.readiness.clone());
+    let beside = sources.sight.clone();
+    let beside = beside.map(|sight| Beside::new(sight, sources.north.clone(), left));
+    let beside = beside.transpose().context("cannot read the boot's id")?;
     let told = (nodes.clone(), tell, blocked.clone());
-    let planned = spawn_plan(&mut daemon, &kube, &sources, told);
-    spawn_bridge(&mut daemon, &sources, planned.clone());
+    let planned = spawn_plan(&mut daemon, &kube, &sources, told, beside);
     spawn_north(&mut daemon, &sources, planned.clone(), tell_blocked);
-    spawn_south(&mut daemon, &sources, planned.clone());
-    spawn_port(&mut daemon, &sources, planned.clone());
     spawn_filter(&mut daemon, &sources, planned.clone());
+    if let Some(sight) = sources.sight.clone() {
+        spawn_steering(&mut daemon, &sources, planned.clone(), sight);
+    }
+    if let Some(south) = sources.south.clone() {
+        spawn_bridge(&mut daemon, &sources, planned.clone());
+        spawn_south(&mut daemon, &sources, planned.clone(), south);
+        spawn_port(&mut daemon, &sources, planned.clone());
+    }
     let reports = spawn_import(&mut daemon, &sources, planned.clone());
     let paths = spawn_paths(&mut daemon, &sources, ways)?;
     let follow = follow_configuration(&sources);
@@ -161,6 +163,49 @@ pub async fn serve(
     let work = reconcile::run(api, sources.queues.api, pace, daemon.stopped());
     daemon.spawn_loop("API", work);
     daemon.run(ended).await.context("ending")
+}
+
+/// What the process has to have done once to be ready.
+fn conditions(is_beside: bool) -> &'static [&'static str] {
+    if is_beside {
+        &["caches", "ovn", "topology", "rules", "filter", "import"]
+    } else {
+        &[
+            "caches", "ovn", "topology", "tunnels", "port", "filter", "flows", "import",
+        ]
+    }
+}
+
+/// Sessions with the databases, and what all parts share.
+fn connected(
+    node: &str,
+    configuration: Configuration,
+    daemon: &mut Daemon,
+) -> anyhow::Result<Sources> {
+    let settings = configuration.now().settings.clone();
+    let metrics = Metrics::new(&daemon.registry).context("cannot register metrics")?;
+    (daemon.tell_configuration(configuration.clone())).context("cannot register metrics")?;
+    let facts = FactsChanged::default();
+    let is_beside = settings.ovn.topology == OvnTopology::Adopt;
+    let south = if is_beside {
+        None
+    } else {
+        Some(Client::connect(databases::south(&settings)?))
+    };
+    Ok(Sources {
+        node: NodeName::from(node),
+        north: Client::connect(databases::north(&settings)?),
+        south,
+        switch: Client::connect(databases::switch(&settings)?),
+        settings: Arc::new(settings),
+        configuration,
+        refused_vrfs: RefusedVrfs::new(facts.clone()),
+        sight: is_beside.then(|| Sight::new(facts.clone())),
+        facts,
+        events: Arc::default(),
+        queues: Queues::default(),
+        metrics,
+    })
 }
 
 /// Asks for plan, imports and report again whenever the configuration in force changed.
@@ -190,6 +235,7 @@ fn spawn_plan(
         watch::Sender<Option<Paths>>,
         watch::Receiver<Blocked>,
     ),
+    beside: Option<Beside>,
 ) -> PlannedReceiver {
     let (tell, planned) = watch::channel(None);
     let world = World {
@@ -208,6 +254,7 @@ fn spawn_plan(
         queues: sources.queues.clone(),
         blocked,
         paths,
+        beside,
     };
     daemon.spawn_source("plan", world.run(sources.facts.clone(), tell));
     planned
@@ -243,15 +290,16 @@ fn spawn_north(
         &sources.metrics,
         (daemon.readiness.clone(), tell, sources.facts.clone()),
     );
+    let topology = topology.telling(sources.sight.clone());
     let queue = sources.queues.north.clone();
     let work = reconcile::run(topology, queue, timing(100, 200, 10_000), daemon.stopped());
     daemon.spawn_loop("OVN", work);
 }
 
-fn spawn_south(daemon: &mut Daemon, sources: &Sources, planned: PlannedReceiver) {
+fn spawn_south(daemon: &mut Daemon, sources: &Sources, planned: PlannedReceiver, south: Client) {
     let tunnels = SouthReconciler::new(
         planned,
-        sources.south.clone(),
+        south,
         sources.metrics.transactions.clone(),
         daemon.readiness.clone(),
     );
@@ -273,8 +321,16 @@ fn spawn_port(daemon: &mut Daemon, sources: &Sources, planned: PlannedReceiver) 
     daemon.spawn_loop("port", work);
 }
 
+fn spawn_steering(daemon: &mut Daemon, sources: &Sources, planned: PlannedReceiver, sight: Sight) {
+    let steering = SteeringReconciler::new(planned, sight, daemon.readiness.clone());
+    let queue = sources.queues.port.clone();
+    let work = reconcile::run(steering, queue, timing(100, 200, 10_000), daemon.stopped());
+    daemon.spawn_loop("rules", work);
+}
+
 fn spawn_filter(daemon: &mut Daemon, sources: &Sources, planned: PlannedReceiver) {
-    let filter = FilterReconciler::new(planned, daemon.readiness.clone());
+    let sight = sources.sight.clone();
+    let filter = FilterReconciler::new(planned, sight, daemon.readiness.clone());
     let queue = sources.queues.filter.clone();
     let work = reconcile::run(filter, queue, timing(100, 200, 10_000), daemon.stopped());
     daemon.spawn_loop("filter", work);
@@ -300,6 +356,7 @@ fn spawn_import(
         queues: sources.queues.clone(),
         metrics: sources.metrics.clone(),
         registry: daemon.registry.clone(),
+        sight: sources.sight.clone(),
     };
     let work = reconcile::run(
         ImportReconciler::new(shared, daemon.readiness.clone(), tell),
@@ -341,6 +398,3 @@ fn timing(rest: u64, first: u64, most: u64) -> Timing {
         ..Timing::default()
     }
 }
-
-#[cfg(test)]
-mod tests;

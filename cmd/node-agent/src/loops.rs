@@ -10,3 +10,4 @@ pub(crate) mod import;
 pub(crate) mod north;
 pub(crate) mod port;
 pub(crate) mod south;
+pub(crate) mod steering;

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use import::Importer;
 use model::NetworkName;
 use prometheus::core::Collector;
 use prometheus::{
@@ -102,6 +103,20 @@ impl ImportMetrics {
 }
 
 impl ImportMetrics {
+    /// Shows what an importer holds.
+    pub(crate) fn measure<R: Copy + Ord>(&self, importer: &Importer<R>) {
+        let gauge = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
+        self.seen.set(gauge(importer.seen()));
+        self.eligible.set(gauge(importer.eligible()));
+        self.programmed.set(gauge(importer.rows()));
+        self.retained.set(gauge(importer.retained().count()));
+        self.skipped.reset();
+        for (reason, skipped) in importer.skipped() {
+            let series = self.skipped.with_label_values(&[reason]);
+            series.set(gauge(skipped.count));
+        }
+    }
+
     /// Takes the series out of the registry, but for the transactions, which are everybody's.
     pub(crate) fn unregister(self, registry: &Registry) {
         let Self {

@@ -17,9 +17,10 @@ use model::node::annotation;
 use model::{NodeName, ObjectKey};
 use netlink::{FilterWatcher, Watcher};
 use ovsdb::Client;
-use settings::Settings;
+use settings::{OvnTopology, Settings};
 use telemetry::{Chain, Readiness};
 
+use crate::beside::Sight;
 use crate::kernel_events::KernelEvents;
 use crate::keys::{ApiKey, BridgeKey, FilterKey, PortKey, Queues, SouthKey};
 use crate::metrics::Metrics;
@@ -27,14 +28,18 @@ use crate::networks::Networks;
 use crate::refused_vrfs::RefusedVrfs;
 use crate::world::{FactsChanged, NodeEntry};
 
-const PUBLISHED: [&str; 6] = [
+/// Annotations that this agent publishes where it builds the topology.
+const PUBLISHED: [&str; 7] = [
     annotation::ENCAP_IPS,
     annotation::PRIMARY_IFADDR,
     annotation::HOST_CIDRS,
     annotation::L3_GATEWAY,
     annotation::CHASSIS_ID,
     annotation::HOST_MTU,
+    annotation::UNDERLAY_READY,
 ];
+/// Beside OVN-Kubernetes, whose the others are.
+const PUBLISHED_BESIDE: [&str; 2] = [annotation::HOST_MTU, annotation::UNDERLAY_READY];
 
 /// What sources follow, and whom they tell.
 #[derive(Clone)]
@@ -44,13 +49,23 @@ pub(crate) struct Sources {
     pub(crate) settings: Arc<Settings>,
     pub(crate) configuration: Configuration,
     pub(crate) north: Client,
-    pub(crate) south: Client,
+    /// Only where the topology is built here.
+    pub(crate) south: Option<Client>,
     pub(crate) switch: Client,
     pub(crate) facts: FactsChanged,
     pub(crate) refused_vrfs: RefusedVrfs,
     pub(crate) events: Arc<KernelEvents>,
     pub(crate) queues: Queues,
     pub(crate) metrics: Metrics,
+    /// Beside OVN-Kubernetes: what loops saw.
+    pub(crate) sight: Option<Sight>,
+}
+
+impl Sources {
+    /// OVN-Kubernetes builds the topology.
+    pub(crate) fn is_beside(&self) -> bool {
+        self.settings.ovn.topology == OvnTopology::Adopt
+    }
 }
 
 /// Starts every source; returns the cache of Nodes.
@@ -61,10 +76,12 @@ pub(crate) fn start(
 ) -> Cache<NodeEntry> {
     daemon.spawn_source("kernel", kernel(sources.clone()));
     daemon.spawn_source("packet filter", filter(sources.clone()));
-    daemon.spawn_source("bridge's flows", flows(sources.clone()));
     let followed = north(sources.clone(), daemon.readiness.clone());
     daemon.spawn_source("northbound database", followed);
-    daemon.spawn_source("southbound database", south(sources.clone()));
+    if let Some(client) = sources.south.clone() {
+        daemon.spawn_source("bridge's flows", flows(sources.clone()));
+        daemon.spawn_source("southbound database", south(sources.clone(), client));
+    }
     daemon.spawn_source("switch database", switch(sources.clone()));
     nodes(kube, sources, daemon.readiness.clone())
 }
@@ -95,10 +112,10 @@ async fn north(sources: Sources, ready: Readiness) {
 }
 
 /// The Southbound database: chassis that somebody else changed.
-async fn south(sources: Sources) {
+async fn south(sources: Sources, client: Client) {
     let queue = sources.queues.south;
     let enqueue = move |_| queue.enqueue(SouthKey::Chassis);
-    follow(sources.south, sources.metrics, "south", enqueue).await;
+    follow(client, sources.metrics, "south", enqueue).await;
 }
 
 /// The switch's database: ports, and what the plan takes from the bridge.
@@ -125,6 +142,12 @@ fn nodes(kube: &kube::Client, sources: &Sources, ready: Readiness) -> Cache<Node
             to.api.enqueue(ApiKey::Report);
         }
     };
+    let published: &[&str] = if sources.is_beside() {
+        &PUBLISHED_BESIDE
+    } else {
+        &PUBLISHED
+    };
+    let decode = move |object: &KubeNode| decode(object, published);
     watch(kube::Api::all(kube.clone()), None, decode, changed)
 }
 
@@ -149,14 +172,14 @@ pub(crate) fn networks(kube: &kube::Client, sources: &Sources) -> Networks {
     Networks::start(kube, default, move || facts.note())
 }
 
-fn decode(object: &KubeNode) -> NodeEntry {
+fn decode(object: &KubeNode, published: &[&str]) -> NodeEntry {
     let annotations = object.metadata.annotations.as_ref();
     NodeEntry {
         node: Arc::new(api::decode_node(object)),
         published: annotations
             .into_iter()
             .flatten()
-            .filter(|(key, _)| PUBLISHED.contains(&key.as_str()))
+            .filter(|(key, _)| published.contains(&key.as_str()))
             .map(|(key, value)| (key.clone(), value.clone()))
             .collect(),
         release: annotations.and_then(|all| all.get(annotation::RELEASE_WITHDRAWALS).cloned()),

@@ -11,7 +11,7 @@ use std::time::Duration;
 use daemon::Configuration;
 use kube_edge::Cache;
 use model::nb::{Owner, Rows};
-use model::node::Node;
+use model::node::{Node, annotation};
 use model::{Network, NetworkName, NodeName, ObjectKey, Problem};
 use netlink::dump;
 use ovsdb::Client;
@@ -23,6 +23,7 @@ use telemetry::{Chain, WarnOnce};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
+use crate::beside::{Advanced, Beside};
 use crate::keys::{ApiKey, BridgeKey, FilterKey, PortKey, Queues, SouthKey};
 use crate::loops::north::Blocked;
 use crate::metrics::Metrics;
@@ -36,7 +37,7 @@ use crate::services::AllowedServices;
 const SETTLE: Duration = Duration::from_millis(20);
 const SHARE: u32 = 4;
 /// Facts are read again after this time though nothing asked for it: while some are missing, and always.
-const RETRY: Duration = Duration::from_secs(1);
+pub(crate) const RETRY: Duration = Duration::from_secs(1);
 const SWEEP: Duration = Duration::from_secs(300);
 /// So many new problems are logged at a time.
 const NAMED: usize = 20;
@@ -124,6 +125,8 @@ pub(crate) struct World {
     pub(crate) blocked: watch::Receiver<Blocked>,
     /// Ways to other nodes, and how large pods' packets are on them.
     pub(crate) paths: watch::Sender<Option<Paths>>,
+    /// Beside OVN-Kubernetes: how far networks are led past the tunnels.
+    pub(crate) beside: Option<Beside>,
 }
 
 impl World {
@@ -152,13 +155,17 @@ impl World {
             let snapshot = memory.snapshot(facts);
             self.log(&snapshot, &declared, &mut told);
             self.tell_paths(&snapshot);
-            let next = Arc::new(self.planned(&snapshot, schema, &declared, &mut told));
+            let advanced = self.advance(&snapshot).await;
+            let again = advanced.as_ref().and_then(|advanced| advanced.again);
+            let next = self.planned(&snapshot, schema, &declared, (&mut told, advanced));
+            let next = Arc::new(next);
             let before = planned.send_replace(Some(Arc::clone(&next)));
             self.enqueue(before.as_deref(), &next);
             // What cannot be read now may be readable without any event that says so; who mends an object tells.
             let is_mended_silently = |why: &NotYet| why.reason().is_none();
             let waits = !known || !declared.listed || next.stale.values().any(is_mended_silently);
             let wait = if waits { RETRY } else { SWEEP };
+            let wait = again.map_or(wait, |again| again.min(wait));
             let (took, ended) = (begun.elapsed(), Instant::now());
             if tokio::time::timeout(wait, changed.0.notified())
                 .await
@@ -182,12 +189,49 @@ impl World {
         }
     }
 
-    /// The networks to plan for, the default one first; false: what is in force of that one is not known yet.
+    /// The next step of each network beside OVN-Kubernetes; `None` where the topology is built here.
+    async fn advance(&mut self, snapshot: &Snapshot) -> Option<Advanced> {
+        let own = self.own();
+        let beside = self.beside.as_mut()?;
+        Some(beside.advance(snapshot, own.as_ref()).await)
+    }
+
+    fn own(&self) -> Option<NodeEntry> {
+        let own = self.nodes.get(&ObjectKey::new("", self.node.as_str()));
+        own.map(|own| own.value)
+    }
+
+    fn plan_beside(&self, snapshot: &Snapshot, advanced: &Advanced) -> Plan {
+        let steps = &advanced.steps;
+        let mut plan = plan_node::beside::plan(snapshot, steps, &advanced.routed);
+        // What was told stays told until it is known how far the network is.
+        let ready = if plan.is_complete() {
+            let beside = self.beside.as_ref();
+            beside.and_then(|beside| beside.annotation(steps))
+        } else {
+            let own = self.own();
+            own.and_then(|own| own.published.get(annotation::UNDERLAY_READY).cloned())
+        };
+        if let (Some(all), Some(ready)) = (&mut plan.annotations, ready) {
+            all.insert(annotation::UNDERLAY_READY.to_owned(), ready);
+        }
+        plan
+    }
+
+    /// The networks to plan for, the default one first; false: what is in force of that one is not known yet. Beside OVN-Kubernetes
+    /// that is the default one alone, as the configuration has it now.
     fn known_networks(
         &self,
         in_force: &mut NetworkInForce,
         declared: &Declared,
     ) -> (Vec<Network>, bool) {
+        if self.beside.is_some() {
+            let network = Network {
+                advertised: declared.default_network.unwrap_or_default(),
+                ..self.configuration.now().settings.default_network()
+            };
+            return (vec![network], declared.default_network.is_some());
+        }
         let network = in_force.network();
         let known = network.is_some() && declared.default_network.is_some();
         let configured = || self.configuration.now().settings.default_network();
@@ -223,24 +267,30 @@ impl World {
             };
             self.api_servers.with(all)
         };
-        let own = self.nodes.get(&ObjectKey::new("", self.node.as_str()));
+        let own = self.own();
         let schema = self.north.schema();
         let row_owners = self.north.with_replica(ovn::north::owners);
         let waiting = declared.waiting();
         let management_ports = switch.with_replica(ovn::switch::port_owners);
         let management_ports = management_ports.and_then(Result::ok);
         let standing = management_ports.iter().flat_map(BTreeMap::values);
+        let undeclared = Undeclared {
+            unlisted: !declared.listed,
+            waiting: waiting.map(|(n, why)| (n.clone(), why.clone())).collect(),
+            standing: standing.cloned().collect(),
+        };
         Facts {
             networks,
-            undeclared: Undeclared {
-                unlisted: !declared.listed,
-                waiting: waiting.map(|(n, why)| (n.clone(), why.clone())).collect(),
-                standing: standing.cloned().collect(),
+            // Beside OVN-Kubernetes nothing is made for networks that it declares.
+            undeclared: if self.beside.is_none() {
+                undeclared
+            } else {
+                Undeclared::default()
             },
             nodes: listed.then(nodes),
             api_servers: self.api_servers.ready().then(api_servers),
             services: self.services.now(),
-            release: own.and_then(|own| own.value.release),
+            release: own.and_then(|own| own.release),
             links,
             chassis: chassis.and_then(Result::ok).flatten(),
             physical_networks: mappings.and_then(Result::ok).unwrap_or_default(),
@@ -274,9 +324,18 @@ impl World {
         snapshot: &Snapshot,
         schema: bool,
         declared: &Declared,
-        told: &mut Told,
+        (told, advanced): (&mut Told, Option<Advanced>),
     ) -> Planned {
-        let (plan, violations) = plan_node::sound_plan(snapshot.clone());
+        let (plan, violations, mut unbuilt) = match advanced {
+            None => {
+                let (plan, violations) = plan_node::sound_plan(snapshot.clone());
+                (plan, violations, BTreeMap::new())
+            }
+            Some(advanced) => {
+                let plan = self.plan_beside(snapshot, &advanced);
+                (plan, Vec::new(), advanced.unbuilt)
+            }
+        };
         told.broken
             .retain(|of| violations.iter().any(|(owner, _)| owner == of));
         for (owner, violation) in &violations {
@@ -284,7 +343,6 @@ impl World {
             told.broken.warn(owner.clone(), text);
         }
         let stale = &snapshot.stale;
-        let mut unbuilt: BTreeMap<NetworkName, Unbuilt> = BTreeMap::new();
         for (owner, violation) in &violations {
             if let Owner::Network(name) = owner
                 && violation.severity() == Severity::Error
@@ -366,6 +424,7 @@ impl World {
                 && before.schema == now.schema
                 && before.stale == now.stale
                 && before.plan.unknown == part.unknown
+                && before.plan.steps == part.steps
         });
         if was.is_none() || !same_ground {
             queues.north.resync();
@@ -379,7 +438,8 @@ impl World {
         if was.is_none_or(|was| was.south != part.south) {
             queues.south.enqueue(SouthKey::Chassis);
         }
-        if was.is_none_or(|was| was.kernel != part.kernel) || !same_ground {
+        let same_kernel = |was: &Plan| was.kernel == part.kernel && was.steering == part.steering;
+        if !was.is_some_and(same_kernel) || !same_ground {
             queues.port.resync();
         }
         if was.is_none_or(|was| was.nft != part.nft) || !same_ground {

@@ -11,6 +11,8 @@ use model::node::{Fact, NODE_IDS, Node, NodeSubnets, Salvaged, annotation};
 use model::{InterfaceAddr, NetworkName, NodeName, Prefix};
 use serde::Deserialize;
 
+use crate::underlay_ready;
+
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum OneOrMany {
@@ -32,19 +34,7 @@ impl OneOrMany {
 pub fn decode_node(object: &KubeNode) -> Node {
     let name = object.metadata.name.clone().unwrap_or_default();
     let annotations = object.metadata.annotations.clone().unwrap_or_default();
-    let addresses = object.status.as_ref().and_then(|s| s.addresses.as_ref());
-    let mut internal_ips = Vec::new();
-    let mut bad_addresses = Vec::new();
-    for address in addresses
-        .into_iter()
-        .flatten()
-        .filter(|a| a.type_ == "InternalIP")
-    {
-        match address.address.parse() {
-            Ok(ip) => internal_ips.push(ip),
-            Err(_) => bad_addresses.push(address.address.clone()),
-        }
-    }
+    let (internal_ips, bad_addresses) = internal_ips(object);
     let fact = |key: &'static str| Reader {
         key,
         text: annotations.get(key),
@@ -84,12 +74,28 @@ pub fn decode_node(object: &KubeNode) -> Node {
         chassis: fact(annotation::CHASSIS_ID).read("a name without spaces and commas", name_of),
         encap_ips: fact(annotation::ENCAP_IPS).read("a JSON list of one address or more", ips_of),
         host_mtu: fact(annotation::HOST_MTU).read("a number of bytes", |t| t.parse().ok()),
+        underlay_ready: underlay_ready::of(object),
         salvaged,
         ready: conditions
             .find(|c| c.type_ == "Ready")
             .map(|c| c.status == "True"),
+        drain: annotations.contains_key(annotation::DRAIN),
         cordoned: object.spec.as_ref().and_then(|s| s.unschedulable) == Some(true),
     }
+}
+
+/// Addresses of type InternalIP, and those that are no addresses.
+fn internal_ips(object: &KubeNode) -> (Vec<IpAddr>, Vec<String>) {
+    let addresses = object.status.as_ref().and_then(|s| s.addresses.as_ref());
+    let (mut good, mut bad) = (Vec::new(), Vec::new());
+    let all = addresses.into_iter().flatten();
+    for address in all.filter(|a| a.type_ == "InternalIP") {
+        match address.address.parse() {
+            Ok(ip) => good.push(ip),
+            Err(_) => bad.push(address.address.clone()),
+        }
+    }
+    (good, bad)
 }
 
 fn of_malformed<'a, T>(fact: &Fact<T>, text: Option<&'a String>) -> Option<&'a str> {

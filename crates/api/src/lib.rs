@@ -26,6 +26,7 @@ pub mod node_routes;
 pub mod operator_network;
 pub mod route_advertisements;
 pub mod selector;
+mod underlay_ready;
 pub mod user_defined_network;
 mod warnings;
 
@@ -34,4 +35,5 @@ pub use decode_network::{decode_namespace, read_attachment, read_cudn, read_egre
 pub use decode_node::decode_node;
 pub use decode_ra::read_pod_advertisement;
 pub use decode_secret::decode_secret;
+pub use underlay_ready::underlay_ready;
 pub use warnings::warnings;

@@ -50,6 +50,12 @@ pub struct Held {
 }
 
 impl Held {
+    /// Whether the table is there.
+    #[must_use]
+    pub fn stands(&self) -> bool {
+        self.stands
+    }
+
     /// Whether it holds as many rules in each wanted chain, and the addresses of each wanted set, in whatever spelling.
     #[must_use]
     pub fn has_the_form_of(&self, wanted: &Ruleset) -> bool {
@@ -80,6 +86,77 @@ pub async fn read(table: Table) -> Result<Held, NftError> {
         }),
         Err(error) => Err(error),
     }
+}
+
+/// Chains of others that drop what is forwarded by their policy, and have no rule that accepts what goes to one of `subnets`
+/// and comes from it: as `family table chain (subnet)`.
+///
+/// # Errors
+/// When nft cannot be run or fails.
+pub async fn dropping_forwarded(subnets: &[Prefix]) -> Result<Vec<String>, NftError> {
+    let said = run(&["--numeric-priority", "list", "chains"], None).await?;
+    let mut found = Vec::new();
+    for chain in forward_drops(&said) {
+        let mut arguments = vec!["list", "chain"];
+        arguments.extend(chain.split(' '));
+        // One that went since is nobody's trouble.
+        let rules = run(&arguments, None).await.unwrap_or_default();
+        let mut lacking = subnets.iter().filter(|subnet| {
+            let of_family = match (chain.split(' ').next(), subnet.family()) {
+                (Some("ip"), family) => family == Family::V4,
+                (Some("ip6"), family) => family == Family::V6,
+                _ => true,
+            };
+            of_family && !accepts(&rules, subnet)
+        });
+        if let Some(subnet) = lacking.next() {
+            found.push(format!("{chain} ({subnet})"));
+        }
+    }
+    Ok(found)
+}
+
+/// Base chains at hook forward whose policy is drop, out of `nft list chains`.
+fn forward_drops(listing: &str) -> Vec<String> {
+    let (mut table, mut chain, mut found) = ("", "", Vec::new());
+    for line in listing.lines() {
+        let line = line.trim();
+        if let Some(name) = line.strip_prefix("table ") {
+            table = name.trim_end_matches(" {");
+        } else if let Some(name) = line.strip_prefix("chain ") {
+            chain = name.trim_end_matches(" {");
+        } else if line.contains("hook forward ") && line.contains("policy drop") {
+            found.push(format!("{table} {chain}"));
+        }
+    }
+    found
+}
+
+/// Whether rules accept all that goes to a subnet and all that comes from it, each named as it is and nothing beside it.
+fn accepts(rules: &str, subnet: &Prefix) -> bool {
+    let family = match subnet.family() {
+        Family::V4 => "ip",
+        Family::V6 => "ip6",
+    };
+    ["saddr", "daddr"].iter().all(|side| {
+        let wanted = format!("{family} {side} {subnet} accept");
+        rules.lines().any(|line| without_counters(line) == wanted)
+    })
+}
+
+/// A rule without what it counts.
+fn without_counters(line: &str) -> String {
+    let mut words = line.split_whitespace();
+    let mut kept = Vec::new();
+    while let Some(word) = words.next() {
+        if word == "counter" {
+            // `packets N bytes M`
+            words.by_ref().take(4).for_each(drop);
+        } else {
+            kept.push(word);
+        }
+    }
+    kept.join(" ")
 }
 
 /// Brings the table from what it holds to what is wanted, what comes before what goes; returns whether there was anything to do.

@@ -11,6 +11,18 @@ use crate::coverage::covers;
 use crate::place::Place;
 
 impl<R: Copy + Ord> Importer<R> {
+    /// Whether the kernel has learned routes inside of `network`, longer than it, that are not within one of `own`; whatever they
+    /// do.
+    #[must_use]
+    pub fn has_routes_within(&self, network: &Prefix, own: &[Prefix]) -> bool {
+        let inside = self.places.range(*network..);
+        let mut inside = inside.take_while(|(prefix, _)| network.contains(prefix));
+        inside.any(|(prefix, place)| {
+            let is_own = own.iter().any(|own| own.contains(prefix));
+            place.kernel.is_some() && prefix.bits() > network.bits() && !is_own
+        })
+    }
+
     /// Whether the kernel forwards all of `subnet` by learned routes that are imported (decided, and within the limit), of those that
     /// are longer than `above` bits: the longest that covers it counts, also where it is one that drops or cannot be used, and so
     /// does every one for a part of it.

@@ -3,7 +3,7 @@
 //! Invariant: what is absent and what is malformed are distinguished.
 //! Not here: what follows from it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -30,6 +30,12 @@ pub mod annotation {
     pub const ENCAP_IPS: &str = "k8s.ovn.org/node-encap-ips";
     /// Smallest MTU of the node's uplink, bytes; written by the node-agent.
     pub const HOST_MTU: &str = "noverlay.io/host-mtu";
+    /// JSON such as `{"boot":"3f2c…","networks":["default"]}`: the networks beside OVN-Kubernetes whose pods' packets the node takes
+    /// from the physical network, and the boot of the host that this was said in; written by the node-agent.
+    pub const UNDERLAY_READY: &str = "noverlay.io/underlay-ready";
+    /// Any text; written by the admin before maintenance. A Node that has it and is cordoned has its pods' packets beside
+    /// OVN-Kubernetes taken back to the tunnels.
+    pub const DRAIN: &str = "noverlay.io/drain";
     /// Any text; written by the admin. A new one lets withdrawals pass that the node-agent holds.
     pub const RELEASE_WITHDRAWALS: &str = "noverlay.io/release-withdrawals";
 }
@@ -141,6 +147,9 @@ pub struct Node {
     pub encap_ips: Fact<Vec<IpAddr>>,
     /// `noverlay.io/host-mtu`, bytes.
     pub host_mtu: Fact<u32>,
+    /// `noverlay.io/underlay-ready`: networks whose pods' packets the node takes from the physical network, said in the boot that
+    /// the kubelet reports; of another boot, and malformed, none.
+    pub underlay_ready: BTreeSet<NetworkName>,
     /// What malformed annotations still tell.
     pub salvaged: Salvaged,
     /// Condition `Ready`: True or not (the node controller makes it Unknown when the node's Lease is no longer renewed);
@@ -148,6 +157,8 @@ pub struct Node {
     pub ready: Option<bool>,
     /// `spec.unschedulable`: cordoned, as a drain begins.
     pub cordoned: bool,
+    /// Annotation `noverlay.io/drain` is there.
+    pub drain: bool,
 }
 
 impl Node {
@@ -174,9 +185,8 @@ impl Node {
 
     /// Every address that counts as the node itself: InternalIPs, primary addresses and host addresses.
     #[must_use]
-    pub fn own_addresses(&self) -> std::collections::BTreeSet<IpAddr> {
-        let mut out: std::collections::BTreeSet<IpAddr> =
-            self.internal_ips.iter().copied().collect();
+    pub fn own_addresses(&self) -> BTreeSet<IpAddr> {
+        let mut out: BTreeSet<IpAddr> = self.internal_ips.iter().copied().collect();
         for fact in [&self.primary, &self.host_cidrs] {
             out.extend(fact.known().into_iter().flatten().map(|a| a.ip));
         }
@@ -208,9 +218,11 @@ mod tests {
             chassis: Fact::Absent,
             encap_ips: Fact::Absent,
             host_mtu: Fact::Absent,
+            underlay_ready: BTreeSet::new(),
             salvaged: Salvaged::default(),
             ready: None,
             cordoned: false,
+            drain: false,
         };
         for (internal, primary, wanted) in [
             (&["fd00::1"][..], "", true),

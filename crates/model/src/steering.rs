@@ -27,12 +27,10 @@ pub mod preference {
     pub const HOST: u32 = 2899;
     /// To the node's own pods: the same, whoever asks.
     pub const OWN: u32 = 2900;
-    /// What came out of the management port and has no such route does not go back into it.
-    pub const NO_WAY: u32 = 2901;
     /// What else is for pods goes by way of OVN.
-    pub const TUNNEL: u32 = 2902;
+    pub const TUNNEL: u32 = 2901;
     /// All of them.
-    pub const ALL: [u32; 5] = [PODS, HOST, OWN, NO_WAY, TUNNEL];
+    pub const ALL: [u32; 4] = [PODS, HOST, OWN, TUNNEL];
 }
 
 /// A rule. Two with the same fields are one.
@@ -46,22 +44,10 @@ pub struct Rule {
     pub to: Prefix,
     /// `iif DEVICE`.
     pub device: Option<String>,
-    /// What follows.
-    pub action: Action,
-}
-
-/// What a rule does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Action {
-    /// `lookup TABLE [suppress_prefixlength BITS]`: routes of the table, those that are no longer than so many bits left out.
-    Lookup {
-        /// The table.
-        table: TableId,
-        /// Bits.
-        suppress: Option<u8>,
-    },
-    /// `unreachable`.
-    Unreachable,
+    /// `lookup TABLE`.
+    pub table: TableId,
+    /// `suppress_prefixlength BITS`: routes of the table that are no longer than so many bits are left out.
+    pub suppress: Option<u8>,
 }
 
 impl Rule {
@@ -83,16 +69,12 @@ impl fmt::Display for Rule {
         if let Some(device) = &self.device {
             write!(f, " iif {device}")?;
         }
-        match self.action {
-            Action::Unreachable => f.write_str(" unreachable"),
-            Action::Lookup { table, suppress } => {
-                match table {
-                    MAIN_TABLE => f.write_str(" lookup main")?,
-                    table => write!(f, " lookup {table}")?,
-                }
-                suppress.map_or(Ok(()), |bits| write!(f, " suppress_prefixlength {bits}"))
-            }
+        match self.table {
+            MAIN_TABLE => f.write_str(" lookup main")?,
+            table => write!(f, " lookup {table}")?,
         }
+        let suppress = self.suppress;
+        suppress.map_or(Ok(()), |bits| write!(f, " suppress_prefixlength {bits}"))
     }
 }
 
@@ -150,10 +132,8 @@ mod tests {
             from: Some(net),
             to: net,
             device: None,
-            action: Action::Lookup {
-                table: MAIN_TABLE,
-                suppress: Some(16),
-            },
+            table: MAIN_TABLE,
+            suppress: Some(16),
         };
         assert_eq!(
             rule.to_string(),
@@ -161,10 +141,10 @@ mod tests {
         );
         rule.from = None;
         rule.device = Some("ovn-k8s-mp0".to_owned());
-        rule.action = Action::Unreachable;
+        (rule.table, rule.suppress) = (TABLE, None);
         assert_eq!(
             rule.to_string(),
-            "rule 2898 to 10.128.0.0/16 iif ovn-k8s-mp0 unreachable"
+            "rule 2898 to 10.128.0.0/16 iif ovn-k8s-mp0 lookup 2900000000"
         );
     }
 }

@@ -50,7 +50,6 @@ const FRA_FWMASK: u16 = 16;
 const FRA_PROTOCOL: u16 = 21;
 /// `FR_ACT_TO_TBL` and `FR_ACT_UNREACHABLE`.
 const TO_TABLE: u8 = 1;
-const TO_UNREACHABLE: u8 = 7;
 /// `FIB_RULE_INVERT`.
 const INVERT: u32 = 2;
 const RTA_DST: u16 = 1;
@@ -294,14 +293,6 @@ pub(crate) struct FoundRule {
     pub(crate) payload: Vec<u8>,
 }
 
-fn action_of(kind: u8, table: TableId, suppress: Option<u8>) -> Option<steering::Action> {
-    match kind {
-        TO_TABLE => Some(steering::Action::Lookup { table, suppress }),
-        TO_UNREACHABLE => Some(steering::Action::Unreachable),
-        _ => None,
-    }
-}
-
 /// A rule: `fib_rule_hdr` of 12 bytes, then attributes. `None` is one of another family.
 pub(crate) fn found_rule(wanted: u8, payload: &[u8]) -> Result<Option<FoundRule>, &'static str> {
     let (
@@ -348,15 +339,16 @@ pub(crate) fn found_rule(wanted: u8, payload: &[u8]) -> Result<Option<FoundRule>
             _ => is_plain = false,
         }
     }
-    let action = action_of(action, table, suppress);
+    is_plain &= action == TO_TABLE;
     let prefix = |ip: Option<IpAddr>, bits| ip.and_then(|ip| Prefix::new(ip, bits).ok());
-    let rule = prefix(to, to_len).zip(action).filter(|_| is_plain);
-    let rule = rule.map(|(to, action)| steering::Rule {
+    let to = prefix(to, to_len).filter(|_| is_plain);
+    let rule = to.map(|to| steering::Rule {
         preference,
         from: prefix(from, from_len),
         to,
         device,
-        action,
+        table,
+        suppress,
     });
     let payload = payload.to_vec();
     Ok(Some(FoundRule {

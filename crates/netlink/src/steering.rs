@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use model::Prefix;
 use model::kernel::{LinkFact, route_metric};
 use model::route::TableId;
-use model::steering::{Action, Entries, PROTOCOL, Route, Rule, TABLE, preference};
+use model::steering::{Entries, PROTOCOL, Route, Rule, TABLE, preference};
 use netlink_packet_route::route::RouteProtocol;
 use netlink_packet_route::rule::{RuleAction, RuleAttribute};
 use rtnetlink::{Handle, RouteMessageBuilder};
@@ -63,6 +63,16 @@ pub async fn apply(wanted: &Entries) -> Result<Steered, SteeringError> {
     let whole = tokio::time::timeout(DEADLINE, bring(&handle, wanted)).await;
     task.abort();
     whole.unwrap_or(Err(SteeringError::Deadline))
+}
+
+/// Whether anything of ours stands.
+///
+/// # Errors
+/// When the kernel cannot be read.
+pub async fn stands() -> Result<bool, SteeringError> {
+    let read = tokio::task::spawn_blocking(read);
+    let held = read.await.map_err(|_| SteeringError::Thread)??;
+    Ok(!held.is_empty())
 }
 
 async fn bring(handle: &Handle, wanted: &Entries) -> Result<Steered, SteeringError> {
@@ -164,6 +174,11 @@ fn read() -> Result<Held, DumpError> {
 }
 
 impl Held {
+    fn is_empty(&self) -> bool {
+        let has_rules = !self.rules.is_empty() || !self.odd.is_empty();
+        !has_rules && self.routes.is_empty() && self.odd_routes.is_empty()
+    }
+
     fn rule(&mut self, found: FoundRule) {
         if found.protocol != PROTOCOL {
             if preference::ALL.contains(&found.preference) {
@@ -205,16 +220,9 @@ async fn add_rule(handle: &Handle, rule: &Rule) -> Result<(), SteeringError> {
     let mut add = handle.rule().add().priority(rule.preference);
     let attributes = &mut add.message_mut().attributes;
     attributes.push(RuleAttribute::Protocol(RouteProtocol::from(PROTOCOL)));
-    let (action, table) = match rule.action {
-        // None: the library would say main.
-        Action::Unreachable => (RuleAction::Unreachable, 0),
-        Action::Lookup { table, suppress } => {
-            let bits = suppress.map(|bits| RuleAttribute::SuppressPrefixLen(bits.into()));
-            attributes.extend(bits);
-            (RuleAction::ToTable, table)
-        }
-    };
-    let mut add = add.action(action).table_id(table);
+    let bits = rule.suppress;
+    attributes.extend(bits.map(|bits| RuleAttribute::SuppressPrefixLen(bits.into())));
+    let mut add = add.action(RuleAction::ToTable).table_id(rule.table);
     if let Some(device) = &rule.device {
         add = add.input_interface(device.clone());
     }

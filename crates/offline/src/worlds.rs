@@ -8,7 +8,7 @@ use model::{ObjectKey, Prefix, intent};
 use plan_cluster::world::{AutoSizes, FabricSettings, FabricTopology, Features};
 use plan_cluster::{World, user_networks};
 use serde_json::Value;
-use settings::{Profile, Settings, Topology};
+use settings::{OvnTopology, Profile, Settings, Topology};
 
 use crate::kind::{CUDN, EGRESS_IP, FRR, NAD, NAMESPACE, RA};
 use crate::objects::{Objects, key_of};
@@ -34,6 +34,7 @@ pub fn empty_world(settings: &Settings) -> World {
             resilient: managed.profile == Profile::Resilient,
             password_secret: managed.password_secret.clone(),
         }),
+        beside: settings.ovn.topology == OvnTopology::Adopt,
         frr_namespace: managed.frr_namespace.clone(),
         reserved: reserved(settings),
         features: Features {

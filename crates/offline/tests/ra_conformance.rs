@@ -431,7 +431,7 @@ fn settings_of(words: &str) -> Settings {
         }
     }
     text.push_str(&format!(
-        "[gateway]\nmode = {}\n[bgp-managed]\nprofile = compat\n",
+        "[ovn]\ntopology = build\n[gateway]\nmode = {}\n[bgp-managed]\nprofile = compat\n",
         get("gateway-mode").unwrap()
     ));
     for key in ["topology", "as-number", "frr-namespace"] {

@@ -10,7 +10,7 @@ use ovsdb::{AccessError, Condition, Datum, MonitorTable, Mutation, Replica, Tran
 
 use crate::north::DATABASE;
 
-const TABLE: &str = "NB_Global";
+pub(crate) const TABLE: &str = "NB_Global";
 /// What we write.
 const OFF: &str = "false";
 

@@ -6,6 +6,7 @@
 mod columns;
 pub mod encode;
 pub mod global;
+pub mod in_force;
 pub mod north;
 pub mod south;
 pub mod switch;

@@ -8,6 +8,7 @@ mod bindings;
 mod foreign;
 mod imports;
 mod quiet;
+mod signs;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,6 +20,7 @@ pub use self::addresses::addresses;
 pub use self::foreign::{Named, OTHER_NODE, bound_elsewhere};
 pub use self::imports::{Imports, RouteChange, RouteFollower, decode_imports, imported_among};
 pub use self::quiet::Quiet;
+pub use self::signs::{Signs, signs};
 use crate::columns::{children, columns, decode as decode_columns, optional_columns};
 
 /// Name of the database.
@@ -45,6 +47,19 @@ pub fn monitor() -> Vec<MonitorTable> {
         })
         .chain([crate::global::monitor()])
         .collect()
+}
+
+/// What to follow beside OVN-Kubernetes: also how far flows have followed.
+#[must_use]
+pub fn monitor_beside() -> Vec<MonitorTable> {
+    let mut tables = monitor();
+    for table in &mut tables {
+        if *table.table == *crate::global::TABLE {
+            let columns = crate::in_force::COLUMNS.map(std::borrow::Cow::Borrowed);
+            table.columns.extend(columns);
+        }
+    }
+    tables
 }
 
 /// Whether NAT rows can have a match (OVN 23.03 has no such column).

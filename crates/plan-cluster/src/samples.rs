@@ -38,9 +38,11 @@ pub(crate) fn mk_node(name: &str, ip: &str, id: Option<u32>, subnet: Option<&str
         chassis: Fact::Absent,
         encap_ips: Fact::Absent,
         host_mtu: Fact::Absent,
+        underlay_ready: BTreeSet::new(),
         salvaged: Salvaged::default(),
         ready: Some(true),
         cordoned: false,
+        drain: false,
     }
 }
 

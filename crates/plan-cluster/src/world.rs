@@ -127,6 +127,9 @@ pub struct World {
     pub evidence: Evidence,
     /// Namespace that frr-k8s or frr-agent reads.
     pub frr_namespace: String,
+    /// Beside OVN-Kubernetes: pods of a network without overlay are announced by the nodes that say they take packets for them from
+    /// the physical network. Source: `[ovn] topology = adopt`, annotation `noverlay.io/underlay-ready`.
+    pub beside: bool,
 }
 
 impl World {

@@ -8,11 +8,15 @@
 //!  pod -- node switch -- cluster router --policy 1010: to a routed pod subnet--> management port
 //!                             |                                                     | untracked on the port (ACLs 1200)
 //!                             '-- everything else: as OVN-Kubernetes has it         v
-//!                                                                host: rules 2898 to 2902 --BGP's routes--> the wire
+//!                                                                host: rules 2898 to 2901 --BGP's routes--> the wire
 //!  from the wire: host --rule 2898, 2900--> management port --> pod
 //! ```
 //! Default network; both gateway modes. Forms: chosen so that OVN-Kubernetes leaves them alone over gateway syncs and restarts.
 
 pub mod host;
 pub mod north;
+mod plan;
+pub mod signs;
 pub mod steps;
+
+pub use self::plan::{Steps, plan};

@@ -431,7 +431,16 @@ impl Memory {
             bgp_default: config.bgp_default,
             release: self.release.clone(),
             claims: networks.iter().filter_map(claims_of).collect(),
+            underlay_ready: self.underlay_ready(),
         }
+    }
+
+    fn underlay_ready(&self) -> BTreeMap<NodeName, BTreeSet<NetworkName>> {
+        let nodes = self.nodes.iter().flatten();
+        let ready = nodes.filter(|node| !node.underlay_ready.is_empty());
+        ready
+            .map(|node| (node.name.clone(), node.underlay_ready.clone()))
+            .collect()
     }
 
     fn gateway_of(&self, facts: &Facts, machine: &Machine) -> Result<GatewayView, NotYet> {

@@ -32,6 +32,9 @@ pub struct Inputs {
     /// The admin's word on withdrawals that are retained: another one than when they began to be retained releases them.
     /// Source: annotation `noverlay.io/release-withdrawals` of the Node.
     pub release: Option<String>,
+    /// Beside OVN-Kubernetes, what is filled instead of the gateway router: by name of each Address_Set the subnets that may be in
+    /// it, and how long in bits a route to each has to be more than.
+    pub sets: Option<BTreeMap<String, BTreeMap<Prefix, u8>>>,
 }
 
 /// What each network may learn. One that was advertised and is no more is among them: its gateway router may still have what it
@@ -100,6 +103,7 @@ fn inputs(
             Subnets::default()
         },
         release: machine.release.clone(),
+        sets: None,
     })
 }
 

@@ -74,8 +74,12 @@ pub struct Plan {
     pub flows: FlowTable,
     /// What each import obeys.
     pub learn: BTreeMap<NetworkName, Inputs>,
-    /// Annotations of the own Node; `None` until they can be known.
+    /// Annotations of the own Node but [`model::node::annotation::UNDERLAY_READY`]; `None` until they can be known.
     pub annotations: Option<BTreeMap<String, String>>,
+    /// Rules and routes beside OVN-Kubernetes.
+    pub steering: model::steering::Entries,
+    /// Beside OVN-Kubernetes: how far networks are led past the tunnels.
+    pub steps: beside::Steps,
 }
 
 impl Plan {
@@ -139,6 +143,8 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
         flows: bridge::plan(snapshot),
         learn: learn::plan(snapshot),
         annotations: annotations::plan(&snapshot.machine),
+        steering: model::steering::Entries::default(),
+        steps: beside::Steps::new(),
     };
     if let FlowTable::Full { complete, .. } = &mut plan.flows {
         *complete &= !snapshot.unlisted;

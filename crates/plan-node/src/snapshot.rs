@@ -164,6 +164,9 @@ pub struct Machine {
     pub release: Option<String>,
     /// What the Nodes say of each network's subnets, as far as it is believed; empty until the Nodes were listed.
     pub claims: BTreeMap<NetworkName, Claims>,
+    /// Nodes beside OVN-Kubernetes, and the networks whose pods' packets they take from the physical network.
+    /// Source: annotation `noverlay.io/underlay-ready`.
+    pub underlay_ready: BTreeMap<NodeName, BTreeSet<NetworkName>>,
 }
 
 impl Machine {

@@ -231,6 +231,7 @@ pub fn mk_snapshot(node: &NodeView, shares: &[NetworkShare]) -> Snapshot {
             bgp_default: BgpDefault::Ignore,
             release: None,
             claims,
+            underlay_ready: BTreeMap::new(),
         },
         node: Some(node.clone()),
         networks,
@@ -298,9 +299,11 @@ pub fn mk_node(name: &str, subnets: &[(&str, &[&str])]) -> Node {
         chassis: Fact::Absent,
         encap_ips: Fact::Absent,
         host_mtu: Fact::Absent,
+        underlay_ready: BTreeSet::new(),
         salvaged: Salvaged::default(),
         ready: None,
         cordoned: false,
+        drain: false,
     }
 }
 

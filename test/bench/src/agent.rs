@@ -82,6 +82,7 @@ async fn serve(arguments: &AgentArguments) -> Result<()> {
                 scope: scope.clone(),
                 owners: Subnets::default(),
                 release: None,
+                sets: None,
             };
             (network(number), inputs)
         })
@@ -95,6 +96,7 @@ async fn serve(arguments: &AgentArguments) -> Result<()> {
             scope,
             owners: Subnets::default(),
             release: None,
+            sets: None,
         },
         frr: Some(Frr::new(
             arguments.vty_socket.clone(),

@@ -13,7 +13,9 @@ use frr_edge::Frr;
 use model::nb::ImportTarget;
 use model::{NetworkName, NodeName};
 use netlink::Watcher;
-use node_agent::importing::{FrrProbe, Import, ImportConfig, Inputs, Passed, TIMING};
+use node_agent::importing::{
+    FrrProbe, Import, ImportConfig, Inputs, Passed, SetImport, Sink, TIMING,
+};
 use node_agent::kernel_events::KernelEvents;
 use node_agent::metrics::{ImportMetrics, transactions};
 use ovsdb::{Client, ClientConfig, Endpoint};
@@ -60,7 +62,7 @@ pub struct Agent {
 }
 
 struct OneNetwork {
-    import: Import,
+    import: Sink,
     inputs: Arc<Mutex<Arc<Inputs>>>,
     again: Option<JoinHandle<()>>,
     agreed: bool,
@@ -146,17 +148,22 @@ impl Agent {
         };
         let transactions = transactions(&registry).expect("fresh metrics");
         let start = |name: &NetworkName, inputs: Arc<Mutex<Arc<Inputs>>>| {
-            let import = Import::new(
-                ImportConfig {
+            let metrics =
+                ImportMetrics::new(&registry, name, transactions.clone()).expect("fresh metrics");
+            let (north, events) = (north.clone(), events.subscribe(name));
+            let fills_sets = lock(&inputs).sets.is_some();
+            let import = if fills_sets {
+                let import = SetImport::new(name.clone(), north, limits, events, metrics);
+                Sink::Sets(Box::new(import))
+            } else {
+                let config = ImportConfig {
                     target: ImportTarget::of(name, &NodeName::from("n1")),
                     limits,
                     interface: LINK.to_owned(),
-                },
-                north.clone(),
-                probe.as_ref().map(FrrProbe::share),
-                events.subscribe(name),
-                ImportMetrics::new(&registry, name, transactions.clone()).expect("fresh metrics"),
-            );
+                };
+                let probe = probe.as_ref().map(FrrProbe::share);
+                Sink::Router(Box::new(Import::new(config, north, probe, events, metrics)))
+            };
             OneNetwork {
                 import,
                 inputs,

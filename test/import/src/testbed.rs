@@ -89,6 +89,7 @@ impl Testbed {
                 scope: mk_scope(),
                 owners: Subnets::default(),
                 release: None,
+                sets: None,
             },
             steady: steady.into_keys().collect(),
         }

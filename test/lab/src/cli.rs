@@ -25,8 +25,8 @@ use crate::state::{Lab, Places, text};
 use crate::up::{Steps, Wanted, own_folder, up};
 use crate::values::Values;
 use crate::{
-    daemons, dataplane, down, failover, frr_k8s, measure, membership, object_to_route, proof,
-    status, supervisor,
+    beside, daemons, dataplane, down, failover, frr_k8s, measure, membership, object_to_route,
+    proof, status, supervisor,
 };
 
 #[derive(Parser)]
@@ -125,7 +125,7 @@ enum Cmd {
     /// comes back, an uplink is cut, zebra and bgpd are ended in good order, the fabric gets
     /// route reflectors and becomes a mesh again, with topology `auto` nodes join and leave until
     /// both have happened, the link of a router is cut, a route reflector dies, is cut off and
-    /// is drained, outbound SNAT is switched, agents and ovn-controllers start again, networks come and go (--only).
+    /// is drained, outbound SNAT is switched, agents and ovn-controllers start again, networks come and go; beside an imitation of OVN-Kubernetes the way past its tunnels comes, goes and is broken (--only).
     Failover {
         /// Only one of them.
         #[arg(long, value_parser = failover::NAMES)]
@@ -144,6 +144,12 @@ enum Cmd {
     Node {
         #[command(subcommand)]
         change: Change,
+    },
+    /// Lead pods past the tunnels of OVN-Kubernetes' imitation or back (a lab that came up with --adopt), and wait until every
+    /// node has followed.
+    Transport {
+        #[arg(value_parser = ["no-overlay", "geneve"])]
+        transport: String,
     },
     /// kubectl as the cluster's admin.
     Kubectl {
@@ -184,6 +190,8 @@ enum Cmd {
     Reloader { node: String },
     #[command(hide = true)]
     FrrK8s { node: String },
+    #[command(hide = true)]
+    OvnkubeImitation { node: String },
 }
 
 #[derive(Subcommand)]
@@ -224,6 +232,10 @@ pub(crate) fn run() -> Result<bool> {
             let example = example.map(|folder| Example::read(&folder, &values));
             let example = example.transpose()?;
             let mut outward = outward;
+            if outward.adopt {
+                // What it is adopted from.
+                "geneve".clone_into(&mut outward.transport);
+            }
             if let Some(example) = &example {
                 example.apply_to(&mut outward)?;
             }
@@ -288,6 +300,12 @@ pub(crate) fn run() -> Result<bool> {
             let _lock = lock(&name)?;
             node(&mut Lab::running(&name)?, &change, steps)
         }
+        Cmd::Transport { transport } => {
+            let _lock = lock(&name)?;
+            beside::switch(&mut Lab::running(&name)?, &transport)?;
+            steps.say(&format!("every node has followed: transport {transport}"));
+            Ok(true)
+        }
         Cmd::Kubectl { arguments } => kubectl(&Lab::running(&name)?, &arguments),
         Cmd::Noverlay { arguments } => noverlay(&Lab::running(&name)?, &arguments),
         Cmd::Exec { node, command } => exec(&Lab::running(&name)?, &node, &command),
@@ -305,6 +323,7 @@ pub(crate) fn run() -> Result<bool> {
         }
         Cmd::Container { file } => daemons::become_container(&file).map(|()| true),
         Cmd::Reloader { node } => frr_k8s::reload_for_ever(&record(&name)?, &node).map(|()| true),
+        Cmd::OvnkubeImitation { node } => beside::keep_for_ever(&record(&name)?, &node),
         Cmd::FrrK8s { node } => frr_k8s::become_controller(&record(&name)?, &node).map(|()| true),
         Cmd::Supervise => supervisor::watch(&name).map(|()| true),
     }

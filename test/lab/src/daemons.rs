@@ -76,6 +76,10 @@ pub(crate) struct Outward {
     #[arg(long, value_parser = ["strict", "loose"], default_value = "strict", conflicts_with = "example")]
     #[serde(default)]
     pub(crate) isolation: String,
+    /// Our daemons run beside an imitation of OVN-Kubernetes (`[ovn] topology = adopt`), which has made a network of tunnels.
+    #[arg(long, conflicts_with_all = ["example", "transport", "network"])]
+    #[serde(default)]
+    pub(crate) adopt: bool,
     /// MTU of the links between nodes, bytes; pods get it too, or with Geneve 100 less.
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1380..=9216), default_value = "1500")]
     #[serde(default = "ethernet")]
@@ -155,7 +159,13 @@ impl Outward {
             datapath,
             underlay_mtu,
             isolation,
+            adopt,
         } = self;
+        let transport = if *adopt {
+            "no-overlay beside an imitation of OVN-Kubernetes"
+        } else {
+            transport
+        };
         format!(
             "transport {transport}, gateway mode {gateway_mode}, outbound SNAT {outbound_snat}, {routing} routing, {isolation} isolation, {datapath} datapath, MTU {underlay_mtu}"
         )
@@ -202,6 +212,12 @@ pub(crate) fn configure_agents(lab: &Lab) -> Result<()> {
     of_nodes.try_for_each(|spec| write_config(lab, &spec).map(drop))
 }
 
+/// The same with the node-agent of one node.
+pub(crate) fn configure_node_agent(lab: &Lab, node: &Node) -> Result<()> {
+    let mut of_node = agents(node).filter(|spec| spec.program == "node-agent");
+    of_node.try_for_each(|spec| write_config(lab, &spec).map(drop))
+}
+
 fn managers() -> impl Iterator<Item = Spec<'static>> {
     MANAGERS.iter().zip([9103, 9104]).map(|(name, port)| Spec {
         node: "underlay",
@@ -221,6 +237,12 @@ pub(crate) fn start_agents(lab: &Lab, node: &Node) -> Result<()> {
         Some(_) => frr_k8s::start(lab, &node.name),
         None => Ok(()),
     }
+}
+
+/// Starts the node-agent alone.
+pub(crate) fn start_node_agent(lab: &Lab, node: &Node) -> Result<()> {
+    let mut all = agents(node).filter(|spec| spec.program == "node-agent");
+    all.try_for_each(|spec| start(lab, &spec))
 }
 
 fn agents(node: &Node) -> impl Iterator<Item = Spec<'_>> {
@@ -334,7 +356,11 @@ fn cluster_sections(lab: &Lab) -> Result<String> {
     let v = &lab.values;
     let network = v.default_network()?;
     let outside = v.outside_addresses().into_iter();
-    let without_overlay = if lab.outward.is_overlay() {
+    let (transport, ovn) = match &lab.adopted {
+        Some(transport) => (transport, "topology = adopt\nnetworks = observe"),
+        None => (&lab.outward.transport, "topology = build\nnetworks = own"),
+    };
+    let without_overlay = if *transport == "geneve" {
         String::new()
     } else {
         let snat = &lab.outward.outbound_snat;
@@ -347,7 +373,7 @@ fn cluster_sections(lab: &Lab) -> Result<String> {
     let next_hops: Vec<String> = outside.map(|address| address.to_string()).collect();
     Ok(format!(
         "[default]
-transport = {}
+transport = {transport}
 cluster-subnets = {}
 mtu = {}
 
@@ -360,10 +386,8 @@ next-hop = {}
 {}ephemeral-port-range = {}-{}
 
 [ovn]
-topology = build
-networks = own
+{ovn}
 {isolation}{services}",
-        lab.outward.transport,
         network.cluster_subnets(),
         lab.outward.mtu(),
         lab.outward.gateway_mode,

@@ -6,6 +6,7 @@
 //! the kernel and in OVN. A cut is silent: no end of any link loses its carrier.
 
 mod auto;
+mod beside;
 mod change;
 mod frr_stop;
 mod pinger;
@@ -51,7 +52,7 @@ pub(crate) enum What {
 }
 
 /// Names on the command line. All but the first two take their time and have to be asked for.
-pub(crate) const NAMES: [&str; 8] = [
+pub(crate) const NAMES: [&str; 9] = [
     "bgpd",
     "cut",
     "frr-stop",
@@ -60,6 +61,7 @@ pub(crate) const NAMES: [&str; 8] = [
     "auto",
     "router",
     "reflector",
+    "beside",
 ];
 
 /// How often FRR is stopped in good order, and with how many more routes.
@@ -110,6 +112,9 @@ pub(crate) fn demonstrate(
     watched(lab)?;
     if only == Some("change") {
         return change::demonstrate(lab);
+    }
+    if only == Some("beside") {
+        return beside::demonstrate(lab, node);
     }
     if only == Some("topology") {
         return topology::demonstrate(lab);

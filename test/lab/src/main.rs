@@ -6,6 +6,7 @@
 //! reads kernel, OVN, FRR and packets with foreign tools. `hack/lab` builds and calls it.
 
 mod apiserver;
+mod beside;
 mod cli;
 mod container;
 mod daemons;

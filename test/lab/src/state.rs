@@ -134,11 +134,24 @@ pub(crate) struct Lab {
     pub(crate) settings: Vec<(String, String)>,
     /// Was the folder of namespace names there before?
     pub(crate) netns_folder: bool,
+    /// The topology is an imitation of OVN-Kubernetes', and our daemons run beside it with this transport of the default network.
+    #[serde(default)]
+    pub(crate) adopted: Option<String>,
     /// Did `up` reach its end?
     pub(crate) complete: bool,
 }
 
 impl Lab {
+    /// Pods of the default network reach each other over tunnels.
+    pub(crate) fn is_tunneled(&self) -> bool {
+        self.outward.is_overlay() && !self.is_steered()
+    }
+
+    /// Beside an imitation of OVN-Kubernetes nodes lead them past its tunnels.
+    pub(crate) fn is_steered(&self) -> bool {
+        self.adopted.as_deref() == Some("no-overlay")
+    }
+
     /// Folder of a lab with this name.
     pub(crate) fn folder(name: &str) -> PathBuf {
         Path::new(BASE).join(name)

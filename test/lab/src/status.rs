@@ -5,6 +5,7 @@
 
 use anyhow::Result;
 
+use crate::beside::steered;
 use crate::look::{frr_routes, imported, kernel_routes, sessions};
 use crate::objects::{frr_node_states, reflectors};
 use crate::process::records;
@@ -78,7 +79,7 @@ fn line(lab: &Lab, node: &Node, state: String, reflecting: &[String]) -> (Vec<St
     // Beside other routers there may be more routes than those to pods, and several to one.
     let more = lab.example.is_some();
     // An overlay needs no routes; sessions are there for networks of users beside it.
-    let (others, peers) = match lab.outward.is_overlay() {
+    let (others, peers) = match lab.is_tunneled() {
         true if lab.networks.is_empty() => (0, 0),
         true => (0, peers),
         false => (others, peers),
@@ -113,7 +114,7 @@ fn line(lab: &Lab, node: &Node, state: String, reflecting: &[String]) -> (Vec<St
         remote,
         kernel_routes(lab, &node.name).map(|routes| routes.len()),
     );
-    let (ovn, ovn_good) = count(imported(lab, &node.name).map(|routes| routes.len()));
+    let (ovn, ovn_good) = count(ways(lab, &node.name));
     let pod = lab.pod(&node.name);
     let good =
         up_good && frr_good && kernel_good && ovn_good && pod.is_some() && state == "success";
@@ -131,6 +132,15 @@ fn line(lab: &Lab, node: &Node, state: String, reflecting: &[String]) -> (Vec<St
         vec![node.name.clone(), address, up, frr, kernel, ovn, pod, state],
         good,
     )
+}
+
+/// How many ways to other nodes' pods OVN has: imported routes, or subnets that are led past tunnels.
+fn ways(lab: &Lab, node: &str) -> Result<usize> {
+    if lab.is_steered() {
+        steered(lab, node).map(|subnets| subnets.len())
+    } else {
+        imported(lab, node).map(|routes| routes.len())
+    }
 }
 
 /// Columns as wide as their widest cell.

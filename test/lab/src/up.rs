@@ -21,7 +21,9 @@ use crate::run::{each, now, tell, tool};
 use crate::state::{Lab, Node, Places, check_name};
 use crate::supervisor;
 use crate::values::Values;
-use crate::{apiserver, daemons, down, frr_k8s, netns, node, objects, pods, services, unmanaged};
+use crate::{
+    apiserver, beside, daemons, down, frr_k8s, netns, node, objects, pods, services, unmanaged,
+};
 
 /// More nodes than this overflow the kernel's neighbour table, which all namespaces
 /// share.
@@ -124,6 +126,9 @@ pub(crate) fn up(wanted: &Wanted, steps: Steps) -> Result<Lab> {
     attach(&lab, &lab.nodes, wanted.wait, steps)?;
     networks::attach(&lab, wanted.wait, steps)?;
     services::balance(&lab)?;
+    if lab.outward.adopt {
+        beside::hand_over(&mut lab, wanted.wait, steps)?;
+    }
     lab.complete = true;
     lab.save()?;
     Ok(lab)
@@ -190,6 +195,7 @@ fn begin(wanted: &Wanted) -> Result<Lab> {
         example: wanted.example.clone(),
         settings: Vec::new(),
         netns_folder: netns::folder_exists(),
+        adopted: None,
         complete: false,
     };
     for folder in ["pids", "underlay"] {

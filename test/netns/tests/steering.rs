@@ -9,7 +9,7 @@
 )]
 
 use model::route::MAIN_TABLE;
-use model::steering::{Action, Entries, Route, Rule, TABLE, preference};
+use model::steering::{Entries, Route, Rule, TABLE, preference};
 use netlink::steering::{Steered, SteeringError, apply};
 use netns_tests::{absent, in_namespace, ip};
 
@@ -23,33 +23,32 @@ fn mk_wanted() -> Entries {
     ];
     for (net, own, via) in networks {
         let net = net.parse().unwrap();
-        let lookup = |table, suppress| Action::Lookup { table, suppress };
-        let main = lookup(MAIN_TABLE, Some(16));
-        let rule = |preference, action| Rule {
+        let main = |preference| Rule {
             preference,
             from: None,
             to: net,
             device: None,
-            action,
+            table: MAIN_TABLE,
+            suppress: Some(16),
         };
         wanted.rules.extend([
             Rule {
                 from: Some(net),
-                ..rule(preference::PODS, main)
+                ..main(preference::PODS)
             },
             Rule {
                 device: Some("lo".to_owned()),
-                ..rule(preference::HOST, main)
+                ..main(preference::HOST)
             },
             Rule {
                 to: own.parse().unwrap(),
-                ..rule(preference::OWN, main)
+                ..main(preference::OWN)
             },
             Rule {
-                device: Some(DEVICE.to_owned()),
-                ..rule(preference::NO_WAY, Action::Unreachable)
+                table: TABLE,
+                suppress: None,
+                ..main(preference::TUNNEL)
             },
-            rule(preference::TUNNEL, lookup(TABLE, None)),
         ]);
         wanted.routes.insert(Route {
             table: TABLE,
@@ -70,18 +69,16 @@ fn mk_port() {
 }
 
 /// How `ip` shows it.
-const WANTED: [&str; 12] = [
+const WANTED: [&str; 10] = [
     "2898: from 10.128.0.0/16 to 10.128.0.0/16 lookup main suppress_prefixlength 16 proto 78",
     "2899: from all to 10.128.0.0/16 iif lo lookup main suppress_prefixlength 16 proto 78",
     "2900: from all to 10.128.1.0/24 lookup main suppress_prefixlength 16 proto 78",
-    "2901: from all to 10.128.0.0/16 iif ovn-k8s-mp0 unreachable proto 78",
-    "2902: from all to 10.128.0.0/16 lookup 2900000000 proto 78",
+    "2901: from all to 10.128.0.0/16 lookup 2900000000 proto 78",
     "10.128.0.0/16 via 10.128.1.1 dev ovn-k8s-mp0 table 2900000000 proto 78",
     "2898: from fd00:10:128::/48 to fd00:10:128::/48 lookup main suppress_prefixlength 16 proto 78",
     "2899: from all to fd00:10:128::/48 iif lo lookup main suppress_prefixlength 16 proto 78",
     "2900: from all to fd00:10:128:1::/64 lookup main suppress_prefixlength 16 proto 78",
-    "2901: from all to fd00:10:128::/48 iif ovn-k8s-mp0 unreachable proto 78",
-    "2902: from all to fd00:10:128::/48 lookup 2900000000 proto 78",
+    "2901: from all to fd00:10:128::/48 lookup 2900000000 proto 78",
     "fd00:10:128::/48 via fd00:10:128:1::1 dev ovn-k8s-mp0 table 2900000000 proto 78 metric 1024 pref medium",
 ];
 
@@ -129,12 +126,12 @@ fn what_is_wanted_comes_stays_and_goes() {
         );
         mk_port();
         let wrote = done(&mk_wanted()).await;
-        assert_eq!(wrote.len(), 12, "{wrote:?}");
+        assert_eq!(wrote.len(), 10, "{wrote:?}");
         assert_eq!(shown(), WANTED);
         let order = |lines: &[String]| -> Vec<bool> {
             lines.iter().map(|line| line.contains("route")).collect()
         };
-        let routes_first = [[true; 2].as_slice(), &[false; 10]].concat();
+        let routes_first = [[true; 2].as_slice(), &[false; 8]].concat();
         assert_eq!(
             order(&wrote),
             routes_first,
@@ -143,9 +140,10 @@ fn what_is_wanted_comes_stays_and_goes() {
         assert!(done(&mk_wanted()).await.is_empty(), "a second time");
         // What somebody takes away, doubles, loosens or changes is put right.
         for meddling in [
-            "rule del pref 2901 to 10.128.0.0/16 iif ovn-k8s-mp0 unreachable",
+            "rule del pref 2901 to 10.128.0.0/16 lookup 2900000000",
+            "rule add pref 2901 to 10.128.0.0/16 iif ovn-k8s-mp0 unreachable proto 78",
             "-6 rule del pref 2898 from fd00:10:128::/48 to fd00:10:128::/48 lookup main suppress_prefixlength 16",
-            "rule add pref 2902 to 10.128.0.0/16 fwmark 5 lookup 2900000000 proto 78",
+            "rule add pref 2901 to 10.128.0.0/16 fwmark 5 lookup 2900000000 proto 78",
             "rule add pref 2898 to 10.128.0.0/16 lookup main proto 78",
             "rule add not pref 2899 to 10.128.0.0/16 lookup main proto 78",
             "route replace 10.128.0.0/16 via 10.128.1.9 dev ovn-k8s-mp0 table 2900000000 proto 78",
@@ -159,7 +157,7 @@ fn what_is_wanted_comes_stays_and_goes() {
             assert!(done(&mk_wanted()).await.is_empty(), "{meddling}");
         }
         let went = done(&Entries::default()).await;
-        assert_eq!(went.len(), 12, "{went:?}");
+        assert_eq!(went.len(), 10, "{went:?}");
         let preferences = went
             .iter()
             .filter_map(|line| line.split_whitespace().nth(3)?.parse().ok());
@@ -218,7 +216,7 @@ fn rules_and_routes_of_others_stay_and_nothing_of_ours_comes_where_one_has_our_p
         );
         assert_eq!(others(), before);
         ip("route del 10.128.0.0/16 dev ovn-k8s-mp0 table 2900000000 proto static");
-        assert_eq!(done(&mk_wanted()).await.len(), 12);
+        assert_eq!(done(&mk_wanted()).await.len(), 10);
         // While ours stand: they stay, and what goes still can.
         ip("rule add pref 2901 from 198.51.100.1 lookup 7");
         let steered = apply(&mk_wanted()).await.unwrap();
@@ -227,6 +225,6 @@ fn rules_and_routes_of_others_stay_and_nothing_of_ours_comes_where_one_has_our_p
             "{steered:?}"
         );
         let steered = apply(&Entries::default()).await.unwrap();
-        assert_eq!(steered.done.len(), 12, "{steered:?}");
+        assert_eq!(steered.done.len(), 10, "{steered:?}");
     });
 }

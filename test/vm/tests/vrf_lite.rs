@@ -9,7 +9,7 @@
 use vm_tests::in_lab;
 
 /// Seconds; emulated and built without optimization.
-const LIMIT: u32 = 1200;
+const LIMIT: u32 = 2400;
 
 /// Pods of both networks on the second node have the same address, or the test would show nothing.
 const SCRIPT: &str = r#"

@@ -3,14 +3,18 @@
 //! Invariant: transport and routing of the default network stay what its object says, or what they were before it had one.
 //! Not here: what may change (`settings`), the object itself (`attachment`).
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use daemon::{Configuration, Followed};
-use model::ObjectKey;
+use kube_edge::Entry;
 use model::intent::Event;
-use model::network::IN_FORCE;
+
+use model::network::{IN_FORCE, MissingRoute, NoOverlay, Routing, Transport};
+use model::node::{Node, annotation};
+use model::{NetworkName, ObjectKey};
 use plan_cluster::attachments::Configured;
-use settings::{File, Settings};
+use settings::{File, OvnTopology, Settings};
 
 use super::ClusterReconciler;
 use crate::caches;
@@ -27,6 +31,10 @@ pub(super) struct InForce {
     told: Vec<String>,
     /// What is in force has what OpenShift's operator object says, or said the last time.
     pub(super) of_object: bool,
+    /// Beside OVN-Kubernetes: the default network goes back to tunnels when no node is past them any more.
+    waits: bool,
+    /// What was said of those that are waited for.
+    told_waiting: BTreeSet<String>,
 }
 
 impl InForce {
@@ -37,6 +45,8 @@ impl InForce {
             configured: Configured::default(),
             told: Vec::new(),
             of_object: false,
+            waits: false,
+            told_waiting: BTreeSet::new(),
         }
     }
 
@@ -63,6 +73,25 @@ impl InForce {
     }
 }
 
+/// What a default network beside OVN-Kubernetes runs with whose nodes are past the tunnels while the configuration says `geneve`,
+/// as far as that can be told: the fabric is managed where there is one.
+fn past_the_tunnels(file: &Settings) -> Settings {
+    let managed = file.managed.topology.is_some();
+    let mut settings = file.clone();
+    if settings.network.transport.no_overlay().is_none() {
+        settings.network.transport = Transport::NoOverlay(NoOverlay {
+            outbound_snat: true,
+            routing: if managed {
+                Routing::Managed
+            } else {
+                Routing::Unmanaged
+            },
+            missing_route: MissingRoute::Forward,
+        });
+    }
+    settings
+}
+
 /// The file as planners of settings take it.
 fn file_of(followed: &Followed) -> File<'_> {
     let text = followed.file.as_ref();
@@ -84,6 +113,7 @@ impl ClusterReconciler {
         if let Some((last, last_object)) = &seen
             && Arc::ptr_eq(last, &file)
             && *last_object == object
+            && !self.in_force.waits
         {
             return;
         }
@@ -91,11 +121,38 @@ impl ClusterReconciler {
             Some(_) => self.in_force.of_object.then(|| self.settings.clone()),
             None => self.rendered_before(&file),
         };
+        let adopts = file.settings.ovn.topology == OvnTopology::Adopt;
         let running = match seen {
             Some(_) => Some(self.settings.clone()),
+            // Nobody keeps there what is in force: nodes tell what they do.
+            None if adopts => Some(past_the_tunnels(&file.settings)),
             None => self.stored(&file.settings.network.nad),
         };
-        let now = file_of(&file).in_force(object, last.as_ref(), running.as_ref());
+        let past = match &running {
+            Some(running) if adopts => self.still_past(running, &file),
+            _ => Vec::new(),
+        };
+        self.in_force.waits = !past.is_empty();
+        // Beside OVN-Kubernetes each node changes its way without loss, whatever the others do; but what nodes send by the physical
+        // network is announced until they do not.
+        let running = running.filter(|_| !adopts || self.in_force.waits);
+        let mut now = file_of(&file).in_force(object, last.as_ref(), running.as_ref());
+        if now.network_stays && self.in_force.waits {
+            // The last is what nobody has to change here.
+            now.refused.pop();
+            let nodes = past.join(", ");
+            now.refused.push(format!(
+                "the configuration says geneve: what nodes send past the tunnels is announced until none does; still: {nodes} (annotation {})",
+                annotation::UNDERLAY_READY
+            ));
+            now.refused
+                .retain(|refused| !self.in_force.told_waiting.contains(refused));
+            self.in_force
+                .told_waiting
+                .extend(now.refused.iter().cloned());
+        } else {
+            self.in_force.told_waiting.clear();
+        }
         let settings = now.settings;
         self.in_force.of_object = now.of_object;
         for refused in &now.refused {
@@ -111,6 +168,25 @@ impl ClusterReconciler {
         if settings != self.settings {
             self.take(settings);
         }
+    }
+
+    /// The nodes that are past the tunnels still, where the default network is to go back to them. One that is known not to be
+    /// ready sends nothing.
+    fn still_past(&self, running: &Settings, file: &Followed) -> Vec<String> {
+        let no_overlay = |settings: &Settings| settings.network.transport.no_overlay().is_some();
+        if !no_overlay(running) || no_overlay(&file.settings) {
+            return Vec::new();
+        }
+        let default = NetworkName::default_network();
+        self.caches
+            .nodes
+            .with(|nodes: &BTreeMap<ObjectKey, Entry<Node>>| {
+                let nodes = nodes.values().map(|entry| &entry.value);
+                let past = nodes.filter(|node| {
+                    node.underlay_ready.contains(&default) && node.ready != Some(false)
+                });
+                past.map(|node| node.name.to_string()).collect()
+            })
     }
 
     /// What OpenShift's operator object said before this start, as other daemons were told.

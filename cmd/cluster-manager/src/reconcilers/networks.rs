@@ -48,7 +48,19 @@ struct Writes {
 
 impl ClusterReconciler {
     pub(super) async fn networks(&mut self, world: &World, complete: &Arc<World>) -> Action {
-        let mut plan = planned(|| networks::plan(world));
+        // Beside OVN-Kubernetes only roles in the fabric are ours to give.
+        let observes = self.observes();
+        let allocate = |world: &World| {
+            if observes {
+                networks::Plan {
+                    usage: networks::plan(world).usage,
+                    ..networks::Plan::default()
+                }
+            } else {
+                networks::plan(world)
+            }
+        };
+        let mut plan = planned(|| allocate(world));
         let roles = self.roles(&plan, complete);
         let labelled: BTreeSet<&NodeName> = world
             .nodes
@@ -70,7 +82,7 @@ impl ClusterReconciler {
                     return Action::Requeue;
                 }
             };
-            plan = planned(|| networks::plan(&now));
+            plan = planned(|| allocate(&now));
             let wanted = plan.allocations.keys().chain(labelled).collect();
             writes = self.writes((&now, &versions), wanted, &plan, &roles);
         }
@@ -131,7 +143,8 @@ impl ClusterReconciler {
             };
             let allocation = plan.allocations.get(name);
             let role = roles.get(name).copied();
-            let Some(job) = node_job(node, version, allocation, role) else {
+            let others = self.observes();
+            let Some(job) = node_job((node, others), version, allocation, role) else {
                 continue;
             };
             let wish = Wish::new(&version.0, allocation, role);
@@ -200,9 +213,9 @@ fn key_of(node: &NodeName) -> ObjectKey {
 }
 
 /// The write that a node needs, to this version of it only: annotations and the label. An apply leaves a label that others put
-/// there; it is taken off by a write of its own.
+/// there; it is taken off by a write of its own. `others`: annotations are somebody else's.
 fn node_job(
-    node: &Node,
+    (node, others): (&Node, bool),
     (uid, version): &(String, String),
     allocation: Option<&networks::Allocation>,
     role: Option<Role>,
@@ -217,7 +230,11 @@ fn node_job(
         },
         (allocation, role) => {
             let nothing = networks::Allocation::default();
-            let annotations = annotations(node, allocation.unwrap_or(&nothing));
+            let annotations = if others {
+                json!({})
+            } else {
+                annotations(node, allocation.unwrap_or(&nothing))
+            };
             let label = role.map(|role| (ROLE_LABEL.to_owned(), role.word()));
             let labels: BTreeMap<String, &str> = label.into_iter().collect();
             What::Apply {

@@ -15,7 +15,7 @@ impl Import {
     /// Evaluates what the kernel has lost by the last probe of FRR, and says which probes are needed. Waits for none.
     pub(super) fn evaluate_losses(&mut self, inputs: &Inputs) {
         let at = self.start.elapsed();
-        let existing = self.importer.existing();
+        let existing = self.kernel.importer.existing();
         let restarting = self.retention.is_restarting();
         let seen = match &mut self.probe {
             None => {
@@ -43,11 +43,12 @@ impl Import {
             SessionAnswer::Nothing => Sessions::NoAnswer,
             SessionAnswer::Unasked => Sessions::Unknown,
         };
-        self.importer
+        self.kernel
+            .importer
             .evaluate_losses(at, &self.retention, &mut self.suppression, sessions);
-        let retained = self.importer.retained().count();
-        let unexplained = self.importer.unexplained();
-        let mass = self.importer.is_mass(at, &mut self.suppression);
+        let retained = self.kernel.importer.retained().count();
+        let unexplained = self.kernel.importer.unexplained();
+        let mass = self.kernel.importer.is_mass(at, &mut self.suppression);
         self.want(at, unexplained, mass);
         if self.suppression.is_open() && !was_open {
             self.metrics.mass_withdrawals.inc();

@@ -27,7 +27,7 @@ impl Import {
     ) -> Result<Option<(usize, usize)>, ImportError> {
         let comment = format!("noverlay node-agent import {}", self.config.target.router);
         // After a pass that failed nobody knows what arrived; the replica has reported by now.
-        self.importer.resume();
+        self.kernel.importer.resume();
         let (mut wrote, began) = ((0, 0), now());
         let mut slice = began;
         let mut flying = FuturesOrdered::new();
@@ -71,7 +71,7 @@ impl Import {
             if self.read_rows()?.is_none() {
                 return Ok(None);
             }
-            if flying.is_empty() && failed.is_none() && self.importer.on_their_way() > 0 {
+            if flying.is_empty() && failed.is_none() && self.kernel.importer.on_their_way() > 0 {
                 return Err(ImportError::NoProgress);
             }
         }
@@ -79,7 +79,7 @@ impl Import {
 
     /// The rows to write next, none where all is written or on its way.
     fn next_step(&mut self, inputs: &Inputs, removals: bool) -> Result<Step<Uuid>, ImportError> {
-        let step = self.importer.step(BATCH, removals);
+        let step = self.kernel.importer.step(BATCH, removals);
         let own = &inputs.scope.own_addresses;
         let violations = check::imports(&self.config.target, &step.add, own);
         match violations.into_iter().next() {
@@ -117,9 +117,7 @@ impl Import {
 
     /// Takes in what the kernel changed while it was written.
     async fn hear_kernel(&mut self, inputs: &Inputs) -> Result<(), ImportError> {
-        let mut pending = self.event_buffer.take();
-        self.note_since(&pending);
-        self.read_kernel(&mut pending).await?;
+        self.kernel.hear_again().await?;
         self.evaluate_losses(inputs);
         Ok(())
     }

@@ -7,11 +7,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use host::nft::{self, Held, NftError};
+use model::Prefix;
 use model::nft::Ruleset;
 use reconcile::{Action, Reconciler};
 use telemetry::{Chain, Readiness, WarnOnce};
 use tokio::sync::watch;
 
+use crate::beside::{HostPart, Sight};
 use crate::keys::FilterKey;
 use crate::loops::failing::{Failing, Outcome};
 use crate::world::Planned;
@@ -23,11 +25,14 @@ pub(crate) struct FilterReconciler {
     written: Option<(Ruleset, bool, Held)>,
     warned: WarnOnce<FilterKey>,
     failing: Failing<FilterKey>,
+    /// Beside OVN-Kubernetes: who wants to know what came of it.
+    sight: Option<Sight>,
 }
 
 impl FilterReconciler {
     pub(crate) fn new(
         planned: watch::Receiver<Option<Arc<Planned>>>,
+        sight: Option<Sight>,
         readiness: Readiness,
     ) -> Self {
         Self {
@@ -35,12 +40,30 @@ impl FilterReconciler {
             written: None,
             warned: WarnOnce::default(),
             failing: Failing::new("filter", readiness),
+            sight,
         }
+    }
+
+    /// What of others in the packet filter drops what is led past the tunnels.
+    async fn dropping(&self, planned: &Planned) -> Option<String> {
+        let sets = planned.plan.nft.sets.values();
+        let pods: Vec<Prefix> = sets.flat_map(|set| set.elements.iter().copied()).collect();
+        self.sight.as_ref().filter(|_| !pods.is_empty())?;
+        let found = match nft::dropping_forwarded(&pods).await {
+            Ok(found) => found,
+            Err(error) => return Some(Chain(&error).to_string()),
+        };
+        (!found.is_empty()).then(|| {
+            format!(
+                "nftables chain {} drops what is forwarded, and has no rules that accept all that goes to the subnet and all that comes from there",
+                found.join(", ")
+            )
+        })
     }
 
     async fn ruleset(&mut self, planned: &Planned) -> Result<(), NftError> {
         let wanted = &planned.plan.nft;
-        let nothing = *wanted == Ruleset::default();
+        let nothing = wanted.is_empty();
         if nothing && (self.written.is_none() && !planned.plan.is_complete()) {
             return Ok(());
         }
@@ -82,17 +105,29 @@ impl Reconciler for FilterReconciler {
         let Some(planned) = self.planned.borrow().clone() else {
             return Action::AwaitChange;
         };
-        let (outcome, action) = match self.ruleset(&planned).await {
+        let (applied, outcome, action) = match self.ruleset(&planned).await {
             Ok(()) => {
-                self.warned.clear(key);
-                (Outcome::Well, Action::Done)
+                let applied = match self.dropping(&planned).await {
+                    Some(why) => Err(why),
+                    None => Ok(()),
+                };
+                match &applied {
+                    Ok(_) => self.warned.clear(key),
+                    Err(why) => drop(self.warned.warn(*key, why.clone())),
+                }
+                // What others drop is theirs to change, and told in the network's condition.
+                (applied, Outcome::Well, Action::Done)
             }
             Err(error) => {
                 let text = format!("cannot look after the packet filter: {}", Chain(&error));
-                self.warned.warn(*key, text);
-                (Outcome::Failed, Action::Requeue)
+                self.warned.warn(*key, text.clone());
+                (Err(text), Outcome::Failed, Action::Requeue)
             }
         };
+        // Where not everything is known, what is not wanted may stand.
+        if let Some(sight) = self.sight.as_ref().filter(|_| planned.plan.is_complete()) {
+            sight.note_host(HostPart::Filter, &planned.plan.steps, applied);
+        }
         self.failing.note(key, outcome, &BTreeSet::from([*key]));
         action
     }

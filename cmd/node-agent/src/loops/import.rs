@@ -17,13 +17,15 @@ use ovsdb::Client;
 use plan_node::Inputs;
 use prometheus::Registry;
 use reconcile::{Action, Reconciler};
+use settings::OvnTopology;
 use telemetry::{Chain, Readiness, WarnOnce};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use self::report::{ImportReport, Shown};
-use crate::importing::{FrrProbe, Import, ImportConfig, ImportError, Passed};
+use crate::beside::Sight;
+use crate::importing::{FrrProbe, Import, ImportConfig, ImportError, Passed, SetImport, Sink};
 use crate::kernel_events::KernelEvents;
 use crate::keys::{ApiKey, Queues};
 use crate::loops::failing::{Failing, Outcome};
@@ -49,6 +51,8 @@ pub(crate) struct Shared {
     pub(crate) queues: Queues,
     pub(crate) metrics: Metrics,
     pub(crate) registry: Registry,
+    /// Beside OVN-Kubernetes: who wants to know of routes to pods.
+    pub(crate) sight: Option<Sight>,
 }
 
 /// Reconciles imports, by network.
@@ -62,7 +66,7 @@ pub(crate) struct ImportReconciler {
 
 /// One network's import.
 struct NetworkImport {
-    import: Import,
+    import: Sink,
     metrics: NetworkMetrics,
     /// The inputs, and the plan that they are of: an import knows equal ones by their place, and need not look at them.
     inputs: Option<(Arc<Planned>, Arc<Inputs>)>,
@@ -130,6 +134,9 @@ impl ImportReconciler {
         shared.events.set_table(name, inputs.table);
         let stale = planned.stale.contains_key(name);
         let passed = import.pass(&inputs, stale).await;
+        if let (Some(sight), Ok(Passed::Agreed { .. })) = (&shared.sight, &passed) {
+            sight.note_routes(name, import.import.is_routed(&inputs));
+        }
         // Before the router's rows were read nothing is known to be missing.
         let has_looked = matches!(passed, Ok(Passed::Agreed { .. } | Passed::Unfinished(..)));
         let report = (has_looked && inputs.learns)
@@ -181,13 +188,20 @@ impl Shared {
         };
         let transactions = self.metrics.transactions.clone();
         let metrics = NetworkMetrics::new(&self.registry, network, transactions)?;
-        let import = Import::new(
-            config,
-            self.north.clone(),
-            Some(self.probe.share()),
-            self.events.subscribe(network),
-            metrics.import.clone(),
-        );
+        let (events, of_import) = (self.events.subscribe(network), metrics.import.clone());
+        let north = self.north.clone();
+        let import = match settings.ovn.topology {
+            OvnTopology::Build => {
+                let probe = Some(self.probe.share());
+                let import = Import::new(config, north, probe, events, of_import);
+                Sink::Router(Box::new(import))
+            }
+            OvnTopology::Adopt => {
+                let (network, limits) = (network.clone(), settings.limits);
+                let import = SetImport::new(network, north, limits, events, of_import);
+                Sink::Sets(Box::new(import))
+            }
+        };
         Ok(NetworkImport {
             import,
             metrics,
@@ -286,7 +300,8 @@ impl NetworkImport {
         inputs: &Arc<Inputs>,
     ) -> Option<ImportReport> {
         let importer = self.import.importer();
-        let shown = Shown::of(importer, inputs);
+        let steered = self.import.steered();
+        let shown = Shown::of(importer, steered, inputs);
         let at = match &self.shown {
             Some((last, _)) if *last == shown => return None,
             // `enqueue_again` brings the pass that says it.
@@ -294,7 +309,7 @@ impl NetworkImport {
             Some(_) | None => Instant::now(),
         };
         self.shown = Some((shown, at));
-        let report = ImportReport::of(name, node, importer, inputs);
+        let report = ImportReport::of(name, node, (importer, steered.map(AsRef::as_ref)), inputs);
         let missing = i64::try_from(report.missing).unwrap_or(i64::MAX);
         self.metrics.routes_missing.set(missing);
         Some(report)
@@ -306,10 +321,12 @@ impl NetworkImport {
             before.abort();
         }
         let (importer, inputs) = (self.import.importer(), self.inputs.as_ref());
+        let steered = self.import.steered();
         // A pass that failed is tried again with a growing delay, and has nothing to report.
         let shown = self.shown.as_ref().filter(|_| has_looked);
         let report = shown.and_then(|(last, at)| {
-            let unsaid = inputs.is_some_and(|(_, inputs)| *last != Shown::of(importer, inputs));
+            let unsaid =
+                inputs.is_some_and(|(_, inputs)| *last != Shown::of(importer, steered, inputs));
             unsaid.then(|| REPORT.saturating_sub(at.elapsed()))
         });
         if let Some(wait) = self.import.again().into_iter().chain(report).min() {
@@ -328,9 +345,17 @@ impl NetworkImport {
         let soon = self.logged.is_some_and(|at| at.elapsed() < LOG);
         if self.unlogged != (0, 0) && !soon {
             let (add, remove) = std::mem::take(&mut self.unlogged);
-            let routes = self.import.importer().rows();
             let network = name.as_str();
-            tracing::info!(network, add, remove, routes, "imported routes");
+            match self.import.steered() {
+                None => {
+                    let routes = self.import.importer().rows();
+                    tracing::info!(network, add, remove, routes, "imported routes");
+                }
+                Some(steered) => {
+                    let subnets = steered.len();
+                    tracing::info!(network, add, remove, subnets, "steered past the tunnels");
+                }
+            }
             self.logged = Some(Instant::now());
         }
     }

@@ -10,16 +10,18 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use model::diff::Diff;
-use model::nb::{self, Columns, CtInvMatch, ImportTarget, Owner, Rows, Value};
+use model::nb::{self, Columns, CtInvMatch, ImportTarget, Owner, Rows, Table, Value};
 use model::{NetworkName, NodeName, Prefix, Problem};
 use ovn::north::{Named, North, Owned, Quiet};
 use ovsdb::{Client, Replica};
+use plan_node::beside::steps::{Part, Step};
 use plan_node::{Plan, learn};
 use prometheus::IntCounterVec;
 use reconcile::{Action, Reconciler};
 use telemetry::{Chain, Readiness, WarnOnce};
 use tokio::sync::watch;
 
+use crate::beside::Sight;
 use crate::keys::{ApiKey, BridgeKey, Queues};
 use crate::loops::failing::{Failing, Outcome};
 use crate::metrics::{Metrics, ProblemGauge};
@@ -129,6 +131,10 @@ pub(crate) struct NorthReconciler {
     /// Told of networks whose rows somebody else's keep from being written.
     blocked: watch::Sender<Blocked>,
     facts: FactsChanged,
+    /// Beside OVN-Kubernetes: who wants to know how much is in force.
+    sight: Option<Sight>,
+    /// How far flows have to have followed the database until rows are in force: access lists, and the policy.
+    targets: BTreeMap<Owner, (i64, i64)>,
 }
 
 /// Networks whose rows are not written, and why.
@@ -157,6 +163,69 @@ impl NorthReconciler {
             failing: Failing::new("topology", readiness),
             blocked,
             facts,
+            sight: None,
+            targets: BTreeMap::new(),
+        }
+    }
+
+    /// The same beside OVN-Kubernetes: it tells how much is in force.
+    pub(crate) fn telling(self, sight: Option<Sight>) -> Self {
+        Self { sight, ..self }
+    }
+
+    /// Tells how much of a network's rows is in force. Rows that were there count as in force with what was written by then.
+    fn tell_in_force(&mut self, owner: &Owner, planned: &Planned, stands: bool) {
+        let (Some(sight), Owner::Network(name)) = (&self.sight, owner) else {
+            return;
+        };
+        let Some(step) = planned.plan.steps.get(name) else {
+            return;
+        };
+        let configured = self.north.with_replica(ovn::in_force::configured);
+        let configured = configured.and_then(Result::ok).flatten();
+        let Some(configured) = configured.filter(|_| stands) else {
+            sight.note_rows(name, *step, Part::Partial, Part::Partial);
+            return;
+        };
+        let written = configured.written;
+        let targets = self.targets.entry(owner.clone());
+        let target = targets.or_insert((written, written));
+        // A database that was made anew counts from the beginning.
+        *target = (target.0.min(written), target.1.min(written));
+        let (untracked, steering) = *target;
+        let part = |target: i64, is_wanted: bool| match (configured.in_force >= target, is_wanted) {
+            (false, _) => Part::Partial,
+            (true, true) => Part::Whole,
+            (true, false) => Part::Gone,
+        };
+        let untracked = part(untracked, *step >= Step::Untracked);
+        let steering = part(steering, *step >= Step::Steering);
+        sight.note_rows(name, *step, untracked, steering);
+    }
+
+    /// Remembers from where on what was written is in force.
+    fn note_target(&mut self, owner: &Owner, diff: &Diff<nb::RowKey, Columns, ovsdb::Uuid>) {
+        let configured = self.north.with_replica(ovn::in_force::configured);
+        let Some(Ok(Some(configured))) = configured else {
+            // A write whose number is not known is in force with the next one.
+            return;
+        };
+        let created = diff.create.iter().map(|(key, _)| key);
+        let updated = diff.update.iter().map(|(_, key, _)| key);
+        let tables = created
+            .chain(updated)
+            .chain(diff.delete.iter().map(|(_, key)| key));
+        let tables: BTreeSet<Table> = tables.map(|key| key.table).collect();
+        let written = configured.written;
+        let target = self
+            .targets
+            .entry(owner.clone())
+            .or_insert((written, written));
+        if tables.contains(&Table::PortGroup) || tables.contains(&Table::GroupAcl) {
+            target.0 = written;
+        }
+        if tables.contains(&Table::Policy) || tables.contains(&Table::AddressSet) {
+            target.1 = written;
         }
     }
 
@@ -259,11 +328,21 @@ impl NorthReconciler {
             diff.delete.clear();
         }
         let comment = format!("noverlay node-agent topology of {owner}");
-        let transaction = ovn::encode::topology(&diff, north, owner, &comment)?;
+        let mut transaction = ovn::encode::topology(&diff, north, owner, &comment)?;
         let stands = transaction.operations().is_empty();
         if !stands {
             self.tell(owner, &wanted, &diff);
+            if self.sight.is_some() {
+                let counted = |replica: &Replica| ovn::in_force::counted(replica, transaction);
+                transaction = self
+                    .north
+                    .with_replica(counted)
+                    .ok_or(PassError::NoReplica)??;
+            }
             transact("north", &self.north, &transaction, &self.transactions).await?;
+            if self.sight.is_some() {
+                self.note_target(owner, &diff);
+            }
         }
         self.stood.insert(owner.clone(), digest(&wanted));
         self.queues.bridge.enqueue(BridgeKey::Flows);
@@ -422,10 +501,13 @@ impl Reconciler for NorthReconciler {
         // Whoever else owns rows is known by the last decode, which a pass makes, and pace rules passes.
         let owned = self.decoded.iter();
         let owned = owned.flat_map(|decoded| decoded.owners.iter().cloned());
-        let all: BTreeSet<Owner> = wanted.chain(owned).collect();
+        // What is gone has to be seen to be so.
+        let stepping = planned.plan.steps.keys().cloned().map(Owner::Network);
+        let all: BTreeSet<Owner> = wanted.chain(owned).chain(stepping).collect();
         self.failing.retain(&all);
         self.warned.retain(|owner| all.contains(owner));
         self.stood.retain(|owner, _| all.contains(owner));
+        self.targets.retain(|owner, _| all.contains(owner));
         self.blocked.send_if_modified(|blocked| {
             let before = blocked.len();
             blocked.retain(|name, _| all.contains(&Owner::Network(name.clone())));
@@ -458,7 +540,10 @@ impl Reconciler for NorthReconciler {
             // Nothing is known of rows that could not be looked at.
             Err(_) => {}
         }
-        let wanted: BTreeSet<Owner> = planned.plan.north.keys().cloned().collect();
+        self.tell_in_force(owner, &planned, outcome.is_ok());
+        let wanted = planned.plan.north.keys().cloned();
+        let stepping = planned.plan.steps.keys().cloned().map(Owner::Network);
+        let wanted: BTreeSet<Owner> = wanted.chain(stepping).collect();
         let (outcome, action) = match outcome {
             Ok(action) => {
                 self.warned.clear(owner);
@@ -495,7 +580,7 @@ impl Reconciler for NorthReconciler {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::nb::{RowKey, Table};
+    use model::nb::RowKey;
 
     #[test]
     fn a_set_of_the_nodes_only_grows_while_a_network_is_not_known() {

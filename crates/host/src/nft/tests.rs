@@ -298,3 +298,21 @@ fn what_somebody_took_away_has_not_the_form_of_what_was_written() {
     );
     assert!(!held.has_the_form_of(&wanted()));
 }
+
+#[test]
+fn a_policy_that_drops_what_is_forwarded_is_found_unless_rules_accept_pods() {
+    let listing = "table ip filter {\n\tchain INPUT {\n\t\ttype filter hook input priority 0; policy drop;\n\t}\n\tchain FORWARD {\n\t\ttype filter hook forward priority 0; policy drop;\n\t}\n}\ntable inet own {\n\tchain guard {\n\t\ttype filter hook forward priority 0; policy accept;\n\t}\n}\n";
+    assert_eq!(forward_drops(listing), ["ip filter FORWARD"]);
+    let pods: Prefix = "10.128.0.0/16".parse().unwrap();
+    let both = "\t\tip saddr 10.128.0.0/16 counter packets 0 bytes 0 accept\n\t\tip daddr 10.128.0.0/16 counter packets 7 bytes 9 accept\n";
+    assert!(accepts(both, &pods));
+    for rules in [
+        "",
+        "\t\tip saddr 10.128.0.0/16 accept\n",
+        "\t\tip saddr 10.128.0.0/16 drop\n\t\tip daddr 10.128.0.0/16 accept\n",
+        "\t\tip saddr 10.128.0.0/16 tcp dport 22 accept\n\t\tip daddr 10.128.0.0/16 accept\n",
+        "\t\tip saddr 10.128.0.0/14 accept\n\t\tip daddr 10.128.0.0/14 accept\n",
+    ] {
+        assert!(!accepts(rules, &pods), "{rules}");
+    }
+}

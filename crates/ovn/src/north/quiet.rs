@@ -1,4 +1,4 @@
-//! Whether anything but imported routes changed since a topology was decoded.
+//! Whether anything but imported routes and the progress of flows changed since a topology was decoded.
 //! In: a replica and what was decoded from it, the replica later. Out: yes or no.
 //! Invariant: "yes" means that decoding again would give the same; a doubt is a "no".
 //! Not here: decoding.
@@ -9,6 +9,7 @@ use model::nb::Table;
 use ovsdb::{AccessError, Atom, Changes, Datum, Record, Replica, Uuid};
 
 use super::{North, OwnerKeys};
+use crate::{global, in_force};
 
 const ROUTES: &str = "static_routes";
 
@@ -21,6 +22,8 @@ pub struct Quiet {
     routes: BTreeSet<Uuid>,
     /// Which of them a router refers to, and its other columns.
     routers: BTreeMap<Uuid, (Vec<bool>, Vec<Datum>)>,
+    /// `NB_Global` without what tells of flows.
+    global: BTreeMap<Uuid, Vec<Datum>>,
 }
 
 impl Quiet {
@@ -40,10 +43,14 @@ impl Quiet {
             keys: OwnerKeys::new(),
             routes: routes.collect(),
             routers: BTreeMap::new(),
+            global: BTreeMap::new(),
         };
         for (id, record) in replica.table(Table::Router.name())? {
             let shadow = quiet.shadow(record);
             quiet.routers.insert(*id, shadow);
+        }
+        for (id, record) in replica.table(global::TABLE)? {
+            quiet.global.insert(*id, settings(record));
         }
         Ok(quiet)
     }
@@ -59,7 +66,7 @@ impl Quiet {
         )
     }
 
-    /// Whether nothing but imported routes changed.
+    /// Whether nothing but imported routes and the progress of flows changed.
     ///
     /// # Errors
     /// When a table is not followed.
@@ -84,6 +91,9 @@ impl Quiet {
                     records.get(id).map(|record| self.shadow(record)).as_ref()
                         == self.routers.get(id)
                 })
+            } else if **table == *global::TABLE {
+                ids.iter()
+                    .all(|id| records.get(id).map(settings).as_ref() == self.global.get(id))
             } else {
                 false
             };
@@ -94,4 +104,11 @@ impl Quiet {
         self.generation = replica.generation();
         Ok(true)
     }
+}
+
+/// What `NB_Global` holds but the progress of flows.
+fn settings(record: &Record) -> Vec<Datum> {
+    let all = record.columns();
+    let all = all.filter(|(name, _)| !in_force::COLUMNS.contains(name));
+    all.map(|(_, datum)| datum.clone()).collect()
 }

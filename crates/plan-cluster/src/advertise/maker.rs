@@ -151,6 +151,9 @@ impl<'a, 'f> Maker<'a, 'f> {
             }
             return;
         }
+        // A node that awaits to be ready has its sessions by the sources themselves.
+        let mut said = announced.clone();
+        said.retain(|_, list| !list.is_empty());
         let (mut any, mut without) = (false, Vec::new());
         let mut routed: BTreeSet<&'a NetworkName> = BTreeSet::new();
         for source in self.sources.clone() {
@@ -164,14 +167,14 @@ impl<'a, 'f> Maker<'a, 'f> {
                 self.draft.announced.insert(&node.name, announced.clone());
                 continue;
             }
-            match self.object(source, node, &announced, &mut routed) {
+            if said.is_empty() {
+                self.used.insert(&source.key);
+                continue;
+            }
+            match self.object(source, node, &said, &mut routed) {
                 Ok(object) => {
                     self.used.insert(&source.key);
-                    let keys = self.draft.of_node.entry(node.name.clone()).or_default();
-                    keys.push(object.key.clone());
-                    self.draft
-                        .desired
-                        .insert(object.key.clone(), Arc::new(object));
+                    self.want(node, object);
                 }
                 Err(why) => {
                     self.unused.insert(&source.key, why.clone());
@@ -180,7 +183,7 @@ impl<'a, 'f> Maker<'a, 'f> {
             }
         }
         if self.ra.target_vrf == TargetVrf::Auto {
-            for name in announced.keys().filter(|name| !routed.contains(*name)) {
+            for name in said.keys().filter(|name| !routed.contains(*name)) {
                 self.unrouted.entry(*name).or_default().push(node);
             }
             self.routed.extend(routed);
@@ -201,6 +204,13 @@ impl<'a, 'f> Maker<'a, 'f> {
         }
     }
 
+    fn want(&mut self, node: &Node, object: FrrConfiguration) {
+        let keys = self.draft.of_node.entry(node.name.clone()).or_default();
+        keys.push(object.key.clone());
+        let desired = &mut self.draft.desired;
+        desired.insert(object.key.clone(), Arc::new(object));
+    }
+
     /// What the node announces of each network, sorted as text; what it lacks is named. A network that it cannot take part in
     /// now, but whose prefixes it announces, it goes on announcing.
     fn announced(&mut self, node: &'a Node) -> Announced<'a> {
@@ -216,7 +226,10 @@ impl<'a, 'f> Maker<'a, 'f> {
                 .facts
                 .egress
                 .prefixes(self.ra, served.network, &node.name);
-            if self.ra.pod_network {
+            if self.ra.pod_network && self.awaits(node, served.network) {
+                // It has its sessions, and learns; what it would be sent goes by the tunnel.
+                out.entry(name).or_default();
+            } else if self.ra.pod_network {
                 match self.pods(node, served.network) {
                     Ok(pods) => list.extend(pods),
                     Err(why) => {
@@ -258,6 +271,12 @@ impl<'a, 'f> Maker<'a, 'f> {
             out.clear();
         }
         out
+    }
+
+    /// Whether nothing is to be sent to the node's pods yet, or any more.
+    fn awaits(&self, node: &Node, network: &Network) -> bool {
+        let no_overlay = network.transport.no_overlay().is_some();
+        self.world.beside && no_overlay && !node.underlay_ready.contains(&network.name)
     }
 
     /// Addresses of EgressIPs that the node announces and that nobody can tell the networks of now.

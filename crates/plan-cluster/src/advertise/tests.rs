@@ -86,6 +86,49 @@ fn every_node_peers_with_all_others_and_never_with_itself() {
 }
 
 #[test]
+fn beside_ovn_kubernetes_a_node_that_is_not_ready_is_a_member_and_announces_nothing() {
+    let mut world = mk_managed();
+    world.beside = true;
+    let announced = |world: &World| -> BTreeMap<String, usize> {
+        let plan = of_fabric(world);
+        assert_eq!(plan.desired.len(), 6, "two of each node");
+        let routers = |o: &Arc<FrrConfiguration>| {
+            let prefixes = o.routers.iter().map(|router| router.prefixes.len());
+            Some((o.key.name.clone(), prefixes.sum::<usize>()))
+        };
+        let all = plan.desired.values().filter_map(routers);
+        all.filter(|(_, prefixes)| *prefixes > 0).collect()
+    };
+    assert_eq!(announced(&world), BTreeMap::new());
+    assert_eq!(fabric_peers(&world, "n1"), ["172.30.0.2", "172.30.0.3"]);
+    let n2 = world.nodes.get_mut(&NodeName::from("n2")).unwrap();
+    n2.underlay_ready.insert(NetworkName::from("red"));
+    assert_eq!(announced(&world), BTreeMap::new(), "another network");
+    let n2 = world.nodes.get_mut(&NodeName::from("n2")).unwrap();
+    n2.underlay_ready.insert(NetworkName::default_network());
+    let of_n2: Vec<usize> = announced(&world).into_values().collect();
+    assert_eq!(of_n2, [1]);
+    assert_eq!(fabric_peers(&world, "n1"), ["172.30.0.2", "172.30.0.3"]);
+    // By an administrator's sources the same, and nothing is said against it.
+    let mut world = with_user_ra(mk_world());
+    world.beside = true;
+    add(&mut world, mk_source("src", &["172.30.0.9"]));
+    let first = plan(&world, "user");
+    assert!(
+        first.accepted() && first.desired.is_empty(),
+        "{:?}",
+        first.conditions
+    );
+    let n1 = world.nodes.get_mut(&NodeName::from("n1")).unwrap();
+    n1.underlay_ready.insert(NetworkName::default_network());
+    assert_eq!(plan(&world, "user").desired.len(), 1);
+    let mut world = mk_managed();
+    // Who builds the topology announces at once.
+    world.beside = false;
+    assert_eq!(announced(&world).len(), 3);
+}
+
+#[test]
 fn every_spelling_and_every_address_of_a_node_counts_as_itself() {
     let mut world = with_user_ra(mk_world());
     let n1 = world.nodes.get_mut(&NodeName::from("n1")).unwrap();

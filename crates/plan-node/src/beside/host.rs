@@ -8,10 +8,12 @@
 //!  2898  from NET to NET        main, routes longer than NET    pods' packets, both ways
 //!  2899  iif lo to NET          main, routes longer than NET    the host's own
 //!  2900  to S                   main, routes longer than NET    own pods, whoever asks
-//!  2901  iif MP to NET          unreachable                     came from OVN and has no way: not back into it
-//!  2902  to NET                 own table: NET via .1 of S dev MP   what else is for pods: by way of OVN
+//!  2901  to NET                 own table: NET via .1 of S dev MP   what else is for pods: by way of OVN
 //! ```
 //! NET: a subnet of the network; S: one of the node's; MP: the management port.
+//! What came out of the management port and has no other way than back into it would circle in OVN: the packet filter drops it (a rule
+//! that refused it would also be met where the kernel asks for the way back to a peer's pod, rp_filter, and drop what peers send
+//! while this node has no route to them).
 
 use std::collections::BTreeSet;
 
@@ -19,7 +21,7 @@ use model::address::{Family, Prefix};
 use model::names::management_device;
 use model::nft::{AddressSet, Chain, Hook, Ruleset, Table};
 use model::route::MAIN_TABLE;
-use model::steering::{Action, Entries, Route, Rule, TABLE, preference};
+use model::steering::{Entries, Route, Rule, TABLE, preference};
 
 use crate::snapshot::NetworkView;
 
@@ -32,41 +34,34 @@ pub fn entries(view: NetworkView<'_>) -> Entries {
     for own in &view.share.host_subnets {
         let of_family = networks.iter().filter(|net| net.family() == own.family());
         for net in of_family.clone() {
-            let main = Action::Lookup {
-                table: MAIN_TABLE,
-                suppress: Some(net.bits()),
-            };
-            let rule = |preference, action| Rule {
+            let main = |preference| Rule {
                 preference,
                 from: None,
                 to: *net,
                 device: None,
-                action,
+                table: MAIN_TABLE,
+                suppress: Some(net.bits()),
             };
             let pods = of_family.clone().map(|from| Rule {
                 from: Some(*from),
-                ..rule(preference::PODS, main)
+                ..main(preference::PODS)
             });
             entries.rules.extend(pods);
             entries.rules.insert(Rule {
                 device: Some("lo".to_owned()),
-                ..rule(preference::HOST, main)
+                ..main(preference::HOST)
             });
             if net.contains(own) {
                 entries.rules.insert(Rule {
                     to: *own,
-                    ..rule(preference::OWN, main)
+                    ..main(preference::OWN)
                 });
             }
             entries.rules.insert(Rule {
-                device: Some(device.clone()),
-                ..rule(preference::NO_WAY, Action::Unreachable)
-            });
-            let tunnel = Action::Lookup {
                 table: TABLE,
                 suppress: None,
-            };
-            entries.rules.insert(rule(preference::TUNNEL, tunnel));
+                ..main(preference::TUNNEL)
+            });
             // Of several subnets of a family the first leads: one route for each destination.
             let has_one = entries.routes.iter().any(|route| route.to == *net);
             if let Some(via) = own.nth(1).filter(|_| !has_one) {
@@ -82,21 +77,41 @@ pub fn entries(view: NetworkView<'_>) -> Entries {
     entries
 }
 
+/// The same where the node is not led past the tunnels and BGP's routes to pods of other nodes are in main all the same, because
+/// others are: what is for pods goes by way of OVN whoever sends it, as without those routes. By them the host's own packets would
+/// come from the node's address, which the other node lets nobody in by.
+#[must_use]
+pub fn by_tunnel(view: NetworkView<'_>) -> Entries {
+    let mut entries = entries(view);
+    let stays = [preference::OWN, preference::TUNNEL];
+    entries
+        .rules
+        .retain(|rule| stays.contains(&rule.preference));
+    entries
+}
+
+/// A table of the packet filter in which nothing is wanted.
+#[must_use]
+pub fn no_rules() -> Ruleset {
+    Ruleset {
+        table: Table::Own,
+        ..Ruleset::default()
+    }
+}
+
 /// The table of the packet filter; empty while the node has no pods.
 ///
 /// - `raw`: what goes between pods passes no chain that translates, whoever has one: it is not tracked. What is for the host itself
 ///   is, so that answers find their way back through `post`.
 /// - `post`: what the host sends to pods of another node bears the address of its management port, as over the tunnel. With the
 ///   node's address the other node would give it the address of its own port, which every policy lets in.
-/// - `guard`: where pods' subnets are announced, anybody outside could open connections to pods, which come in as the node itself.
+/// - `guard`: where pods' subnets are announced, anybody outside could open connections to pods, which come in as the node itself;
+///   and what OVN handed over for a subnet whose route has just gone must not go back into OVN, where it would circle.
 #[must_use]
 pub fn ruleset(view: NetworkView<'_>) -> Ruleset {
     let bridge = &view.node.gateway.bridge;
     let device = management_device(view.share.network.id);
-    let mut ruleset = Ruleset {
-        table: Table::Own,
-        ..Ruleset::default()
-    };
+    let mut ruleset = no_rules();
     let (mut raw, mut post, mut guard) = (Vec::new(), Vec::new(), Vec::new());
     let families = view.share.host_subnets.iter().map(Prefix::family);
     for family in families.collect::<BTreeSet<Family>>() {
@@ -125,6 +140,9 @@ pub fn ruleset(view: NetworkView<'_>) -> Ruleset {
         }
         guard.push(format!(
             "iifname \"{bridge}\" oifname \"{device}\" {ip} daddr @{pods} {ip} saddr != @{pods} ct state new drop"
+        ));
+        guard.push(format!(
+            "iifname \"{device}\" oifname \"{device}\" {ip} saddr @{pods} {ip} daddr @{pods} drop"
         ));
     }
     if ruleset.sets.is_empty() {

@@ -71,10 +71,26 @@ impl Seen {
         is_broken(self.untracked) || is_broken(self.host)
     }
 
+    /// Whether everything was looked at, and nothing of it is there.
+    #[must_use]
+    pub fn is_gone(self) -> bool {
+        let gone = |part: Option<Part>| part == Some(Part::Gone);
+        let rows = gone(self.untracked) && gone(self.steering);
+        rows && gone(self.host) && self.announced == Some(false)
+    }
+
     /// The step at which another process left the network, by what stands.
     #[must_use]
     pub fn step(self) -> Step {
         let stands = |part: Option<Part>| part.is_some_and(|part| part != Part::Gone);
+        // Rows and annotations outlive a boot, rules and tables do not.
+        if self.host == Some(Part::Gone) {
+            return if stands(self.untracked) {
+                Step::Untracked
+            } else {
+                Step::Absent
+            };
+        }
         if stands(self.steering) {
             Step::Steering
         } else if self.announced == Some(true) {
@@ -96,17 +112,26 @@ pub struct Progress {
     pub step: Step,
     /// When what the next step waits for was first seen, on the caller's clock.
     since: Option<Duration>,
+    /// Which way it went then.
+    wanted: bool,
 }
 
 impl Progress {
     /// At the step at which another process left the network.
     #[must_use]
     pub fn at(step: Step) -> Self {
-        Self { step, since: None }
+        Self {
+            step,
+            since: None,
+            wanted: false,
+        }
     }
 
     /// Goes on by at most one step. Returns after which time it has to be called again although nothing is seen.
     pub fn advance(&mut self, now: Duration, wanted: bool, seen: Seen) -> Option<Duration> {
+        if self.wanted != wanted {
+            (self.wanted, self.since) = (wanted, None);
+        }
         let (next, wait) = if wanted {
             self.further(seen)
         } else {
@@ -122,7 +147,7 @@ impl Progress {
         if left > Duration::ZERO {
             return Some(left);
         }
-        *self = Self::at(next);
+        (self.step, self.since) = (next, None);
         Some(Duration::ZERO)
     }
 
@@ -280,6 +305,36 @@ mod tests {
             progress.advance(seconds(second), false, standing(Step::Host));
             assert_eq!(progress.step, step, "at {second} s");
         }
+    }
+
+    #[test]
+    fn after_a_boot_nothing_is_told_or_steered_before_the_host_is_whole_again() {
+        for step in [Step::Ready, Step::Steering] {
+            let booted = Seen {
+                host: Some(Part::Gone),
+                ..standing(step)
+            };
+            assert_eq!(booted.step(), Step::Untracked, "{step:?}");
+            let without_lists = Seen {
+                untracked: Some(Part::Gone),
+                ..booted
+            };
+            assert_eq!(without_lists.step(), Step::Absent, "{step:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_waited_for_on_one_way_does_not_count_on_the_other() {
+        let mut progress = Progress::at(Step::Ready);
+        let broken = Seen {
+            host: Some(Part::Partial),
+            steering: Some(Part::Gone),
+            ..standing(Step::Ready)
+        };
+        progress.advance(seconds(0), true, broken);
+        progress.advance(seconds(9), true, broken);
+        let left = progress.advance(Duration::from_millis(9100), false, broken);
+        assert_eq!((progress.step, left), (Step::Ready, Some(SETTLED)));
     }
 
     #[test]

@@ -1,11 +1,14 @@
 //! What is added beside OVN-Kubernetes.
 
 use model::Family;
-use model::names::NetworkName;
-use model::nb::{Table, Value};
+use model::names::{NetworkName, NodeName};
+use model::nb::{Owner, Table, Value};
 use model::nft;
-use plan_node::beside::{host, north};
-use testkit::{View, mk_dual_view, mk_user_network, mk_view};
+use model::node::Node;
+use plan_node::beside::signs::{Found, forbids, sysctls};
+use plan_node::beside::steps::Step;
+use plan_node::beside::{self, Steps, host, north};
+use testkit::{View, mk_dual_view, mk_node, mk_snapshot, mk_user_network, mk_view};
 
 /// Table and a column of each row that has it.
 fn column(view: &View, steers: bool, name: &str) -> Vec<(Table, String)> {
@@ -103,10 +106,8 @@ fn a_second_subnet_of_a_network_has_rules_of_its_own() {
             "rule 2899 to 10.128.0.0/16 iif lo lookup main suppress_prefixlength 16",
             "rule 2899 to 10.132.0.0/18 iif lo lookup main suppress_prefixlength 18",
             "rule 2900 to 10.128.1.0/24 lookup main suppress_prefixlength 16",
-            "rule 2901 to 10.128.0.0/16 iif ovn-k8s-mp0 unreachable",
-            "rule 2901 to 10.132.0.0/18 iif ovn-k8s-mp0 unreachable",
-            "rule 2902 to 10.128.0.0/16 lookup 2900000000",
-            "rule 2902 to 10.132.0.0/18 lookup 2900000000",
+            "rule 2901 to 10.128.0.0/16 lookup 2900000000",
+            "rule 2901 to 10.132.0.0/18 lookup 2900000000",
         ]
     );
     let routes: Vec<String> = entries.routes.iter().map(ToString::to_string).collect();
@@ -137,4 +138,194 @@ fn the_packet_filter_is_a_table_of_our_own_with_three_chains_for_each_family() {
     );
     assert_eq!(rules("raw").len(), 4, "a rule for each device and family");
     assert_eq!(ruleset.sets.len(), 2);
+}
+
+/// A snapshot of nodes n1 (own), n2 and n3, of which `ready` say that they take packets from the physical network.
+fn snapshot_with(ready: &[&str]) -> plan_node::Snapshot {
+    let view = mk_view(1);
+    let mut snapshot = mk_snapshot(&view.node, std::slice::from_ref(&view.share));
+    let default = NetworkName::default_network();
+    let claims = snapshot.machine.claims.get_mut(&default).unwrap();
+    let all = [
+        ("n1", "10.128.1.0/24"),
+        ("n2", "10.128.2.0/24"),
+        ("n3", "10.128.3.0/24"),
+    ];
+    let nodes: Vec<Node> = all
+        .iter()
+        .map(|(name, subnet)| mk_node(name, &[("default", &[*subnet])]))
+        .collect();
+    *claims = plan_node::claims::evaluate(&view.share.network, &nodes, &[]);
+    let said = ready
+        .iter()
+        .map(|name| (NodeName::from(*name), [default.clone()].into()));
+    snapshot.machine.underlay_ready = said.collect();
+    snapshot
+}
+
+#[test]
+fn each_step_has_what_those_before_it_have_and_its_own() {
+    let default = NetworkName::default_network();
+    let snapshot = snapshot_with(&["n2"]);
+    let mut before = (0, 0, 0, 0);
+    for (step, wanted) in [
+        (Step::Absent, (0, 0, 0, 0)),
+        (Step::Untracked, (3, 0, 0, 0)),
+        (Step::Host, (3, 4, 3, 0)),
+        (Step::Ready, (3, 4, 3, 0)),
+        (Step::Steering, (5, 4, 3, 1)),
+    ] {
+        let plan = beside::plan(&snapshot, &[(default.clone(), step)].into(), &[].into());
+        let rows = plan.north.get(&Owner::Network(default.clone()));
+        let sets = plan.learn[&default].sets.clone().unwrap();
+        let steered: usize = sets.values().map(std::collections::BTreeMap::len).sum();
+        let now = (
+            rows.map_or(0, model::nb::Rows::len),
+            plan.steering.rules.len(),
+            plan.nft.chains.len(),
+            steered,
+        );
+        assert_eq!(now, wanted, "{step:?}");
+        assert!(now >= before && plan.is_complete());
+        before = now;
+        // Nothing of OVN-Kubernetes' own is planned.
+        assert!(
+            plan.ports.is_empty()
+                && plan.south.is_none()
+                && matches!(plan.flows, plan_node::FlowTable::Unknown { .. })
+        );
+        assert_eq!(plan.kernel, model::kernel::Entries::default());
+        let keys: Vec<&String> = plan.annotations.iter().flat_map(|all| all.keys()).collect();
+        assert_eq!(keys, ["noverlay.io/host-mtu"]);
+    }
+}
+
+#[test]
+fn a_set_may_hold_subnets_of_ready_peers_and_no_others() {
+    let default = NetworkName::default_network();
+    let steered = |snapshot: &plan_node::Snapshot| -> Vec<String> {
+        let plan = beside::plan(
+            snapshot,
+            &[(default.clone(), Step::Steering)].into(),
+            &[].into(),
+        );
+        let sets = plan.learn[&default].sets.clone().unwrap();
+        let all = sets.values().flat_map(|subnets| subnets.iter());
+        all.map(|(subnet, above)| format!("{subnet} over {above}"))
+            .collect()
+    };
+    assert_eq!(steered(&snapshot_with(&[])), [""; 0]);
+    assert_eq!(steered(&snapshot_with(&["n1"])), [""; 0], "it is itself");
+    assert_eq!(steered(&snapshot_with(&["n3"])), ["10.128.3.0/24 over 16"]);
+    let both = ["10.128.2.0/24 over 16", "10.128.3.0/24 over 16"];
+    assert_eq!(steered(&snapshot_with(&["n1", "n2", "n3"])), both);
+    // Ready for another network.
+    let mut snapshot = snapshot_with(&["n3"]);
+    let red = [NetworkName::from("red")].into();
+    snapshot
+        .machine
+        .underlay_ready
+        .insert(NodeName::from("n2"), red);
+    assert_eq!(steered(&snapshot), ["10.128.3.0/24 over 16"]);
+}
+
+#[test]
+fn a_network_without_a_step_is_not_known_and_neither_is_any_other_name() {
+    let snapshot = snapshot_with(&["n2"]);
+    let plan = beside::plan(&snapshot, &Steps::new(), &[].into());
+    assert!(!plan.is_complete() && plan.north.is_empty() && plan.learn.is_empty());
+    let default = NetworkName::default_network();
+    for name in [default, NetworkName::from("cluster_udn_red")] {
+        assert!(plan.unknown.contains(&name), "{name}");
+    }
+}
+
+/// A node on which nothing forbids it, but for what `change` makes of it.
+fn found(change: fn(&mut Found)) -> Found {
+    let mut found = Found {
+        router: true,
+        port: true,
+        tunnels: true,
+        ..Found::default()
+    };
+    change(&mut found);
+    found
+}
+
+/// A change, the reason that it leads to, and words of the message.
+type Case = (fn(&mut Found), &'static str, &'static str);
+
+#[test]
+fn what_forbids_the_way_past_the_tunnels_is_said_in_words() {
+    let view = mk_view(1);
+    assert_eq!(forbids(view.get(), &found(|_| ()), true), None);
+    let alone = found(|found| found.tunnels = false);
+    assert_eq!(forbids(view.get(), &alone, false), None, "the only node");
+    let all: [Case; 7] = [
+        (|f| f.tunnels = false, "OvnKubernetesRoutes", "ic-node"),
+        (
+            |f| f.no_overlay_snat = true,
+            "OvnKubernetesRoutes",
+            "NAT row",
+        ),
+        (
+            |f| f.router = false,
+            "NotThere",
+            "Logical_Router ovn_cluster_router",
+        ),
+        (|f| f.port = false, "NotThere", "Logical_Switch_Port k8s-n1"),
+        (|f| f.built = true, "BuiltByNoverlay", "topology = build"),
+        (
+            |f| f.is_strict = true,
+            "StrictReversePathFilter",
+            "rp_filter",
+        ),
+        (
+            |f| f.not_forwarding = vec!["net.ipv4.conf.br-ex.forwarding".to_owned()],
+            "HostDoesNotForward",
+            "net.ipv4.conf.br-ex.forwarding must be 1",
+        ),
+    ];
+    for (change, reason, word) in all {
+        let problem = forbids(view.get(), &found(change), true).unwrap();
+        assert_eq!(problem.reason, reason);
+        assert!(problem.message.contains(word), "{}", problem.message);
+    }
+    assert_eq!(
+        sysctls(mk_dual_view(1).get()),
+        [
+            "net/ipv4/conf/br-ex/forwarding",
+            "net/ipv4/conf/ovn-k8s-mp0/forwarding",
+            "net/ipv6/conf/all/forwarding"
+        ]
+    );
+}
+
+#[test]
+fn routes_to_pods_that_nobody_is_led_by_are_kept_from_the_hosts_packets() {
+    let default = NetworkName::default_network();
+    let snapshot = snapshot_with(&["n2"]);
+    let rules = |step: Step, is_routed: bool| -> Vec<u32> {
+        let routed = is_routed.then(|| default.clone()).into_iter().collect();
+        let plan = beside::plan(&snapshot, &[(default.clone(), step)].into(), &routed);
+        assert!(step >= Step::Host || plan.nft.is_empty());
+        let rules = plan.steering.rules.iter();
+        rules.map(|rule| rule.preference).collect()
+    };
+    for step in [Step::Absent, Step::Untracked] {
+        assert_eq!(rules(step, false), [0; 0], "{step:?}");
+        assert_eq!(rules(step, true), [2900, 2901], "{step:?}");
+    }
+    assert_eq!(rules(Step::Host, true), rules(Step::Host, false));
+}
+
+#[test]
+fn a_network_that_is_no_more_and_at_the_first_step_has_nothing() {
+    let default = NetworkName::default_network();
+    let mut snapshot = snapshot_with(&["n2"]);
+    snapshot.networks.clear();
+    let steps: Steps = [(default.clone(), Step::Absent)].into();
+    let plan = beside::plan(&snapshot, &steps, &[].into());
+    assert!(plan.is_complete() && plan.north.is_empty());
+    assert!(plan.steering.rules.is_empty() && plan.nft.is_empty());
 }

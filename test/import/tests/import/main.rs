@@ -7,6 +7,7 @@
 mod cuts;
 mod interleave;
 mod losses;
+mod sets;
 mod table;
 mod third_party;
 mod withdrawals;

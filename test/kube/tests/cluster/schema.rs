@@ -9,7 +9,12 @@ fn the_manifests_apply_twice_and_frr_configurations_keep_frr_k8s_rules() {
     let api = ApiServer::start(tools);
     // OpenShift has it.
     api.kubectl(&["create", "namespace", "openshift-dns"]);
-    for folder in ["base", "overlays/standalone", "overlays/openshift"] {
+    for folder in [
+        "base",
+        "overlays/standalone",
+        "overlays/openshift",
+        "overlays/with-ovn-kubernetes",
+    ] {
         let folder = top().join("manifests").join(folder);
         api.kubectl(&["apply", "--server-side", "-k", folder.to_str().unwrap()]);
     }
@@ -38,7 +43,14 @@ fn the_status_of_route_advertisements_is_a_column(api: &ApiServer) {
 
 /// Every ConfigMap that is shipped says what it needs: no daemon is left to a default that it refuses.
 fn the_shipped_configuration_is_taken(api: &ApiServer) {
-    for folder in ["base", "overlays/standalone", "overlays/openshift"] {
+    let build = (settings::OvnTopology::Build, settings::OvnNetworks::Own);
+    let adopt = (settings::OvnTopology::Adopt, settings::OvnNetworks::Observe);
+    for (folder, of_ovn) in [
+        ("base", build),
+        ("overlays/standalone", build),
+        ("overlays/openshift", build),
+        ("overlays/with-ovn-kubernetes", adopt),
+    ] {
         let folder = top().join("manifests").join(folder);
         let list = api.output(&["kustomize", folder.to_str().unwrap()]);
         let config = list
@@ -54,8 +66,7 @@ fn the_shipped_configuration_is_taken(api: &ApiServer) {
             .collect();
         let address = "127.0.0.1:0".parse().unwrap();
         let settings = settings::parse("noverlay.conf", &text.join("\n"), address).unwrap();
-        assert_eq!(settings.ovn.topology, settings::OvnTopology::Build);
-        assert_eq!(settings.ovn.networks, settings::OvnNetworks::Own);
+        assert_eq!((settings.ovn.topology, settings.ovn.networks), of_ovn);
         assert!(settings.warnings.is_empty(), "{:?}", settings.warnings);
         assert_eq!(settings.allowed_services.len(), 2);
         for service in &settings.allowed_services {

@@ -75,7 +75,7 @@ pub(super) fn demonstrate(lab: &Lab) -> Result<bool> {
     Ok(good)
 }
 
-fn under_traffic(
+pub(super) fn under_traffic(
     (lab, ways): (&Lab, &[Way]),
     name: &str,
     change: impl FnOnce() -> Result<()>,
@@ -122,7 +122,7 @@ fn wrong(lost: &Losses, seen: &Seen, exchanges: &Exchanges) -> Vec<&'static str>
     found.map(|(_, text)| text).collect()
 }
 
-fn configure(lab: &Lab) -> Result<()> {
+pub(super) fn configure(lab: &Lab) -> Result<()> {
     configure_managers(lab)?;
     configure_agents(lab)
 }
@@ -155,7 +155,7 @@ fn switch_snat(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-fn again(lab: &Lab, daemon: &str, signal: Signal) -> Result<()> {
+pub(super) fn again(lab: &Lab, daemon: &str, signal: Signal) -> Result<()> {
     let one = |node: &Node| {
         let record = process::record(lab, &node.name, daemon)?;
         process::stop(lab, &node.name, daemon, signal)?;

@@ -108,7 +108,7 @@ pub(super) fn underlay(world: &mut World<'_>) -> Result<Verdict> {
         pings.sent,
         shown(&pings.geneve)
     );
-    let right = if lab.outward.is_overlay() {
+    let right = if lab.is_tunneled() {
         plain == 0 && geneve >= pings.sent
     } else {
         geneve == 0 && plain >= pings.sent
@@ -116,7 +116,7 @@ pub(super) fn underlay(world: &mut World<'_>) -> Result<Verdict> {
     if right && pings.sent > 0 {
         return Ok(Ok(remark + &first(&pings.plain)));
     }
-    if lab.outward.is_overlay() {
+    if lab.is_tunneled() {
         let expected = "a Geneve packet for each ping sent, and none with pod addresses outside";
         return Ok(Err(Failure::new(Layer::Packets, expected, remark)));
     }

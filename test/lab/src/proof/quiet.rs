@@ -182,7 +182,7 @@ fn reloading(lab: &Lab) -> bool {
 fn young_sessions(lab: &Lab, quiet: u64) -> Result<Vec<Complaint>> {
     let mut found = Vec::new();
     // Where the default network has an overlay nobody is a neighbor.
-    let has_neighbors = !lab.outward.is_overlay();
+    let has_neighbors = !lab.is_tunneled();
     for node in &lab.nodes {
         let others = lab.nodes.iter();
         let others = others.filter(|other| has_neighbors && *other != node);

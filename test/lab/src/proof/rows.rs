@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::Result;
 
 use super::{Failure, Layer, Verdict, World, diagnose, lonely};
+use crate::beside::unsteered;
 use crate::look::{gateway_router, imported, router_rows, rows, word};
 use crate::reach::{Attached, attached};
 use crate::run::each;
@@ -19,6 +20,15 @@ pub(super) fn right(world: &mut World<'_>) -> Result<Verdict> {
     let lab = &*world.lab;
     if let Some(failure) = lonely(lab) {
         return Ok(Err(failure));
+    }
+    if lab.is_steered() {
+        let missing = unsteered(lab)?;
+        if missing.is_empty() {
+            return Ok(Ok(format!("{} nodes", lab.nodes.len())));
+        }
+        let expected = "a policy, and all remote subnets in its sets, on each node";
+        let seen = missing.join("; ");
+        return Ok(Err(Failure::new(Layer::Ovn, expected, seen)));
     }
     let pods = attached(lab);
     if pods.len() != lab.nodes.len() {

@@ -13,6 +13,7 @@
 )]
 
 mod advertised;
+mod beside;
 mod cluster;
 mod egress_ip;
 mod failover;

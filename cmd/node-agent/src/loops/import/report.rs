@@ -3,7 +3,7 @@
 //! Invariant: the object speaks of pods' subnets: what else comes and goes would be a write of every node each time.
 //! Not here: conditions and writes (`loops::api`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use api::node_routes::{NetworkRoutes, SkippedRoutes};
@@ -23,6 +23,7 @@ pub(crate) struct Shown {
     retained: BTreeMap<Retained, usize>,
     eligible: usize,
     skipped: BTreeMap<&'static str, Skipped>,
+    steered: Option<Arc<BTreeSet<Prefix>>>,
     inputs: Arc<Inputs>,
 }
 
@@ -32,12 +33,18 @@ impl PartialEq for Shown {
             && self.retained == other.retained
             && self.eligible == other.eligible
             && self.skipped == other.skipped
+            && self.steered == other.steered
             && Arc::ptr_eq(&self.inputs, &other.inputs)
     }
 }
 
 impl Shown {
-    pub(crate) fn of(importer: &Importer<Uuid>, inputs: &Arc<Inputs>) -> Self {
+    /// `steered`: of an import that fills sets, what they hold.
+    pub(crate) fn of(
+        importer: &Importer<Uuid>,
+        steered: Option<&Arc<BTreeSet<Prefix>>>,
+        inputs: &Arc<Inputs>,
+    ) -> Self {
         let mut retained: BTreeMap<Retained, usize> = BTreeMap::new();
         for (_, why) in importer.retained() {
             *retained.entry(why).or_default() += 1;
@@ -47,6 +54,7 @@ impl Shown {
             retained,
             eligible: importer.eligible(),
             skipped: importer.skipped(),
+            steered: steered.cloned(),
             inputs: Arc::clone(inputs),
         }
     }
@@ -71,13 +79,14 @@ pub(crate) struct ImportReport {
 pub(crate) const NAMED: usize = 5;
 
 impl ImportReport {
+    /// `steered`: of an import that fills sets, what they hold.
     pub(crate) fn of(
         name: &NetworkName,
         own: &NodeName,
-        importer: &Importer<Uuid>,
+        (importer, steered): (&Importer<Uuid>, Option<&BTreeSet<Prefix>>),
         inputs: &Inputs,
     ) -> Self {
-        let coverage = evaluate(&expected(own, &inputs.owners), importer);
+        let coverage = evaluate(&expected(own, &inputs.owners), importer, steered);
         let skipped = importer.skipped_pods();
         let mass = || {
             let all = importer.retained();
@@ -90,7 +99,7 @@ impl ImportReport {
             over: importer.skipped_for(budget::OVER_LIMIT),
             over_pods: skipped.get(budget::OVER_LIMIT).cloned(),
             mass: (mass().count(), first.collect()),
-            routes: routes(name, coverage, importer, &skipped),
+            routes: routes(name, coverage, (importer, steered), &skipped),
         }
     }
 }
@@ -98,7 +107,7 @@ impl ImportReport {
 fn routes(
     name: &NetworkName,
     coverage: Coverage,
-    importer: &Importer<Uuid>,
+    (importer, steered): (&Importer<Uuid>, Option<&BTreeSet<Prefix>>),
     skipped: &BTreeMap<&'static str, Skipped>,
 ) -> NetworkRoutes {
     let number = |n: usize| i32::try_from(n).unwrap_or(i32::MAX);
@@ -118,7 +127,7 @@ fn routes(
         expected: number(coverage.expected),
         in_kernel: number(coverage.in_kernel),
         in_ovn: number(coverage.in_ovn),
-        imported: number(pods.rows),
+        imported: number(steered.map_or(pods.rows, BTreeSet::len)),
         retained: number(pods.retained),
         digest: coverage.digest,
         missing: coverage.missing,
@@ -141,13 +150,17 @@ fn expected(own: &NodeName, owners: &Subnets<Owners>) -> BTreeMap<NodeName, Vec<
     expected
 }
 
-/// Evaluates other nodes' subnets by what kernel and gateway router do with them.
-fn evaluate(expected: &BTreeMap<NodeName, Vec<Prefix>>, importer: &Importer<Uuid>) -> Coverage {
-    coverage::evaluate(
-        expected,
-        |prefix| importer.in_kernel(prefix),
-        |prefix| importer.in_gateway(prefix),
-    )
+/// Evaluates other nodes' subnets by what the kernel does with them, and gateway router or sets.
+fn evaluate(
+    expected: &BTreeMap<NodeName, Vec<Prefix>>,
+    importer: &Importer<Uuid>,
+    steered: Option<&BTreeSet<Prefix>>,
+) -> Coverage {
+    let in_ovn = |prefix: &Prefix| match steered {
+        None => importer.in_gateway(prefix),
+        Some(steered) => steered.contains(prefix).then_some(true),
+    };
+    coverage::evaluate(expected, |prefix| importer.in_kernel(prefix), in_ovn)
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ struct Fixture {
 fn mk() -> Fixture {
     let folder = tempfile::tempdir().unwrap();
     let text = "[default]\ntransport = no-overlay\n[no-overlay]\noutbound-snat = enabled\nrouting = managed\n\
-                [bgp-managed]\ntopology = full-mesh\n";
+                [bgp-managed]\ntopology = full-mesh\n[ovn]\ntopology = build\n";
     let settings =
         settings::parse_for("node-agent.conf", text, settings::Daemon::NodeAgent).unwrap();
     let nowhere = Endpoint::Unix(folder.path().join("none"));
@@ -34,6 +34,7 @@ fn mk() -> Fixture {
         queues: Queues::default(),
         metrics: Metrics::new(&registry).unwrap(),
         registry,
+        sight: None,
     };
     let readiness = Readiness::default();
     readiness.set("import", true);
@@ -168,7 +169,7 @@ async fn a_network_that_is_gone_takes_its_import_report_and_series_along() {
     assert_eq!(series(&fixture, name), ["cluster_udn_blue", "default"]);
     let importer = fixture.reconciler.imports[&blue].import.importer();
     let (_, inputs) = fixture.reconciler.imports[&blue].inputs.clone().unwrap();
-    let report = ImportReport::of(&blue, &NodeName::from("n1"), importer, &inputs);
+    let report = ImportReport::of(&blue, &NodeName::from("n1"), (importer, None), &inputs);
     fixture
         .reconciler
         .reports
@@ -196,7 +197,7 @@ async fn a_pass_that_comes_to_nothing_is_not_repeated_for_the_sake_of_a_report()
     let import = fixture.reconciler.imports.get_mut(&default).unwrap();
     let other = Arc::new(import.inputs.clone().unwrap().1.as_ref().clone());
     let long_ago = Instant::now().checked_sub(REPORT * 2).unwrap();
-    import.shown = Some((Shown::of(import.import.importer(), &other), long_ago));
+    import.shown = Some((Shown::of(import.import.importer(), None, &other), long_ago));
     fixture.reconciler.reconcile(&default).await;
     assert!(fixture.reconciler.imports[&default].again.is_none());
 }

@@ -1,21 +1,20 @@
 //! What belongs to others: OVN-Kubernetes' objects under the names and labels that ours have too.
 
-use kube_tests::{ApiServer, tools};
+use kube_tests::{ApiServer, tools, until};
 
 use super::process::{Daemon, MANAGED, settled, text, writes_of};
 
+const BUILD: &str = "[ovn]\ntopology = \"build\"\n";
+
 #[test]
-fn adopt_and_observe_are_refused_in_words_and_nothing_is_written() {
+fn two_writers_of_networks_are_refused_in_words_and_nothing_is_written() {
     let Some(tools) = tools() else { return };
     let api = ApiServer::start(tools);
-    let build = "[ovn]\ntopology = \"build\"\n";
-    let adopt = ["[ovn] topology = adopt", "allowed: build"];
+    let build = BUILD;
     for (ovn, words) in [
-        ("[ovn]\ntopology = \"adopt\"\n", adopt),
-        ("[ovn]\ntopology = \"adopt\"\nnetworks = \"own\"\n", adopt),
         (
-            "[ovn]\ntopology = \"adopt\"\nnetworks = \"observe\"\n",
-            adopt,
+            "[ovn]\ntopology = \"adopt\"\nnetworks = \"own\"\n",
+            ["[ovn] networks = own", "allowed: observe"],
         ),
         // The settings have no such pair.
         (
@@ -25,7 +24,6 @@ fn adopt_and_observe_are_refused_in_words_and_nothing_is_written() {
                 "must be \"own\" when topology=build",
             ],
         ),
-        ("", adopt),
     ] {
         let settings = MANAGED.replace(build, ovn);
         let kubeconfig = api.kubeconfig("cluster-manager");
@@ -33,6 +31,105 @@ fn adopt_and_observe_are_refused_in_words_and_nothing_is_written() {
         assert!(!ok && words.iter().all(|w| said.contains(w)), "{said}");
     }
     assert_eq!(writes_of(&api, "cluster-manager"), []);
+}
+
+/// Prefixes that a node's generated FRRConfigurations announce.
+fn announced(api: &ApiServer, node: &str) -> Vec<String> {
+    let all = api.items("frrconfigurations");
+    let of_node = all.iter().filter(|object| {
+        object.pointer("/spec/nodeSelector/matchLabels/kubernetes.io~1hostname")
+            == Some(&node.into())
+    });
+    let routers = of_node.filter_map(|object| object.pointer("/spec/bgp/routers")?.as_array());
+    let prefixes = routers
+        .flatten()
+        .filter_map(|router| router.get("prefixes")?.as_array());
+    let mut all: Vec<String> = prefixes
+        .flatten()
+        .map(|prefix| prefix.as_str().unwrap().to_owned())
+        .collect();
+    all.sort();
+    all
+}
+
+/// Neither ids nor subnets are given out, and no network is made; n3 was without any.
+fn nothing_of_networks_is_ours(api: &ApiServer) {
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    assert_eq!(api.items("network-attachment-definitions").len(), 0);
+    let nodes = api.items("nodes");
+    for node in &nodes {
+        let managers = node
+            .pointer("/metadata/managedFields")
+            .and_then(|all| all.as_array());
+        let ours = managers
+            .into_iter()
+            .flatten()
+            .filter(|entry| entry.get("manager") == Some(&"noverlay-cluster-manager".into()));
+        for entry in ours {
+            let fields = entry.pointer("/fieldsV1/f:metadata/f:annotations");
+            assert_eq!(fields, None, "{}", text(node, "/metadata/name"));
+        }
+    }
+    let n3 = nodes
+        .iter()
+        .find(|node| text(node, "/metadata/name") == "n3")
+        .unwrap();
+    assert_eq!(
+        n3.pointer("/metadata/annotations/k8s.ovn.org~1node-subnets"),
+        None
+    );
+}
+
+#[test]
+fn beside_ovn_kubernetes_nodes_are_announced_when_they_are_ready_and_their_networks_are_left_alone()
+{
+    let Some(tools) = tools() else { return };
+    let api = ApiServer::start(tools);
+    for n in 1..=2 {
+        api.node(&format!("n{n}"), &format!("172.30.0.{n}"));
+    }
+    // As OVN-Kubernetes writes them; n3 has none yet.
+    for n in 1..=2 {
+        let subnets = format!(r#"k8s.ovn.org/node-subnets={{"default":["10.128.{n}.0/24"]}}"#);
+        api.kubectl(&[
+            "annotate",
+            "node",
+            &format!("n{n}"),
+            &subnets,
+            &format!("k8s.ovn.org/node-id={}", n + 1),
+        ]);
+    }
+    api.node("n3", "172.30.0.3");
+    let adopt = MANAGED.replace(BUILD, "[ovn]\ntopology = \"adopt\"\n");
+    let kubeconfig = api.kubeconfig("cluster-manager");
+    let daemon = Daemon::start(&api, "a", &kubeconfig, &adopt);
+    let is = |node: &str, wanted: &[&str]| {
+        until(&format!("{node} announces {wanted:?}"), 30, || {
+            let seen = announced(&api, node);
+            if seen == *wanted {
+                Ok(())
+            } else {
+                Err(format!("{seen:?}"))
+            }
+        });
+    };
+    until("members have their sessions", 30, || {
+        let all = api.items("frrconfigurations");
+        if all.len() >= 5 {
+            Ok(())
+        } else {
+            Err(format!("{}", all.len()))
+        }
+    });
+    is("n1", &[]);
+    let ready = r#"noverlay.io/underlay-ready={"boot":"b","networks":["default"]}"#;
+    api.kubectl(&["annotate", "node", "n1", ready]);
+    is("n1", &["10.128.1.0/24"]);
+    is("n2", &[]);
+    api.kubectl(&["annotate", "node", "n1", "noverlay.io/underlay-ready-"]);
+    is("n1", &[]);
+    nothing_of_networks_is_ours(&api);
+    drop(daemon);
 }
 
 #[test]

@@ -67,7 +67,7 @@ fn imported(to: &str) -> RouteRow {
 /// Kernel and OVN have so many of one subnet of n2.
 fn counts(importer: &Importer<Uuid>) -> (usize, usize) {
     let expected = [(NodeName::from("n2"), vec![prefix("10.128.2.0/23")])].into();
-    let coverage = evaluate(&expected, importer);
+    let coverage = evaluate(&expected, importer, None);
     assert_eq!(coverage.missing.len(), usize::from(!coverage.is_complete()));
     (coverage.in_kernel, coverage.in_ovn)
 }
@@ -127,6 +127,7 @@ fn a_route_outside_of_the_network_that_comes_and_goes_changes_nothing_that_is_wr
         scope: mk_scope(),
         owners: Subnets::from_iter([(prefix("10.128.2.0/23"), NodeName::from("n2"))]),
         release: None,
+        sets: None,
     };
     let pods = || {
         vec![
@@ -136,7 +137,7 @@ fn a_route_outside_of_the_network_that_comes_and_goes_changes_nothing_that_is_wr
     };
     let reported = |routes: Vec<KernelRoute>, rows: &[RouteRow]| {
         let (network, own) = (NetworkName::default_network(), NodeName::from("n1"));
-        ImportReport::of(&network, &own, &importer(routes, rows), &inputs).routes
+        ImportReport::of(&network, &own, (&importer(routes, rows), None), &inputs).routes
     };
     let quiet = reported(pods(), &[imported("10.128.2.0/23")]);
     assert_eq!((quiet.imported, quiet.in_kernel, quiet.in_ovn), (1, 1, 1));

@@ -1,0 +1,130 @@
+//! The whole plan of a node beside OVN-Kubernetes.
+//! In: the snapshot, how far each network is led past the tunnels. Out: a [`Plan`] whose sinks hold ours and nothing else.
+//! Invariant: of a network without a step nothing is known, and nothing of it is touched; nothing is planned that OVN-Kubernetes writes.
+//! Not here: when a step follows (`steps`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::address::{Family, Prefix};
+use model::names::{NetworkName, NodeName};
+use model::nb::{CtInvMatch, Owner};
+use model::node::annotation;
+
+use crate::beside::host;
+use crate::beside::north;
+use crate::beside::steps::Step;
+use crate::bridge::FlowTable;
+use crate::learn::{self, Inputs};
+use crate::snapshot::{NetworkView, Snapshot};
+use crate::{Plan, Unknown, annotations};
+
+/// Steps by network.
+pub type Steps = BTreeMap<NetworkName, Step>;
+
+/// The plan. Networks that have no step count as not known. Of those in `routed` the kernel has BGP's routes to other nodes' pods.
+/// A network that the node has no share of any more and that is at the first step has nothing.
+#[must_use]
+pub fn plan(snapshot: &Snapshot, steps: &Steps, routed: &BTreeSet<NetworkName>) -> Plan {
+    let here: Vec<(NetworkView<'_>, Step)> = snapshot
+        .here()
+        .filter_map(|(name, view)| Some((view, *steps.get(name)?)))
+        .collect();
+    let gone = steps.iter().filter(|(_, step)| **step == Step::Absent);
+    let gone = gone.map(|(name, _)| name);
+    let known: BTreeSet<&NetworkName> = here
+        .iter()
+        .map(|(view, _)| view.name())
+        .chain(gone)
+        .collect();
+    let names = snapshot
+        .networks
+        .keys()
+        .filter(|name| !known.contains(name));
+    let names: BTreeSet<NetworkName> = names.cloned().collect();
+    // Rows of whatever network may be those of a topology that noverlay built before.
+    let all_but = (!names.is_empty()).then(|| known.iter().map(|name| (*name).clone()).collect());
+    let mut plan = Plan {
+        unknown: Unknown::new(names, all_but),
+        north: BTreeMap::new(),
+        ct_inv_match: CtInvMatch::Kept,
+        south: None,
+        ports: BTreeMap::new(),
+        kernel: model::kernel::Entries::default(),
+        nft: host::no_rules(),
+        flows: FlowTable::Unknown {
+            why: "the bridge is OVN-Kubernetes'".to_owned(),
+        },
+        learn: BTreeMap::new(),
+        annotations: None,
+        steering: model::steering::Entries::default(),
+        steps: steps.clone(),
+    };
+    let mut learned = learn::plan(snapshot);
+    for (view, step) in here {
+        if step >= Step::Untracked {
+            let rows = north::plan(view, step >= Step::Steering);
+            plan.north.insert(Owner::Network(view.name().clone()), rows);
+        }
+        if step >= Step::Host {
+            plan.nft.extend(host::ruleset(view));
+            plan.steering.extend(host::entries(view));
+        } else if routed.contains(view.name()) {
+            plan.steering.extend(host::by_tunnel(view));
+        }
+        if let Some(mut inputs) = learned.remove(view.name()) {
+            fill_set(snapshot, view, step, &mut inputs);
+            plan.learn.insert(view.name().clone(), inputs);
+        }
+    }
+    plan.annotations = annotations::plan(&snapshot.machine).map(|all| {
+        let ours = |key: &String| key == annotation::HOST_MTU;
+        all.into_iter().filter(|(key, _)| ours(key)).collect()
+    });
+    plan
+}
+
+/// What fills the network's sets instead of its gateway router, which is none of ours: nothing gives way to it.
+fn fill_set(snapshot: &Snapshot, view: NetworkView<'_>, step: Step, inputs: &mut Inputs) {
+    inputs.scope.fallbacks.clear();
+    inputs.scope.fallbacks_known = true;
+    inputs.learns &= view.share.network.transport.no_overlay().is_some();
+    let of_peers = if step >= Step::Steering {
+        routable(snapshot, view)
+    } else {
+        Vec::new()
+    };
+    let families: BTreeSet<Family> = view.share.host_subnets.iter().map(Prefix::family).collect();
+    let sets = families.into_iter().map(|family| {
+        let of_family = of_peers.iter().filter(|(peer, _)| peer.family() == family);
+        let set = north::routed(view.name(), family).id;
+        (set, of_family.copied().collect())
+    });
+    inputs.sets = Some(sets.collect());
+}
+
+/// Subnets of other nodes that take pods' packets from the physical network, each with the bits of the network's subnet that it is
+/// in. One that several nodes claim needs all of them to.
+fn routable(snapshot: &Snapshot, view: NetworkView<'_>) -> Vec<(Prefix, u8)> {
+    let machine = &snapshot.machine;
+    let is_ready = |node: &NodeName| {
+        let of_node = machine.underlay_ready.get(node);
+        of_node.is_some_and(|networks| networks.contains(view.name()))
+    };
+    let Some(claims) = machine.claims.get(view.name()) else {
+        return Vec::new();
+    };
+    let mut ready: BTreeMap<Prefix, bool> = BTreeMap::new();
+    for (subnet, node) in claims.owners.pairs() {
+        *ready.entry(*subnet).or_insert(true) &= *node != machine.name && is_ready(node);
+    }
+    let own = &view.share.host_subnets;
+    let networks: Vec<Prefix> = view.share.network.prefixes().collect();
+    let all = ready
+        .into_iter()
+        .filter(|(subnet, is_ready)| *is_ready && !own.iter().any(|own| own.overlaps(subnet)));
+    all.filter_map(|(subnet, _)| {
+        let network = networks.iter().find(|network| network.contains(&subnet))?;
+        Some((subnet, network.bits()))
+    })
+    .collect()
+}

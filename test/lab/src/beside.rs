@@ -1,0 +1,308 @@
+//! A lab beside an imitation of OVN-Kubernetes.
+//!
+//! In: a lab whose pods reach each other over tunnels, as our daemons built it in the forms
+//! that OVN-Kubernetes has. Out: the same network as somebody else's: no row bears our marker,
+//! no field of a Node is ours, and in each node a process keeps the flows of the outer bridge and
+//! its own rows as OVN-Kubernetes does. Then our daemons beside it, in adopt mode.
+//! Invariant: what was recorded at the handover is what the process keeps. Not here: what real
+//! OVN-Kubernetes does otherwise; this is not it.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use nix::sys::signal::Signal;
+use serde_json::{Map, Value, json};
+
+use crate::apiserver::{get, kubectl};
+use crate::daemons::{self, MANAGERS};
+use crate::look::{Row, entry, members, router_rows, rows, word};
+use crate::node::ovs::{br_ex, nbctl};
+use crate::objects::items;
+use crate::process::{self, Start};
+use crate::run::{each, tell, tool, until};
+use crate::state::{Lab, Node, text, write_whole};
+use crate::up::{Steps, own_program};
+
+/// Name of the process in each node.
+pub(crate) const KEEPER: &str = "ovnkube-imitation";
+/// Our marker of rows.
+const OWNER: &str = "noverlay.io/owner";
+/// OVN-Kubernetes writes the bridge's flows so often.
+const FLOWS: Duration = Duration::from_secs(15);
+/// How long a change of all nodes may take.
+const PATIENCE: Duration = Duration::from_secs(90);
+/// Tables that have rows of a topology.
+const TABLES: [&str; 11] = [
+    "logical_router",
+    "logical_router_port",
+    "logical_router_static_route",
+    "logical_router_policy",
+    "nat",
+    "logical_switch",
+    "logical_switch_port",
+    "acl",
+    "address_set",
+    "port_group",
+    "gateway_chassis",
+];
+
+/// Makes what our daemons built somebody else's, and starts them beside it.
+pub(crate) fn hand_over(lab: &mut Lab, wait: Duration, steps: Steps) -> Result<()> {
+    for manager in MANAGERS {
+        process::stop(lab, "underlay", manager, Signal::SIGTERM)?;
+    }
+    for stopped in each(&lab.nodes, |node| {
+        process::stop(lab, &node.name, "node-agent", Signal::SIGTERM)?;
+        unmark(lab, node)?;
+        mark_tunnels(lab, node)?;
+        keep(lab, node)
+    }) {
+        stopped?;
+    }
+    annotate(lab)?;
+    kubectl(lab)
+        .words("delete network-attachment-definitions -A --all --ignore-not-found")
+        .run()?;
+    steps.say("the network of tunnels is an imitation of OVN-Kubernetes' now: no row, rule or field is our daemons'");
+    lab.adopted = Some("no-overlay".to_owned());
+    lab.save()?;
+    daemons::start_managers(lab)?;
+    for started in each(&lab.nodes, |node| daemons::start_node_agent(lab, node)) {
+        started?;
+    }
+    steps.say("our daemons run beside it ([ovn] topology = adopt)");
+    let last = until(wait, Duration::from_millis(200), || {
+        unsteered(lab)
+            .is_ok_and(|missing| missing.is_empty())
+            .then_some(())
+    });
+    match last {
+        Some(()) => steps.say("every node leads pods past the tunnels"),
+        None => steps.say(&format!(
+            "not past the tunnels after {} s: {}",
+            wait.as_secs(),
+            unsteered(lab)?.join("; ")
+        )),
+    }
+    Ok(())
+}
+
+/// Takes our marker off all rows of a node's Northbound DB.
+fn unmark(lab: &Lab, node: &Node) -> Result<()> {
+    let mut command: Vec<String> = Vec::new();
+    for table in TABLES {
+        for row in rows(lab, &node.name, table, &[])? {
+            if entry(&row, "external_ids", OWNER).is_some() {
+                let uuid = word(&row, "_uuid");
+                let words = ["--", "remove", table, &uuid, "external_ids", OWNER];
+                command.extend(words.map(str::to_owned));
+            }
+        }
+    }
+    if !command.is_empty() {
+        nbctl(lab, &node.name).args(command).run()?;
+    }
+    Ok(())
+}
+
+/// Names the node that a route over tunnels leads to, as OVN-Kubernetes does.
+fn mark_tunnels(lab: &Lab, node: &Node) -> Result<()> {
+    let routes = router_rows(
+        lab,
+        &node.name,
+        "ovn_cluster_router",
+        "static_routes",
+        "logical_router_static_route",
+    )?;
+    let subnets = crate::objects::subnets(lab)?;
+    let mut command: Vec<String> = Vec::new();
+    for (name, subnets) in subnets.iter().filter(|(name, _)| **name != node.name) {
+        let subnets: Vec<String> = subnets.iter().map(ToString::to_string).collect();
+        let of_node = |row: &&Row| subnets.contains(&word(row, "ip_prefix"));
+        let ways: Vec<String> = routes
+            .iter()
+            .filter(of_node)
+            .map(|row| word(row, "nexthop"))
+            .collect();
+        for row in routes
+            .iter()
+            .filter(|row| ways.contains(&word(row, "nexthop")))
+        {
+            let (uuid, id) = (word(row, "_uuid"), format!("external_ids:ic-node={name}"));
+            let words = ["--", "set", "logical_router_static_route", &uuid, &id];
+            command.extend(words.map(str::to_owned));
+        }
+    }
+    if !command.is_empty() {
+        nbctl(lab, &node.name).args(command).run()?;
+    }
+    Ok(())
+}
+
+/// Remembers the flows of the outer bridge, and starts the process that keeps them.
+fn keep(lab: &Lab, node: &Node) -> Result<()> {
+    let flows = br_ex(lab, &node.name, "dump-flows")
+        .args(["--no-stats"])
+        .run()?;
+    write_whole(&flows_file(lab, &node.name), &flows)?;
+    let argv = [
+        text(&own_program()?),
+        "--name".to_owned(),
+        lab.name.clone(),
+        "ovnkube-imitation".to_owned(),
+        node.name.clone(),
+    ];
+    let start = Start {
+        node: node.name.clone(),
+        name: KEEPER.to_owned(),
+        argv: argv.to_vec(),
+        env: Vec::new(),
+        log: lab.node_dir(&node.name).join(format!("{KEEPER}.log")),
+        pidfile: None,
+    };
+    process::start(lab, start, 0).map(drop)
+}
+
+fn flows_file(lab: &Lab, node: &str) -> std::path::PathBuf {
+    lab.node_dir(node).join("br-ex.flows")
+}
+
+/// Writes the flows that were there at the handover: what others wrote into the bridge goes.
+pub(crate) fn replace_flows(lab: &Lab, node: &str) -> Result<()> {
+    let flows = text(&flows_file(lab, node));
+    br_ex(lab, node, "replace-flows")
+        .args([&flows])
+        .run()
+        .map(drop)
+}
+
+/// Does so for ever.
+pub(crate) fn keep_for_ever(lab: &Lab, node: &str) -> ! {
+    loop {
+        std::thread::sleep(FLOWS);
+        if let Err(error) = replace_flows(lab, node) {
+            tell(&format!("cannot write the flows: {error:#}"));
+        }
+    }
+}
+
+/// Whether nothing of ours is on a node: rows, rules, table, and the word to others.
+pub(crate) fn untouched(lab: &Lab, node: &Node) -> Result<bool> {
+    let namespace = lab.namespace(&node.name);
+    let rules = tool("ip").words("rule show").inside(&namespace).run()?;
+    Ok(!rules.contains("proto 78") && is_back(lab, node)?)
+}
+
+/// Whether a node leads nothing past the tunnels and tells nobody that it does. Rules that keep the host's packets in the tunnels,
+/// while BGP's routes to other nodes' pods are there, may be.
+pub(crate) fn is_back(lab: &Lab, node: &Node) -> Result<bool> {
+    for table in ["logical_router_policy", "port_group", "acl", "address_set"] {
+        let all = rows(lab, &node.name, table, &[])?;
+        if all
+            .iter()
+            .any(|row| entry(row, "external_ids", OWNER).is_some())
+        {
+            return Ok(false);
+        }
+    }
+    let namespace = lab.namespace(&node.name);
+    let rules = tool("ip").words("rule show").inside(&namespace).run()?;
+    let tables = tool("nft").words("list tables").inside(&namespace).run()?;
+    let object = get(lab, &format!("/api/v1/nodes/{}", node.name))?;
+    let word = object.pointer("/metadata/annotations/noverlay.io~1underlay-ready");
+    let leads = ["2898:", "2899:"].iter().any(|rule| rules.contains(rule));
+    Ok(!leads && !tables.contains("inet noverlay") && word.is_none())
+}
+
+/// Gives the fields of Nodes to somebody else: what our daemons do not write any more stays.
+fn annotate(lab: &Lab) -> Result<()> {
+    let nodes = get(lab, "/api/v1/nodes")?;
+    for node in items(&nodes) {
+        let name = node.pointer("/metadata/name").and_then(Value::as_str);
+        let name = name.context("a Node without name")?;
+        let all = node.pointer("/metadata/annotations");
+        let all = all.and_then(Value::as_object).cloned().unwrap_or_default();
+        let theirs = all
+            .into_iter()
+            .filter(|(key, _)| key.starts_with("k8s.ovn.org/"));
+        let theirs: Map<String, Value> = theirs.collect();
+        let object = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "annotations": theirs}});
+        kubectl(lab)
+            .words("apply --server-side --force-conflicts --field-manager=ovnkube -f -")
+            .input(object.to_string())
+            .run()?;
+    }
+    Ok(())
+}
+
+/// Configures all daemons with the lab's transport and waits until every node has followed.
+pub(crate) fn follow(lab: &Lab) -> Result<()> {
+    daemons::configure_managers(lab)?;
+    daemons::configure_agents(lab)?;
+    if lab.is_steered() {
+        return wait("not past the tunnels on each node", || {
+            Ok(unsteered(lab)?.is_empty())
+        });
+    }
+    wait("something of ours is left", || {
+        let all = each(&lab.nodes, |node| untouched(lab, node));
+        let all: Vec<bool> = all.into_iter().collect::<Result<_>>()?;
+        Ok(all.into_iter().all(|is| is))
+    })
+}
+
+/// The same with another transport, which the lab has from then on.
+pub(crate) fn switch(lab: &mut Lab, transport: &str) -> Result<()> {
+    if lab.adopted.is_none() {
+        bail!(
+            "its daemons build the topology: the transport may change beside OVN-Kubernetes only (up --adopt)"
+        );
+    }
+    lab.adopted = Some(transport.to_owned());
+    lab.save()?;
+    follow(lab)
+}
+
+/// Waits until something holds; where it does not, `what` is said.
+pub(crate) fn wait(what: &str, holds: impl Fn() -> Result<bool>) -> Result<()> {
+    let done = until(PATIENCE, Duration::from_millis(200), || {
+        holds().is_ok_and(|holds| holds).then_some(())
+    });
+    done.with_context(|| format!("{what} after {} s", PATIENCE.as_secs()))
+}
+
+/// What each node lacks of leading pods past the tunnels to all others; nothing where all do.
+pub(crate) fn unsteered(lab: &Lab) -> Result<Vec<String>> {
+    let mut missing = Vec::new();
+    for lacks in each(&lab.nodes, |node| lacking(lab, node)) {
+        missing.extend(lacks?);
+    }
+    Ok(missing)
+}
+
+/// The subnets that a node leads past the tunnels.
+pub(crate) fn steered(lab: &Lab, node: &str) -> Result<Vec<String>> {
+    let sets = rows(lab, node, "address_set", &[])?;
+    let sets = sets.iter();
+    let ours = sets.filter(|set| word(set, "name").starts_with("noverlay_routed_default_"));
+    Ok(ours.flat_map(|set| members(set, "addresses")).collect())
+}
+
+fn lacking(lab: &Lab, node: &Node) -> Result<Option<String>> {
+    let policies = rows(lab, &node.name, "logical_router_policy", &["priority=1010"])?;
+    let families = lab.values.families().len();
+    let mut text = String::new();
+    if policies.len() != families {
+        write!(text, "{} policies of {families}", policies.len())?;
+    }
+    let subnets = crate::objects::subnets(lab)?;
+    let steered = steered(lab, &node.name)?;
+    let others = subnets.iter().filter(|(name, _)| **name != node.name);
+    for subnet in others.flat_map(|(_, subnets)| subnets) {
+        if !steered.contains(&subnet.to_string()) {
+            write!(text, " {subnet} is in no set")?;
+        }
+    }
+    Ok((!text.is_empty()).then(|| format!("{}: {}", node.name, text.trim())))
+}

@@ -1,0 +1,206 @@
+//! What it costs those who use the network when our daemons, beside an imitation of OVN-Kubernetes, lead it past the tunnels and
+//! back, and when something of it is changed under them.
+//!
+//! In: a lab that was brought up with `--adopt`. Out: for each event what `change` tells: pings lost, the longest silence of
+//! a TCP connection, flows between pods that bore another address. All of it is to cost nothing: the tunnels are there.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use nix::sys::signal::Signal;
+
+use super::change::{again, under_traffic};
+use super::stream::{Way, serve, ways};
+use crate::apiserver::kubectl;
+use crate::beside::{follow, is_back, replace_flows, unsteered, wait};
+use crate::daemons::configure_node_agent;
+use crate::look::{rows, word};
+use crate::networks;
+use crate::node::ovs::nbctl;
+use crate::process;
+use crate::run::{each, tool};
+use crate::state::{Lab, Node};
+
+/// An event: what it is called, and what makes it.
+type Event = (&'static str, fn(&Lab, &Node) -> Result<()>);
+
+const EVENTS: [Event; 13] = [
+    ("all nodes back to the tunnels", |lab, _| all(lab, "geneve")),
+    ("all nodes past the tunnels", |lab, _| {
+        all(lab, "no-overlay")
+    }),
+    (
+        "one node after the other back to the tunnels, and past them",
+        one_by_one,
+    ),
+    ("all node-agents killed and started again", |lab, _| {
+        again(lab, "node-agent", Signal::SIGKILL)
+    }),
+    (
+        "all node-agents ended by SIGTERM and started again",
+        |lab, _| again(lab, "node-agent", Signal::SIGTERM),
+    ),
+    ("all ovn-controllers killed and started again", |lab, _| {
+        again(lab, "ovn-controller", Signal::SIGKILL)
+    }),
+    ("the bridge's flows replaced on all nodes, ten times", flows),
+    ("an address comes to a node's bridge and goes", address),
+    ("the policy of a node deleted by hand", |lab, node| {
+        by_hand(lab, node, "logical_router_policy", "priority=1010")
+    }),
+    ("the access lists of a node deleted by hand", |lab, node| {
+        by_hand(lab, node, "port_group", "name=noverlay_mp_default")
+    }),
+    ("an ip rule of a node deleted by hand", rule),
+    (
+        "the table of the packet filter of a node deleted by hand",
+        table,
+    ),
+    (
+        "a node drained, its bgpd killed and started, and back",
+        drain,
+    ),
+];
+
+/// All events on the first node or on all; `false` where one of them cost something.
+pub(super) fn demonstrate(lab: &Lab, node: &Node) -> Result<bool> {
+    if !lab.is_steered() {
+        bail!("events beside OVN-Kubernetes need a lab that came up with --adopt");
+    }
+    let all: Vec<Way> = ways(&networks::members(lab));
+    serve(&all)?;
+    let mut good = true;
+    for (name, event) in EVENTS {
+        good &= under_traffic((lab, &all), name, || event(lab, node))?;
+    }
+    Ok(good)
+}
+
+/// Configures all daemons with a transport and waits until every node has followed.
+fn all(lab: &Lab, transport: &str) -> Result<()> {
+    let other = Lab {
+        adopted: Some(transport.to_owned()),
+        ..lab.clone()
+    };
+    follow(&other)
+}
+
+fn steered(lab: &Lab) -> Result<()> {
+    wait("not past the tunnels on each node", || {
+        Ok(unsteered(lab)?.is_empty())
+    })
+}
+
+fn one_by_one(lab: &Lab, _: &Node) -> Result<()> {
+    let back = Lab {
+        adopted: Some("geneve".to_owned()),
+        ..lab.clone()
+    };
+    for node in &lab.nodes {
+        configure_node_agent(&back, node)?;
+        wait("it is not back", || is_back(lab, node))?;
+    }
+    for node in &lab.nodes {
+        configure_node_agent(lab, node)?;
+    }
+    steered(lab)
+}
+
+fn flows(lab: &Lab, _: &Node) -> Result<()> {
+    for _ in 0..10 {
+        for replaced in each(&lab.nodes, |node| replace_flows(lab, &node.name)) {
+            replaced?;
+        }
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    Ok(())
+}
+
+fn address(lab: &Lab, node: &Node) -> Result<()> {
+    let ip = |verb: &str| {
+        tool("ip")
+            .args(["address", verb, "198.18.0.7/32", "dev", "br-ex"])
+            .inside(&lab.namespace(&node.name))
+            .run()
+    };
+    ip("add")?;
+    std::thread::sleep(Duration::from_secs(2));
+    ip("del")?;
+    std::thread::sleep(Duration::from_secs(2));
+    Ok(())
+}
+
+/// Takes a row away and waits until there is another one.
+fn by_hand(lab: &Lab, node: &Node, table: &str, condition: &str) -> Result<()> {
+    let found = || -> Result<Vec<String>> {
+        let rows = rows(lab, &node.name, table, &[condition])?;
+        Ok(rows.iter().map(|row| word(row, "_uuid")).collect())
+    };
+    let before = found()?;
+    for uuid in &before {
+        match table {
+            "logical_router_policy" => {
+                let words = [
+                    "remove",
+                    "logical_router",
+                    "ovn_cluster_router",
+                    "policies",
+                    uuid,
+                ];
+                nbctl(lab, &node.name).args(words).run()?;
+            }
+            _ => drop(
+                nbctl(lab, &node.name)
+                    .args(["destroy", table, uuid])
+                    .run()?,
+            ),
+        }
+    }
+    wait("it has not come back", || {
+        let now = found()?;
+        Ok(now.len() == before.len() && now.iter().all(|uuid| !before.contains(uuid)))
+    })
+}
+
+fn inside(lab: &Lab, node: &Node, words: &str) -> Result<String> {
+    let (program, arguments) = words
+        .split_once(' ')
+        .context("a program and its arguments")?;
+    tool(program)
+        .words(arguments)
+        .inside(&lab.namespace(&node.name))
+        .run()
+}
+
+fn rule(lab: &Lab, node: &Node) -> Result<()> {
+    inside(lab, node, "ip rule del preference 2898")?;
+    wait("it has not come back", || {
+        Ok(inside(lab, node, "ip rule show")?.contains("2898:"))
+    })
+}
+
+fn table(lab: &Lab, node: &Node) -> Result<()> {
+    inside(lab, node, "nft delete table inet noverlay")?;
+    wait("it has not come back", || {
+        Ok(inside(lab, node, "nft list tables")?.contains("table inet noverlay"))
+    })
+}
+
+/// As before maintenance: first the tunnels, then FRR may end.
+fn drain(lab: &Lab, node: &Node) -> Result<()> {
+    let name = &node.name;
+    kubectl(lab)
+        .args(["annotate", "node", name, "noverlay.io/drain=maintenance"])
+        .run()?;
+    kubectl(lab).args(["cordon", name]).run()?;
+    wait("it is not back", || is_back(lab, node))?;
+    let record = process::record(lab, name, "bgpd")?;
+    process::stop(lab, name, "bgpd", Signal::SIGKILL)?;
+    std::thread::sleep(Duration::from_secs(3));
+    process::start(lab, record.start, record.restarts)?;
+    kubectl(lab).args(["uncordon", name]).run()?;
+    kubectl(lab)
+        .args(["annotate", "node", name, "noverlay.io/drain-"])
+        .run()?;
+    steered(lab)
+}

@@ -1,0 +1,188 @@
+//! Our daemons beside an imitation of OVN-Kubernetes.
+//!
+//! In: both gateway modes, both families. Out: pods past the tunnels with every line of the proof that holds there, nothing lost by
+//! whatever comes and goes, and all as it was before when the network goes back. Not here: real OVN-Kubernetes.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::harness::{Standing, able, call, wait};
+
+#[test]
+fn pods_are_led_past_the_tunnels_and_nothing_is_lost_by_what_comes_and_goes() {
+    if !able() {
+        return;
+    }
+    let lab = Standing::up(&["--adopt"]);
+    let said = lab.prove(&["--quiet", "20"]);
+    said.assert_all_hold();
+    // Lines 1 to 5 and 7.
+    assert_eq!(said.text.matches("  ok ").count(), 6, "{}", said.text);
+    // On a machine with other labs a ping may be late for other reasons; translated is never late.
+    let mut turns = 0;
+    loop {
+        let said = call(&["failover", "--only", "beside"]);
+        turns += 1;
+        let worse = ["flows between pods", "connections broke", "on some way"];
+        let is_late = !worse
+            .iter()
+            .any(|word| said.text.contains(&format!("FAIL: {word}")));
+        assert!(said.good || (is_late && turns < 3), "{}", said.text);
+        if said.good {
+            break;
+        }
+    }
+    lab.prove(&["--only", "1,2,3,5"]).assert_all_hold();
+    // Half done: the drained node has BGP's routes to the others' pods, and what its host sends takes the tunnels all the same.
+    let node = lab.node(1);
+    call(&["kubectl", "cordon", &node]);
+    call(&[
+        "kubectl",
+        "annotate",
+        "node",
+        &node,
+        "noverlay.io/drain=maintenance",
+    ]);
+    let rules = || lab.exec(&node, &["ip", "rule", "show"]);
+    let is_back = || !rules().contains("2898:") && rules().contains("2901:");
+    assert!(wait(Duration::from_secs(40), is_back), "{}", rules());
+    assert!(
+        lab.exec(&node, &["ip", "route"]).contains("proto bgp"),
+        "there is no route to be kept from"
+    );
+    lab.prove(&["--only", "1,3"]).assert_all_hold();
+}
+
+#[test]
+fn local_gateway_mode_and_both_families_are_the_same() {
+    if !able() {
+        return;
+    }
+    let words = ["--adopt", "--gateway-mode", "local", "--families", "dual"];
+    let lab = Standing::up(&words);
+    let said = lab.prove(&["--quiet", "20"]);
+    said.assert_all_hold();
+    assert_eq!(said.text.matches("  ok ").count(), 6, "{}", said.text);
+    // What would drop what is forwarded takes the node back to the tunnels, in words, and is a way again when it is gone.
+    let node = lab.node(0);
+    let steered = || {
+        let words = [
+            "ovn-nbctl",
+            "--bare",
+            "--columns=_uuid",
+            "find",
+            "logical_router_policy",
+            "priority=1010",
+        ];
+        !lab.exec(&node, &words).trim().is_empty()
+    };
+    assert!(steered());
+    let drop = "add table ip docker; add chain ip docker FORWARD { type filter hook forward priority 0; policy drop; }";
+    // Every packet that the host forwards is lost from here on.
+    lab.exec(&node, &["nft", drop]);
+    assert!(
+        wait(Duration::from_secs(20), || !steered()),
+        "it is steered still"
+    );
+    let told = || {
+        let routes = call(&["kubectl", "get", "noderoutes", &node, "-o", "json"]).text;
+        routes.contains("ip docker FORWARD") && routes.contains("NotSteered")
+    };
+    assert!(wait(Duration::from_secs(20), told), "nobody is told");
+    lab.prove(&["--only", "1"]).assert_all_hold();
+    lab.exec(&node, &["nft", "delete table ip docker"]);
+    assert!(
+        wait(Duration::from_secs(30), steered),
+        "it is not steered again"
+    );
+    // A host that does not forward is noticed without any event.
+    lab.exec(
+        &node,
+        &["sysctl", "-qw", "net.ipv4.conf.br-ex.forwarding=0"],
+    );
+    assert!(
+        wait(Duration::from_secs(30), || !steered()),
+        "it is steered still"
+    );
+    lab.exec(
+        &node,
+        &["sysctl", "-qw", "net.ipv4.conf.br-ex.forwarding=1"],
+    );
+    assert!(
+        wait(Duration::from_secs(30), steered),
+        "it is not steered again"
+    );
+}
+
+/// What a node holds, ours among it, and how it is shown.
+const HELD: [(&str, &str); 9] = [
+    (
+        "policies",
+        "ovn-nbctl --bare --columns=priority,match,action,nexthops list logical_router_policy",
+    ),
+    (
+        "nat",
+        "ovn-nbctl --bare --columns=type,logical_ip,external_ip,exempted_ext_ips list nat",
+    ),
+    (
+        "acls",
+        "ovn-nbctl --bare --columns=priority,match,action list acl",
+    ),
+    (
+        "routes",
+        "ovn-nbctl --bare --columns=ip_prefix,nexthop,external_ids list logical_router_static_route",
+    ),
+    (
+        "groups",
+        "ovn-nbctl --bare --columns=name,ports list port_group",
+    ),
+    (
+        "sets",
+        "ovn-nbctl --bare --columns=name,addresses list address_set",
+    ),
+    ("rules", "ip rule show"),
+    ("nft", "nft list tables"),
+    (
+        "flows",
+        "ovs-ofctl -O OpenFlow15 --no-stats dump-flows br-ex | sed 's/cookie=[^,]*, //'",
+    ),
+];
+
+fn held(lab: &Standing, node: &str) -> BTreeMap<&'static str, String> {
+    let show = |command: &str| {
+        let said = lab.exec(node, &["sh", "-c", command]);
+        let mut lines: Vec<&str> = said.lines().collect();
+        lines.sort_unstable();
+        lines.join("\n")
+    };
+    HELD.map(|(what, command)| (what, show(command))).into()
+}
+
+#[test]
+fn a_node_is_left_as_it_was_found_when_the_network_goes_back() {
+    if !able() {
+        return;
+    }
+    let lab = Standing::up(&["--adopt"]);
+    let node = lab.node(1);
+    let steered = held(&lab, &node);
+    let said = call(&["transport", "geneve"]);
+    assert!(said.good, "{}", said.text);
+    let after = held(&lab, &node);
+    for (what, before) in &steered {
+        let is_ours = ["policies", "acls", "groups", "sets", "rules", "nft"].contains(what);
+        assert_eq!(
+            is_ours,
+            before != &after[what],
+            "{what}:\n{before}\n---\n{}",
+            after[what]
+        );
+        let of_ours = ["1010", "1200", "noverlay", "proto 78"];
+        assert!(
+            !of_ours.iter().any(|word| after[what].contains(word)),
+            "{what}: {}",
+            after[what]
+        );
+    }
+    lab.prove(&["--only", "1,2,3"]).assert_all_hold();
+}
