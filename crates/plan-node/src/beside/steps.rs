@@ -17,8 +17,8 @@ use std::time::Duration;
 const SETTLED: Duration = Duration::from_secs(1);
 /// So long after peers were told they send nothing more by the wire: they hear of it over the API server.
 const TOLD: Duration = Duration::from_secs(10);
-/// For so long peers are not told that a part is broken: mostly it is put right at once.
-const REPAIR: Duration = Duration::from_secs(10);
+/// For so long peers are not told that a part is broken: mostly it is put right at once; meanwhile what they send may be lost.
+const REPAIR: Duration = Duration::from_secs(2);
 
 /// How far a network is led past the tunnels. Each step has what those before it have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -265,6 +265,7 @@ mod tests {
             (8, with(Whole, Partial), Step::Ready),
             (9, with(Whole, Whole), Step::Steering),
             (10, with(Partial, Whole), Step::Ready),
+            (11, with(Partial, Whole), Step::Ready),
             (12, with(Partial, Whole), Step::Ready),
             (13, with(Whole, Whole), Step::Steering),
         ] {
@@ -282,8 +283,8 @@ mod tests {
         };
         for (second, step) in [
             (0, Step::Ready),
-            (9, Step::Ready),
-            (10, Step::Host),
+            (1, Step::Ready),
+            (2, Step::Host),
             (600, Step::Host),
         ] {
             progress.advance(seconds(second), true, broken);
@@ -332,8 +333,8 @@ mod tests {
             ..standing(Step::Ready)
         };
         progress.advance(seconds(0), true, broken);
-        progress.advance(seconds(9), true, broken);
-        let left = progress.advance(Duration::from_millis(9100), false, broken);
+        progress.advance(seconds(1), true, broken);
+        let left = progress.advance(Duration::from_millis(1900), false, broken);
         assert_eq!((progress.step, left), (Step::Ready, Some(SETTLED)));
     }
 
