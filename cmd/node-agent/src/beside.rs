@@ -430,3 +430,80 @@ fn why(step: Step, wanted: bool, seen: Seen, trouble: Option<String>) -> Option<
     };
     Some(format!("pods' packets take the tunnels: {waits}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn steps(step: Step) -> Steps {
+        [(NetworkName::default_network(), step)].into()
+    }
+
+    #[test]
+    fn what_was_seen_at_a_step_that_has_other_parts_is_not_seen_at_this_one() {
+        let (sight, default) = (
+            Sight::new(FactsChanged::default()),
+            NetworkName::default_network(),
+        );
+        let seen = |step: Step| sight.seen(&default, step);
+        assert_eq!(seen(Step::Absent), Seen::default(), "nobody has looked");
+        for part in [HostPart::Filter, HostPart::Rules] {
+            assert_eq!(seen(Step::Ready).host, None, "one of two");
+            sight.note_host(part, &steps(Step::Host), Ok(()));
+        }
+        sight.note_rows(&default, Step::Host, Part::Whole, Part::Gone);
+        for step in [Step::Host, Step::Ready, Step::Steering] {
+            assert_eq!(seen(step).host, Some(Part::Whole), "{step:?}");
+            assert_eq!(seen(step).untracked, Some(Part::Whole), "{step:?}");
+        }
+        assert_eq!(seen(Step::Ready).steering, Some(Part::Gone));
+        assert_eq!(seen(Step::Steering).steering, None, "the policy is to come");
+        // On the way back loops have not looked yet.
+        assert_eq!(seen(Step::Untracked).host, None);
+        assert_eq!(seen(Step::Absent).untracked, None);
+        sight.note_host(HostPart::Filter, &steps(Step::Untracked), Ok(()));
+        assert_eq!(seen(Step::Untracked).host, None, "rules may stand");
+        sight.note_host(HostPart::Rules, &steps(Step::Untracked), Ok(()));
+        assert_eq!(seen(Step::Untracked).host, Some(Part::Gone));
+        let trouble = || Err("nft failed".to_owned());
+        sight.note_host(HostPart::Filter, &steps(Step::Untracked), trouble());
+        assert_eq!(seen(Step::Untracked).host, Some(Part::Partial));
+        assert_eq!(sight.trouble().as_deref(), Some("nft failed"));
+        let other = NetworkName::from("red");
+        assert_eq!(sight.seen(&other, Step::Absent), Seen::default());
+    }
+
+    #[test]
+    fn routes_come_and_go_by_network() {
+        let sight = Sight::new(FactsChanged::default());
+        let (default, red) = (NetworkName::default_network(), NetworkName::from("red"));
+        sight.note_routes(&default, true);
+        assert!(sight.is_routed(&default) && !sight.is_routed(&red));
+        sight.note_routes(&default, false);
+        assert!(!sight.is_routed(&default));
+    }
+
+    #[test]
+    fn a_network_that_is_where_it_is_to_be_has_nothing_said_of_it() {
+        let whole = Seen {
+            untracked: Some(Part::Whole),
+            host: Some(Part::Whole),
+            ..Seen::default()
+        };
+        assert_eq!(why(Step::Steering, true, whole, None), None);
+        assert_eq!(why(Step::Absent, false, whole, None), None);
+        let said = |step, wanted, seen, trouble: Option<&str>| {
+            why(step, wanted, seen, trouble.map(str::to_owned)).unwrap()
+        };
+        for (text, word) in [
+            (said(Step::Untracked, true, Seen::default(), None), "hv_cfg"),
+            (
+                said(Step::Host, true, whole, Some("nft failed")),
+                "nft failed",
+            ),
+            (said(Step::Ready, false, whole, None), "step Ready"),
+        ] {
+            assert!(text.contains(word), "{text}");
+        }
+    }
+}

@@ -162,6 +162,7 @@ fn what_is_wanted_comes_stays_and_goes() {
             .iter()
             .filter_map(|line| line.split_whitespace().nth(3)?.parse().ok());
         let preferences: Vec<u32> = preferences.collect();
+        assert_eq!(preferences.len(), 8, "{went:?}");
         assert!(
             preferences.is_sorted_by(|a, b| a >= b),
             "the last rule first: {went:?}"

@@ -2,7 +2,7 @@
 //! back, and when something of it is changed under them.
 //!
 //! In: a lab that was brought up with `--adopt`. Out: for each event what `change` tells: pings lost, the longest silence of
-//! a TCP connection, flows between pods that bore another address. All of it is to cost nothing: the tunnels are there.
+//! a TCP connection, flows between pods that bore another address. The tunnels are there: it should cost nothing, and no more is tolerated than of other changes.
 
 use std::time::Duration;
 

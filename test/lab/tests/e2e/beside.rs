@@ -1,7 +1,8 @@
 //! Our daemons beside an imitation of OVN-Kubernetes.
 //!
-//! In: both gateway modes, both families. Out: pods past the tunnels with every line of the proof that holds there, nothing lost by
-//! whatever comes and goes, and all as it was before when the network goes back. Not here: real OVN-Kubernetes.
+//! In: both gateway modes, both families. Out: pods past the tunnels with every line of the proof that holds there, no more lost by
+//! what comes and goes than the demonstration tolerates, and nothing of ours when the network goes back. Not here: real
+//! OVN-Kubernetes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use std::time::Duration;
 use crate::harness::{Standing, able, call, name, wait};
 
 #[test]
-fn pods_are_led_past_the_tunnels_and_nothing_is_lost_by_what_comes_and_goes() {
+fn pods_are_led_past_the_tunnels_and_keep_their_ways_whatever_comes_and_goes() {
     if !able() {
         return;
     }
@@ -24,10 +25,9 @@ fn pods_are_led_past_the_tunnels_and_nothing_is_lost_by_what_comes_and_goes() {
     loop {
         let said = call(&["failover", "--only", "beside"]);
         turns += 1;
-        let worse = ["flows between pods", "connections broke", "on some way"];
-        let is_late = !worse
-            .iter()
-            .any(|word| said.text.contains(&format!("FAIL: {word}")));
+        let fails = said.text.lines().filter(|line| line.contains("FAIL"));
+        let mut fails = fails.peekable();
+        let is_late = fails.peek().is_some() && fails.all(|line| line.contains("pings were lost"));
         assert!(said.good || (is_late && turns < 3), "{}", said.text);
         if said.good {
             break;
