@@ -323,6 +323,11 @@ fn what_a_peer_sends_arrives_while_this_node_has_no_route_back() {
             };
             expect(&format!("rp_filter {setting}"), of);
         }
+        // What would drop it: a rule that refuses what comes out of the management port, met by the check of sources.
+        ip("rule add pref 2900 to 10.128.0.0/16 iif ovn-k8s-mp0 unreachable");
+        let [v4, _] = &FAMILIES;
+        let seen = seen_one_way((&others.wire, v4.remote_pod), (&others.pods, v4.pod));
+        assert_eq!(seen, None, "the check of sources is not what was tried");
     });
 }
 
