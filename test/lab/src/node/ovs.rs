@@ -175,13 +175,13 @@ fn environment(dir: &Path) -> Vec<(String, String)> {
 /// `ovs-vsctl` of a node.
 pub(crate) fn vsctl(lab: &Lab, node: &str) -> Tool {
     let socket = text(&lab.ovs_dir(node).join("db.sock"));
-    tool("ovs-vsctl").args([format!("--db=unix:{socket}"), "--timeout=20".to_owned()])
+    tool("ovs-vsctl").args([format!("--db=unix:{socket}"), "--timeout=60".to_owned()])
 }
 
 /// `ovn-nbctl` of a node.
 pub(crate) fn nbctl(lab: &Lab, node: &str) -> Tool {
     let socket = text(&lab.ovs_dir(node).join("ovnnb_db.sock"));
-    tool("ovn-nbctl").args([format!("--db=unix:{socket}"), "--timeout=20".to_owned()])
+    tool("ovn-nbctl").args([format!("--db=unix:{socket}"), "--timeout=60".to_owned()])
 }
 
 /// `ovs-ofctl` of a node's outer bridge: a command and what follows the bridge's name.
