@@ -1,158 +1,51 @@
-//! How far networks are led past the tunnels beside OVN-Kubernetes: what loops saw, and the step that follows.
-//! In: the outcome of each loop's passes, at the start what another process left behind. Out: steps for the plan, and in words why
-//! a network is not where it is to be.
+//! How far networks are led past the tunnels beside OVN-Kubernetes: the step that follows.
+//! In: what loops saw, at the start what another process left behind. Out: steps for the plan, and in words why a network is not
+//! where it is to be.
 //! Invariant: before everything was looked at once, a network has no step, and nothing of it is touched.
 //! Not here: the order of steps (`plan_node::beside::steps`), what stands at each (`plan_node::beside`).
 
+mod given_way;
+mod sight;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use host::nft;
+use ::host::nft;
+use api::node_routes::NodeRoutes;
 use model::nb::{Owner, Table};
 use model::node::annotation;
-use model::{NetworkName, Problem, nft::Table as FilterTable};
+use model::{NetworkName, NodeName, Problem, nft::Table as FilterTable};
 use ovn::north::Signs;
 use ovsdb::Client;
+use plan_node::beside::signs::OVN_KUBERNETES_ROUTES;
 use plan_node::beside::steps::{Part, Progress, Seen, Step};
-use plan_node::beside::{Steps, signs};
+use plan_node::beside::{Routed, Steps, host, signs};
 use plan_node::{NetworkView, Snapshot};
 use telemetry::{Chain, Readiness, WarnOnce};
 use tokio::time::Instant;
 
-use crate::world::{FactsChanged, NodeEntry, Unbuilt};
+use self::given_way::GivenWay;
+pub(crate) use self::sight::{HostPart, Sight};
+use crate::world::{NodeEntry, Unbuilt};
 
 /// The host's boot; rules and tables do not outlive it.
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 
+/// For so long an answer of the API server is waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// So long after peers were told that a node is ready others have learned the routes to its pods: cluster-manager, FRR, BGP.
+const LEARNED: Duration = Duration::from_secs(15);
+
 /// What forbids it is looked for so often.
 const SIGNS: Duration = Duration::from_secs(10);
-
-/// Parts of the host that one loop looks after for all networks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum HostPart {
-    /// The packet filter's table.
-    Filter,
-    /// Rules and routes.
-    Rules,
-}
-
-/// What came of a loop's last pass; or why its part may not stand.
-type Applied = Result<(), String>;
-
-#[derive(Debug, Default)]
-struct Passes {
-    /// With the steps that the pass was made for.
-    host: BTreeMap<HostPart, (Steps, Applied)>,
-    /// Access lists of the management port, and the policy; with the step that the pass was made for.
-    rows: BTreeMap<NetworkName, (Step, Part, Part)>,
-    /// BGP's routes to pods of other nodes are in the kernel.
-    routed: BTreeSet<NetworkName>,
-}
-
-/// What loops saw; cheap to clone.
-#[derive(Debug, Clone)]
-pub(crate) struct Sight {
-    passes: Arc<Mutex<Passes>>,
-    facts: FactsChanged,
-}
-
-impl Sight {
-    pub(crate) fn new(facts: FactsChanged) -> Self {
-        Self {
-            passes: Arc::default(),
-            facts,
-        }
-    }
-
-    fn with<T>(&self, f: impl FnOnce(&mut Passes) -> T) -> T {
-        f(&mut self.passes.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// A pass over a part of the host, for a plan of these steps.
-    pub(crate) fn note_host(&self, part: HostPart, steps: &Steps, applied: Applied) {
-        let now = (steps.clone(), applied);
-        let before = self.with(|passes| passes.host.insert(part, now.clone()));
-        if before != Some(now) {
-            self.facts.note();
-        }
-    }
-
-    /// A pass over a network's rows, for a plan with this step.
-    pub(crate) fn note_rows(
-        &self,
-        network: &NetworkName,
-        step: Step,
-        untracked: Part,
-        steering: Part,
-    ) {
-        let now = (step, untracked, steering);
-        let before = self.with(|passes| passes.rows.insert(network.clone(), now));
-        if before != Some(now) {
-            self.facts.note();
-        }
-    }
-
-    /// Whether the kernel has BGP's routes to other nodes' pods of a network.
-    pub(crate) fn note_routes(&self, network: &NetworkName, are_there: bool) {
-        let is_news = self.with(|passes| {
-            if are_there {
-                passes.routed.insert(network.clone())
-            } else {
-                passes.routed.remove(network)
-            }
-        });
-        if is_news {
-            self.facts.note();
-        }
-    }
-
-    fn is_routed(&self, network: &NetworkName) -> bool {
-        self.with(|passes| passes.routed.contains(network))
-    }
-
-    /// What was seen of a network that is at `step` now; what was seen at another one, at which it has not the same parts, is not
-    /// seen yet.
-    fn seen(&self, network: &NetworkName, step: Step) -> Seen {
-        let same = |of: Step, first: Step| (of >= first) == (step >= first);
-        self.with(|passes| {
-            let rows = passes.rows.get(network);
-            let part = |first: Step, part: Part, of: Step| same(of, first).then_some(part);
-            let host = |which: HostPart| {
-                let (steps, applied) = passes.host.get(&which)?;
-                let of = steps.get(network).filter(|of| same(**of, Step::Host))?;
-                Some(match applied {
-                    Ok(()) if *of >= Step::Host => Part::Whole,
-                    Ok(()) => Part::Gone,
-                    Err(_) => Part::Partial,
-                })
-            };
-            let both = host(HostPart::Filter).zip(host(HostPart::Rules));
-            Seen {
-                untracked: rows.and_then(|(of, is, _)| part(Step::Untracked, *is, *of)),
-                steering: rows.and_then(|(of, _, is)| part(Step::Steering, *is, *of)),
-                host: both.map(|(a, b)| if a == b { a } else { Part::Partial }),
-                announced: None,
-            }
-        })
-    }
-
-    /// What keeps the host's part from being whole, in words.
-    fn trouble(&self) -> Option<String> {
-        self.with(|passes| {
-            let mut all = passes.host.values();
-            all.find_map(|(_, applied)| applied.clone().err())
-        })
-    }
-}
 
 /// What follows for the plan.
 #[derive(Debug, Default)]
 pub(crate) struct Advanced {
     pub(crate) steps: Steps,
-    /// Networks to whose pods on other nodes the kernel has BGP's routes.
-    pub(crate) routed: BTreeSet<NetworkName>,
+    pub(crate) routed: Routed,
     /// Networks that are not where they are to be: why.
     pub(crate) unbuilt: BTreeMap<NetworkName, Unbuilt>,
     /// After which time to look again although nothing is seen.
@@ -169,6 +62,23 @@ enum Wish {
     Kept(Unbuilt),
 }
 
+/// Where this node's NodeRoutes is asked for.
+pub(crate) struct Reports {
+    pub(crate) kube: kube::Client,
+    pub(crate) node: NodeName,
+}
+
+impl Reports {
+    /// What was reported before this process, if anything; or why that cannot be told.
+    async fn own(&self) -> Result<Option<NodeRoutes>, String> {
+        let api: kube::Api<NodeRoutes> = kube::Api::all(self.kube.clone());
+        let asked = tokio::time::timeout(PATIENCE, api.get_opt(self.node.as_str())).await;
+        let asked =
+            asked.map_err(|_| "the API server does not tell NodeRoutes in time".to_owned())?;
+        asked.map_err(|error| Chain(&error).to_string())
+    }
+}
+
 /// How far each network is.
 pub(crate) struct Beside {
     sight: Sight,
@@ -178,6 +88,10 @@ pub(crate) struct Beside {
     progress: BTreeMap<NetworkName, Progress>,
     /// What OVN_Northbound last showed of each.
     signs: BTreeMap<NetworkName, Signs>,
+    given_way: GivenWay,
+    /// Since when networks are steered; nothing where another process did that.
+    steering: BTreeMap<NetworkName, Option<Instant>>,
+    reports: Reports,
     warned: WarnOnce<()>,
     /// All of it is to go: who wants to know when nothing is left.
     left: Option<Readiness>,
@@ -189,6 +103,7 @@ impl Beside {
     pub(crate) fn new(
         sight: Sight,
         north: Client,
+        reports: Reports,
         left: Option<Readiness>,
     ) -> std::io::Result<Self> {
         Ok(Self {
@@ -198,6 +113,9 @@ impl Beside {
             start: Instant::now(),
             progress: BTreeMap::new(),
             signs: BTreeMap::new(),
+            given_way: GivenWay::default(),
+            steering: BTreeMap::new(),
+            reports,
             warned: WarnOnce::default(),
             left,
         })
@@ -223,15 +141,22 @@ impl Beside {
             if let Err(message) = self.begin(name, announced).await {
                 let text = format!("network {name} stays as it is: {message}");
                 self.warned.warn((), text);
+                let left = self.given_way.keeps_away(name, Some(&message));
                 let reason = "NotLookedAt";
-                let why = Unbuilt { reason, message };
+                let why = left.unwrap_or(Unbuilt { reason, message });
                 advanced.unbuilt.insert(name.clone(), why);
                 advanced.again = Some(crate::world::RETRY);
                 continue;
             }
-            let drained = own.is_some_and(|own| own.node.drain && own.node.cordoned);
-            let wish = self.wish(snapshot, view, drained);
+            let wish = self.wish(snapshot, view, own);
             nothing_left &= self.advance_one(name, announced, wish, &mut advanced);
+            if host::is_translated_all_the_same(view) {
+                // What keeps it from the wire altogether says more.
+                advanced
+                    .unbuilt
+                    .entry(name.clone())
+                    .or_insert_with(|| translated(view));
+            }
         }
         if self.left.is_some() {
             nothing_left &= self.leave_behind_no_share(snapshot, own, &mut advanced);
@@ -251,26 +176,50 @@ impl Beside {
         if self.progress.contains_key(name) {
             return Ok(());
         }
+        let report = self.reports.own().await?;
+        self.given_way.remember(name, report.as_ref());
         let seen = self.left_behind(name).await?;
         let step = Seen { announced, ..seen }.step();
         let network = name.as_str();
         tracing::info!(network, ?step, "found beside OVN-Kubernetes");
         self.warned.clear(&());
+        if step == Step::Steering {
+            self.steering.insert(name.clone(), None);
+        }
         self.progress.insert(name.clone(), Progress::at(step));
         Ok(())
     }
 
     /// Whether a network is to be led past the tunnels, and why not where it is declared so.
-    fn wish(&mut self, snapshot: &Snapshot, view: NetworkView<'_>, drained: bool) -> Wish {
+    fn wish(
+        &mut self,
+        snapshot: &Snapshot,
+        view: NetworkView<'_>,
+        own: Option<&NodeEntry>,
+    ) -> Wish {
         if view.share.network.transport.no_overlay().is_none() {
             return Wish::Tunnels;
         }
-        if let Some(problem) = self.forbidden(snapshot, view) {
+        let forbidden = self.forbidden(snapshot, view);
+        let is_sign = |problem: &Problem| problem.reason == OVN_KUBERNETES_ROUTES;
+        if forbidden.as_ref().is_some_and(is_sign) {
+            self.given_way.note_sign(view.name());
+        } else {
+            let takeover = own.is_some_and(|own| own.node.takeover);
+            self.given_way.note_no_sign(view.name(), takeover);
+            // Whatever else there is: the reason is what the next process knows it by.
+            let other = forbidden.as_ref().map(|problem| problem.message.as_str());
+            if let Some(why) = self.given_way.keeps_away(view.name(), other) {
+                return Wish::Kept(why);
+            }
+        }
+        if let Some(problem) = forbidden {
             return Wish::Kept(Unbuilt {
                 reason: problem.reason,
                 message: problem.message,
             });
         }
+        let drained = own.is_some_and(|own| own.node.drain && own.node.cordoned);
         if drained {
             return Wish::Kept(Unbuilt {
                 reason: "Drained",
@@ -322,8 +271,28 @@ impl Beside {
         advanced.unbuilt.extend(unbuilt);
         advanced.steps.insert(name.clone(), step);
         let is_routed = self.sight.is_routed(name);
-        advanced.routed.extend(is_routed.then(|| name.clone()));
+        advanced
+            .routed
+            .others
+            .extend(is_routed.then(|| name.clone()));
+        match self.until_learned(name, step) {
+            Some(Duration::ZERO) => drop(advanced.routed.own.insert(name.clone())),
+            left => advanced.again = advanced.again.into_iter().chain(left).min(),
+        }
         step == Step::Absent && seen.is_gone() && !is_routed
+    }
+
+    /// For how long yet others may not know the way to the pods of a network that is steered.
+    fn until_learned(&mut self, name: &NetworkName, step: Step) -> Option<Duration> {
+        if step < Step::Steering {
+            self.steering.remove(name);
+            return None;
+        }
+        let since = self.steering.entry(name.clone());
+        let since = *since.or_insert_with(|| Some(Instant::now()));
+        Some(since.map_or(Duration::ZERO, |since| {
+            LEARNED.saturating_sub(since.elapsed())
+        }))
     }
 
     /// Where the node has no share of the network any more, or is no Node any more, all that stands of it goes at once; whether it has.
@@ -410,6 +379,18 @@ impl Beside {
     }
 }
 
+/// What is not as it is declared although the network is past the tunnels.
+fn translated(view: NetworkView<'_>) -> Unbuilt {
+    let message = format!(
+        "pods of network {} leave with the node's address although [no-overlay] outbound-snat is disabled: with [gateway] mode = shared they leave by OVN-Kubernetes' gateway router; allowed: mode = local, or outbound-snat = enabled",
+        view.name()
+    );
+    Unbuilt {
+        reason: "TranslatedByOvnKubernetes",
+        message,
+    }
+}
+
 /// Why a network is not where it is to be, in words; `None`: it is.
 fn why(step: Step, wanted: bool, seen: Seen, trouble: Option<String>) -> Option<String> {
     let waits = match (step, wanted) {
@@ -434,54 +415,6 @@ fn why(step: Step, wanted: bool, seen: Seen, trouble: Option<String>) -> Option<
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn steps(step: Step) -> Steps {
-        [(NetworkName::default_network(), step)].into()
-    }
-
-    #[test]
-    fn what_was_seen_at_a_step_that_has_other_parts_is_not_seen_at_this_one() {
-        let (sight, default) = (
-            Sight::new(FactsChanged::default()),
-            NetworkName::default_network(),
-        );
-        let seen = |step: Step| sight.seen(&default, step);
-        assert_eq!(seen(Step::Absent), Seen::default(), "nobody has looked");
-        for part in [HostPart::Filter, HostPart::Rules] {
-            assert_eq!(seen(Step::Ready).host, None, "one of two");
-            sight.note_host(part, &steps(Step::Host), Ok(()));
-        }
-        sight.note_rows(&default, Step::Host, Part::Whole, Part::Gone);
-        for step in [Step::Host, Step::Ready, Step::Steering] {
-            assert_eq!(seen(step).host, Some(Part::Whole), "{step:?}");
-            assert_eq!(seen(step).untracked, Some(Part::Whole), "{step:?}");
-        }
-        assert_eq!(seen(Step::Ready).steering, Some(Part::Gone));
-        assert_eq!(seen(Step::Steering).steering, None, "the policy is to come");
-        // On the way back loops have not looked yet.
-        assert_eq!(seen(Step::Untracked).host, None);
-        assert_eq!(seen(Step::Absent).untracked, None);
-        sight.note_host(HostPart::Filter, &steps(Step::Untracked), Ok(()));
-        assert_eq!(seen(Step::Untracked).host, None, "rules may stand");
-        sight.note_host(HostPart::Rules, &steps(Step::Untracked), Ok(()));
-        assert_eq!(seen(Step::Untracked).host, Some(Part::Gone));
-        let trouble = || Err("nft failed".to_owned());
-        sight.note_host(HostPart::Filter, &steps(Step::Untracked), trouble());
-        assert_eq!(seen(Step::Untracked).host, Some(Part::Partial));
-        assert_eq!(sight.trouble().as_deref(), Some("nft failed"));
-        let other = NetworkName::from("red");
-        assert_eq!(sight.seen(&other, Step::Absent), Seen::default());
-    }
-
-    #[test]
-    fn routes_come_and_go_by_network() {
-        let sight = Sight::new(FactsChanged::default());
-        let (default, red) = (NetworkName::default_network(), NetworkName::from("red"));
-        sight.note_routes(&default, true);
-        assert!(sight.is_routed(&default) && !sight.is_routed(&red));
-        sight.note_routes(&default, false);
-        assert!(!sight.is_routed(&default));
-    }
 
     #[test]
     fn a_network_that_is_where_it_is_to_be_has_nothing_said_of_it() {

@@ -6,17 +6,21 @@
 use std::time::Duration;
 
 use anyhow::Context;
+use model::{NetworkName, NodeName};
 use ovsdb::{ClientConfig, Endpoint, MonitorTable, TlsFiles};
 use settings::{OvnTopology, Settings};
 
-/// The Northbound database, over TLS where `[ovnnorth] address` says so. Key and certificates are read at each connection.
+/// The Northbound database of a node, over TLS where `[ovnnorth] address` says so. Key and certificates are read at each connection.
 ///
 /// # Errors
 /// When `[ovnnorth] address` is none.
-pub fn north(settings: &Settings) -> anyhow::Result<ClientConfig> {
+pub fn north(settings: &Settings, node: &NodeName) -> anyhow::Result<ClientConfig> {
     let tables = match settings.ovn.topology {
         OvnTopology::Build => ovn::north::monitor(),
-        OvnTopology::Adopt => ovn::north::monitor_beside(),
+        OvnTopology::Adopt => {
+            let keys = plan_node::beside::north::keys(&NetworkName::default_network(), node);
+            ovn::north::monitor_beside(&keys)
+        }
     };
     let mut config = config(&settings.ovn_north.address, ovn::north::DATABASE, tables)
         .with_context(|| format!("[ovnnorth] address = {:?}", settings.ovn_north.address))?;

@@ -131,8 +131,12 @@ pub async fn serve(
     let (tell, ways) = watch::channel(None);
     let (tell_blocked, blocked) = watch::channel(Blocked::new());
     let left = leave.then(|| daemon.readiness.clone());
-    let beside = sources.sight.clone();
-    let beside = beside.map(|sight| Beside::new(sight, sources.north.clone(), left));
+    let sight = sources.sight.clone();
+    let reports = || beside::Reports {
+        kube: kube.clone(),
+        node: sources.node.clone(),
+    };
+    let beside = sight.map(|sight| Beside::new(sight, sources.north.clone(), reports(), left));
     let beside = beside.transpose().context("cannot read the boot's id")?;
     let told = (nodes.clone(), tell, blocked.clone());
     let planned = spawn_plan(&mut daemon, &kube, &sources, told, beside);
@@ -192,9 +196,10 @@ fn connected(
     } else {
         Some(Client::connect(databases::south(&settings)?))
     };
+    let node = NodeName::from(node);
     Ok(Sources {
-        node: NodeName::from(node),
-        north: Client::connect(databases::north(&settings)?),
+        north: Client::connect(databases::north(&settings, &node)?),
+        node,
         south,
         switch: Client::connect(databases::switch(&settings)?),
         settings: Arc::new(settings),

@@ -80,6 +80,7 @@ pub fn decode_node(object: &KubeNode) -> Node {
             .find(|c| c.type_ == "Ready")
             .map(|c| c.status == "True"),
         drain: annotations.contains_key(annotation::DRAIN),
+        takeover: annotations.get(annotation::TAKEOVER).map(String::as_str) == Some("allow"),
         cordoned: object.spec.as_ref().and_then(|s| s.unschedulable) == Some(true),
     }
 }
@@ -247,6 +248,20 @@ mod tests {
                 wrong.contains("Malformed") && wrong.contains(key),
                 "{wrong}"
             );
+        }
+    }
+
+    #[test]
+    fn what_the_admin_wishes_beside_ovn_kubernetes() {
+        for (key, text, drain, takeover) in [
+            ("noverlay.io/drain", "maintenance", true, false),
+            ("noverlay.io/drain", "", true, false),
+            ("noverlay.io/takeover", "allow", false, true),
+            ("noverlay.io/takeover", "Allow", false, false),
+            ("noverlay.io/takeover", "", false, false),
+        ] {
+            let n = node(&[(key, text)]);
+            assert_eq!((n.drain, n.takeover), (drain, takeover), "{key}={text}");
         }
     }
 

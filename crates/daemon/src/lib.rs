@@ -5,6 +5,7 @@
 
 mod configuration;
 pub mod crds;
+mod sole;
 mod tasks;
 
 use std::net::SocketAddr;
@@ -15,6 +16,7 @@ use telemetry::Readiness;
 use tokio::sync::watch;
 
 pub use crate::configuration::{Configuration, Followed};
+pub use crate::sole::Taken;
 use crate::tasks::Tasks;
 pub use crate::tasks::{TaskError, end_on_panic};
 
@@ -27,10 +29,13 @@ pub enum StartError {
     /// No runtime.
     #[error("cannot start the runtime")]
     Runtime(#[source] std::io::Error),
+    /// It is not the only one on its host.
+    #[error(transparent)]
+    Taken(#[from] Taken),
 }
 
 /// Reads the configuration file and follows it, sets up logging and runs `serve` until it ends. What it left on other threads is not waited
-/// for: a disk that does not answer, a plan under way that is of no use any more.
+/// for: a disk that does not answer, a plan under way that is of no use any more. An agent is the only one of its kind on its host.
 ///
 /// # Errors
 /// When the daemon cannot start, or what `serve` says.
@@ -55,6 +60,13 @@ where
         .build()
         .map_err(StartError::Runtime)?;
     let ended = runtime.block_on(async {
+        let _sole = match daemon {
+            settings::Daemon::ClusterManager => None,
+            settings::Daemon::NodeAgent => Some(sole::claim("node-agent").await),
+            settings::Daemon::FrrAgent => Some(sole::claim("frr-agent").await),
+        }
+        .transpose()
+        .map_err(StartError::Taken)?;
         let followed = Configuration::follow(config, daemon, settings);
         serve(followed).await
     });

@@ -36,6 +36,9 @@ pub mod annotation {
     /// Any text; written by the admin before maintenance. A Node that has it and is cordoned has its pods' packets beside
     /// OVN-Kubernetes taken back to the tunnels.
     pub const DRAIN: &str = "noverlay.io/drain";
+    /// `allow`: a network that OVN-Kubernetes routed itself on the node and does not any more may be led past the tunnels again;
+    /// written by the admin.
+    pub const TAKEOVER: &str = "noverlay.io/takeover";
     /// Any text; written by the admin. A new one lets withdrawals pass that the node-agent holds.
     pub const RELEASE_WITHDRAWALS: &str = "noverlay.io/release-withdrawals";
 }
@@ -159,6 +162,8 @@ pub struct Node {
     pub cordoned: bool,
     /// Annotation `noverlay.io/drain` is there.
     pub drain: bool,
+    /// Annotation `noverlay.io/takeover` is `allow`.
+    pub takeover: bool,
 }
 
 impl Node {
@@ -223,6 +228,7 @@ mod tests {
             ready: None,
             cordoned: false,
             drain: false,
+            takeover: false,
         };
         for (internal, primary, wanted) in [
             (&["fd00::1"][..], "", true),

@@ -4,6 +4,7 @@
 //! Not here: writes (`encode`).
 
 mod addresses;
+mod beside;
 mod bindings;
 mod foreign;
 mod imports;
@@ -17,6 +18,7 @@ use model::nb::{self, Columns, OWNER, Owner, ROUTE_IMPORT, RowKey, Table, Value}
 use ovsdb::{AccessError, Atom, Datum, MonitorTable, Record, Replica, Schema, Uuid};
 
 pub use self::addresses::addresses;
+pub use self::beside::monitor_beside;
 pub use self::foreign::{Named, OTHER_NODE, bound_elsewhere};
 pub use self::imports::{Imports, RouteChange, RouteFollower, decode_imports, imported_among};
 pub use self::quiet::Quiet;
@@ -47,19 +49,6 @@ pub fn monitor() -> Vec<MonitorTable> {
         })
         .chain([crate::global::monitor()])
         .collect()
-}
-
-/// What to follow beside OVN-Kubernetes: also how far flows have followed.
-#[must_use]
-pub fn monitor_beside() -> Vec<MonitorTable> {
-    let mut tables = monitor();
-    for table in &mut tables {
-        if *table.table == *crate::global::TABLE {
-            let columns = crate::in_force::COLUMNS.map(std::borrow::Cow::Borrowed);
-            table.columns.extend(columns);
-        }
-    }
-    tables
 }
 
 /// Whether NAT rows can have a match (OVN 23.03 has no such column).
@@ -174,7 +163,8 @@ fn decode_children_of_twins(replica: &Replica, north: &mut North) -> Result<(), 
             continue;
         };
         let mut references = Vec::new();
-        for (_, column) in children(table) {
+        let followed = |(_, column): &(Table, &'static str)| record.datum(column).is_some();
+        for (_, column) in children(table).filter(followed) {
             let children = record.get::<Vec<Uuid>>(column)?;
             references.extend(children.iter().map(|child| (column, *child)));
         }
@@ -222,7 +212,9 @@ fn decode_children(
     north: &mut North,
 ) -> Result<(), AccessError> {
     let records = replica.table(table.name())?;
-    for (holder, record) in replica.table(parent.name())? {
+    let parents = replica.table(parent.name())?.iter();
+    // Beside OVN-Kubernetes a switch's references are not followed.
+    for (holder, record) in parents.filter(|(_, record)| record.datum(column).is_some()) {
         let name: &str = record.get("name")?;
         for child in record.get::<Vec<Uuid>>(column)? {
             let Some(record) = records.get(&child) else {

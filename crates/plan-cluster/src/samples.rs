@@ -43,6 +43,7 @@ pub(crate) fn mk_node(name: &str, ip: &str, id: Option<u32>, subnet: Option<&str
         ready: Some(true),
         cordoned: false,
         drain: false,
+        takeover: false,
     }
 }
 

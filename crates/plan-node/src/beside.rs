@@ -19,4 +19,4 @@ mod plan;
 pub mod signs;
 pub mod steps;
 
-pub use self::plan::{Steps, plan};
+pub use self::plan::{Routed, Steps, plan};

@@ -184,7 +184,8 @@ fn host_drop(node: &NodeView, views: &[NetworkView<'_>]) -> Ruleset {
     ruleset
 }
 
-fn nft_family(family: Family) -> &'static str {
+/// A family, as rules say it.
+pub(crate) fn nft_family(family: Family) -> &'static str {
     match family {
         Family::V4 => "ip",
         Family::V6 => "ip6",

@@ -304,6 +304,7 @@ pub fn mk_node(name: &str, subnets: &[(&str, &[&str])]) -> Node {
         ready: None,
         cordoned: false,
         drain: false,
+        takeover: false,
     }
 }
 

@@ -17,6 +17,9 @@ use model::{NetworkName, Prefix, Scope};
 use netlink::dump;
 use node_agent::importing::Inputs;
 
+use crate::kernel::prefix;
+use crate::sets::SET;
+
 #[derive(Debug, clap::Args)]
 pub(crate) struct AgentArguments {
     /// Socket of the Northbound database.
@@ -34,6 +37,9 @@ pub(crate) struct AgentArguments {
     /// Networks of users beside the default one.
     #[arg(long, default_value_t = 0)]
     networks: u16,
+    /// Instead of routes of a router: a set of so many subnets.
+    #[arg(long, default_value_t = 0)]
+    sets: u32,
 }
 
 /// The `number`-th network of users, from 1 on.
@@ -87,6 +93,10 @@ async fn serve(arguments: &AgentArguments) -> Result<()> {
             (network(number), inputs)
         })
         .collect();
+    // Subnets of a network whose own is a /8.
+    let subnets = (0..arguments.sets).map(|at| Ok((subnet(&format!("{}/24", prefix(at)))?, 8)));
+    let subnets: BTreeMap<Prefix, u8> = subnets.collect::<Result<_>>()?;
+    let sets = (arguments.sets > 0).then(|| [(SET.to_owned(), subnets)].into());
     let agent = Agent::start(AgentConfig {
         networks,
         socket: arguments.north.clone(),
@@ -96,7 +106,7 @@ async fn serve(arguments: &AgentArguments) -> Result<()> {
             scope,
             owners: Subnets::default(),
             release: None,
-            sets: None,
+            sets,
         },
         frr: Some(Frr::new(
             arguments.vty_socket.clone(),

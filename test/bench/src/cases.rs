@@ -12,6 +12,7 @@ use crate::networks::networks;
 use crate::process::Watched;
 use crate::rate::rate;
 use crate::report::{Report, Runs, percentile};
+use crate::sets::sets;
 use crate::storm::storm;
 use crate::testbed::{Agent, Testbed, now};
 use crate::{ImportArguments, WholeArguments};
@@ -43,6 +44,9 @@ const BEYOND: u32 = 60_000;
 pub(crate) async fn import(arguments: ImportArguments) {
     if arguments.networks > 0 {
         return networks(&arguments).await;
+    }
+    if arguments.sets > 0 {
+        return sets(&arguments).await;
     }
     let mut report = Report::new("import", arguments.json.as_deref());
     let wanted = |case: &str| {

@@ -21,6 +21,7 @@ mod plan;
 mod process;
 mod rate;
 mod report;
+mod sets;
 mod storm;
 mod testbed;
 
@@ -66,6 +67,9 @@ struct ImportArguments {
     /// Instead: so many networks of users in one process.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=4000), conflicts_with_all = ["only", "quick"])]
     networks: u16,
+    /// Instead: into an Address_Set of so many subnets of other nodes, as beside OVN-Kubernetes.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=50_000), conflicts_with_all = ["only", "quick", "networks"])]
+    sets: u32,
     /// With `--networks`: how many routes each of them has, one for each other node.
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=50_000))]
     routes: u32,

@@ -16,6 +16,7 @@ use ovsdb_tests::{NB, Server, mk_client, mk_router, until_synced};
 use crate::kernel::Kernel;
 use crate::observe::Observer;
 use crate::process::Watched;
+use crate::sets::LONE;
 
 pub(crate) const LINK: &str = "br-ex";
 const ROUTER: &str = "GR_n1";
@@ -82,6 +83,11 @@ impl Testbed {
         }
     }
 
+    /// Where the database listens.
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.socket.clone()
+    }
+
     /// Somebody who writes to the database.
     pub(crate) fn client(&self) -> Client {
         mk_client(&self.socket)
@@ -146,6 +152,17 @@ impl Agent {
 
     /// With so many networks of users beside the default one.
     pub(crate) fn start_with(testbed: &Testbed, limit: u32, networks: u16) -> Self {
+        let networks = networks.to_string();
+        Self::start_as(testbed, limit, ["--networks", &networks])
+    }
+
+    /// It fills a set of so many subnets, and of those that come and go.
+    pub(crate) fn start_for_sets(testbed: &Testbed, subnets: u32) -> Self {
+        let subnets = (subnets + LONE).to_string();
+        Self::start_as(testbed, 200_000, ["--sets", &subnets])
+    }
+
+    fn start_as(testbed: &Testbed, limit: u32, words: [&str; 2]) -> Self {
         let (frr, _) = testbed.frr.as_ref().expect("a site of its own has an FRR");
         let itself = std::env::current_exe().expect("its own path");
         let started = now();
@@ -156,7 +173,7 @@ impl Agent {
             .arg("--north")
             .arg(&testbed.socket)
             .args(["--link", LINK, "--limit", &limit.to_string()])
-            .args(["--networks", &networks.to_string()])
+            .args(words)
             .arg("--vty-socket")
             .arg(frr.dir())
             .stdout(Stdio::piped())

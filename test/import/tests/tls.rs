@@ -7,6 +7,7 @@
 
 use std::path::Path;
 
+use model::NodeName;
 use ovsdb::Client;
 use ovsdb_tests::pki::{mk_authority, mk_certificate};
 use ovsdb_tests::{Server, absent, free_port, until_error, until_status, until_synced};
@@ -42,7 +43,8 @@ async fn the_northbound_database_over_tls_is_followed_and_renewed_certificates_a
         format!("--certificate={}", file("server.pem")),
         format!("--ca-cert={}", file("ca.pem")),
     ]);
-    let config = node_agent::databases::north(&mk_settings(&folder, port)).unwrap();
+    let config =
+        node_agent::databases::north(&mk_settings(&folder, port), &NodeName::from("n1")).unwrap();
     let client = Client::connect(config);
     let error = until_error(&client).await;
     assert!(
@@ -69,7 +71,7 @@ fn an_address_that_is_none_is_refused_with_its_key() {
     let text = "[ovnnorth]\naddress = udp:10.0.0.1:6641\n";
     let daemon = settings::Daemon::NodeAgent;
     let settings = settings::parse_for("noverlay.conf", text, daemon).unwrap();
-    let error = node_agent::databases::north(&settings).unwrap_err();
+    let error = node_agent::databases::north(&settings, &NodeName::from("n1")).unwrap_err();
     let error = format!("{error:#}");
     assert!(
         error.contains("[ovnnorth] address") && error.contains("udp:"),

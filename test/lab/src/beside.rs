@@ -7,6 +7,8 @@
 //! Invariant: what was recorded at the handover is what the process keeps. Not here: what real
 //! OVN-Kubernetes does otherwise; this is not it.
 
+pub(crate) mod found;
+
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -56,7 +58,8 @@ pub(crate) fn hand_over(lab: &mut Lab, wait: Duration, steps: Steps) -> Result<(
         process::stop(lab, &node.name, "node-agent", Signal::SIGTERM)?;
         unmark(lab, node)?;
         mark_tunnels(lab, node)?;
-        keep(lab, node)
+        keep(lab, node)?;
+        found::remember(lab, node)
     }) {
         stopped?;
     }
@@ -187,11 +190,20 @@ pub(crate) fn keep_for_ever(lab: &Lab, node: &str) -> ! {
     }
 }
 
-/// Whether nothing of ours is on a node: rows, rules, table, and the word to others.
-pub(crate) fn untouched(lab: &Lab, node: &Node) -> Result<bool> {
-    let namespace = lab.namespace(&node.name);
-    let rules = tool("ip").words("rule show").inside(&namespace).run()?;
-    Ok(!rules.contains("proto 78") && is_back(lab, node)?)
+/// What of a node is not as it was found, in words; nothing where all is.
+fn touched(lab: &Lab, node: &Node) -> Result<Option<String>> {
+    let difference = found::difference(lab, node)?;
+    if let Some((part, lines)) = difference.first_key_value() {
+        let some: Vec<&str> = lines.iter().take(3).map(String::as_str).collect();
+        let counted = found::counted(&difference);
+        return Ok(Some(format!(
+            "{}: {counted}; of {part}: {}",
+            node.name,
+            some.join(" | ")
+        )));
+    }
+    Ok((!is_back(lab, node)?)
+        .then(|| format!("{}: it tells its peers that it is ready", node.name)))
 }
 
 /// Whether a node leads nothing past the tunnels and tells nobody that it does. Rules that keep the host's packets in the tunnels,
@@ -245,15 +257,26 @@ pub(crate) fn follow(lab: &Lab) -> Result<()> {
             Ok(unsteered(lab)?.is_empty())
         });
     }
-    wait("something of ours is left", || {
-        let all = each(&lab.nodes, |node| untouched(lab, node));
-        let all: Vec<bool> = all.into_iter().collect::<Result<_>>()?;
-        Ok(all.into_iter().all(|is| is))
-    })
+    as_found(lab)
 }
 
-/// The same with another transport, which the lab has from then on.
-pub(crate) fn switch(lab: &mut Lab, transport: &str) -> Result<()> {
+/// Waits until every node is as it was found: what it holds, and what is told of it.
+fn as_found(lab: &Lab) -> Result<()> {
+    let mut said = String::new();
+    let done = until(PATIENCE, Duration::from_millis(500), || {
+        let all = each(&lab.nodes, |node| touched(lab, node));
+        let left: Vec<String> = all
+            .into_iter()
+            .filter_map(|left| left.unwrap_or_else(|error| Some(format!("{error:#}"))))
+            .collect();
+        said = left.join("; ");
+        said.is_empty().then_some(())
+    });
+    done.with_context(|| format!("not as it was found after {} s: {said}", PATIENCE.as_secs()))
+}
+
+/// The same with another transport, which the lab has from then on. Says what is otherwise on nodes than it was found.
+pub(crate) fn switch(lab: &mut Lab, transport: &str, steps: Steps) -> Result<()> {
     if lab.adopted.is_none() {
         bail!(
             "its daemons build the topology: the transport may change beside OVN-Kubernetes only (up --adopt)"
@@ -261,7 +284,31 @@ pub(crate) fn switch(lab: &mut Lab, transport: &str) -> Result<()> {
     }
     lab.adopted = Some(transport.to_owned());
     lab.save()?;
-    follow(lab)
+    follow(lab)?;
+    if !lab.is_steered() {
+        steps.say(&format!(
+            "all {} nodes are as they were found: databases, links, rules, routes, sysctls, packet filter, annotations",
+            lab.nodes.len()
+        ));
+        return Ok(());
+    }
+    for node in &lab.nodes {
+        let difference = found::difference(lab, node)?;
+        let strangers = found::strangers(&difference);
+        if !strangers.is_empty() {
+            bail!(
+                "{}: changed and not our daemons': {}",
+                node.name,
+                strangers.join(" | ")
+            );
+        }
+        steps.say(&format!(
+            "{}: otherwise than it was found, all of it our daemons': {}",
+            node.name,
+            found::counted(&difference)
+        ));
+    }
+    Ok(())
 }
 
 /// Waits until something holds; where it does not, `what` is said.

@@ -302,7 +302,7 @@ pub(crate) fn run() -> Result<bool> {
         }
         Cmd::Transport { transport } => {
             let _lock = lock(&name)?;
-            beside::switch(&mut Lab::running(&name)?, &transport)?;
+            beside::switch(&mut Lab::running(&name)?, &transport, steps)?;
             steps.say(&format!("every node has followed: transport {transport}"));
             Ok(true)
         }

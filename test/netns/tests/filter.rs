@@ -380,7 +380,7 @@ fn a_table_of_our_own_comes_and_goes_as_a_whole() {
         let mut view = mk_dual_view(1);
         // Longer than the management port's name, and behind it in the alphabet.
         view.node.gateway.bridge = "physbr-external".to_owned();
-        let wanted = plan_node::beside::host::ruleset(view.get());
+        let wanted = plan_node::beside::host::ruleset(view.get(), true);
         let table = wanted.table;
         let pass = |wanted: Ruleset| async move {
             let held = nft::read(table).await.unwrap();

@@ -17,7 +17,8 @@ use model::nb::{
 };
 use ovn::{encode, north};
 use ovsdb::{
-    Atom, Client, ClientConfig, Condition, Endpoint, Mutation, Row, Transaction, Uuid, random_uuid,
+    Atom, Client, ClientConfig, Condition, Endpoint, MonitorTable, Mutation, Row, Transaction,
+    Uuid, random_uuid,
 };
 use ovsdb_tests::{Server, absent, run, until_synced};
 
@@ -55,7 +56,19 @@ impl Fixture {
 
     /// A bench over a running server whose first client connects to `socket`, which leads there.
     pub async fn by_way_of(server: Server, socket: PathBuf) -> Self {
-        let (client, hand) = (Self::connect(socket), Self::connect(server.socket()));
+        let client = Self::connect(socket);
+        Self::with(server, client).await
+    }
+
+    /// A bench with an empty database whose first client follows these tables, the second one everything.
+    pub async fn following(tables: Vec<MonitorTable>) -> Self {
+        let server = Server::start();
+        let client = Self::client(server.socket(), tables);
+        Self::with(server, client).await
+    }
+
+    async fn with(server: Server, client: Client) -> Self {
+        let hand = Self::connect(server.socket());
         until_synced(&client).await;
         until_synced(&hand).await;
         Self {
@@ -68,14 +81,14 @@ impl Fixture {
     /// One more client of what the node agent follows.
     #[must_use]
     pub fn connect(socket: PathBuf) -> Client {
+        Self::client(socket, north::monitor())
+    }
+
+    fn client(socket: PathBuf, tables: Vec<MonitorTable>) -> Client {
         let mut config = ClientConfig::new(Endpoint::Unix(socket), north::DATABASE);
         // What a test cuts is to be there again soon.
         config.max_backoff = Duration::from_millis(20);
-        Client::connect(
-            north::monitor()
-                .into_iter()
-                .fold(config, ClientConfig::table),
-        )
+        Client::connect(tables.into_iter().fold(config, ClientConfig::table))
     }
 
     /// Runs `ovn-nbctl`, then waits until both replicas show what it did.
@@ -193,7 +206,7 @@ impl Fixture {
                 }
             }
         };
-        self.client.with_replica(read).unwrap();
+        self.hand.with_replica(read).unwrap();
         out
     }
 

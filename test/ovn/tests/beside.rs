@@ -2,13 +2,14 @@
 //!
 //! In: a node's switch and cluster router as somebody else made them, and the plan's rows. Out: rows, and where packets go by
 //! `ovn-trace`. Invariant: what is somebody else's is the same after as before. Not here: OVN-Kubernetes itself, packets.
-#![allow(clippy::unwrap_used, reason = "a test")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
-use model::Family;
 use model::nb::{RowKey, Table};
+use model::{Family, NetworkName, NodeName};
+use ovn::north::Signs;
 use ovn_tests::{Fixture, NORTHD_TOOLS, Northd, View};
 use ovsdb_tests::absent;
-use plan_node::beside::north::{plan, port_group, routed};
+use plan_node::beside::north::{keys, plan, port_group, routed};
 use testkit::mk_dual_view;
 
 /// The node's switch with a pod and the management port, the cluster router, and its way to the other nodes.
@@ -82,7 +83,10 @@ async fn mk_fixture() -> Option<(Fixture, Northd)> {
     if absent(NORTHD_TOOLS) {
         return None;
     }
-    let fixture = Fixture::start().await?;
+    let (default, node) = (NetworkName::default_network(), NodeName::from("n1"));
+    // As the node-agent follows it.
+    let tables = ovn::north::monitor_beside(&keys(&default, &node));
+    let fixture = Fixture::following(tables).await;
     let northd = Northd::over(&fixture.server);
     mk_topology(&northd);
     assert_eq!(ways(&northd), BY_TUNNEL, "the topology of the test");
@@ -301,4 +305,209 @@ async fn what_is_in_both_is_not_touched_and_a_set_that_was_made_anew_is_another_
     assert!(refused.is_err(), "{refused:?}");
     let stands = northd.nbctl(&["get", "Address_Set", &set, "addresses"]);
     assert_eq!(stands.trim(), "[]");
+}
+
+/// What the database tells of the default network's owner.
+fn signs(fixture: &Fixture, router: &str, port: &str) -> Signs {
+    let network = NetworkName::default_network();
+    let read = |replica: &_| ovn::north::signs(replica, &network, router, port);
+    fixture.client.with_replica(read).unwrap().unwrap()
+}
+
+fn found(fixture: &Fixture) -> Signs {
+    signs(fixture, "ovn_cluster_router", "k8s-n1")
+}
+
+/// A database of somebody else's network, without tunnels.
+fn bare() -> Signs {
+    Signs {
+        router: true,
+        port: true,
+        ..Signs::default()
+    }
+}
+
+/// Sets columns of the one row that a condition finds.
+async fn set(fixture: &Fixture, table: &str, condition: &str, words: &[&str]) {
+    let server = format!("--db=unix:{}", fixture.server.socket().display());
+    let find = [
+        &server,
+        "--bare",
+        "--columns=_uuid",
+        "find",
+        table,
+        condition,
+    ];
+    let output = std::process::Command::new("ovn-nbctl")
+        .args(find)
+        .output()
+        .unwrap();
+    let row = String::from_utf8(output.stdout).unwrap();
+    fixture
+        .nbctl(&[&["set", table, row.trim()], words].concat())
+        .await;
+}
+
+#[tokio::test]
+async fn routes_over_tunnels_and_a_topology_of_ours_are_found() {
+    let Some((fixture, northd)) = mk_fixture().await else {
+        return;
+    };
+    assert_eq!(found(&fixture), bare(), "routes that name no node");
+    let others = signs(&fixture, "ovn_cluster_router_of_others", "k8s-n2");
+    assert_eq!(others, Signs::default());
+    let route = "ip_prefix=\"10.128.2.0/24\"";
+    let id = ["external_ids:ic-node=n2"];
+    set(&fixture, "Logical_Router_Static_Route", route, &id).await;
+    let tunnels = Signs {
+        tunnels: true,
+        ..bare()
+    };
+    assert_eq!(found(&fixture), tunnels);
+    // A route of another router is none of this network's.
+    northd.nbctl(&["lr-add", "other"]);
+    fixture.settle().await;
+    assert!(!signs(&fixture, "other", "k8s-n1").tunnels);
+    let owner = ["external_ids:noverlay.io/owner=default"];
+    set(&fixture, "Logical_Switch", "name=n1", &owner).await;
+    let built = Signs {
+        built: true,
+        ..tunnels
+    };
+    assert_eq!(found(&fixture), built);
+}
+
+#[tokio::test]
+async fn the_nat_row_of_a_network_without_an_overlay_is_found() {
+    let Some((fixture, northd)) = mk_fixture().await else {
+        return;
+    };
+    let words = "lr-add GR_n1 -- lr-nat-add GR_n1 snat 172.30.0.1 10.128.0.0/16";
+    northd.nbctl(&words.split(' ').collect::<Vec<_>>());
+    let mut signed = Vec::new();
+    for (owner, network) in [
+        ("NoOverlayClusterSubnetSNAT", "red"),
+        ("NoOverlayClusterSubnetSNAT", "default"),
+        ("EgressIP", "default"),
+    ] {
+        let owner = format!("external_ids:k8s.ovn.org/owner-type={owner}");
+        let network = format!("external_ids:network={network}");
+        set(&fixture, "NAT", "type=snat", &[&owner, &network]).await;
+        let found = found(&fixture);
+        // Who follows everything sees the same.
+        let read = |replica: &_| {
+            let network = NetworkName::default_network();
+            ovn::north::signs(replica, &network, "ovn_cluster_router", "k8s-n1")
+        };
+        assert_eq!(fixture.hand.with_replica(read).unwrap().unwrap(), found);
+        signed.push(found.no_overlay_snat);
+        let others = Signs {
+            no_overlay_snat: false,
+            ..found
+        };
+        assert_eq!(others, bare());
+    }
+    assert_eq!(signed, [false, true, false]);
+}
+
+/// What was written is in force where every chassis has followed, and not before; the chassis is this test.
+#[tokio::test]
+async fn what_was_written_is_in_force_when_a_chassis_has_said_so() {
+    let Some((fixture, northd)) = mk_fixture().await else {
+        return;
+    };
+    northd.sbctl(&["chassis-add", "n1", "geneve", "172.30.0.1"]);
+    northd.sbctl(&["create", "Chassis_Private", "name=n1"]);
+    let client = &fixture.client;
+    let configured = || {
+        let read = client.with_replica(ovn::in_force::configured);
+        read.unwrap().unwrap().unwrap()
+    };
+    let before = configured();
+    let transaction = fixture.encode(&plan(mk_dual_view(1).get(), false));
+    let counted = |replica: &_| ovn::in_force::counted(replica, transaction);
+    let counted = client.with_replica(counted).unwrap().unwrap();
+    let reply = client.transact(&counted).await.unwrap();
+    reply.check_counts().unwrap();
+    let written = configured().written;
+    assert_eq!(written, before.written + 1);
+    // Northd has seen it, and counts chassis that have not.
+    northd.nbctl(&["sync"]);
+    fixture.settle().await;
+    assert!(configured().in_force < written, "{:?}", configured());
+    northd.sbctl(&["set", "Chassis_Private", "n1", &format!("nb_cfg={written}")]);
+    for _ in 0..100 {
+        if configured().in_force == written {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    panic!("the chassis has followed: {:?}", configured());
+}
+
+/// Pods, policies and sets of OVN-Kubernetes come and go without a word to who follows the database beside it.
+#[tokio::test]
+async fn what_others_write_of_pods_is_not_followed() {
+    let Some((fixture, northd)) = mk_fixture().await else {
+        return;
+    };
+    let view = mk_dual_view(1);
+    fixture.pass_over(&plan(view.get(), true)).await;
+    northd.nbctl(&["sync"]);
+    fixture.settle().await;
+    let read = |replica: &ovsdb::Replica| {
+        let tables = [
+            "Logical_Switch_Port",
+            "Port_Group",
+            "Address_Set",
+            "ACL",
+            "NAT",
+        ];
+        let rows = tables.map(|table| replica.table(table).unwrap().len());
+        (replica.generation(), rows)
+    };
+    fixture
+        .nbctl(&["lb-add", "service", "172.31.0.1:80", "10.128.1.5:8080"])
+        .await;
+    let look = || fixture.client.with_replica(read).unwrap();
+    let (before, rows) = look();
+    assert_eq!(rows, [1, 1, 2, 2, 0], "the management port, and ours");
+    for pod in 0..20 {
+        let (port, set) = (format!("ns_pod{pod}"), format!("a{pod}"));
+        // Without waiting for northd, which is somebody to follow.
+        fixture.nbctl(&["lsp-add", "n1", &port]).await;
+        fixture.nbctl(&["pg-add", &format!("pg{pod}"), &port]).await;
+        fixture
+            .nbctl(&["create", "Address_Set", &format!("name={set}")])
+            .await;
+        fixture
+            .nbctl(&[
+                "acl-add",
+                "n1",
+                "to-lport",
+                &format!("{}", 1001 + pod),
+                "ip",
+                "drop",
+            ])
+            .await;
+        fixture
+            .nbctl(&["lsp-set-addresses", &port, "unknown"])
+            .await;
+    }
+    // A Service that all pods of a switch may use, and its endpoints.
+    for words in [
+        "ls-lb-add n1 service",
+        "lb-add service 172.31.0.1:80 10.128.1.6:8080",
+    ] {
+        let words = format!("--may-exist {words}");
+        fixture.nbctl(&words.split(' ').collect::<Vec<_>>()).await;
+    }
+    let (after, rows) = look();
+    assert_eq!(rows, [1, 1, 2, 2, 0]);
+    assert_eq!(after, before, "no update came");
+    // The control: what is followed does come.
+    fixture
+        .nbctl(&["set", "Logical_Switch", "n1", "external_ids:a=b"])
+        .await;
+    assert_ne!(look().0, before);
 }

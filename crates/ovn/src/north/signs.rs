@@ -23,8 +23,10 @@ pub struct Signs {
     pub built: bool,
 }
 
+/// Key of `external_ids` by which OVN-Kubernetes tells what a row is for.
+pub(super) const OWNER_TYPE: &str = "k8s.ovn.org/owner-type";
 /// Owner type of that NAT row.
-const NO_OVERLAY_SNAT: &str = "NoOverlayClusterSubnetSNAT";
+pub(super) const NO_OVERLAY_SNAT: &str = "NoOverlayClusterSubnetSNAT";
 
 /// Looks for them; `router` and `port` are the names of the network's cluster router and management port.
 ///
@@ -36,11 +38,8 @@ pub fn signs(
     router: &str,
     port: &str,
 ) -> Result<Signs, AccessError> {
-    let (ic_node, owner_type, of): (Atom, Atom, Atom) = (
-        "ic-node".into(),
-        "k8s.ovn.org/owner-type".into(),
-        "network".into(),
-    );
+    let (ic_node, owner_type, of): (Atom, Atom, Atom) =
+        ("ic-node".into(), OWNER_TYPE.into(), "network".into());
     let mut signs = Signs::default();
     let routes = replica.table(Table::StaticRoute.name())?;
     for record in replica.table(Table::Router.name())?.values() {

@@ -18,11 +18,13 @@
 use std::collections::BTreeSet;
 
 use model::address::{Family, Prefix};
+use model::gateway::GatewayMode;
 use model::names::management_device;
 use model::nft::{AddressSet, Chain, Hook, Ruleset, Table};
 use model::route::MAIN_TABLE;
 use model::steering::{Entries, Route, Rule, TABLE, preference};
 
+use crate::nft::nft_family;
 use crate::snapshot::NetworkView;
 
 /// Rules and routes. Each subnet of the network that the node has pods of has a group of its own.
@@ -99,26 +101,27 @@ pub fn no_rules() -> Ruleset {
     }
 }
 
-/// The table of the packet filter; empty while the node has no pods.
+/// The table of the packet filter; empty while the node has no pods. `is_known`: others have routes to the node's pods.
 ///
 /// - `raw`: what goes between pods passes no chain that translates, whoever has one: it is not tracked. What is for the host itself
 ///   is, so that answers find their way back through `post`.
 /// - `post`: what the host sends to pods of another node bears the address of its management port, as over the tunnel. With the
 ///   node's address the other node would give it the address of its own port, which every policy lets in.
+/// - `keep`: what pods send to the outside has their own address where that is wanted and the packet comes by the host (local gateway
+///   mode): translated to what it is, so that no later chain is asked (`nat` chains see a connection once) and conntrack knows
+///   the way back. Towards nodes and API servers, which need no way back to pods, nothing changes.
 /// - `guard`: where pods' subnets are announced, anybody outside could open connections to pods, which come in as the node itself;
 ///   and what OVN handed over for a subnet whose route has just gone must not go back into OVN, where it would circle.
 #[must_use]
-pub fn ruleset(view: NetworkView<'_>) -> Ruleset {
+pub fn ruleset(view: NetworkView<'_>, is_known: bool) -> Ruleset {
     let bridge = &view.node.gateway.bridge;
     let device = management_device(view.share.network.id);
     let mut ruleset = no_rules();
     let (mut raw, mut post, mut guard) = (Vec::new(), Vec::new(), Vec::new());
+    let mut keep = Vec::new();
     let families = view.share.host_subnets.iter().map(Prefix::family);
     for family in families.collect::<BTreeSet<Family>>() {
-        let ip = match family {
-            Family::V4 => "ip",
-            Family::V6 => "ip6",
-        };
+        let ip = nft_family(family);
         let pods = format!("pods-{}", family.version());
         let subnets = view.share.network.prefixes();
         let elements = subnets.filter(|subnet| subnet.family() == family).collect();
@@ -138,6 +141,11 @@ pub fn ruleset(view: NetworkView<'_>) -> Ruleset {
                 "oifname \"{bridge}\" {ip} daddr @{pods} fib saddr type local snat {ip} to {address}"
             ));
         }
+        if is_known && keeps_addresses(view) {
+            let name = format!("translated-{}", family.version());
+            keep.extend(kept(view, family, &name));
+            ruleset.sets.insert(name, translated(view, family));
+        }
         guard.push(format!(
             "iifname \"{bridge}\" oifname \"{device}\" {ip} daddr @{pods} {ip} saddr != @{pods} ct state new drop"
         ));
@@ -150,9 +158,13 @@ pub fn ruleset(view: NetworkView<'_>) -> Ruleset {
     }
     for (name, kind, hook, priority, rules) in [
         ("raw", "filter", "prerouting", -300, raw),
+        ("keep", "nat", "postrouting", 98, keep),
         ("post", "nat", "postrouting", 99, post),
         ("guard", "filter", "forward", 0, guard),
     ] {
+        if rules.is_empty() {
+            continue;
+        }
         let hook = Some(Hook {
             kind,
             hook,
@@ -162,4 +174,45 @@ pub fn ruleset(view: NetworkView<'_>) -> Ruleset {
         ruleset.chains.insert(name.to_owned(), chain);
     }
     ruleset
+}
+
+/// What gives pods' packets the addresses that they have, but towards what is in a set.
+fn kept(view: NetworkView<'_>, family: Family, set: &str) -> Vec<String> {
+    let (ip, bridge) = (nft_family(family), &view.node.gateway.bridge);
+    let device = management_device(view.share.network.id);
+    let own = view.share.host_subnets.iter();
+    let of_family = own.filter(|subnet| subnet.family() == family);
+    let with_port = of_family.filter_map(|subnet| Some((subnet, subnet.nth(2)?)));
+    with_port
+        .map(|(subnet, management)| {
+            format!(
+                "iifname \"{device}\" oifname \"{bridge}\" {ip} saddr {subnet} {ip} saddr != {management} {ip} daddr != @{set} snat {ip} to {ip} saddr"
+            )
+        })
+        .collect()
+}
+
+/// Whether pods leave with their own addresses. In shared gateway mode their packets leave by OVN-Kubernetes' gateway router, which
+/// translates them ([`is_translated_all_the_same`]).
+fn keeps_addresses(view: NetworkView<'_>) -> bool {
+    wants_own_addresses(view) && view.node.mode == GatewayMode::Local
+}
+
+fn wants_own_addresses(view: NetworkView<'_>) -> bool {
+    view.no_overlay().is_some() && !view.outbound_snat()
+}
+
+/// Whether pods leave with the node's address although `[no-overlay] outbound-snat` is `disabled`.
+#[must_use]
+pub fn is_translated_all_the_same(view: NetworkView<'_>) -> bool {
+    wants_own_addresses(view) && view.node.mode == GatewayMode::Shared
+}
+
+/// Destinations towards which pods' packets stay what they are without ours.
+fn translated(view: NetworkView<'_>, family: Family) -> AddressSet {
+    let hosts = view.node.always_translated().into_iter().map(Prefix::host);
+    let services = view.node.service_cidrs.iter().copied();
+    let all = view.share.network.prefixes().chain(services).chain(hosts);
+    let elements = all.filter(|prefix| prefix.family() == family).collect();
+    AddressSet { family, elements }
 }

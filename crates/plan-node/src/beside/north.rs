@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use model::address::{Family, Prefix};
-use model::names::NetworkName;
+use model::names::{NetworkName, NodeName};
 use model::nb::{self, RowKey, Rows, Table, Value};
 
 use crate::north::rows_builder::{RowsBuilder, text, texts};
@@ -36,6 +36,17 @@ pub fn routed(network: &NetworkName, family: Family) -> RowKey {
         family.version()
     );
     RowKey::root(Table::AddressSet, name)
+}
+
+/// The rows that are to be ours by their names, and the port that ours refer to.
+#[must_use]
+pub fn keys(network: &NetworkName, node: &NodeName) -> Vec<RowKey> {
+    let port = RowKey::root(Table::SwitchPort, network.management_lsp(node));
+    let sets = Family::ALL.map(|family| routed(network, family));
+    [port, port_group(network)]
+        .into_iter()
+        .chain(sets)
+        .collect()
 }
 
 /// A network's name where OVN's expressions take an identifier. Names of networks have no underscore but in the prefix

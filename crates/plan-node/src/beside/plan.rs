@@ -21,10 +21,19 @@ use crate::{Plan, Unknown, annotations};
 /// Steps by network.
 pub type Steps = BTreeMap<NetworkName, Step>;
 
-/// The plan. Networks that have no step count as not known. Of those in `routed` the kernel has BGP's routes to other nodes' pods.
-/// A network that the node has no share of any more and that is at the first step has nothing.
+/// Networks that BGP's routes are known of.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Routed {
+    /// The kernel has routes to other nodes' pods.
+    pub others: BTreeSet<NetworkName>,
+    /// Others have had the time to learn those to this node's pods.
+    pub own: BTreeSet<NetworkName>,
+}
+
+/// The plan. Networks that have no step count as not known. A network that the node has no share of any more and that is at the first
+/// step has nothing.
 #[must_use]
-pub fn plan(snapshot: &Snapshot, steps: &Steps, routed: &BTreeSet<NetworkName>) -> Plan {
+pub fn plan(snapshot: &Snapshot, steps: &Steps, routed: &Routed) -> Plan {
     let here: Vec<(NetworkView<'_>, Step)> = snapshot
         .here()
         .filter_map(|(name, view)| Some((view, *steps.get(name)?)))
@@ -66,9 +75,11 @@ pub fn plan(snapshot: &Snapshot, steps: &Steps, routed: &BTreeSet<NetworkName>) 
             plan.north.insert(Owner::Network(view.name().clone()), rows);
         }
         if step >= Step::Host {
-            plan.nft.extend(host::ruleset(view));
+            // Pods' own addresses are of use outside where somebody knows a way back to them.
+            let is_known = step >= Step::Steering && routed.own.contains(view.name());
+            plan.nft.extend(host::ruleset(view, is_known));
             plan.steering.extend(host::entries(view));
-        } else if routed.contains(view.name()) {
+        } else if routed.others.contains(view.name()) {
             plan.steering.extend(host::by_tunnel(view));
         }
         if let Some(mut inputs) = learned.remove(view.name()) {

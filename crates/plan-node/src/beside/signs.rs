@@ -27,6 +27,12 @@ pub struct Found {
     pub is_strict: bool,
 }
 
+/// Reason of a problem: OVN-Kubernetes leads the network past the tunnels itself, by what it writes where it does.
+pub const OVN_KUBERNETES_ROUTES: &str = "OvnKubernetesRoutes";
+/// Reason of a problem: nothing leads to other nodes over tunnels, as where OVN-Kubernetes leads the network past them itself, or where
+/// the other nodes are only coming.
+pub const NO_TUNNELS: &str = "NoTunnels";
+
 /// What forbids it; `others`: there are other nodes with subnets of the network.
 #[must_use]
 pub fn forbids(view: NetworkView<'_>, found: &Found, others: bool) -> Option<Problem> {
@@ -49,16 +55,13 @@ pub fn forbids(view: NetworkView<'_>, found: &Found, others: bool) -> Option<Pro
         );
         return problem("NotThere", text);
     }
-    if found.no_overlay_snat || (others && !found.tunnels) {
-        let sign = if found.no_overlay_snat {
-            "a NAT row of a network without an overlay"
-        } else {
-            "no route of the cluster router over tunnels (external_ids:ic-node)"
-        };
-        let text = format!(
-            "OVN-Kubernetes runs the network without an overlay itself: {sign}; one of both has to leave it to the other"
-        );
-        return problem("OvnKubernetesRoutes", text);
+    if found.no_overlay_snat {
+        let text = "OVN-Kubernetes runs the network without an overlay itself: a NAT row of a network without an overlay; one of both has to leave it to the other";
+        return problem(OVN_KUBERNETES_ROUTES, text.to_owned());
+    }
+    if others && !found.tunnels {
+        let text = "no route of the cluster router leads to another node over tunnels (external_ids:ic-node): OVN-Kubernetes runs the network without an overlay itself, and one of both has to leave it to the other; or no other node is up";
+        return problem(NO_TUNNELS, text.to_owned());
     }
     let sysctls = found.not_forwarding.join(", ");
     if !sysctls.is_empty() {

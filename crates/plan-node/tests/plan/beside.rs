@@ -1,13 +1,14 @@
 //! What is added beside OVN-Kubernetes.
 
 use model::Family;
+use model::gateway::GatewayMode;
 use model::names::{NetworkName, NodeName};
 use model::nb::{Owner, Table, Value};
 use model::nft;
 use model::node::Node;
 use plan_node::beside::signs::{Found, forbids, sysctls};
 use plan_node::beside::steps::Step;
-use plan_node::beside::{self, Steps, host, north};
+use plan_node::beside::{self, Routed, Steps, host, north};
 use testkit::{View, mk_dual_view, mk_node, mk_snapshot, mk_user_network, mk_view};
 
 /// Table and a column of each row that has it.
@@ -77,7 +78,7 @@ fn a_node_without_pods_has_nothing() {
         host::entries(view.get()),
         model::steering::Entries::default()
     );
-    let ruleset = host::ruleset(view.get());
+    let ruleset = host::ruleset(view.get(), true);
     assert!(ruleset.is_empty() && ruleset.table == nft::Table::Own);
 }
 
@@ -122,7 +123,7 @@ fn a_second_subnet_of_a_network_has_rules_of_its_own() {
 
 #[test]
 fn the_packet_filter_is_a_table_of_our_own_with_three_chains_for_each_family() {
-    let ruleset = host::ruleset(mk_dual_view(1).get());
+    let ruleset = host::ruleset(mk_dual_view(1).get(), true);
     assert_eq!(ruleset.table, nft::Table::Own);
     let rules = |chain: &str| ruleset.chains[chain].rules.clone();
     assert_eq!(
@@ -133,11 +134,54 @@ fn the_packet_filter_is_a_table_of_our_own_with_three_chains_for_each_family() {
         ]
     );
     assert_eq!(
-        rules("guard")[0],
-        "iifname \"br-ex\" oifname \"ovn-k8s-mp0\" ip daddr @pods-v4 ip saddr != @pods-v4 ct state new drop"
+        rules("guard"),
+        [
+            "iifname \"br-ex\" oifname \"ovn-k8s-mp0\" ip daddr @pods-v4 ip saddr != @pods-v4 ct state new drop",
+            "iifname \"ovn-k8s-mp0\" oifname \"ovn-k8s-mp0\" ip saddr @pods-v4 ip daddr @pods-v4 drop",
+            "iifname \"br-ex\" oifname \"ovn-k8s-mp0\" ip6 daddr @pods-v6 ip6 saddr != @pods-v6 ct state new drop",
+            "iifname \"ovn-k8s-mp0\" oifname \"ovn-k8s-mp0\" ip6 saddr @pods-v6 ip6 daddr @pods-v6 drop",
+        ]
     );
     assert_eq!(rules("raw").len(), 4, "a rule for each device and family");
     assert_eq!(ruleset.sets.len(), 2);
+}
+
+#[test]
+fn pods_keep_their_addresses_towards_the_outside_where_that_is_wanted_and_the_host_forwards_them() {
+    let mut view = mk_dual_view(1);
+    view.node.service_cidrs = vec!["172.31.0.0/16".parse().unwrap()];
+    view.node.api_servers = ["172.30.0.101".parse().unwrap()].into();
+    let keeps = |view: &View| host::ruleset(view.get(), true).chains.contains_key("keep");
+    for mode in [GatewayMode::Local, GatewayMode::Shared] {
+        view.node.mode = mode;
+        assert!(!keeps(&view), "{mode:?}: OVN-Kubernetes' translation stays");
+        assert!(!host::is_translated_all_the_same(view.get()));
+    }
+    view.no_overlay(|options| options.outbound_snat = false);
+    assert!(!keeps(&view) && host::is_translated_all_the_same(view.get()));
+    view.node.mode = GatewayMode::Local;
+    assert!(!host::is_translated_all_the_same(view.get()));
+    let ruleset = host::ruleset(view.get(), true);
+    let chain = &ruleset.chains["keep"];
+    assert_eq!(chain.hook.as_ref().unwrap().priority, 98);
+    assert_eq!(
+        chain.rules,
+        [
+            "iifname \"ovn-k8s-mp0\" oifname \"br-ex\" ip saddr 10.128.1.0/24 ip saddr != 10.128.1.2 ip daddr != @translated-v4 snat ip to ip saddr",
+            "iifname \"ovn-k8s-mp0\" oifname \"br-ex\" ip6 saddr fd01:0:0:1::/64 ip6 saddr != fd01:0:0:1::2 ip6 daddr != @translated-v6 snat ip6 to ip6 saddr",
+        ]
+    );
+    let elements = |name: &str| {
+        let elements = ruleset.sets[name].elements.iter();
+        elements.map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let v4 =
+        "10.128.0.0/16 172.30.0.1/32 172.30.0.2/32 172.30.0.3/32 172.30.0.101/32 172.31.0.0/16";
+    assert_eq!(elements("translated-v4").join(" "), v4);
+    assert_eq!(elements("translated-v6"), ["fd01::/48"]);
+    // On the way back to the tunnels nothing is kept any more.
+    view.share.network.transport = model::network::Transport::Geneve;
+    assert!(!keeps(&view) && !host::is_translated_all_the_same(view.get()));
 }
 
 /// A snapshot of nodes n1 (own), n2 and n3, of which `ready` say that they take packets from the physical network.
@@ -175,7 +219,11 @@ fn each_step_has_what_those_before_it_have_and_its_own() {
         (Step::Ready, (3, 4, 3, 0)),
         (Step::Steering, (5, 4, 3, 1)),
     ] {
-        let plan = beside::plan(&snapshot, &[(default.clone(), step)].into(), &[].into());
+        let plan = beside::plan(
+            &snapshot,
+            &[(default.clone(), step)].into(),
+            &Routed::default(),
+        );
         let rows = plan.north.get(&Owner::Network(default.clone()));
         let sets = plan.learn[&default].sets.clone().unwrap();
         let steered: usize = sets.values().map(std::collections::BTreeMap::len).sum();
@@ -204,11 +252,8 @@ fn each_step_has_what_those_before_it_have_and_its_own() {
 fn a_set_may_hold_subnets_of_ready_peers_and_no_others() {
     let default = NetworkName::default_network();
     let steered = |snapshot: &plan_node::Snapshot| -> Vec<String> {
-        let plan = beside::plan(
-            snapshot,
-            &[(default.clone(), Step::Steering)].into(),
-            &[].into(),
-        );
+        let steps = [(default.clone(), Step::Steering)].into();
+        let plan = beside::plan(snapshot, &steps, &Routed::default());
         let sets = plan.learn[&default].sets.clone().unwrap();
         let all = sets.values().flat_map(|subnets| subnets.iter());
         all.map(|(subnet, above)| format!("{subnet} over {above}"))
@@ -232,7 +277,7 @@ fn a_set_may_hold_subnets_of_ready_peers_and_no_others() {
 #[test]
 fn a_network_without_a_step_is_not_known_and_neither_is_any_other_name() {
     let snapshot = snapshot_with(&["n2"]);
-    let plan = beside::plan(&snapshot, &Steps::new(), &[].into());
+    let plan = beside::plan(&snapshot, &Steps::new(), &Routed::default());
     assert!(!plan.is_complete() && plan.north.is_empty() && plan.learn.is_empty());
     let default = NetworkName::default_network();
     for name in [default, NetworkName::from("cluster_udn_red")] {
@@ -262,7 +307,7 @@ fn what_forbids_the_way_past_the_tunnels_is_said_in_words() {
     let alone = found(|found| found.tunnels = false);
     assert_eq!(forbids(view.get(), &alone, false), None, "the only node");
     let all: [Case; 7] = [
-        (|f| f.tunnels = false, "OvnKubernetesRoutes", "ic-node"),
+        (|f| f.tunnels = false, "NoTunnels", "ic-node"),
         (
             |f| f.no_overlay_snat = true,
             "OvnKubernetesRoutes",
@@ -302,11 +347,38 @@ fn what_forbids_the_way_past_the_tunnels_is_said_in_words() {
 }
 
 #[test]
+fn pods_keep_their_addresses_only_while_others_know_the_way_to_them() {
+    let default = NetworkName::default_network();
+    let mut view = mk_view(1);
+    view.node.mode = GatewayMode::Local;
+    view.no_overlay(|options| options.outbound_snat = false);
+    let snapshot = mk_snapshot(&view.node, std::slice::from_ref(&view.share));
+    let keeps = |step: Step, is_known: bool| {
+        let routed = Routed {
+            own: is_known.then(|| default.clone()).into_iter().collect(),
+            ..Routed::default()
+        };
+        let plan = beside::plan(&snapshot, &[(default.clone(), step)].into(), &routed);
+        plan.nft.chains.contains_key("keep")
+    };
+    for step in [Step::Untracked, Step::Host, Step::Ready] {
+        assert!(
+            !keeps(step, true),
+            "{step:?}: on the way out they are taken back first"
+        );
+    }
+    assert!(keeps(Step::Steering, true) && !keeps(Step::Steering, false));
+}
+
+#[test]
 fn routes_to_pods_that_nobody_is_led_by_are_kept_from_the_hosts_packets() {
     let default = NetworkName::default_network();
     let snapshot = snapshot_with(&["n2"]);
     let rules = |step: Step, is_routed: bool| -> Vec<u32> {
-        let routed = is_routed.then(|| default.clone()).into_iter().collect();
+        let routed = Routed {
+            others: is_routed.then(|| default.clone()).into_iter().collect(),
+            ..Routed::default()
+        };
         let plan = beside::plan(&snapshot, &[(default.clone(), step)].into(), &routed);
         assert!(step >= Step::Host || plan.nft.is_empty());
         let rules = plan.steering.rules.iter();
@@ -325,7 +397,7 @@ fn a_network_that_is_no_more_and_at_the_first_step_has_nothing() {
     let mut snapshot = snapshot_with(&["n2"]);
     snapshot.networks.clear();
     let steps: Steps = [(default.clone(), Step::Absent)].into();
-    let plan = beside::plan(&snapshot, &steps, &[].into());
+    let plan = beside::plan(&snapshot, &steps, &Routed::default());
     assert!(plan.is_complete() && plan.north.is_empty());
     assert!(plan.steering.rules.is_empty() && plan.nft.is_empty());
 }

@@ -2,6 +2,8 @@
 
 use kube_tests::{ApiServer, tools, until};
 
+use crate::configuration::publish;
+
 use super::process::{Daemon, MANAGED, settled, text, writes_of};
 
 const BUILD: &str = "[ovn]\ntopology = \"build\"\n";
@@ -103,16 +105,7 @@ fn beside_ovn_kubernetes_nodes_are_announced_when_they_are_ready_and_their_netwo
     let adopt = MANAGED.replace(BUILD, "[ovn]\ntopology = \"adopt\"\n");
     let kubeconfig = api.kubeconfig("cluster-manager");
     let daemon = Daemon::start(&api, "a", &kubeconfig, &adopt);
-    let is = |node: &str, wanted: &[&str]| {
-        until(&format!("{node} announces {wanted:?}"), 30, || {
-            let seen = announced(&api, node);
-            if seen == *wanted {
-                Ok(())
-            } else {
-                Err(format!("{seen:?}"))
-            }
-        });
-    };
+    let is = |node: &str, wanted: &[&str]| announces(&api, node, wanted);
     until("members have their sessions", 30, || {
         let all = api.items("frrconfigurations");
         if all.len() >= 5 {
@@ -125,11 +118,62 @@ fn beside_ovn_kubernetes_nodes_are_announced_when_they_are_ready_and_their_netwo
     let ready = r#"noverlay.io/underlay-ready={"boot":"b","networks":["default"]}"#;
     api.kubectl(&["annotate", "node", "n1", ready]);
     is("n1", &["10.128.1.0/24"]);
-    is("n2", &[]);
     api.kubectl(&["annotate", "node", "n1", "noverlay.io/underlay-ready-"]);
     is("n1", &[]);
+    api.kubectl(&["annotate", "node", "n1", ready]);
+    is("n1", &["10.128.1.0/24"]);
+    stay(&api);
     nothing_of_networks_is_ours(&api);
+    back_to_the_tunnels(&api, &daemon);
     drop(daemon);
+}
+
+/// The configuration goes back to the tunnels while n1 is past them: it is announced until it is not.
+fn back_to_the_tunnels(api: &ApiServer, daemon: &Daemon) {
+    let config = api.path("a.toml");
+    let text = std::fs::read_to_string(&config).unwrap();
+    let (head, rest) = text.split_once("[no-overlay]").unwrap();
+    let (_, rest) = rest.split_once("[ovn]").unwrap();
+    let geneve = format!("{}[ovn]{rest}", head.replace("no-overlay", "geneve"));
+    publish(&config, &geneve);
+    until("it is said what is waited for", 30, || {
+        let said = daemon.said();
+        if said.contains("until none does; still: n1 ") {
+            Ok(())
+        } else {
+            Err(said)
+        }
+    });
+    stay(api);
+    api.kubectl(&["annotate", "node", "n1", "noverlay.io/underlay-ready-"]);
+    until("nothing is announced any more", 30, || {
+        let left = ["routeadvertisements", "frrconfigurations"].map(|kind| api.items(kind).len());
+        if left == [0, 0] {
+            Ok(())
+        } else {
+            Err(format!("{left:?}"))
+        }
+    });
+}
+
+fn announces(api: &ApiServer, node: &str, wanted: &[&str]) {
+    until(&format!("{node} announces {wanted:?}"), 30, || {
+        let seen = announced(api, node);
+        if seen == *wanted {
+            Ok(())
+        } else {
+            Err(format!("{seen:?}"))
+        }
+    });
+}
+
+/// n1 is announced for a while, and n2 is not.
+fn stay(api: &ApiServer) {
+    for _ in 0..10 {
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        let both = ["n1", "n2"].map(|node| announced(api, node));
+        assert_eq!(both, [vec!["10.128.1.0/24".to_owned()], Vec::new()]);
+    }
 }
 
 #[test]

@@ -1,0 +1,183 @@
+//! What loops saw of the parts that lead networks past the tunnels.
+//! In: the outcome of each loop's passes. Out: how much of each part stands, at a step.
+//! Invariant: what was seen at a step that has other parts is not seen at this one. Not here: which step follows.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use model::NetworkName;
+use plan_node::beside::Steps;
+use plan_node::beside::steps::{Part, Seen, Step};
+
+use crate::world::FactsChanged;
+
+/// Parts of the host that one loop looks after for all networks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum HostPart {
+    /// The packet filter's table.
+    Filter,
+    /// Rules and routes.
+    Rules,
+}
+
+/// What came of a loop's last pass; or why its part may not stand.
+type Applied = Result<(), String>;
+
+#[derive(Debug, Default)]
+struct Passes {
+    /// With the steps that the pass was made for.
+    host: BTreeMap<HostPart, (Steps, Applied)>,
+    /// Access lists of the management port, and the policy; with the step that the pass was made for.
+    rows: BTreeMap<NetworkName, (Step, Part, Part)>,
+    /// BGP's routes to pods of other nodes are in the kernel.
+    routed: BTreeSet<NetworkName>,
+}
+
+/// What loops saw; cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Sight {
+    passes: Arc<Mutex<Passes>>,
+    facts: FactsChanged,
+}
+
+impl Sight {
+    pub(crate) fn new(facts: FactsChanged) -> Self {
+        Self {
+            passes: Arc::default(),
+            facts,
+        }
+    }
+
+    fn with<T>(&self, f: impl FnOnce(&mut Passes) -> T) -> T {
+        f(&mut self.passes.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// A pass over a part of the host, for a plan of these steps.
+    pub(crate) fn note_host(&self, part: HostPart, steps: &Steps, applied: Applied) {
+        let now = (steps.clone(), applied);
+        let before = self.with(|passes| passes.host.insert(part, now.clone()));
+        if before != Some(now) {
+            self.facts.note();
+        }
+    }
+
+    /// A pass over a network's rows, for a plan with this step.
+    pub(crate) fn note_rows(
+        &self,
+        network: &NetworkName,
+        step: Step,
+        untracked: Part,
+        steering: Part,
+    ) {
+        let now = (step, untracked, steering);
+        let before = self.with(|passes| passes.rows.insert(network.clone(), now));
+        if before != Some(now) {
+            self.facts.note();
+        }
+    }
+
+    /// Whether the kernel has BGP's routes to other nodes' pods of a network.
+    pub(crate) fn note_routes(&self, network: &NetworkName, are_there: bool) {
+        let is_news = self.with(|passes| {
+            if are_there {
+                passes.routed.insert(network.clone())
+            } else {
+                passes.routed.remove(network)
+            }
+        });
+        if is_news {
+            self.facts.note();
+        }
+    }
+
+    pub(super) fn is_routed(&self, network: &NetworkName) -> bool {
+        self.with(|passes| passes.routed.contains(network))
+    }
+
+    /// What was seen of a network that is at `step` now; what was seen at another one, at which it has not the same parts, is not
+    /// seen yet.
+    pub(super) fn seen(&self, network: &NetworkName, step: Step) -> Seen {
+        let same = |of: Step, first: Step| (of >= first) == (step >= first);
+        self.with(|passes| {
+            let rows = passes.rows.get(network);
+            let part = |first: Step, part: Part, of: Step| same(of, first).then_some(part);
+            let host = |which: HostPart| {
+                let (steps, applied) = passes.host.get(&which)?;
+                let of = steps.get(network).filter(|of| same(**of, Step::Host))?;
+                Some(match applied {
+                    Ok(()) if *of >= Step::Host => Part::Whole,
+                    Ok(()) => Part::Gone,
+                    Err(_) => Part::Partial,
+                })
+            };
+            let both = host(HostPart::Filter).zip(host(HostPart::Rules));
+            Seen {
+                untracked: rows.and_then(|(of, is, _)| part(Step::Untracked, *is, *of)),
+                steering: rows.and_then(|(of, _, is)| part(Step::Steering, *is, *of)),
+                host: both.map(|(a, b)| if a == b { a } else { Part::Partial }),
+                announced: None,
+            }
+        })
+    }
+
+    /// What keeps the host's part from being whole, in words.
+    pub(super) fn trouble(&self) -> Option<String> {
+        self.with(|passes| {
+            let mut all = passes.host.values();
+            all.find_map(|(_, applied)| applied.clone().err())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn steps(step: Step) -> Steps {
+        [(NetworkName::default_network(), step)].into()
+    }
+
+    #[test]
+    fn what_was_seen_at_a_step_that_has_other_parts_is_not_seen_at_this_one() {
+        let (sight, default) = (
+            Sight::new(FactsChanged::default()),
+            NetworkName::default_network(),
+        );
+        let seen = |step: Step| sight.seen(&default, step);
+        assert_eq!(seen(Step::Absent), Seen::default(), "nobody has looked");
+        for part in [HostPart::Filter, HostPart::Rules] {
+            assert_eq!(seen(Step::Ready).host, None, "one of two");
+            sight.note_host(part, &steps(Step::Host), Ok(()));
+        }
+        sight.note_rows(&default, Step::Host, Part::Whole, Part::Gone);
+        for step in [Step::Host, Step::Ready, Step::Steering] {
+            assert_eq!(seen(step).host, Some(Part::Whole), "{step:?}");
+            assert_eq!(seen(step).untracked, Some(Part::Whole), "{step:?}");
+        }
+        assert_eq!(seen(Step::Ready).steering, Some(Part::Gone));
+        assert_eq!(seen(Step::Steering).steering, None, "the policy is to come");
+        // On the way back loops have not looked yet.
+        assert_eq!(seen(Step::Untracked).host, None);
+        assert_eq!(seen(Step::Absent).untracked, None);
+        sight.note_host(HostPart::Filter, &steps(Step::Untracked), Ok(()));
+        assert_eq!(seen(Step::Untracked).host, None, "rules may stand");
+        sight.note_host(HostPart::Rules, &steps(Step::Untracked), Ok(()));
+        assert_eq!(seen(Step::Untracked).host, Some(Part::Gone));
+        let trouble = || Err("nft failed".to_owned());
+        sight.note_host(HostPart::Filter, &steps(Step::Untracked), trouble());
+        assert_eq!(seen(Step::Untracked).host, Some(Part::Partial));
+        assert_eq!(sight.trouble().as_deref(), Some("nft failed"));
+        let other = NetworkName::from("red");
+        assert_eq!(sight.seen(&other, Step::Absent), Seen::default());
+    }
+
+    #[test]
+    fn routes_come_and_go_by_network() {
+        let sight = Sight::new(FactsChanged::default());
+        let (default, red) = (NetworkName::default_network(), NetworkName::from("red"));
+        sight.note_routes(&default, true);
+        assert!(sight.is_routed(&default) && !sight.is_routed(&red));
+        sight.note_routes(&default, false);
+        assert!(!sight.is_routed(&default));
+    }
+}
