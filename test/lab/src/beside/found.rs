@@ -152,6 +152,8 @@ fn switches(lab: &Lab, node: &Node) -> Result<String> {
     for table in ["Open_vSwitch", "Bridge", "Port", "Interface"] {
         let columns = match table {
             "Open_vSwitch" => "--columns=external_ids,other_config",
+            // ovn-controller keeps its conntrack zones there.
+            "Bridge" => "--columns=name,other_config",
             _ => "--columns=name,external_ids,other_config",
         };
         let words = ["--format=csv", "--no-headings", columns, "list", table];

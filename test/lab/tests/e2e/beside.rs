@@ -192,6 +192,7 @@ fn what_ovn_kubernetes_routes_itself_is_left_to_it(lab: &Standing, node: &str) {
         wait(Duration::from_secs(40), steered),
         "the admin has allowed it"
     );
+    call(&["kubectl", "annotate", "node", node, "noverlay.io/takeover-"]);
 }
 
 /// On the way in one node's ovn-controller stands still, on the way out its northd: it is as far as its flows are, not as its rows.
