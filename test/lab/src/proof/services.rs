@@ -62,7 +62,7 @@ pub(super) fn clusters(lab: &Lab, one: &Members, all: &[Members], found: &mut Fo
             let family = Family::of(to.ip());
             let able = |pod: &Pod| pod.in_family(family).is_some();
             for (node, pod, namespace) in one.pods.iter().filter(|(_, pod, _)| able(pod)) {
-                let of_other = |at: &str| enters(lab, one, network, at == node.name);
+                let of_other = |at: &str| enters(lab, one, &network.name, at == node.name);
                 let may = is_own || at.is_some_and(of_other);
                 let seen = if may && found.wrong.len() < TOO_LATE {
                     until(PATIENCE, Duration::from_millis(500), || {
@@ -98,14 +98,12 @@ pub(super) fn clusters(lab: &Lab, one: &Members, all: &[Members], found: &mut Fo
 /// of BGP advertisements), and a pod is seen at another node with its node's address. A pod of a network of users that asks its
 /// own node comes there by its VRF: it is led into other networks of users by their packet mark, but, with its own address as it
 /// has it there without an overlay, not with local gateway mode and strict isolation, and never into the default network, for which
-/// there is no mark. Where nothing else is translated (`outbound-snat = disabled`) it is towards its own node: so it is let into networks
-/// over tunnels, whose gateway router gives it an address of its own, and those without have no way back to the one that it bears.
+/// there is no mark. Where nothing else is translated (`outbound-snat = disabled`) it is towards its own node, and so it is let in.
 /// In OVN-Kubernetes none of these works (a defect known there).
-fn enters(lab: &Lab, one: &Members, network: &Members, is_own_node: bool) -> bool {
-    let bears_own_address = one.is_translated || !network.has_tunnels;
+fn enters(lab: &Lab, one: &Members, network: &str, is_own_node: bool) -> bool {
     let is_strict = lab.outward.is_local() && !lab.outward.is_loose();
-    let is_kept_out = is_strict && !one.has_tunnels && bears_own_address;
-    let by_mark = network.name != DEFAULT && !is_kept_out;
+    let is_kept_out = is_strict && !one.has_tunnels && one.is_translated;
+    let by_mark = network != DEFAULT && !is_kept_out;
     !is_own_node || one.name == DEFAULT || by_mark
 }
 
