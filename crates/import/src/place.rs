@@ -2,7 +2,7 @@
 //! In: fields. Out: which next hops it should have rows for. Invariant: what the kernel last asked for is kept while rows stand.
 //! Not here: changing it.
 //!
-//! There are as many as routes, in each network: what most of them have none or one of takes no room, or room for one.
+//! There are as many as routes, in each network: what most of them have none or one of takes no memory, or that of one.
 
 use std::net::IpAddr;
 use std::time::Duration;

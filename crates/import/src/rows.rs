@@ -66,7 +66,7 @@ impl<R: Copy + Ord> Importer<R> {
                 let place = self.places.entry(route.prefix).or_default();
                 self.existing += usize::from(place.rows.is_empty());
                 if place.rows.is_empty() {
-                    // Most have one: a vector that grows by itself has room for four.
+                    // Most have one: a vector that grows by itself has capacity for four.
                     place.rows.reserve_exact(1);
                 }
                 place.rows.push((route.nexthop, id));
