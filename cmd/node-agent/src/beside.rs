@@ -5,6 +5,7 @@
 //! Not here: the order of steps (`plan_node::beside::steps`), what stands at each (`plan_node::beside`).
 
 mod given_way;
+mod learned;
 mod sight;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 use ::host::nft;
 use api::node_routes::NodeRoutes;
+use frr_edge::Frr;
 use model::nb::{Owner, Table};
 use model::node::annotation;
 use model::{NetworkName, NodeName, Problem, nft::Table as FilterTable};
@@ -26,7 +28,8 @@ use telemetry::{Chain, Readiness, WarnOnce};
 use tokio::time::Instant;
 
 use self::given_way::GivenWay;
-pub(crate) use self::sight::{HostPart, Sight};
+use self::learned::Learned;
+pub(crate) use self::sight::{Applied, HostPart, Sight};
 use crate::world::{NodeEntry, Unbuilt};
 
 /// The host's boot; rules and tables do not outlive it.
@@ -35,8 +38,11 @@ const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 /// For so long an answer of the API server is waited for.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// So long after peers were told that a node is ready others have learned the routes to its pods: cluster-manager, FRR, BGP.
-const LEARNED: Duration = Duration::from_secs(15);
+/// Reason of a network of which it could not be told yet how far it is: it is where the last report says.
+pub(crate) const NOT_LOOKED_AT: &str = "NotLookedAt";
+
+/// So often FRR is asked whether it still announces what peers were told of.
+const ASKED: Duration = Duration::from_secs(1);
 
 /// What forbids it is looked for so often.
 const SIGNS: Duration = Duration::from_secs(10);
@@ -83,14 +89,14 @@ impl Reports {
 pub(crate) struct Beside {
     sight: Sight,
     north: Client,
+    frr: Frr,
     boot: String,
     start: Instant,
     progress: BTreeMap<NetworkName, Progress>,
     /// What OVN_Northbound last showed of each.
     signs: BTreeMap<NetworkName, Signs>,
     given_way: GivenWay,
-    /// Since when networks are steered; nothing where another process did that.
-    steering: BTreeMap<NetworkName, Option<Instant>>,
+    learned: Learned,
     reports: Reports,
     warned: WarnOnce<()>,
     /// All of it is to go: who wants to know when nothing is left.
@@ -103,18 +109,19 @@ impl Beside {
     pub(crate) fn new(
         sight: Sight,
         north: Client,
-        reports: Reports,
-        left: Option<Readiness>,
+        frr: Frr,
+        (reports, left): (Reports, Option<Readiness>),
     ) -> std::io::Result<Self> {
         Ok(Self {
             sight,
             north,
+            frr,
             boot: std::fs::read_to_string(BOOT)?.trim().to_owned(),
             start: Instant::now(),
             progress: BTreeMap::new(),
             signs: BTreeMap::new(),
             given_way: GivenWay::default(),
-            steering: BTreeMap::new(),
+            learned: Learned::default(),
             reports,
             warned: WarnOnce::default(),
             left,
@@ -126,6 +133,11 @@ impl Beside {
         let ready = steps.iter().filter(|(_, step)| **step >= Step::Ready);
         let ready: Vec<&NetworkName> = ready.map(|(name, _)| name).collect();
         (!ready.is_empty()).then(|| api::underlay_ready(&self.boot, ready))
+    }
+
+    /// All of ours is to go from this node.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.left.is_some()
     }
 
     /// Goes on by at most one step with each network; `own` is this node's object.
@@ -141,14 +153,23 @@ impl Beside {
             if let Err(message) = self.begin(name, announced).await {
                 let text = format!("network {name} stays as it is: {message}");
                 self.warned.warn((), text);
-                let left = self.given_way.keeps_away(name, Some(&message));
-                let reason = "NotLookedAt";
-                let why = left.unwrap_or(Unbuilt { reason, message });
+                let left = self.given_way.keeps_away(name, false, Some(&message));
+                let why = left.unwrap_or(Unbuilt {
+                    reason: NOT_LOOKED_AT,
+                    message,
+                });
                 advanced.unbuilt.insert(name.clone(), why);
                 advanced.again = Some(crate::world::RETRY);
                 continue;
             }
             let wish = self.wish(snapshot, view, own);
+            let announced = match wish {
+                Wish::Past => announced,
+                Wish::Tunnels | Wish::Kept(_) => self.announced(view, announced).await,
+            };
+            if announced == Some(true) && !matches!(wish, Wish::Past) {
+                advanced.again = advanced.again.into_iter().chain([ASKED]).min();
+            }
             nothing_left &= self.advance_one(name, announced, wish, &mut advanced);
             if host::is_translated_all_the_same(view) {
                 // What keeps it from the wire altogether says more.
@@ -161,6 +182,8 @@ impl Beside {
         if self.left.is_some() {
             nothing_left &= self.leave_behind_no_share(snapshot, own, &mut advanced);
         }
+        // What others may read of a node whose agent has gone is not true for long.
+        nothing_left &= own.is_none_or(|own| own.published.is_empty());
         if let Some(left) = &self.left {
             left.set("nothing left", nothing_left && !advanced.steps.is_empty());
         }
@@ -183,11 +206,26 @@ impl Beside {
         let network = name.as_str();
         tracing::info!(network, ?step, "found beside OVN-Kubernetes");
         self.warned.clear(&());
-        if step == Step::Steering {
-            self.steering.insert(name.clone(), None);
-        }
+        self.learned.begin(name, step);
         self.progress.insert(name.clone(), Progress::at(step));
         Ok(())
+    }
+
+    /// Whether peers are told, where the network is about to be no more past the tunnels: also by BGP, whatever the Node says. A FRR
+    /// that cannot be asked is not waited for.
+    async fn announced(&self, view: NetworkView<'_>, by_node: Option<bool>) -> Option<bool> {
+        let progress = self.progress.get(view.name());
+        let is_next = progress.is_some_and(|progress| progress.step == Step::Host);
+        if !is_next || by_node != Some(false) {
+            return by_node;
+        }
+        for subnet in &view.share.host_subnets {
+            let asked = tokio::time::timeout(ASKED, self.frr.originates(subnet)).await;
+            if matches!(asked, Ok(Ok(true))) {
+                return Some(true);
+            }
+        }
+        by_node
     }
 
     /// Whether a network is to be led past the tunnels, and why not where it is declared so.
@@ -201,17 +239,22 @@ impl Beside {
             return Wish::Tunnels;
         }
         let forbidden = self.forbidden(snapshot, view);
-        let is_sign = |problem: &Problem| problem.reason == OVN_KUBERNETES_ROUTES;
-        if forbidden.as_ref().is_some_and(is_sign) {
+        let sign = forbidden
+            .as_ref()
+            .filter(|problem| problem.reason == OVN_KUBERNETES_ROUTES);
+        if sign.is_some() {
             self.given_way.note_sign(view.name());
         } else {
             let takeover = own.is_some_and(|own| own.node.takeover);
             self.given_way.note_no_sign(view.name(), takeover);
-            // Whatever else there is: the reason is what the next process knows it by.
-            let other = forbidden.as_ref().map(|problem| problem.message.as_str());
-            if let Some(why) = self.given_way.keeps_away(view.name(), other) {
-                return Wish::Kept(why);
-            }
+        }
+        // Whatever else there is: the reason is what the next process knows it by.
+        let other = forbidden.as_ref().map(|problem| problem.message.as_str());
+        if let Some(why) = self
+            .given_way
+            .keeps_away(view.name(), sign.is_some(), other)
+        {
+            return Wish::Kept(why);
         }
         if let Some(problem) = forbidden {
             return Wish::Kept(Unbuilt {
@@ -264,6 +307,10 @@ impl Beside {
             Wish::Past | Wish::Tunnels => {
                 let reason = if wanted { "NotSteered" } else { "StillSteered" };
                 let message = why(step, wanted, seen, self.sight.trouble());
+                let message = message.or_else(|| {
+                    let waits = self.left.is_some() && self.sight.is_routed(name);
+                    waits.then(|| STILL_ROUTED.to_owned())
+                });
                 message.map(|message| Unbuilt { reason, message })
             }
         };
@@ -275,24 +322,11 @@ impl Beside {
             .routed
             .others
             .extend(is_routed.then(|| name.clone()));
-        match self.until_learned(name, step) {
+        match self.learned.until(name, step) {
             Some(Duration::ZERO) => drop(advanced.routed.own.insert(name.clone())),
             left => advanced.again = advanced.again.into_iter().chain(left).min(),
         }
         step == Step::Absent && seen.is_gone() && !is_routed
-    }
-
-    /// For how long yet others may not know the way to the pods of a network that is steered.
-    fn until_learned(&mut self, name: &NetworkName, step: Step) -> Option<Duration> {
-        if step < Step::Steering {
-            self.steering.remove(name);
-            return None;
-        }
-        let since = self.steering.entry(name.clone());
-        let since = *since.or_insert_with(|| Some(Instant::now()));
-        Some(since.map_or(Duration::ZERO, |since| {
-            LEARNED.saturating_sub(since.elapsed())
-        }))
     }
 
     /// Where the node has no share of the network any more, or is no Node any more, all that stands of it goes at once; whether it has.
@@ -303,8 +337,16 @@ impl Beside {
         advanced: &mut Advanced,
     ) -> bool {
         let default = NetworkName::default_network();
-        if snapshot.here().any(|(name, _)| *name == default) || snapshot.machine.claims.is_empty() {
+        if snapshot.here().any(|(name, _)| *name == default) {
             return true;
+        }
+        let machine = &snapshot.machine;
+        let Some(claims) = machine.claims.get(&default) else {
+            return false;
+        };
+        if claims.owners.pairs().any(|(_, node)| *node == machine.name) {
+            // It has one that is not known whole yet: back it goes step by step.
+            return false;
         }
         advanced.steps.insert(default.clone(), Step::Absent);
         let announced = own.is_some_and(|own| own.node.underlay_ready.contains(&default));
@@ -317,11 +359,17 @@ impl Beside {
 
     /// What of the node forbids that a network is led past the tunnels.
     fn forbidden(&mut self, snapshot: &Snapshot, view: NetworkView<'_>) -> Option<Problem> {
-        let (name, router) = (view.name(), view.cluster_router());
-        let port = name.management_lsp(&view.node.name);
-        let found = self
-            .north
-            .with_replica(|replica| ovn::north::signs(replica, name, router.as_str(), &port));
+        let (name, port) = (view.name(), view.name().management_lsp(&view.node.name));
+        let (cluster_router, gateway_router) = (view.cluster_router(), view.gateway_router());
+        let scene = ovn::north::Scene {
+            network: name,
+            cluster_router: cluster_router.as_str(),
+            gateway_router: gateway_router.as_str(),
+            port: &port,
+            own: &signs::telling(view),
+        };
+        let read = |replica: &_| ovn::north::signs(replica, scene);
+        let found = self.north.with_replica(read);
         // What cannot be read now is as it was.
         if let Some(Ok(found)) = found {
             self.signs.insert(name.clone(), found);
@@ -344,6 +392,7 @@ impl Beside {
             port: found.port,
             tunnels: found.tunnels,
             no_overlay_snat: found.no_overlay_snat,
+            own_subnet_route: found.own_subnet_route,
             built: found.built,
             is_strict: strict.into_iter().max() == Some(1),
             not_forwarding: not_forwarding.map(|file| file.replace('/', ".")).collect(),
@@ -372,12 +421,16 @@ impl Beside {
         let rules = rules.map_err(|error| Chain(&error).to_string())?;
         Ok(Seen {
             untracked: part(has(Table::PortGroup)),
-            host: part(filter.stands() || rules),
+            filter: part(filter.stands()),
+            rules: part(rules),
             announced: None,
             steering: part(has(Table::Policy)),
         })
     }
 }
+
+/// Why nothing is left to be done, and not nothing is left.
+const STILL_ROUTED: &str = "two ip rules keep the host's packets in the tunnels while other nodes announce their pods: all nodes have to go back ([default] transport = geneve, or --leave on each) before one of them has nothing left";
 
 /// What is not as it is declared although the network is past the tunnels.
 fn translated(view: NetworkView<'_>) -> Unbuilt {
@@ -399,17 +452,25 @@ fn why(step: Step, wanted: bool, seen: Seen, trouble: Option<String>) -> Option<
             Some(Part::Whole) => "the next step is about to follow".to_owned(),
             _ => "flows of the management port's access lists are not in force yet (NB_Global hv_cfg)".to_owned(),
         },
-        (Step::Host | Step::Ready, true) => match (trouble, seen.untracked) {
+        (Step::Filtered | Step::Host | Step::Ready, true) => match (trouble, seen.untracked) {
             (Some(trouble), _) => trouble,
-            (None, Some(Part::Whole)) if seen.host == Some(Part::Whole) => {
+            (None, Some(Part::Whole)) if is_whole(seen) => {
                 "the next step is about to follow".to_owned()
             }
             (None, Some(Part::Whole)) => "the host's rules and packet filter are not whole yet".to_owned(),
             (None, _) => "the management port's access lists are not in force".to_owned(),
         },
+        (Step::Host, false) if seen.announced == Some(true) => {
+            return Some("it is on its way back to the tunnels, and waits until pods are announced no more (annotation noverlay.io/underlay-ready of the Node, networks of FRR's bgpd)".to_owned());
+        }
         (_, false) => return Some(format!("it is on its way back to the tunnels, at step {step:?}")),
     };
     Some(format!("pods' packets take the tunnels: {waits}"))
+}
+
+fn is_whole(seen: Seen) -> bool {
+    let mut parts = [seen.filter, seen.rules].into_iter();
+    parts.all(|part| part == Some(Part::Whole))
 }
 
 #[cfg(test)]
@@ -420,7 +481,8 @@ mod tests {
     fn a_network_that_is_where_it_is_to_be_has_nothing_said_of_it() {
         let whole = Seen {
             untracked: Some(Part::Whole),
-            host: Some(Part::Whole),
+            filter: Some(Part::Whole),
+            rules: Some(Part::Whole),
             ..Seen::default()
         };
         assert_eq!(why(Step::Steering, true, whole, None), None);

@@ -136,7 +136,9 @@ pub async fn serve(
         kube: kube.clone(),
         node: sources.node.clone(),
     };
-    let beside = sight.map(|sight| Beside::new(sight, sources.north.clone(), reports(), left));
+    let frr = || frr_of(&sources);
+    let beside =
+        sight.map(|sight| Beside::new(sight, sources.north.clone(), frr(), (reports(), left)));
     let beside = beside.transpose().context("cannot read the boot's id")?;
     let told = (nodes.clone(), tell, blocked.clone());
     let planned = spawn_plan(&mut daemon, &kube, &sources, told, beside);
@@ -341,6 +343,11 @@ fn spawn_filter(daemon: &mut Daemon, sources: &Sources, planned: PlannedReceiver
     daemon.spawn_loop("filter", work);
 }
 
+fn frr_of(sources: &Sources) -> Frr {
+    let frr = &sources.settings.frr;
+    Frr::new(frr.vty_socket.clone(), frr.config_file.clone())
+}
+
 /// Starts the imports; returns what they find.
 fn spawn_import(
     daemon: &mut Daemon,
@@ -348,8 +355,7 @@ fn spawn_import(
     planned: PlannedReceiver,
 ) -> watch::Receiver<Reports> {
     let (tell, reports) = watch::channel(Reports::new());
-    let frr = &sources.settings.frr;
-    let frr = Frr::new(frr.vty_socket.clone(), frr.config_file.clone());
+    let frr = frr_of(sources);
     let queue = sources.queues.import.clone();
     let shared = Shared {
         planned,

@@ -212,6 +212,9 @@ impl World {
             let own = self.own();
             own.and_then(|own| own.published.get(annotation::UNDERLAY_READY).cloned())
         };
+        if self.beside.as_ref().is_some_and(Beside::is_leaving) {
+            plan.annotations = plan.annotations.map(|_| BTreeMap::new());
+        }
         if let (Some(all), Some(ready)) = (&mut plan.annotations, ready) {
             all.insert(annotation::UNDERLAY_READY.to_owned(), ready);
         }

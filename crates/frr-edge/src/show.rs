@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use model::Prefix;
 use model::frr::SessionState;
 use serde::Deserialize;
 use serde_json::Value;
@@ -54,6 +55,18 @@ struct Neighbor {
 }
 
 #[derive(Deserialize)]
+struct Shown {
+    #[serde(default)]
+    paths: Vec<Path>,
+}
+
+#[derive(Deserialize)]
+struct Path {
+    #[serde(default)]
+    sourced: bool,
+}
+
+#[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct FamilyInfo {
     #[serde(default)]
@@ -69,6 +82,17 @@ struct BfdInfo {
 }
 
 impl Frr {
+    /// Whether this bgpd originates a prefix in the default VRF, as by `network`.
+    ///
+    /// # Errors
+    /// When bgpd does not answer, or not in the form that we know.
+    pub async fn originates(&self, prefix: &Prefix) -> Result<bool, ShowError> {
+        let version = prefix.family().version();
+        let command = format!("show bgp ip{version} unicast {prefix} json");
+        let text = self.ask("bgpd", &command).await?;
+        read_originates(&text).map_err(ShowError::Json)
+    }
+
     /// Every BGP session, sorted.
     ///
     /// # Errors
@@ -114,6 +138,15 @@ impl Frr {
         }
         running
     }
+}
+
+/// Whether one of the paths of `show bgp ipv4 unicast PREFIX json` is bgpd's own; a prefix that has none is nowhere in the answer.
+fn read_originates(text: &str) -> Result<bool, serde_json::Error> {
+    if !text.trim_start().starts_with('{') {
+        return Ok(false);
+    }
+    let shown: Shown = serde_json::from_str(text)?;
+    Ok(shown.paths.iter().any(|path| path.sourced))
 }
 
 /// What `show bgp vrf all neighbors json` of bgpd says: every BGP session, sorted.

@@ -99,8 +99,12 @@ pub async fn dropping_forwarded(subnets: &[Prefix]) -> Result<Vec<String>, NftEr
     for chain in forward_drops(&said) {
         let mut arguments = vec!["list", "chain"];
         arguments.extend(chain.split(' '));
-        // One that went since is nobody's trouble.
-        let rules = run(&arguments, None).await.unwrap_or_default();
+        let rules = match run(&arguments, None).await {
+            Ok(rules) => rules,
+            // One that went since is nobody's trouble.
+            Err(NftError::Failed(said)) if said.contains(NO_TABLE) => continue,
+            Err(error) => return Err(error),
+        };
         let mut lacking = subnets.iter().filter(|subnet| {
             let of_family = match (chain.split(' ').next(), subnet.family()) {
                 (Some("ip"), family) => family == Family::V4,

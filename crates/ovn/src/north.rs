@@ -22,7 +22,7 @@ pub use self::beside::monitor_beside;
 pub use self::foreign::{Named, OTHER_NODE, bound_elsewhere};
 pub use self::imports::{Imports, RouteChange, RouteFollower, decode_imports, imported_among};
 pub use self::quiet::Quiet;
-pub use self::signs::{Signs, signs};
+pub use self::signs::{Scene, Signs, signs};
 use crate::columns::{children, columns, decode as decode_columns, optional_columns};
 
 /// Name of the database.

@@ -96,8 +96,9 @@ pub(crate) async fn sets(arguments: &ImportArguments) {
     }
     let used = (agent.watched.cpu() - cpu).as_secs_f64() * 1000.0 / f64::from(LONE * 2);
     let p50 = percentile(&mut more, 50);
+    // That of the whole agent; here it is the import alone.
     let goal = (count == 10_000).then_some("under 4 ms");
-    report.put_with_floor(&case, "+1 subnet: p50", "ms", p50, floor);
+    report.put(&case, "+1 subnet, a writer alone: p50", "ms", floor);
     report.put_with_goal(&case, "+1 subnet: p50", ("ms", p50), goal);
     report.put(&case, "+1 subnet: p99", "ms", percentile(&mut more, 99));
     let p50 = percentile(&mut less, 50);

@@ -16,6 +16,7 @@ use anyhow::{Context, Result, bail};
 use nix::sys::signal::Signal;
 use serde_json::{Map, Value, json};
 
+use self::found::HOST_MTU;
 use crate::apiserver::{get, kubectl};
 use crate::daemons::{self, MANAGERS};
 use crate::look::{Row, entry, members, router_rows, rows, word};
@@ -58,12 +59,14 @@ pub(crate) fn hand_over(lab: &mut Lab, wait: Duration, steps: Steps) -> Result<(
         process::stop(lab, &node.name, "node-agent", Signal::SIGTERM)?;
         unmark(lab, node)?;
         mark_tunnels(lab, node)?;
-        keep(lab, node)?;
-        found::remember(lab, node)
+        keep(lab, node)
     }) {
         stopped?;
     }
     annotate(lab)?;
+    for remembered in each(&lab.nodes, |node| found::remember(lab, node)) {
+        remembered?;
+    }
     kubectl(lab)
         .words("delete network-attachment-definitions -A --all --ignore-not-found")
         .run()?;
@@ -192,7 +195,10 @@ pub(crate) fn keep_for_ever(lab: &Lab, node: &str) -> ! {
 
 /// What of a node is not as it was found, in words; nothing where all is.
 fn touched(lab: &Lab, node: &Node) -> Result<Option<String>> {
-    let difference = found::difference(lab, node)?;
+    let mut difference = found::difference(lab, node)?;
+    if process::record(lab, &node.name, "node-agent").is_ok_and(|agent| agent.alive()) {
+        difference = found::but_for_running_agents(difference);
+    }
     if let Some((part, lines)) = difference.first_key_value() {
         let some: Vec<&str> = lines.iter().take(3).map(String::as_str).collect();
         let counted = found::counted(&difference);
@@ -227,7 +233,7 @@ pub(crate) fn is_back(lab: &Lab, node: &Node) -> Result<bool> {
     Ok(!leads && !tables.contains("inet noverlay") && word.is_none())
 }
 
-/// Gives the fields of Nodes to somebody else: what our daemons do not write any more stays.
+/// Gives the fields of Nodes to somebody else: what our daemons do not write any more stays, but for what only noverlay says.
 fn annotate(lab: &Lab) -> Result<()> {
     let nodes = get(lab, "/api/v1/nodes")?;
     for node in items(&nodes) {
@@ -244,6 +250,9 @@ fn annotate(lab: &Lab) -> Result<()> {
             .words("apply --server-side --force-conflicts --field-manager=ovnkube -f -")
             .input(object.to_string())
             .run()?;
+        let none = json!({"metadata": {"annotations": {(HOST_MTU): null}}}).to_string();
+        let patch = ["patch", "node", name, "--type=merge", "--patch", &none];
+        kubectl(lab).args(patch).run()?;
     }
     Ok(())
 }
@@ -287,7 +296,7 @@ pub(crate) fn switch(lab: &mut Lab, transport: &str, steps: Steps) -> Result<()>
     follow(lab)?;
     if !lab.is_steered() {
         steps.say(&format!(
-            "all {} nodes are as they were found: databases, links, rules, routes, sysctls, packet filter, annotations",
+            "all {} nodes are as they were found: OVN_Northbound, switches, links, rules, routes, sysctls, packet filter, annotations",
             lab.nodes.len()
         ));
         return Ok(());

@@ -142,9 +142,13 @@ const HEAD: [&str; 9] = [
 
 fn label(lab: &Lab) -> String {
     let outward = &lab.outward;
+    let (transport, beside) = match &lab.adopted {
+        None => (outward.transport.as_str(), ""),
+        Some(transport) => (transport.as_str(), ", beside OVN-Kubernetes' imitation"),
+    };
     format!(
-        "{}, {} gateway, {} datapath",
-        outward.transport, outward.gateway_mode, outward.datapath
+        "{transport}{beside}, {} gateway, {} datapath",
+        outward.gateway_mode, outward.datapath
     )
 }
 

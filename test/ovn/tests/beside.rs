@@ -6,8 +6,9 @@
 
 use model::nb::{RowKey, Table};
 use model::{Family, NetworkName, NodeName};
-use ovn::north::Signs;
+use ovn::north::{Scene, Signs};
 use ovn_tests::{Fixture, NORTHD_TOOLS, Northd, View};
+use ovsdb::Client;
 use ovsdb_tests::absent;
 use plan_node::beside::north::{keys, plan, port_group, routed};
 use testkit::mk_dual_view;
@@ -307,11 +308,22 @@ async fn what_is_in_both_is_not_touched_and_a_set_that_was_made_anew_is_another_
     assert_eq!(stands.trim(), "[]");
 }
 
-/// What the database tells of the default network's owner.
+/// What a client knows of the default network's owner.
+fn told(client: &Client, router: &str, port: &str) -> Signs {
+    let scene = Scene {
+        network: &NetworkName::default_network(),
+        cluster_router: router,
+        gateway_router: "GR_n1",
+        port,
+        own: &["10.128.1.0/24", "fd01:0:0:1::/64"].map(|own| own.parse().unwrap()),
+    };
+    let read = |replica: &_| ovn::north::signs(replica, scene);
+    client.with_replica(read).unwrap().unwrap()
+}
+
+/// What the database tells.
 fn signs(fixture: &Fixture, router: &str, port: &str) -> Signs {
-    let network = NetworkName::default_network();
-    let read = |replica: &_| ovn::north::signs(replica, &network, router, port);
-    fixture.client.with_replica(read).unwrap().unwrap()
+    told(&fixture.client, router, port)
 }
 
 fn found(fixture: &Fixture) -> Signs {
@@ -395,11 +407,7 @@ async fn the_nat_row_of_a_network_without_an_overlay_is_found() {
         set(&fixture, "NAT", "type=snat", &[&owner, &network]).await;
         let found = found(&fixture);
         // Who follows everything sees the same.
-        let read = |replica: &_| {
-            let network = NetworkName::default_network();
-            ovn::north::signs(replica, &network, "ovn_cluster_router", "k8s-n1")
-        };
-        assert_eq!(fixture.hand.with_replica(read).unwrap().unwrap(), found);
+        assert_eq!(told(&fixture.hand, "ovn_cluster_router", "k8s-n1"), found);
         signed.push(found.no_overlay_snat);
         let others = Signs {
             no_overlay_snat: false,
@@ -408,6 +416,35 @@ async fn the_nat_row_of_a_network_without_an_overlay_is_found() {
         assert_eq!(others, bare());
     }
     assert_eq!(signed, [false, true, false]);
+}
+
+/// As in the recordings of OVN-Kubernetes: over tunnels its gateway router leads to the whole network, without an overlay to the
+/// node's subnet, whether it translates or not.
+#[tokio::test]
+async fn a_gateway_router_that_leads_to_the_nodes_subnet_alone_is_found() {
+    let Some((fixture, northd)) = mk_fixture().await else {
+        return;
+    };
+    northd.nbctl(&["lr-add", "GR_n1"]);
+    for (words, is_sign) in [
+        ("lr-route-add GR_n1 10.128.0.0/16 100.64.0.1", false),
+        ("lr-route-add GR_n1 10.128.2.0/24 172.30.0.2", false),
+        (
+            "--policy=src-ip lr-route-add GR_n1 10.128.1.0/24 100.64.0.1",
+            false,
+        ),
+        (
+            "lr-route-add ovn_cluster_router 10.128.1.0/24 10.128.1.2",
+            false,
+        ),
+        ("lr-route-add GR_n1 10.128.1.0/24 100.64.0.1", true),
+        ("lr-route-del GR_n1", false),
+        ("lr-route-add GR_n1 fd01:0:0:1::/64 fd98::1", true),
+    ] {
+        northd.nbctl(&words.split(' ').collect::<Vec<_>>());
+        fixture.settle().await;
+        assert_eq!(found(&fixture).own_subnet_route, is_sign, "{words}");
+    }
 }
 
 /// What was written is in force where every chassis has followed, and not before; the chassis is this test.

@@ -7,18 +7,15 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use api::node_routes::{BUILT, NodeRoutes};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use k8s_openapi::jiff::Timestamp;
 use model::NetworkName;
 use model::node::annotation;
-use plan_node::beside::signs::OVN_KUBERNETES_ROUTES;
 use tokio::time::Instant;
 
 use crate::world::Unbuilt;
 
 /// Signs come and go while OVN-Kubernetes starts; what lasts so long is meant.
 const LASTS: Duration = Duration::from_secs(60);
-/// It did, and does not any more.
+/// It has done so for that long, whether it does now or not: by this reason the next process knows it.
 const LEFT: &str = "LeftToOvnKubernetes";
 
 /// Since when; a network is not here that never was OVN-Kubernetes' own.
@@ -33,12 +30,6 @@ struct Sign {
     lasted: bool,
 }
 
-/// How long ago that was; what lies in the future was now.
-fn age(since: &Time) -> Duration {
-    let age = Timestamp::now().duration_since(since.0);
-    Duration::try_from(age).unwrap_or_default()
-}
-
 impl GivenWay {
     /// What another process reported of a network.
     pub(super) fn remember(&mut self, network: &NetworkName, report: Option<&NodeRoutes>) {
@@ -46,18 +37,11 @@ impl GivenWay {
         let mut networks = status.into_iter().flat_map(|status| &status.networks);
         let of_network = networks.find(|routes| routes.name == network.as_str());
         let mut conditions = of_network.into_iter().flat_map(|routes| &routes.conditions);
-        let built = conditions.find(|condition| condition.type_ == BUILT);
-        let Some(built) = built else {
-            return;
-        };
-        let lasted = match built.reason.as_str() {
-            LEFT => true,
-            OVN_KUBERNETES_ROUTES => age(&built.last_transition_time) >= LASTS,
-            _ => return,
-        };
-        let since = Instant::now();
-        self.networks
-            .insert(network.clone(), Sign { since, lasted });
+        if conditions.any(|condition| condition.type_ == BUILT && condition.reason == LEFT) {
+            let (since, lasted) = (Instant::now(), true);
+            self.networks
+                .insert(network.clone(), Sign { since, lasted });
+        }
     }
 
     /// OVN-Kubernetes leads the network past the tunnels now.
@@ -74,15 +58,27 @@ impl GivenWay {
             .retain(|name, sign| name != network || (sign.lasted && !takeover));
     }
 
-    /// Why the network stays in the tunnels although nothing else forbids it, or beside what does; nothing where it never was
-    /// OVN-Kubernetes' own, or for a moment.
-    pub(super) fn keeps_away(&self, network: &NetworkName, other: Option<&str>) -> Option<Unbuilt> {
+    /// Why the network stays in the tunnels beside what else forbids it, if anything; nothing where it never was OVN-Kubernetes'
+    /// own, or for a moment. `is_its`: it is now.
+    pub(super) fn keeps_away(
+        &self,
+        network: &NetworkName,
+        is_its: bool,
+        other: Option<&str>,
+    ) -> Option<Unbuilt> {
         self.networks.get(network).filter(|sign| sign.lasted)?;
-        let message = format!(
-            "{}OVN-Kubernetes led it past the tunnels itself and does not any more: it could be led past them by noverlay; allowed by annotation {}=allow of the Node",
-            other.map(|other| format!("{other}; ")).unwrap_or_default(),
-            annotation::TAKEOVER
-        );
+        let other = other.map(|other| format!("{other}; ")).unwrap_or_default();
+        let message = if is_its {
+            format!(
+                "{other}when it does so no more, annotation {}=allow of the Node lets noverlay lead the network past the tunnels",
+                annotation::TAKEOVER
+            )
+        } else {
+            format!(
+                "{other}OVN-Kubernetes led it past the tunnels itself and does not any more: it could be led past them by noverlay; allowed by annotation {}=allow of the Node",
+                annotation::TAKEOVER
+            )
+        };
         Some(Unbuilt {
             reason: LEFT,
             message,
@@ -92,12 +88,15 @@ impl GivenWay {
 
 #[cfg(test)]
 mod tests {
+    use plan_node::beside::signs::OVN_KUBERNETES_ROUTES;
+
     use super::*;
 
     fn left(given: &mut GivenWay, takeover: bool) -> Option<&'static str> {
         let default = NetworkName::default_network();
         given.note_no_sign(&default, takeover);
-        given.keeps_away(&default, None).map(|why| why.reason)
+        let why = given.keeps_away(&default, false, None);
+        why.map(|why| why.reason)
     }
 
     #[tokio::test(start_paused = true)]
@@ -109,18 +108,23 @@ mod tests {
             given.note_sign(&default);
             tokio::time::advance(LASTS / 2).await;
             given.note_sign(&default);
+            assert!(given.keeps_away(&default, true, None).is_none());
             assert_eq!(left(&mut given, false), None);
             tokio::time::advance(LASTS * 2).await;
         }
         given.note_sign(&default);
         tokio::time::advance(LASTS).await;
         given.note_sign(&default);
+        let now = given.keeps_away(&default, true, Some("a NAT row")).unwrap();
+        assert!(now.message.starts_with("a NAT row; when") && now.reason == LEFT);
         for _ in 0..2 {
             assert_eq!(left(&mut given, false), Some(LEFT));
         }
         let other = NetworkName::from("red");
-        assert!(given.keeps_away(&other, None).is_none());
-        let beside = given.keeps_away(&default, Some("no router")).unwrap();
+        assert!(given.keeps_away(&other, false, None).is_none());
+        let beside = given
+            .keeps_away(&default, false, Some("no router"))
+            .unwrap();
         assert!(beside.message.starts_with("no router; OVN-Kubernetes"));
         assert_eq!(left(&mut given, true), None, "the admin allows it");
         assert_eq!(left(&mut given, false), None, "and it is ours");
@@ -129,16 +133,11 @@ mod tests {
     #[test]
     fn what_another_process_reported_counts() {
         let default = NetworkName::default_network();
-        let (long_ago, now) = (
-            "2026-01-01T00:00:00Z".to_owned(),
-            Timestamp::now().to_string(),
-        );
-        for (reason, since, is_left) in [
-            (OVN_KUBERNETES_ROUTES, &long_ago, true),
-            (OVN_KUBERNETES_ROUTES, &now, false),
-            (LEFT, &now, true),
-            ("HostDoesNotForward", &long_ago, false),
-            ("Built", &long_ago, false),
+        for (reason, is_left) in [
+            (OVN_KUBERNETES_ROUTES, false),
+            (LEFT, true),
+            ("HostDoesNotForward", false),
+            ("Built", false),
         ] {
             let report = serde_json::json!({
                 "apiVersion": "noverlay.io/v1alpha1", "kind": "NodeRoutes",
@@ -147,7 +146,7 @@ mod tests {
                     "name": "default", "expected": 0, "inKernel": 0, "inOvn": 0, "imported": 0, "digest": "",
                     "conditions": [{
                         "type": "Built", "status": "False", "reason": reason, "message": "",
-                        "lastTransitionTime": since,
+                        "lastTransitionTime": "2026-01-01T00:00:00Z",
                     }],
                 }]},
             });
@@ -156,7 +155,8 @@ mod tests {
             given.remember(&default, Some(&report));
             given.remember(&NetworkName::from("red"), Some(&report));
             assert_eq!(left(&mut given, false).is_some(), is_left, "{reason}");
-            assert!(given.keeps_away(&NetworkName::from("red"), None).is_none());
+            let red = given.keeps_away(&NetworkName::from("red"), false, None);
+            assert!(red.is_none());
         }
         let mut given = GivenWay::default();
         given.remember(&default, None);

@@ -20,13 +20,23 @@ pub(crate) enum HostPart {
     Rules,
 }
 
-/// What came of a loop's last pass; or why its part may not stand.
-type Applied = Result<(), String>;
+/// What came of a loop's pass.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Applied {
+    /// Its part is as planned.
+    Stands,
+    /// It may not stand, or somebody else's is in its way.
+    Broken(String),
+    /// It could not be looked at: what was seen of it is so still.
+    Unknown(String),
+}
 
 #[derive(Debug, Default)]
 struct Passes {
     /// With the steps that the pass was made for.
-    host: BTreeMap<HostPart, (Steps, Applied)>,
+    host: BTreeMap<HostPart, (Steps, bool)>,
+    /// What keeps parts from being whole, in words.
+    trouble: BTreeMap<HostPart, String>,
     /// Access lists of the management port, and the policy; with the step that the pass was made for.
     rows: BTreeMap<NetworkName, (Step, Part, Part)>,
     /// BGP's routes to pods of other nodes are in the kernel.
@@ -54,9 +64,23 @@ impl Sight {
 
     /// A pass over a part of the host, for a plan of these steps.
     pub(crate) fn note_host(&self, part: HostPart, steps: &Steps, applied: Applied) {
-        let now = (steps.clone(), applied);
-        let before = self.with(|passes| passes.host.insert(part, now.clone()));
-        if before != Some(now) {
+        let (stands, trouble) = match applied {
+            Applied::Stands => (Some(true), None),
+            Applied::Broken(why) => (Some(false), Some(why)),
+            Applied::Unknown(why) => (None, Some(why)),
+        };
+        let is_news = self.with(|passes| {
+            let now = stands.map(|stands| (steps.clone(), stands));
+            let is_seen = now.is_some() && passes.host.get(&part) != now.as_ref();
+            passes.host.extend(now.map(|now| (part, now)));
+            let is_said = passes.trouble.get(&part) != trouble.as_ref();
+            match trouble {
+                Some(why) => drop(passes.trouble.insert(part, why)),
+                None => drop(passes.trouble.remove(&part)),
+            }
+            is_seen || is_said
+        });
+        if is_news {
             self.facts.note();
         }
     }
@@ -101,20 +125,20 @@ impl Sight {
         self.with(|passes| {
             let rows = passes.rows.get(network);
             let part = |first: Step, part: Part, of: Step| same(of, first).then_some(part);
-            let host = |which: HostPart| {
-                let (steps, applied) = passes.host.get(&which)?;
-                let of = steps.get(network).filter(|of| same(**of, Step::Host))?;
-                Some(match applied {
-                    Ok(()) if *of >= Step::Host => Part::Whole,
-                    Ok(()) => Part::Gone,
-                    Err(_) => Part::Partial,
+            let host = |which: HostPart, first: Step| {
+                let (steps, stands) = passes.host.get(&which)?;
+                let of = steps.get(network).filter(|of| same(**of, first))?;
+                Some(match stands {
+                    true if *of >= first => Part::Whole,
+                    true => Part::Gone,
+                    false => Part::Partial,
                 })
             };
-            let both = host(HostPart::Filter).zip(host(HostPart::Rules));
             Seen {
                 untracked: rows.and_then(|(of, is, _)| part(Step::Untracked, *is, *of)),
                 steering: rows.and_then(|(of, _, is)| part(Step::Steering, *is, *of)),
-                host: both.map(|(a, b)| if a == b { a } else { Part::Partial }),
+                filter: host(HostPart::Filter, Step::Filtered),
+                rules: host(HostPart::Rules, Step::Host),
                 announced: None,
             }
         })
@@ -122,10 +146,7 @@ impl Sight {
 
     /// What keeps the host's part from being whole, in words.
     pub(super) fn trouble(&self) -> Option<String> {
-        self.with(|passes| {
-            let mut all = passes.host.values();
-            all.find_map(|(_, applied)| applied.clone().err())
-        })
+        self.with(|passes| passes.trouble.values().next().cloned())
     }
 }
 
@@ -145,30 +166,61 @@ mod tests {
         );
         let seen = |step: Step| sight.seen(&default, step);
         assert_eq!(seen(Step::Absent), Seen::default(), "nobody has looked");
-        for part in [HostPart::Filter, HostPart::Rules] {
-            assert_eq!(seen(Step::Ready).host, None, "one of two");
-            sight.note_host(part, &steps(Step::Host), Ok(()));
-        }
+        sight.note_host(HostPart::Filter, &steps(Step::Host), Applied::Stands);
+        assert_eq!(seen(Step::Ready).filter, Some(Part::Whole));
+        assert_eq!(seen(Step::Ready).rules, None, "one of two");
+        sight.note_host(HostPart::Rules, &steps(Step::Host), Applied::Stands);
         sight.note_rows(&default, Step::Host, Part::Whole, Part::Gone);
         for step in [Step::Host, Step::Ready, Step::Steering] {
-            assert_eq!(seen(step).host, Some(Part::Whole), "{step:?}");
+            assert_eq!(seen(step).rules, Some(Part::Whole), "{step:?}");
             assert_eq!(seen(step).untracked, Some(Part::Whole), "{step:?}");
         }
+        assert_eq!(seen(Step::Filtered).filter, Some(Part::Whole));
         assert_eq!(seen(Step::Ready).steering, Some(Part::Gone));
         assert_eq!(seen(Step::Steering).steering, None, "the policy is to come");
         // On the way back loops have not looked yet.
-        assert_eq!(seen(Step::Untracked).host, None);
+        assert_eq!(seen(Step::Filtered).rules, None);
+        assert_eq!(seen(Step::Untracked).filter, None);
         assert_eq!(seen(Step::Absent).untracked, None);
-        sight.note_host(HostPart::Filter, &steps(Step::Untracked), Ok(()));
-        assert_eq!(seen(Step::Untracked).host, None, "rules may stand");
-        sight.note_host(HostPart::Rules, &steps(Step::Untracked), Ok(()));
-        assert_eq!(seen(Step::Untracked).host, Some(Part::Gone));
-        let trouble = || Err("nft failed".to_owned());
-        sight.note_host(HostPart::Filter, &steps(Step::Untracked), trouble());
-        assert_eq!(seen(Step::Untracked).host, Some(Part::Partial));
-        assert_eq!(sight.trouble().as_deref(), Some("nft failed"));
+        sight.note_host(HostPart::Rules, &steps(Step::Filtered), Applied::Stands);
+        assert_eq!(seen(Step::Filtered).rules, Some(Part::Gone));
+        sight.note_host(HostPart::Filter, &steps(Step::Untracked), Applied::Stands);
+        assert_eq!(seen(Step::Untracked).filter, Some(Part::Gone));
+        assert_eq!(sight.trouble(), None);
+        let why = || "nft failed".to_owned();
+        sight.note_host(
+            HostPart::Filter,
+            &steps(Step::Untracked),
+            Applied::Broken(why()),
+        );
+        assert_eq!(seen(Step::Untracked).filter, Some(Part::Partial));
+        assert_eq!(sight.trouble(), Some(why()));
         let other = NetworkName::from("red");
         assert_eq!(sight.seen(&other, Step::Absent), Seen::default());
+    }
+
+    #[test]
+    fn what_could_not_be_looked_at_is_as_it_was_and_said() {
+        let (sight, default) = (
+            Sight::new(FactsChanged::default()),
+            NetworkName::default_network(),
+        );
+        let unknown = || Applied::Unknown("nft does not answer".to_owned());
+        let filter = |step: Step| sight.seen(&default, step).filter;
+        sight.note_host(HostPart::Filter, &steps(Step::Filtered), unknown());
+        assert_eq!(filter(Step::Filtered), None, "nobody has looked");
+        sight.note_host(HostPart::Filter, &steps(Step::Filtered), Applied::Stands);
+        sight.note_host(HostPart::Filter, &steps(Step::Steering), unknown());
+        assert_eq!(filter(Step::Steering), Some(Part::Whole));
+        assert_eq!(sight.trouble().as_deref(), Some("nft does not answer"));
+        sight.note_host(HostPart::Filter, &steps(Step::Untracked), unknown());
+        assert_eq!(
+            filter(Step::Untracked),
+            None,
+            "it is to be gone, and nobody knows"
+        );
+        sight.note_host(HostPart::Filter, &steps(Step::Untracked), Applied::Stands);
+        assert_eq!(sight.trouble(), None);
     }
 
     #[test]

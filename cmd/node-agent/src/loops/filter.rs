@@ -7,13 +7,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use host::nft::{self, Held, NftError};
-use model::Prefix;
 use model::nft::Ruleset;
 use reconcile::{Action, Reconciler};
 use telemetry::{Chain, Readiness, WarnOnce};
 use tokio::sync::watch;
 
-use crate::beside::{HostPart, Sight};
+use crate::beside::{Applied, HostPart, Sight};
 use crate::keys::FilterKey;
 use crate::loops::failing::{Failing, Outcome};
 use crate::world::Planned;
@@ -45,23 +44,21 @@ impl FilterReconciler {
     }
 
     /// What of others in the packet filter drops what is led past the tunnels.
-    async fn dropping(&self, planned: &Planned) -> Option<String> {
-        let sets = planned.plan.nft.sets.values();
-        let pods: Vec<Prefix> = sets.flat_map(|set| set.elements.iter().copied()).collect();
-        self.sight.as_ref().filter(|_| !pods.is_empty())?;
-        let found = match nft::dropping_forwarded(&pods).await {
-            Ok(found) => found,
-            Err(error) => return Some(Chain(&error).to_string()),
-        };
-        (!found.is_empty()).then(|| {
+    async fn dropping(&self, planned: &Planned) -> Result<Option<String>, NftError> {
+        let pods = plan_node::beside::host::between(&planned.plan.nft);
+        if self.sight.is_none() || pods.is_empty() {
+            return Ok(None);
+        }
+        let found = nft::dropping_forwarded(&pods).await?;
+        Ok((!found.is_empty()).then(|| {
             format!(
                 "nftables chain {} drops what is forwarded, and has no rules that accept all that goes to the subnet and all that comes from there",
                 found.join(", ")
             )
-        })
+        }))
     }
 
-    async fn ruleset(&mut self, planned: &Planned) -> Result<(), NftError> {
+    async fn ruleset(&mut self, planned: &Planned) -> Result<(), Failed> {
         let wanted = &planned.plan.nft;
         let nothing = wanted.is_empty();
         if nothing && (self.written.is_none() && !planned.plan.is_complete()) {
@@ -71,7 +68,7 @@ impl FilterReconciler {
             Ok(held) => held,
             // Where nothing is wanted a host may do without the program.
             Err(NftError::Run(_)) if nothing => return Ok(()),
-            Err(error) => return Err(error),
+            Err(error) => return Err(Failed::Reading(error)),
         };
         let complete = planned.plan.is_complete();
         let as_written = |(ruleset, whole, shown): &(Ruleset, bool, Held)| {
@@ -80,16 +77,31 @@ impl FilterReconciler {
         if self.written.as_ref().is_some_and(as_written) {
             return Ok(());
         }
-        if !nft::apply(&held, wanted, complete).await? {
+        let wrote = nft::apply(&held, wanted, complete).await;
+        if !wrote.map_err(Failed::Writing)? {
             return Ok(());
         }
         tracing::info!("wrote the packet filter");
-        let shown = nft::read(wanted.table).await?;
+        let shown = nft::read(wanted.table).await.map_err(Failed::Reading)?;
         // Another spelling of ours is remembered, somebody's change in between is not.
         if shown.has_the_form_of(wanted) {
             self.written = Some((wanted.clone(), complete, shown));
         }
         Ok(())
+    }
+}
+
+/// At what nft failed.
+enum Failed {
+    Reading(NftError),
+    Writing(NftError),
+}
+
+impl Failed {
+    fn error(&self) -> &NftError {
+        match self {
+            Self::Reading(error) | Self::Writing(error) => error,
+        }
     }
 }
 
@@ -105,23 +117,30 @@ impl Reconciler for FilterReconciler {
         let Some(planned) = self.planned.borrow().clone() else {
             return Action::AwaitChange;
         };
-        let (applied, outcome, action) = match self.ruleset(&planned).await {
-            Ok(()) => {
-                let applied = match self.dropping(&planned).await {
-                    Some(why) => Err(why),
-                    None => Ok(()),
-                };
-                match &applied {
-                    Ok(_) => self.warned.clear(key),
-                    Err(why) => drop(self.warned.warn(*key, why.clone())),
-                }
-                // What others drop is theirs to change, and told in the network's condition.
-                (applied, Outcome::Well, Action::Done)
+        let done = match self.ruleset(&planned).await {
+            Ok(()) => self.dropping(&planned).await.map_err(Failed::Reading),
+            Err(failed) => Err(failed),
+        };
+        let (applied, outcome, action) = match done {
+            Ok(None) => {
+                self.warned.clear(key);
+                (Applied::Stands, Outcome::Well, Action::Done)
             }
-            Err(error) => {
-                let text = format!("cannot look after the packet filter: {}", Chain(&error));
+            // What others drop is theirs to change, and told in the network's condition.
+            Ok(Some(why)) => {
+                self.warned.warn(*key, why.clone());
+                (Applied::Broken(why), Outcome::Well, Action::Done)
+            }
+            Err(failed) => {
+                let error = failed.error();
+                let text = format!("cannot look after the packet filter: {}", Chain(error));
                 self.warned.warn(*key, text.clone());
-                (Err(text), Outcome::Failed, Action::Requeue)
+                let applied = match failed {
+                    // The kernel keeps what it has, whether nft can show it or not.
+                    Failed::Reading(_) => Applied::Unknown(text),
+                    Failed::Writing(_) => Applied::Broken(text),
+                };
+                (applied, Outcome::Failed, Action::Requeue)
             }
         };
         // Where not everything is known, what is not wanted may stand.

@@ -173,7 +173,8 @@ impl NorthReconciler {
         Self { sight, ..self }
     }
 
-    /// Tells how much of a network's rows is in force. Rows that were there count as in force with what was written by then.
+    /// Tells how much of a network's rows is in force. Rows that were there count as in force with what was written by then; the access
+    /// lists of a network that another process brought further were in force, whatever others have written since.
     fn tell_in_force(&mut self, owner: &Owner, planned: &Planned, stands: bool) {
         let (Some(sight), Owner::Network(name)) = (&self.sight, owner) else {
             return;
@@ -189,7 +190,8 @@ impl NorthReconciler {
         };
         let written = configured.written;
         let targets = self.targets.entry(owner.clone());
-        let target = targets.or_insert((written, written));
+        let of_lists = if *step > Step::Untracked { 0 } else { written };
+        let target = targets.or_insert((of_lists, written));
         // A database that was made anew counts from the beginning.
         *target = (target.0.min(written), target.1.min(written));
         let (untracked, steering) = *target;

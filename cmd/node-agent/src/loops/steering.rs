@@ -12,7 +12,7 @@ use reconcile::{Action, Reconciler};
 use telemetry::{Chain, Readiness, WarnOnce};
 use tokio::sync::watch;
 
-use crate::beside::{HostPart, Sight};
+use crate::beside::{Applied, HostPart, Sight};
 use crate::keys::PortKey;
 use crate::loops::failing::{Failing, Outcome};
 use crate::world::Planned;
@@ -100,22 +100,22 @@ impl Reconciler for SteeringReconciler {
         let (applied, action) = match self.kernel(&planned.plan.steering).await {
             Ok(None) => {
                 self.warned.clear(&());
-                (Ok(()), Action::Done)
+                (Applied::Stands, Action::Done)
             }
             Ok(Some(in_the_way)) => {
                 self.warned.warn((), in_the_way.clone());
-                (Err(in_the_way), Action::AwaitChange)
+                (Applied::Broken(in_the_way), Action::AwaitChange)
             }
             Err(error) => {
                 let text = format!("cannot look after rules and routes: {}", Chain(&error));
                 self.warned.warn((), text.clone());
-                (Err(text), Action::Requeue)
+                (Applied::Broken(text), Action::Requeue)
             }
         };
         let outcome = match (&applied, action) {
-            (Ok(_), _) => Outcome::Well,
-            (Err(_), Action::Requeue) => Outcome::Failed,
-            (Err(_), _) => Outcome::Blocked,
+            (Applied::Stands, _) => Outcome::Well,
+            (_, Action::Requeue) => Outcome::Failed,
+            (_, _) => Outcome::Blocked,
         };
         let steps = &planned.plan.steps;
         self.sight.note_host(HostPart::Rules, steps, applied);

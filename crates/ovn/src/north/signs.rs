@@ -2,9 +2,11 @@
 //! In: a replica, a network's router and port. Out: what was found. Invariant: nothing is concluded here.
 //! Not here: what follows (`plan_node::beside::signs`).
 
-use model::NetworkName;
+use std::collections::BTreeSet;
+
 use model::nb::Table;
-use ovsdb::{AccessError, Atom, Record, Replica};
+use model::{NetworkName, Prefix};
+use ovsdb::{AccessError, Atom, Datum, Record, Replica, Uuid};
 
 use super::{OwnerKeys, external_id, string};
 
@@ -17,8 +19,11 @@ pub struct Signs {
     pub port: bool,
     /// A route of the cluster router leads to another node over tunnels (`external_ids:ic-node`).
     pub tunnels: bool,
-    /// A NAT row is of a network without an overlay, as OVN-Kubernetes makes it.
+    /// A NAT row is of a network without an overlay, as OVN-Kubernetes makes it in shared gateway mode where it translates.
     pub no_overlay_snat: bool,
+    /// The gateway router leads to the node's subnet of the network alone, as OVN-Kubernetes has it where the network is without an
+    /// overlay; over tunnels it leads to the whole network.
+    pub own_subnet_route: bool,
     /// Rows of a topology that noverlay built itself.
     pub built: bool,
 }
@@ -28,40 +33,56 @@ pub(super) const OWNER_TYPE: &str = "k8s.ovn.org/owner-type";
 /// Owner type of that NAT row.
 pub(super) const NO_OVERLAY_SNAT: &str = "NoOverlayClusterSubnetSNAT";
 
-/// Looks for them; `router` and `port` are the names of the network's cluster router and management port.
+/// Where they are looked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Scene<'a> {
+    /// The network.
+    pub network: &'a NetworkName,
+    /// `Logical_Router.name` of its cluster router.
+    pub cluster_router: &'a str,
+    /// `Logical_Router.name` of the node's gateway router.
+    pub gateway_router: &'a str,
+    /// `Logical_Switch_Port.name` of the management port.
+    pub port: &'a str,
+    /// The node's subnets of the network that are not all of it.
+    pub own: &'a [Prefix],
+}
+
+/// Looks for them.
 ///
 /// # Errors
 /// When a table is not followed or a column holds what it cannot.
-pub fn signs(
-    replica: &Replica,
-    network: &NetworkName,
-    router: &str,
-    port: &str,
-) -> Result<Signs, AccessError> {
+pub fn signs(replica: &Replica, scene: Scene<'_>) -> Result<Signs, AccessError> {
     let (ic_node, owner_type, of): (Atom, Atom, Atom) =
         ("ic-node".into(), OWNER_TYPE.into(), "network".into());
     let mut signs = Signs::default();
     let routes = replica.table(Table::StaticRoute.name())?;
     for record in replica.table(Table::Router.name())?.values() {
-        if record.get::<&str>("name")? != router {
+        let name = record.get::<&str>("name")?;
+        let is_cluster_router = name == scene.cluster_router;
+        signs.router |= is_cluster_router;
+        if !is_cluster_router && name != scene.gateway_router {
             continue;
         }
-        signs.router = true;
-        let refers = record.get::<std::collections::BTreeSet<ovsdb::Uuid>>("static_routes")?;
+        let refers = record.get::<BTreeSet<Uuid>>("static_routes")?;
         for route in refers.iter().filter_map(|id| routes.get(id)) {
-            signs.tunnels |= external_id(route, &ic_node)?.is_some();
+            if is_cluster_router {
+                signs.tunnels |= external_id(route, &ic_node)?.is_some();
+            } else {
+                signs.own_subnet_route |= leads_to(route, scene.own)?;
+            }
         }
     }
     for record in replica.table(Table::SwitchPort.name())?.values() {
-        signs.port |= record.get::<&str>("name")? == port;
+        signs.port |= record.get::<&str>("name")? == scene.port;
     }
     let says = |record: &Record, key: &Atom, value: &str| -> Result<bool, AccessError> {
         let found = external_id(record, key)?.and_then(string);
         Ok(found == Some(value))
     };
     for record in replica.table(Table::Nat.name())?.values() {
-        signs.no_overlay_snat |=
-            says(record, &owner_type, NO_OVERLAY_SNAT)? && says(record, &of, network.as_str())?;
+        signs.no_overlay_snat |= says(record, &owner_type, NO_OVERLAY_SNAT)?
+            && says(record, &of, scene.network.as_str())?;
     }
     let keys = OwnerKeys::new();
     for table in [Table::Router, Table::Switch] {
@@ -71,4 +92,11 @@ pub fn signs(
         }
     }
     Ok(signs)
+}
+
+/// Whether a route leads to one of these by its destination.
+fn leads_to(route: &Record, subnets: &[Prefix]) -> Result<bool, AccessError> {
+    let to = route.get::<&str>("ip_prefix")?.parse::<Prefix>();
+    let by_source = route.get::<&Datum>("policy")? == &Datum::set(["src-ip"]);
+    Ok(!by_source && to.is_ok_and(|to| subnets.contains(&to)))
 }

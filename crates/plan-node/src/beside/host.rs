@@ -92,6 +92,19 @@ pub fn by_tunnel(view: NetworkView<'_>) -> Entries {
     entries
 }
 
+/// Names of sets of networks' subnets begin so.
+const PODS: &str = "pods-";
+
+/// The subnets between which a table of ours lets packets be.
+#[must_use]
+pub fn between(ruleset: &Ruleset) -> Vec<Prefix> {
+    let sets = ruleset.sets.iter();
+    let of_pods = sets.filter(|(name, _)| name.starts_with(PODS));
+    of_pods
+        .flat_map(|(_, set)| set.elements.iter().copied())
+        .collect()
+}
+
 /// A table of the packet filter in which nothing is wanted.
 #[must_use]
 pub fn no_rules() -> Ruleset {
@@ -101,7 +114,8 @@ pub fn no_rules() -> Ruleset {
     }
 }
 
-/// The table of the packet filter; empty while the node has no pods. `is_known`: others have routes to the node's pods.
+/// The table of the packet filter; empty while the node has no pods. `is_known`: others have had the time to learn routes to the
+/// node's pods.
 ///
 /// - `raw`: what goes between pods passes no chain that translates, whoever has one: it is not tracked. What is for the host itself
 ///   is, so that answers find their way back through `post`.
@@ -111,7 +125,8 @@ pub fn no_rules() -> Ruleset {
 ///   mode): translated to what it is, so that no later chain is asked (`nat` chains see a connection once) and conntrack knows
 ///   the way back. Towards nodes and API servers, which need no way back to pods, nothing changes.
 /// - `guard`: where pods' subnets are announced, anybody outside could open connections to pods, which come in as the node itself;
-///   and what OVN handed over for a subnet whose route has just gone must not go back into OVN, where it would circle.
+///   and what OVN handed over for a subnet whose route has just gone must not go back into OVN, where it would circle. What somebody
+///   else translated to a pod of this node (a port of the host) is tracked, and passes.
 #[must_use]
 pub fn ruleset(view: NetworkView<'_>, is_known: bool) -> Ruleset {
     let bridge = &view.node.gateway.bridge;
@@ -122,7 +137,7 @@ pub fn ruleset(view: NetworkView<'_>, is_known: bool) -> Ruleset {
     let families = view.share.host_subnets.iter().map(Prefix::family);
     for family in families.collect::<BTreeSet<Family>>() {
         let ip = nft_family(family);
-        let pods = format!("pods-{}", family.version());
+        let pods = format!("{PODS}{}", family.version());
         let subnets = view.share.network.prefixes();
         let elements = subnets.filter(|subnet| subnet.family() == family).collect();
         let set = AddressSet { family, elements };
@@ -150,7 +165,7 @@ pub fn ruleset(view: NetworkView<'_>, is_known: bool) -> Ruleset {
             "iifname \"{bridge}\" oifname \"{device}\" {ip} daddr @{pods} {ip} saddr != @{pods} ct state new drop"
         ));
         guard.push(format!(
-            "iifname \"{device}\" oifname \"{device}\" {ip} saddr @{pods} {ip} daddr @{pods} drop"
+            "iifname \"{device}\" oifname \"{device}\" {ip} saddr @{pods} {ip} daddr @{pods} ct state untracked drop"
         ));
     }
     if ruleset.sets.is_empty() {

@@ -74,10 +74,12 @@ pub fn plan(snapshot: &Snapshot, steps: &Steps, routed: &Routed) -> Plan {
             let rows = north::plan(view, step >= Step::Steering);
             plan.north.insert(Owner::Network(view.name().clone()), rows);
         }
-        if step >= Step::Host {
+        if step >= Step::Filtered {
             // Pods' own addresses are of use outside where somebody knows a way back to them.
             let is_known = step >= Step::Steering && routed.own.contains(view.name());
             plan.nft.extend(host::ruleset(view, is_known));
+        }
+        if step >= Step::Host {
             plan.steering.extend(host::entries(view));
         } else if routed.others.contains(view.name()) {
             plan.steering.extend(host::by_tunnel(view));

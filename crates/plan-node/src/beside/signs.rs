@@ -19,6 +19,8 @@ pub struct Found {
     pub tunnels: bool,
     /// OVN-Kubernetes made a NAT row for the network as one without an overlay.
     pub no_overlay_snat: bool,
+    /// Its gateway router leads to the node's subnet alone, as OVN-Kubernetes makes it for a network without an overlay.
+    pub own_subnet_route: bool,
     /// Rows that noverlay built itself stand there.
     pub built: bool,
     /// Sysctls that must be 1 for pods' packets to be forwarded and are not.
@@ -31,7 +33,7 @@ pub struct Found {
 pub const OVN_KUBERNETES_ROUTES: &str = "OvnKubernetesRoutes";
 /// Reason of a problem: nothing leads to other nodes over tunnels, as where OVN-Kubernetes leads the network past them itself, or where
 /// the other nodes are only coming.
-pub const NO_TUNNELS: &str = "NoTunnels";
+pub const NO_ROUTES_OVER_TUNNELS: &str = "NoRoutesOverTunnels";
 
 /// What forbids it; `others`: there are other nodes with subnets of the network.
 #[must_use]
@@ -55,13 +57,23 @@ pub fn forbids(view: NetworkView<'_>, found: &Found, others: bool) -> Option<Pro
         );
         return problem("NotThere", text);
     }
-    if found.no_overlay_snat {
-        let text = "OVN-Kubernetes runs the network without an overlay itself: a NAT row of a network without an overlay; one of both has to leave it to the other";
-        return problem(OVN_KUBERNETES_ROUTES, text.to_owned());
+    if found.no_overlay_snat || found.own_subnet_route {
+        let by = if found.no_overlay_snat {
+            "a NAT row of a network without an overlay".to_owned()
+        } else {
+            let gateway = view.gateway_router();
+            format!(
+                "{gateway} has a route to the node's subnet instead of one to the whole network"
+            )
+        };
+        let text = format!(
+            "OVN-Kubernetes runs the network without an overlay itself: {by}; one of both has to leave it to the other"
+        );
+        return problem(OVN_KUBERNETES_ROUTES, text);
     }
     if others && !found.tunnels {
         let text = "no route of the cluster router leads to another node over tunnels (external_ids:ic-node): OVN-Kubernetes runs the network without an overlay itself, and one of both has to leave it to the other; or no other node is up";
-        return problem(NO_TUNNELS, text.to_owned());
+        return problem(NO_ROUTES_OVER_TUNNELS, text.to_owned());
     }
     let sysctls = found.not_forwarding.join(", ");
     if !sysctls.is_empty() {
@@ -104,4 +116,12 @@ pub fn sysctls(view: NetworkView<'_>) -> Vec<String> {
 pub fn has_others(view: NetworkView<'_>, claims: Option<&crate::claims::Claims>) -> bool {
     let mut pairs = claims.into_iter().flat_map(|claims| claims.owners.pairs());
     pairs.any(|(_, node)| *node != view.node.name)
+}
+
+/// The node's subnets of the network by which its gateway router tells whether the network has an overlay: not one that is all of it.
+#[must_use]
+pub fn telling(view: NetworkView<'_>) -> Vec<Prefix> {
+    let own = view.share.host_subnets.iter().copied();
+    own.filter(|own| !view.share.network.prefixes().any(|all| all == *own))
+        .collect()
 }

@@ -1,14 +1,14 @@
 //! In which order a network is led past the tunnels on a node, and back.
 //! In: whether it is to be, what was seen of each part, how long a step has lasted. Out: the step that is due.
-//! Invariant: a node steers only while its host and its management port are seen to be whole; peers are told that it takes packets from
-//! the wire before the first can come, and that it does not a while before the host's part goes; a start of the process takes nothing
-//! away; a part that cannot be put right is not told of for long.
+//! Invariant: a node steers only while its host and its management port are seen to be whole; rules stand only where the packet filter
+//! does; peers are told that it takes packets from the wire before the first can come, and that it does not a while before the host's
+//! part goes; a start of the process takes nothing away; a part that cannot be put right is not told of for long.
 //! Not here: what stands at each step (`north`, `host`), who looks.
 //!
 //! ```text
-//!  Absent -- Untracked -- Host -- Ready -- Steering
-//!            ACLs         rules,  peers    policy
-//!                         nft     are told and set
+//!  Absent -- Untracked -- Filtered -- Host -- Ready -- Steering
+//!            ACLs         nft table   rules   peers    policy
+//!                                             are told and set
 //! ```
 
 use std::time::Duration;
@@ -27,6 +27,8 @@ pub enum Step {
     Absent,
     /// The management port tracks no connection between pods.
     Untracked,
+    /// The packet filter lets pods' packets be, and keeps others from pods.
+    Filtered,
     /// The host takes pods' packets from the wire and would send them there.
     Host,
     /// Peers are told so.
@@ -51,8 +53,10 @@ pub enum Part {
 pub struct Seen {
     /// The ACLs, in force where ovn-controller has made flows of them.
     pub untracked: Option<Part>,
-    /// Rules, route and the packet filter's table.
-    pub host: Option<Part>,
+    /// The packet filter's table.
+    pub filter: Option<Part>,
+    /// Rules and route.
+    pub rules: Option<Part>,
     /// Whether the own Node tells peers that it is ready.
     pub announced: Option<bool>,
     /// The policy.
@@ -62,21 +66,21 @@ pub struct Seen {
 impl Seen {
     /// Whether the parts below steering are known to be whole.
     fn carries(self) -> bool {
-        self.untracked == Some(Part::Whole) && self.host == Some(Part::Whole)
+        let mut parts = [self.untracked, self.filter, self.rules].into_iter();
+        parts.all(|part| part == Some(Part::Whole))
     }
 
     /// Whether one of them is known not to be.
     fn is_broken(self) -> bool {
-        let is_broken = |part: Option<Part>| part.is_some_and(|part| part != Part::Whole);
-        is_broken(self.untracked) || is_broken(self.host)
+        let mut parts = [self.untracked, self.filter, self.rules].into_iter();
+        parts.any(is_broken)
     }
 
     /// Whether everything was looked at, and nothing of it is there.
     #[must_use]
     pub fn is_gone(self) -> bool {
-        let gone = |part: Option<Part>| part == Some(Part::Gone);
-        let rows = gone(self.untracked) && gone(self.steering);
-        rows && gone(self.host) && self.announced == Some(false)
+        let parts = [self.untracked, self.filter, self.rules, self.steering];
+        parts.into_iter().all(is_gone) && self.announced == Some(false)
     }
 
     /// The step at which another process left the network, by what stands.
@@ -84,25 +88,29 @@ impl Seen {
     pub fn step(self) -> Step {
         let stands = |part: Option<Part>| part.is_some_and(|part| part != Part::Gone);
         // Rows and annotations outlive a boot, rules and tables do not.
-        if self.host == Some(Part::Gone) {
-            return if stands(self.untracked) {
-                Step::Untracked
-            } else {
-                Step::Absent
-            };
-        }
-        if stands(self.steering) {
+        let booted = self.filter == Some(Part::Gone) && self.rules == Some(Part::Gone);
+        if !booted && stands(self.steering) {
             Step::Steering
-        } else if self.announced == Some(true) {
+        } else if !booted && self.announced == Some(true) {
             Step::Ready
-        } else if stands(self.host) {
+        } else if stands(self.filter) && stands(self.rules) {
             Step::Host
+        } else if stands(self.filter) {
+            Step::Filtered
         } else if stands(self.untracked) {
             Step::Untracked
         } else {
             Step::Absent
         }
     }
+}
+
+fn is_broken(part: Option<Part>) -> bool {
+    part.is_some_and(|part| part != Part::Whole)
+}
+
+fn is_gone(part: Option<Part>) -> bool {
+    part == Some(Part::Gone)
 }
 
 /// The step that a network is at.
@@ -156,8 +164,11 @@ impl Progress {
         let now = |is_due: bool| is_due.then_some(Duration::ZERO);
         match self.step {
             Step::Absent => (Step::Untracked, now(true)),
-            Step::Untracked => (Step::Host, now(seen.untracked == Some(Part::Whole))),
-            Step::Host => (Step::Ready, now(seen.carries())),
+            Step::Untracked => (Step::Filtered, now(seen.untracked == Some(Part::Whole))),
+            Step::Filtered => (Step::Host, now(seen.filter == Some(Part::Whole))),
+            Step::Host if seen.carries() => (Step::Ready, now(true)),
+            // By rules without the table the host's own packets to pods of other nodes would bear an address that lets nobody in.
+            Step::Host => (Step::Filtered, is_broken(seen.filter).then_some(REPAIR)),
             Step::Ready if seen.carries() => (Step::Steering, now(true)),
             Step::Ready => (Step::Host, seen.is_broken().then_some(REPAIR)),
             // First nothing is sent there, then it is put right.
@@ -167,16 +178,19 @@ impl Progress {
 
     /// The same where it is not.
     fn back(self, seen: Seen) -> (Step, Option<Duration>) {
-        let gone = |part: Option<Part>| (part == Some(Part::Gone)).then_some(SETTLED);
+        let gone = |part: Option<Part>| is_gone(part).then_some(SETTLED);
         match self.step {
             Step::Absent => (Step::Absent, None),
             Step::Steering => (Step::Ready, Some(Duration::ZERO)),
-            Step::Ready => (Step::Host, gone(seen.steering)),
+            // Peers are told although OVN may not have followed: what this node still sends by the wire arrives all the same, and
+            // what made it go back may lose what they send.
+            Step::Ready => (Step::Host, Some(SETTLED)),
             Step::Host => {
-                let told = seen.announced == Some(false);
-                (Step::Untracked, told.then_some(TOLD))
+                let is_due = seen.announced == Some(false) && is_gone(seen.steering);
+                (Step::Filtered, is_due.then_some(TOLD))
             }
-            Step::Untracked => (Step::Absent, gone(seen.host)),
+            Step::Filtered => (Step::Untracked, gone(seen.rules)),
+            Step::Untracked => (Step::Absent, gone(seen.filter)),
         }
     }
 }
@@ -187,9 +201,10 @@ mod tests {
 
     use super::*;
 
-    const ALL: [Step; 5] = [
+    const ALL: [Step; 6] = [
         Step::Absent,
         Step::Untracked,
+        Step::Filtered,
         Step::Host,
         Step::Ready,
         Step::Steering,
@@ -200,7 +215,8 @@ mod tests {
         let part = |is: bool| Some(if is { Part::Whole } else { Part::Gone });
         Seen {
             untracked: part(step >= Step::Untracked),
-            host: part(step >= Step::Host),
+            filter: part(step >= Step::Filtered),
+            rules: part(step >= Step::Host),
             announced: Some(step >= Step::Ready),
             steering: part(step >= Step::Steering),
         }
@@ -226,7 +242,7 @@ mod tests {
 
     #[test]
     fn in_and_out_every_step_is_passed() {
-        use Step::{Absent, Host, Ready, Steering, Untracked};
+        use Step::{Absent, Filtered, Host, Ready, Steering, Untracked};
         let order = |steps: Vec<(Step, u64)>| -> Vec<Step> {
             steps.into_iter().map(|(step, _)| step).collect()
         };
@@ -237,8 +253,9 @@ mod tests {
                 (Steering, 0),
                 (Ready, 0),
                 (Host, 1),
-                (Untracked, 11),
-                (Absent, 12)
+                (Filtered, 11),
+                (Untracked, 12),
+                (Absent, 13)
             ]
         );
     }
@@ -246,28 +263,33 @@ mod tests {
     #[test]
     fn a_step_waits_for_what_it_needs() {
         let mut progress = Progress::at(Step::Absent);
-        let with = |untracked, host| Seen {
+        let with = |untracked, filter, rules| Seen {
             untracked: Some(untracked),
-            host: Some(host),
+            filter: Some(filter),
+            rules: Some(rules),
             ..standing(Step::Absent)
         };
         use Part::{Gone, Partial, Whole};
         for (second, what, step) in [
             (0, Seen::default(), Step::Untracked),
             (1, Seen::default(), Step::Untracked),
-            (2, with(Partial, Gone), Step::Untracked),
-            (3, with(Whole, Gone), Step::Host),
-            (4, with(Whole, Partial), Step::Host),
-            (5, with(Partial, Whole), Step::Host),
-            (6, with(Whole, Whole), Step::Ready),
-            (7, with(Whole, Whole), Step::Steering),
-            // Either part broken: nothing is steered.
-            (8, with(Whole, Partial), Step::Ready),
-            (9, with(Whole, Whole), Step::Steering),
-            (10, with(Partial, Whole), Step::Ready),
-            (11, with(Partial, Whole), Step::Ready),
-            (12, with(Partial, Whole), Step::Ready),
-            (13, with(Whole, Whole), Step::Steering),
+            (2, with(Partial, Gone, Gone), Step::Untracked),
+            (3, with(Whole, Gone, Gone), Step::Filtered),
+            (4, with(Whole, Partial, Gone), Step::Filtered),
+            (5, with(Whole, Whole, Gone), Step::Host),
+            (6, with(Whole, Whole, Partial), Step::Host),
+            (7, with(Partial, Whole, Whole), Step::Host),
+            (8, with(Whole, Whole, Whole), Step::Ready),
+            (9, with(Whole, Whole, Whole), Step::Steering),
+            // Any part broken: nothing is steered.
+            (10, with(Whole, Whole, Partial), Step::Ready),
+            (11, with(Whole, Whole, Whole), Step::Steering),
+            (12, with(Whole, Partial, Whole), Step::Ready),
+            (13, with(Whole, Whole, Whole), Step::Steering),
+            (14, with(Partial, Whole, Whole), Step::Ready),
+            (15, with(Partial, Whole, Whole), Step::Ready),
+            (16, with(Partial, Whole, Whole), Step::Ready),
+            (17, with(Whole, Whole, Whole), Step::Steering),
         ] {
             progress.advance(seconds(second), true, what);
             assert_eq!(progress.step, step, "at {second} s");
@@ -276,19 +298,28 @@ mod tests {
 
     #[test]
     fn peers_are_not_told_for_long_of_a_node_that_cannot_be_put_right() {
-        let mut progress = Progress::at(Step::Ready);
-        let broken = Seen {
-            host: Some(Part::Partial),
-            ..standing(Step::Ready)
-        };
-        for (second, step) in [
-            (0, Step::Ready),
-            (1, Step::Ready),
-            (2, Step::Host),
-            (600, Step::Host),
+        for (rules, filter, after) in [
+            (Part::Partial, Part::Whole, Step::Host),
+            // Rules do not stand for long without the table.
+            (Part::Whole, Part::Partial, Step::Filtered),
         ] {
-            progress.advance(seconds(second), true, broken);
-            assert_eq!(progress.step, step, "at {second} s");
+            let mut progress = Progress::at(Step::Ready);
+            let broken = Seen {
+                rules: Some(rules),
+                filter: Some(filter),
+                ..standing(Step::Ready)
+            };
+            for (second, step) in [
+                (0, Step::Ready),
+                (1, Step::Ready),
+                (2, Step::Host),
+                (3, Step::Host),
+                (5, after),
+                (600, after),
+            ] {
+                progress.advance(seconds(second), true, broken);
+                assert_eq!(progress.step, step, "at {second} s");
+            }
         }
     }
 
@@ -302,7 +333,7 @@ mod tests {
         }
         // On the way out, right after peers were told: the ten seconds are another process's.
         let mut progress = Progress::at(standing(Step::Host).step());
-        for (second, step) in [(0, Step::Host), (9, Step::Host), (10, Step::Untracked)] {
+        for (second, step) in [(0, Step::Host), (9, Step::Host), (10, Step::Filtered)] {
             progress.advance(seconds(second), false, standing(Step::Host));
             assert_eq!(progress.step, step, "at {second} s");
         }
@@ -312,7 +343,8 @@ mod tests {
     fn after_a_boot_nothing_is_told_or_steered_before_the_host_is_whole_again() {
         for step in [Step::Ready, Step::Steering] {
             let booted = Seen {
-                host: Some(Part::Gone),
+                filter: Some(Part::Gone),
+                rules: Some(Part::Gone),
                 ..standing(step)
             };
             assert_eq!(booted.step(), Step::Untracked, "{step:?}");
@@ -322,13 +354,25 @@ mod tests {
             };
             assert_eq!(without_lists.step(), Step::Absent, "{step:?}");
         }
+        // Rules that keep the host's packets in the tunnels stand where nothing else does.
+        let kept = Seen {
+            rules: Some(Part::Partial),
+            ..standing(Step::Untracked)
+        };
+        assert_eq!(kept.step(), Step::Untracked);
+        // Somebody flushed the packet filter: it is put right, nothing else goes.
+        let flushed = Seen {
+            filter: Some(Part::Gone),
+            ..standing(Step::Steering)
+        };
+        assert_eq!(flushed.step(), Step::Steering);
     }
 
     #[test]
     fn what_was_waited_for_on_one_way_does_not_count_on_the_other() {
         let mut progress = Progress::at(Step::Ready);
         let broken = Seen {
-            host: Some(Part::Partial),
+            rules: Some(Part::Partial),
             steering: Some(Part::Gone),
             ..standing(Step::Ready)
         };
@@ -347,61 +391,84 @@ mod tests {
             }
             progress.step == step
         };
-        let seen = standing(Step::Ready);
-        assert!(
-            still(
-                Step::Ready,
+        let seen = Seen {
+            announced: Some(false),
+            ..standing(Step::Host)
+        };
+        assert!(!still(Step::Host, seen));
+        for (step, what, seen) in [
+            (
+                Step::Host,
+                "flows of the policy",
                 Seen {
                     steering: Some(Part::Partial),
                     ..seen
-                }
+                },
             ),
-            "flows of the policy"
-        );
-        assert!(
-            still(
+            (
                 Step::Host,
+                "the API server refuses",
                 Seen {
                     announced: Some(true),
                     ..seen
-                }
+                },
             ),
-            "the API server refuses"
-        );
-        assert!(still(
-            Step::Host,
-            Seen {
-                announced: None,
-                ..seen
-            }
-        ));
-        assert!(
-            still(
-                Step::Untracked,
+            (
+                Step::Host,
+                "nobody knows what peers are told",
                 Seen {
-                    host: Some(Part::Partial),
+                    announced: None,
                     ..seen
-                }
+                },
             ),
-            "a rule, or the table"
-        );
+            (
+                Step::Filtered,
+                "a rule",
+                Seen {
+                    rules: Some(Part::Partial),
+                    ..seen
+                },
+            ),
+            (
+                Step::Untracked,
+                "the table",
+                Seen {
+                    filter: Some(Part::Partial),
+                    ..seen
+                },
+            ),
+        ] {
+            assert!(still(step, seen), "{what}");
+        }
+    }
+
+    #[test]
+    fn peers_are_told_although_ovn_does_not_follow() {
+        let mut progress = Progress::at(Step::Steering);
+        let hangs = Seen {
+            steering: Some(Part::Partial),
+            ..standing(Step::Steering)
+        };
+        for (second, step) in [(0, Step::Ready), (1, Step::Ready), (2, Step::Host)] {
+            progress.advance(seconds(second), false, hangs);
+            assert_eq!(progress.step, step, "at {second} s");
+        }
     }
 
     #[test]
     fn the_time_begins_when_it_is_seen_to_be_gone_and_again_when_it_comes_back() {
-        let seen = standing(Step::Ready);
-        let mut progress = Progress::at(Step::Ready);
-        for (millis, steering, step) in [
-            (0, Part::Whole, Step::Ready),
-            (50_000, Part::Gone, Step::Ready),
-            (50_900, Part::Partial, Step::Ready),
-            (51_100, Part::Gone, Step::Ready),
-            (52_000, Part::Gone, Step::Ready),
-            (52_100, Part::Gone, Step::Host),
+        let mut progress = Progress::at(Step::Filtered);
+        for (millis, rules, step) in [
+            (0, Part::Whole, Step::Filtered),
+            (50_000, Part::Gone, Step::Filtered),
+            (50_900, Part::Partial, Step::Filtered),
+            (51_100, Part::Gone, Step::Filtered),
+            (52_000, Part::Gone, Step::Filtered),
+            (52_100, Part::Gone, Step::Untracked),
         ] {
             let seen = Seen {
-                steering: Some(steering),
-                ..seen
+                rules: Some(rules),
+                ..standing(Step::Filtered)
             };
             progress.advance(Duration::from_millis(millis), false, seen);
             assert_eq!(progress.step, step, "at {millis} ms");
@@ -419,30 +486,34 @@ mod tests {
     proptest! {
         #[test]
         fn one_step_at_a_time_and_none_up_on_a_broken_host(
-            begin in 0_usize..5,
-            events in proptest::collection::vec((0_u64..5_000, any::<bool>(), some_part(), some_part(), proptest::option::of(any::<bool>()), some_part()), 0..60),
+            begin in 0_usize..6,
+            events in proptest::collection::vec((0_u64..5_000, any::<bool>(), [some_part(), some_part(), some_part(), some_part()], proptest::option::of(any::<bool>())), 0..60),
         ) {
             let place = |step: Step| ALL.iter().position(|s| *s == step).unwrap();
             let mut now = Duration::ZERO;
             let mut progress = Progress::at(ALL[begin]);
-            for (millis, wanted, untracked, host, announced, steering) in events {
+            for (millis, wanted, [untracked, filter, rules, steering], announced) in events {
                 now += Duration::from_millis(millis);
-                let seen = Seen { untracked, host, announced, steering };
+                let seen = Seen { untracked, filter, rules, announced, steering };
                 let before = progress.step;
                 progress.advance(now, wanted, seen);
                 let after = progress.step;
                 prop_assert!(place(before).abs_diff(place(after)) <= 1);
-                let whole = untracked == Some(Part::Whole) && host == Some(Part::Whole);
-                let broken = [untracked, host].iter().any(|part| matches!(part, Some(Part::Partial | Part::Gone)));
+                let whole = [untracked, filter, rules].iter().all(|part| *part == Some(Part::Whole));
+                let broken = [untracked, filter, rules].iter().any(|part| matches!(part, Some(Part::Partial | Part::Gone)));
                 if after > before {
                     prop_assert!(wanted);
                     prop_assert!(after < Step::Ready || whole);
+                    prop_assert!(after != Step::Host || filter == Some(Part::Whole), "rules without the table");
                 }
                 if after < before {
-                    prop_assert!(!wanted || (broken && before >= Step::Ready));
-                    // The host's part goes only where peers are told otherwise, the ports' only where the host's is gone.
-                    prop_assert!(before != Step::Host || announced == Some(false));
-                    prop_assert!(before != Step::Untracked || host == Some(Part::Gone));
+                    prop_assert!(!wanted || (broken && before >= Step::Host));
+                    // The host's part goes only where peers are told otherwise and nothing is steered, the table only where rules are gone,
+                    // the ports' only where the table is.
+                    let is_over = announced == Some(false) && steering == Some(Part::Gone);
+                    prop_assert!(wanted || before != Step::Host || is_over);
+                    prop_assert!(before != Step::Filtered || rules == Some(Part::Gone));
+                    prop_assert!(before != Step::Untracked || filter == Some(Part::Gone));
                 }
                 if before == Step::Steering && broken {
                     prop_assert_eq!(after, Step::Ready);

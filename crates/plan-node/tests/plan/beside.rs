@@ -137,9 +137,9 @@ fn the_packet_filter_is_a_table_of_our_own_with_three_chains_for_each_family() {
         rules("guard"),
         [
             "iifname \"br-ex\" oifname \"ovn-k8s-mp0\" ip daddr @pods-v4 ip saddr != @pods-v4 ct state new drop",
-            "iifname \"ovn-k8s-mp0\" oifname \"ovn-k8s-mp0\" ip saddr @pods-v4 ip daddr @pods-v4 drop",
+            "iifname \"ovn-k8s-mp0\" oifname \"ovn-k8s-mp0\" ip saddr @pods-v4 ip daddr @pods-v4 ct state untracked drop",
             "iifname \"br-ex\" oifname \"ovn-k8s-mp0\" ip6 daddr @pods-v6 ip6 saddr != @pods-v6 ct state new drop",
-            "iifname \"ovn-k8s-mp0\" oifname \"ovn-k8s-mp0\" ip6 saddr @pods-v6 ip6 daddr @pods-v6 drop",
+            "iifname \"ovn-k8s-mp0\" oifname \"ovn-k8s-mp0\" ip6 saddr @pods-v6 ip6 daddr @pods-v6 ct state untracked drop",
         ]
     );
     assert_eq!(rules("raw").len(), 4, "a rule for each device and family");
@@ -215,6 +215,7 @@ fn each_step_has_what_those_before_it_have_and_its_own() {
     for (step, wanted) in [
         (Step::Absent, (0, 0, 0, 0)),
         (Step::Untracked, (3, 0, 0, 0)),
+        (Step::Filtered, (3, 0, 3, 0)),
         (Step::Host, (3, 4, 3, 0)),
         (Step::Ready, (3, 4, 3, 0)),
         (Step::Steering, (5, 4, 3, 1)),
@@ -306,8 +307,13 @@ fn what_forbids_the_way_past_the_tunnels_is_said_in_words() {
     assert_eq!(forbids(view.get(), &found(|_| ()), true), None);
     let alone = found(|found| found.tunnels = false);
     assert_eq!(forbids(view.get(), &alone, false), None, "the only node");
-    let all: [Case; 7] = [
-        (|f| f.tunnels = false, "NoTunnels", "ic-node"),
+    let all: [Case; 8] = [
+        (|f| f.tunnels = false, "NoRoutesOverTunnels", "ic-node"),
+        (
+            |f| f.own_subnet_route = true,
+            "OvnKubernetesRoutes",
+            "GR_n1 has a route to the node's subnet",
+        ),
         (
             |f| f.no_overlay_snat = true,
             "OvnKubernetesRoutes",
@@ -361,7 +367,7 @@ fn pods_keep_their_addresses_only_while_others_know_the_way_to_them() {
         let plan = beside::plan(&snapshot, &[(default.clone(), step)].into(), &routed);
         plan.nft.chains.contains_key("keep")
     };
-    for step in [Step::Untracked, Step::Host, Step::Ready] {
+    for step in [Step::Untracked, Step::Filtered, Step::Host, Step::Ready] {
         assert!(
             !keeps(step, true),
             "{step:?}: on the way out they are taken back first"
@@ -380,15 +386,29 @@ fn routes_to_pods_that_nobody_is_led_by_are_kept_from_the_hosts_packets() {
             ..Routed::default()
         };
         let plan = beside::plan(&snapshot, &[(default.clone(), step)].into(), &routed);
-        assert!(step >= Step::Host || plan.nft.is_empty());
+        assert!(step >= Step::Filtered || plan.nft.is_empty());
         let rules = plan.steering.rules.iter();
         rules.map(|rule| rule.preference).collect()
     };
-    for step in [Step::Absent, Step::Untracked] {
+    // Also where the table stands and the rules are only to come, or are gone already.
+    for step in [Step::Absent, Step::Untracked, Step::Filtered] {
         assert_eq!(rules(step, false), [0; 0], "{step:?}");
         assert_eq!(rules(step, true), [2900, 2901], "{step:?}");
     }
     assert_eq!(rules(Step::Host, true), rules(Step::Host, false));
+}
+
+/// What others' chains have to accept, where pods keep their addresses, too.
+#[test]
+fn nobody_has_to_accept_what_is_translated_all_the_same() {
+    let mut view = mk_dual_view(1);
+    view.node.mode = GatewayMode::Local;
+    view.no_overlay(|options| options.outbound_snat = false);
+    let ruleset = host::ruleset(view.get(), true);
+    assert!(ruleset.sets.contains_key("translated-v4"));
+    let between = host::between(&ruleset);
+    let between: Vec<String> = between.iter().map(ToString::to_string).collect();
+    assert_eq!(between, ["10.128.0.0/16", "fd01::/48"]);
 }
 
 #[test]

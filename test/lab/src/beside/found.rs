@@ -2,13 +2,15 @@
 //!
 //! In: a node's databases, links, addresses, rules, routes, sysctls, packet filter, and its Node's annotations. Out: the lines that are
 //! there now and were not, and the other way round; which of them are not our daemons'.
-//! Not here: counters, and what counts writes; flows of the outer bridge, which the imitation writes again all the time.
+//! Not here: counters, and what counts writes; OVN_Southbound, which ovn-northd and ovn-controller make of the rest; flows of bridges.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use anyhow::{Context, Result};
 
 use crate::apiserver::get;
+use crate::look;
 use crate::node::ovs::{nbctl, vsctl};
 use crate::run::tool;
 use crate::state::{Lab, Node, text, write_whole};
@@ -19,8 +21,12 @@ const ROUTES: &str = "routes";
 const OWN_TABLE: &str = "table inet noverlay";
 const NODE: &str = "annotations of the Node";
 
-/// Tables that change by themselves: how often was written, who is connected.
-const VOLATILE: [&str; 2] = ["NB_Global", "Connection"];
+/// Tables that change by themselves: how often was written, who is connected; and routers, which are looked at by columns.
+const APART: [&str; 3] = ["NB_Global", "Connection", "Logical_Router"];
+/// Columns of a router but its policies, which are told one by one.
+const OF_ROUTER: &str = "--columns=_uuid,name,enabled,ports,static_routes,nat,load_balancer,load_balancer_group,copp,options,external_ids";
+/// What an agent that runs says of its host, whatever it leads where.
+pub(super) const HOST_MTU: &str = "noverlay.io/host-mtu";
 
 /// Lines of each part, and how often each is there.
 type Lines = BTreeMap<String, BTreeMap<String, usize>>;
@@ -50,11 +56,24 @@ pub(crate) fn counted(difference: &Difference) -> String {
     parts.collect::<Vec<_>>().join(", ")
 }
 
+/// The same where the node's agent runs.
+pub(crate) fn but_for_running_agents(difference: Difference) -> Difference {
+    let of_agent = |part: &str, line: &String| part == NODE && line.contains(HOST_MTU);
+    let kept = difference.into_iter().map(|(part, lines)| {
+        let lines = lines.into_iter().filter(|line| !of_agent(&part, line));
+        let lines: Vec<String> = lines.collect();
+        (part, lines)
+    });
+    kept.filter(|(_, lines)| !lines.is_empty()).collect()
+}
+
 /// What is otherwise and not by us: our rows bear our marker, our rules and routes our protocol, and BGP's routes are FRR's. Of others'
-/// rows the cluster router's alone refers to ours.
+/// rows the cluster router's alone refers to ours, by more policies than it had.
 pub(crate) fn strangers(difference: &Difference) -> Vec<String> {
     let is_ours = |part: &str, line: &str| match part {
-        NORTH => line.contains("noverlay.io/owner") || line.contains(",ovn_cluster_router,"),
+        NORTH => {
+            line.contains("noverlay.io/owner") || line.starts_with("+ policy of ovn_cluster_router")
+        }
         RULES => line.starts_with("+ ") && line.contains("proto 78"),
         ROUTES => {
             let words = ["proto 78", "proto bgp", "nexthop via"];
@@ -143,7 +162,22 @@ fn databases(lab: &Lab, node: &Node) -> Result<String> {
         "NB_Global",
     ];
     let global = nbctl(lab, &node.name).args(global).run()?;
-    Ok([rows(&north.run()?), global].join("\n"))
+    let router = [
+        "--format=csv",
+        "--no-headings",
+        OF_ROUTER,
+        "list",
+        "logical_router",
+    ];
+    let router = nbctl(lab, &node.name).args(router).run()?;
+    let mut policies = String::new();
+    for router in look::rows(lab, &node.name, "logical_router", &[])? {
+        let name = look::word(&router, "name");
+        for policy in look::members(&router, "policies") {
+            writeln!(policies, "policy of {name}: {policy}")?;
+        }
+    }
+    Ok([rows(&north.run()?), router, policies, global].join("\n"))
 }
 
 /// Of the switch what does not count.
@@ -152,9 +186,10 @@ fn switches(lab: &Lab, node: &Node) -> Result<String> {
     for table in ["Open_vSwitch", "Bridge", "Port", "Interface"] {
         let columns = match table {
             "Open_vSwitch" => "--columns=external_ids,other_config",
-            // ovn-controller keeps its conntrack zones there.
-            "Bridge" => "--columns=name,other_config",
-            _ => "--columns=name,external_ids,other_config",
+            // Without external_ids, where ovn-controller keeps its conntrack zones.
+            "Bridge" => "--columns=name,ports,controller,fail_mode,other_config",
+            "Port" => "--columns=name,interfaces,tag,external_ids,other_config",
+            _ => "--columns=name,type,options,external_ids,other_config",
         };
         let words = ["--format=csv", "--no-headings", columns, "list", table];
         all.push_str(&vsctl(lab, &node.name).args(words).run()?);
@@ -167,8 +202,6 @@ fn annotations(lab: &Lab, node: &Node) -> Result<String> {
     let all = object.pointer("/metadata/annotations");
     let all = all.and_then(serde_json::Value::as_object).cloned();
     let all = all.unwrap_or_default().into_iter();
-    // The daemons that built the network wrote it, too.
-    let all = all.filter(|(key, _)| key != "noverlay.io/host-mtu");
     let lines: Vec<String> = all.map(|(key, value)| format!("{key}={value}")).collect();
     Ok(lines.join("\n"))
 }
@@ -187,12 +220,12 @@ fn split_table(ruleset: &str) -> (String, String) {
     (own, others)
 }
 
-/// The dump without tables that change by themselves. Each begins with a line `NAME table` and ends with an empty one.
+/// The dump without tables that are looked at otherwise. Each begins with a line `NAME table` and ends with an empty one.
 fn rows(dump: &str) -> String {
     let tables = dump.split("\n\n");
     let stays = |table: &&str| {
         let name = table.trim_start().split(' ').next().unwrap_or_default();
-        !VOLATILE.contains(&name)
+        !APART.contains(&name)
     };
     tables.filter(stays).collect::<Vec<_>>().join("\n")
 }
@@ -221,8 +254,8 @@ mod tests {
     }
 
     #[test]
-    fn tables_that_change_by_themselves_are_left_out() {
-        let dump = "ACL table\n_uuid,action\n1,allow\n\nNB_Global table\n_uuid,nb_cfg\n2,7\n\nNAT table\n_uuid\n3\n";
+    fn tables_that_are_looked_at_otherwise_are_left_out() {
+        let dump = "ACL table\n_uuid,action\n1,allow\n\nLogical_Router table\n_uuid\n4\n\nNB_Global table\n_uuid,nb_cfg\n2,7\n\nNAT table\n_uuid\n3\n";
         assert_eq!(
             rows(dump),
             "ACL table\n_uuid,action\n1,allow\nNAT table\n_uuid\n3\n"
@@ -234,8 +267,10 @@ mod tests {
         let mut difference = Difference::new();
         for (part, line) in [
             (NORTH, "+ 1,10,noverlay.io/owner=default"),
-            (NORTH, "- 2,ovn_cluster_router,7"),
-            (NORTH, "- 3,GR_n1,8"),
+            (NORTH, "+ policy of ovn_cluster_router: 2"),
+            (NORTH, "- policy of ovn_cluster_router: 4"),
+            (NORTH, "+ policy of GR_n1: 5"),
+            (NORTH, "- 3,ovn_cluster_router,8"),
             (RULES, "+ 2898: from all lookup main proto 78"),
             (RULES, "+ 100: from all lookup main"),
             (RULES, "- 200: from all lookup main proto 78"),
@@ -251,10 +286,20 @@ mod tests {
             lines.push(line.to_owned());
         }
         let strange = strangers(&difference);
-        assert_eq!(strange.len(), 7, "{strange:#?}");
-        let ours = ["noverlay", "ovn_cluster_router", "2898", "bgp", "chain raw"];
+        assert_eq!(strange.len(), 9, "{strange:#?}");
+        let ours = ["noverlay", "+ policy of ovn_c", "2898", "bgp", "chain raw"];
         let is_ours = |line: &&String| ours.iter().any(|word| line.contains(word));
         assert_eq!(strange.iter().find(is_ours), None);
+    }
+
+    #[test]
+    fn what_an_agent_that_runs_says_of_its_host_is_told_when_it_has_gone() {
+        let line = |text: &str| vec![text.to_owned()];
+        let mtu = || (NODE.to_owned(), line("+ noverlay.io/host-mtu=1500"));
+        let rule = (RULES.to_owned(), line("+ 2898: proto 78"));
+        let difference: Difference = [mtu(), rule.clone()].into();
+        assert_eq!(but_for_running_agents(difference), [rule].into());
+        assert!(but_for_running_agents([mtu()].into()).is_empty());
     }
 
     #[test]

@@ -14,6 +14,7 @@ use plan_node::Plan;
 
 use super::ApiReconciler;
 use super::conditions::Words;
+use crate::beside::NOT_LOOKED_AT;
 use crate::loops::import::Reports;
 use crate::loops::north::Blocked;
 use crate::paths::PathReport;
@@ -80,6 +81,10 @@ impl ApiReconciler {
         network: &NetworkName,
         unbuilt: Option<&Unbuilt>,
     ) -> Option<(Condition, Option<Event>)> {
+        let existing = self.existing(network, WORDS.kind);
+        if let Some(existing) = existing.filter(|_| unbuilt.is_some_and(says_nothing)) {
+            return Some((existing.clone(), None));
+        }
         let trouble = unbuilt.map(|why| {
             let text = format!(
                 "network {network} is not built as declared: {}",
@@ -90,4 +95,10 @@ impl ApiReconciler {
         let fine = format!("network {network} is built as it is declared");
         self.condition(network, &WORDS, trouble, fine)
     }
+}
+
+/// Whether the words say nothing of the network: then what was reported stands, and tells the next process what this one does not know
+/// yet (`beside::given_way`).
+fn says_nothing(why: &Unbuilt) -> bool {
+    why.reason == NOT_LOOKED_AT
 }
