@@ -27,7 +27,8 @@ pub struct NodeRoutesSpec {}
 #[serde(rename_all = "camelCase")]
 pub struct NodeRoutesStatus {
     /// One entry per network.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    // Also where there is none: by a status without it the API server would take the last one away and then find no object there.
+    #[serde(default)]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub networks: Vec<NetworkRoutes>,
 }

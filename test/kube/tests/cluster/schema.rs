@@ -1,6 +1,7 @@
 //! The manifests on a real API server: they apply, and the schema holds its rules in the words of the documents.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+use api::node_routes::{NetworkRoutes, NodeRoutesStatus};
 use kube_tests::{ApiServer, tools, top};
 
 #[test]
@@ -22,6 +23,7 @@ fn the_manifests_apply_twice_and_frr_configurations_keep_frr_k8s_rules() {
     let short = api.output(&["get", "ra,cudn,udn,eip", "-A"]);
     assert_eq!(short, "", "the short names are known, and nothing is there");
     the_status_of_route_advertisements_is_a_column(&api);
+    a_report_whose_last_network_goes_is_taken(&api);
     frr_configurations(&api);
 }
 
@@ -39,6 +41,37 @@ fn the_status_of_route_advertisements_is_a_column(api: &ApiServer) {
         .map(|l| l.split_whitespace().collect())
         .collect();
     assert_eq!(rows, [["NAME", "STATUS"], ["pods", "Accepted"]]);
+}
+
+/// As the node-agent applies its reports.
+fn a_report_whose_last_network_goes_is_taken(api: &ApiServer) {
+    api.apply(
+        "apiVersion: noverlay.io/v1alpha1\nkind: NodeRoutes\nmetadata: {name: n1}\nspec: {}\n",
+    );
+    let default = NetworkRoutes {
+        name: "default".to_owned(),
+        ..NetworkRoutes::default()
+    };
+    let folder = tempfile::tempdir().unwrap();
+    for networks in [vec![default.clone()], vec![], vec![default]] {
+        let count = networks.len();
+        let object = serde_json::json!({
+            "apiVersion": "noverlay.io/v1alpha1", "kind": "NodeRoutes", "metadata": {"name": "n1"},
+            "status": NodeRoutesStatus { networks },
+        });
+        let file = folder.path().join("status.json");
+        std::fs::write(&file, object.to_string()).unwrap();
+        let apply = ["apply", "--server-side", "--subresource=status", "-f"];
+        api.kubectl(&[&apply[..], &[file.to_str().unwrap()]].concat());
+        let names = [
+            "get",
+            "noderoutes",
+            "n1",
+            "-o",
+            "jsonpath={.status.networks[*].name}",
+        ];
+        assert_eq!(api.output(&names).split_whitespace().count(), count);
+    }
 }
 
 /// Every ConfigMap that is shipped says what it needs: no daemon is left to a default that it refuses.

@@ -268,6 +268,12 @@ fn what_is_written_counts_when_flows_have_followed(lab: &Standing) {
     }
     lab.daemon("thaw", &still, "ovn-northd");
     assert!(follows.wait().unwrap().success(), "it has not followed");
+    // And nobody reads for ever that it is on its way.
+    let is_over = || {
+        let routes = call(&["kubectl", "get", "noderoutes", "-o", "json"]);
+        routes.good && !routes.text.contains("StillSteered")
+    };
+    assert!(wait(Duration::from_secs(20), is_over), "the report is old");
 }
 
 /// Agents that are told to leave take away what their nodes have, are ready then, and pods have the tunnels.
