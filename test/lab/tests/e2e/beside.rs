@@ -229,7 +229,7 @@ impl Follows {
         Self(command(&["transport", transport]).spawn().unwrap())
     }
 
-    fn to_the_end(mut self) {
+    fn finish(mut self) {
         assert!(self.0.wait().unwrap().success(), "it has not followed");
     }
 }
@@ -274,7 +274,7 @@ fn what_is_written_counts_when_flows_have_followed(lab: &Standing) {
     assert!(wait(Duration::from_secs(30), follows_it), "{}", sets());
     assert!(!sets().contains(&waits), "{}", sets());
     lab.daemon("thaw", &still, "ovn-controller");
-    follows.to_the_end();
+    follows.finish();
 
     lab.daemon("freeze", &still, "ovn-northd");
     let follows = Follows::begin("geneve");
@@ -292,7 +292,7 @@ fn what_is_written_counts_when_flows_have_followed(lab: &Standing) {
         );
     }
     lab.daemon("thaw", &still, "ovn-northd");
-    follows.to_the_end();
+    follows.finish();
     // And nobody reads for ever that it is on its way.
     let is_over = || {
         let routes = call(&["kubectl", "get", "noderoutes", "-o", "json"]);
