@@ -99,11 +99,10 @@ async fn mk_fixture() -> Option<(Fixture, Northd)> {
 async fn route(fixture: &Fixture, view: &View, family: Family, subnets: &[&str]) -> usize {
     let network = &view.share.network.name;
     let set = routed(network, family).id;
-    let read = |replica: &_| ovn::north::addresses(replica, network, &set);
-    let (uuid, holds) = fixture.client.with_replica(read).unwrap().unwrap().unwrap();
-    let wanted = subnets.iter().map(|subnet| (*subnet).to_owned()).collect();
-    let comment = "noverlay test";
-    let transaction = ovn::encode::addresses((uuid, &set), &holds, &wanted, comment);
+    let wanted = subnets.iter().map(|subnet| Box::from(*subnet)).collect();
+    let read = |replica: &_| ovn::north::changes(replica, network, &set, &wanted);
+    let changes = fixture.client.with_replica(read).unwrap().unwrap().unwrap();
+    let transaction = ovn::encode::addresses(&set, &changes, "noverlay test");
     if let Some(transaction) = &transaction {
         let reply = fixture.client.transact(transaction).await.unwrap();
         reply.check_counts().unwrap();
@@ -288,11 +287,14 @@ async fn what_is_in_both_is_not_touched_and_a_set_that_was_made_anew_is_another_
     fixture.pass_over(&plan(view.get(), true)).await;
     let (two, three) = ("10.128.2.0/24", "10.128.3.0/24");
     route(&fixture, &view, Family::V4, &[two, three]).await;
-    let read = |replica: &_| ovn::north::addresses(replica, &network, &set);
-    let (uuid, holds) = fixture.client.with_replica(read).unwrap().unwrap().unwrap();
-    let wanted = [three, "10.128.4.0/24"].map(str::to_owned).into();
-    let transaction =
-        ovn::encode::addresses((uuid, &set), &holds, &wanted, "noverlay test").unwrap();
+    let wanted = [three, "10.128.4.0/24"].map(Box::from).into();
+    let read = |replica: &_| ovn::north::changes(replica, &network, &set, &wanted);
+    let changes = fixture.client.with_replica(read).unwrap().unwrap().unwrap();
+    assert_eq!(
+        (&changes.missing[..], &changes.surplus[..]),
+        (&["10.128.4.0/24".to_owned()][..], &[two.to_owned()][..])
+    );
+    let transaction = ovn::encode::addresses(&set, &changes, "noverlay test").unwrap();
     let said = format!("{:?}", transaction.operations());
     assert!(
         said.contains(two) && said.contains("10.128.4.0") && !said.contains(three),

@@ -27,8 +27,12 @@ pub struct SetImport {
     limits: Limits,
     metrics: ImportMetrics,
     kernel: KernelRoutes,
-    /// Of each subnet that may be in a set: whether the kernel forwards it.
-    ways: BTreeMap<Prefix, bool>,
+    /// Of the subnets that may be in a set those that the kernel forwards.
+    forwarded: BTreeSet<Prefix>,
+    /// The same by set, as the database writes them.
+    wanted: BTreeMap<String, BTreeSet<Box<str>>>,
+    /// They are others than were told.
+    is_news: bool,
     /// Some destination was over the limit: each one that comes or goes lets another one in.
     over: bool,
     /// What the sets hold.
@@ -51,7 +55,9 @@ impl SetImport {
             north,
             limits,
             metrics,
-            ways: BTreeMap::new(),
+            forwarded: BTreeSet::new(),
+            wanted: BTreeMap::new(),
+            is_news: false,
             over: false,
             steered: Arc::default(),
         }
@@ -106,19 +112,19 @@ impl SetImport {
         let touched = self.kernel.touched();
         let is_news = touched != Touched::default();
         self.evaluate(sets, &touched);
-        let (mut wrote, mut steered, mut is_whole) = ((0, 0), BTreeSet::new(), true);
-        for (name, subnets) in sets {
-            let wanted: BTreeSet<Prefix> = self.forwarded(subnets).collect();
-            match self.fill(name, &wanted).await? {
+        let (mut wrote, mut is_whole) = ((0, 0), true);
+        for name in sets.keys() {
+            match self.fill(name).await? {
                 Some((add, remove)) => wrote = (wrote.0 + add, wrote.1 + remove),
                 // The other loop is about to make it, and its row brings the next pass.
                 None => is_whole = false,
             }
-            steered.extend(wanted);
         }
-        let steered = if is_whole { steered } else { BTreeSet::new() };
-        if *self.steered != steered {
-            self.steered = Arc::new(steered);
+        if !is_whole {
+            self.steered = Arc::default();
+            self.is_news = true;
+        } else if std::mem::take(&mut self.is_news) {
+            self.steered = Arc::new(self.forwarded.clone());
         }
         if let Some(took) = self.kernel.took().filter(|_| wrote != (0, 0)) {
             self.metrics.seconds.observe(took.as_secs_f64());
@@ -138,54 +144,61 @@ impl SetImport {
         let importer = &self.kernel.importer;
         let was_over =
             std::mem::replace(&mut self.over, importer.skipped_for(budget::OVER_LIMIT) > 0);
-        let all = || {
-            sets.values()
-                .flatten()
-                .map(|(subnet, above)| (*subnet, *above))
-        };
         match touched {
             Touched::These(prefixes) if !was_over && !self.over => {
-                for (subnet, above) in prefixes.iter().flat_map(|prefix| overlapping(sets, prefix))
+                for (name, subnet, above) in
+                    prefixes.iter().flat_map(|prefix| overlapping(sets, prefix))
                 {
-                    self.ways.insert(subnet, importer.forwards(&subnet, above));
+                    let forwards = importer.forwards(&subnet, above);
+                    let changed = if forwards {
+                        self.forwarded.insert(subnet)
+                    } else {
+                        self.forwarded.remove(&subnet)
+                    };
+                    if !changed {
+                        continue;
+                    }
+                    self.is_news = true;
+                    let text = subnet.to_string().into_boxed_str();
+                    let wanted = self.wanted.entry(name.to_owned()).or_default();
+                    if forwards {
+                        wanted.insert(text);
+                    } else {
+                        wanted.remove(&text);
+                    }
                 }
             }
             Touched::These(_) | Touched::Everything => {
-                let way =
-                    |(subnet, above): (Prefix, u8)| (subnet, importer.forwards(&subnet, above));
-                self.ways = all().map(way).collect();
+                self.is_news = true;
+                self.forwarded.clear();
+                self.wanted.clear();
+                for (name, subnets) in sets {
+                    let forwarded = subnets.iter();
+                    let forwarded =
+                        forwarded.filter(|(subnet, above)| importer.forwards(subnet, **above));
+                    let forwarded: Vec<Prefix> = forwarded.map(|(subnet, _)| *subnet).collect();
+                    let texts = forwarded.iter().map(|f| f.to_string().into_boxed_str());
+                    self.wanted.insert(name.clone(), texts.collect());
+                    self.forwarded.extend(forwarded);
+                }
             }
         }
     }
 
-    fn forwarded(&self, subnets: &BTreeMap<Prefix, u8>) -> impl Iterator<Item = Prefix> {
-        let all = subnets.keys().copied();
-        all.filter(|subnet| self.ways.get(subnet) == Some(&true))
-    }
-
     /// Writes what a set lacks and has too much; how much, or `None` where there is no such set.
-    async fn fill(
-        &self,
-        name: &str,
-        wanted: &BTreeSet<Prefix>,
-    ) -> Result<Option<(usize, usize)>, ImportError> {
-        let network = &self.network;
-        let held = self
+    async fn fill(&self, name: &str) -> Result<Option<(usize, usize)>, ImportError> {
+        let (network, nothing) = (&self.network, BTreeSet::new());
+        let wanted = self.wanted.get(name).unwrap_or(&nothing);
+        let changes = self
             .north
-            .with_replica(|replica| ovn::north::addresses(replica, network, name));
-        let Some((uuid, holds)) = held.transpose()?.flatten() else {
+            .with_replica(|replica| ovn::north::changes(replica, network, name, wanted));
+        let Some(changes) = changes.transpose()?.flatten() else {
             return Ok(None);
         };
-        let wanted: BTreeSet<String> = wanted.iter().map(ToString::to_string).collect();
         let comment = format!("noverlay node-agent steering {network}");
-        let Some(transaction) = ovn::encode::addresses((uuid, name), &holds, &wanted, &comment)
-        else {
+        let Some(transaction) = ovn::encode::addresses(name, &changes, &comment) else {
             return Ok(Some((0, 0)));
         };
-        let size = (
-            wanted.difference(&holds).count(),
-            holds.difference(&wanted).count(),
-        );
         transact(
             "north",
             &self.north,
@@ -193,16 +206,16 @@ impl SetImport {
             &self.metrics.transactions,
         )
         .await?;
-        Ok(Some(size))
+        Ok(Some((changes.missing.len(), changes.surplus.len())))
     }
 }
 
-/// The subnets of all sets that lie in a prefix, or that it lies in.
+/// The subnets of all sets that lie in a prefix, or that it lies in, with the set's name.
 fn overlapping<'a>(
     sets: &'a BTreeMap<String, BTreeMap<Prefix, u8>>,
     prefix: &'a Prefix,
-) -> impl Iterator<Item = (Prefix, u8)> + 'a {
-    sets.values().flat_map(move |subnets| {
+) -> impl Iterator<Item = (&'a str, Prefix, u8)> + 'a {
+    sets.iter().flat_map(move |(name, subnets)| {
         let inside = subnets.range(*prefix..);
         let inside = inside.take_while(move |(subnet, _)| prefix.contains(subnet));
         let around = (0..prefix.bits()).filter_map(move |bits| {
@@ -211,6 +224,6 @@ fn overlapping<'a>(
         });
         inside
             .chain(around)
-            .map(|(subnet, above)| (*subnet, *above))
+            .map(|(subnet, above)| (name.as_str(), *subnet, *above))
     })
 }

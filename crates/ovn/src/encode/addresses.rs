@@ -2,36 +2,28 @@
 //! In: the set, what it is to gain and to lose. Out: one transaction. Invariant: guarded by the set's name; addresses that are in both
 //! are never missed. Not here: the difference.
 
-use std::collections::BTreeSet;
-
 use model::nb::Table;
-use ovsdb::{Condition, Datum, Mutation, Row, Transaction, Uuid};
+use ovsdb::{Condition, Datum, Mutation, Row, Transaction};
 
-use crate::north::DATABASE;
+use crate::north::{Changes, DATABASE};
 
-/// The transaction that brings `Address_Set.addresses` from what it holds to what is wanted; `None` where nothing differs.
+/// The transaction by which `Address_Set.addresses` gains and loses what it is to; `None` where that is nothing.
 /// A guard that does not hold fails it with `timed out`: the set is another one, decode again.
 #[must_use]
-pub fn addresses(
-    (uuid, name): (Uuid, &str),
-    holds: &BTreeSet<String>,
-    wanted: &BTreeSet<String>,
-    comment: &str,
-) -> Option<Transaction> {
+pub fn addresses(name: &str, changes: &Changes, comment: &str) -> Option<Transaction> {
     const ADDRESSES: &str = "addresses";
     let mut mutations = Vec::new();
-    let surplus: Vec<&String> = holds.difference(wanted).collect();
-    if !surplus.is_empty() {
-        mutations.push(Mutation::delete(ADDRESSES, Datum::set(surplus)));
+    let of = |addresses: &[String]| Datum::set(addresses.iter().map(String::as_str));
+    if !changes.surplus.is_empty() {
+        mutations.push(Mutation::delete(ADDRESSES, of(&changes.surplus)));
     }
-    let missing: Vec<&String> = wanted.difference(holds).collect();
-    if !missing.is_empty() {
-        mutations.push(Mutation::insert(ADDRESSES, Datum::set(missing)));
+    if !changes.missing.is_empty() {
+        mutations.push(Mutation::insert(ADDRESSES, of(&changes.missing)));
     }
     if mutations.is_empty() {
         return None;
     }
-    let itself = || vec![Condition::uuid(uuid)];
+    let itself = || vec![Condition::uuid(changes.uuid)];
     let table = Table::AddressSet.name();
     let guarded = Transaction::new(DATABASE).comment(comment).guard(
         table,
