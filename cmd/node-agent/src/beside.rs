@@ -28,6 +28,7 @@ use telemetry::{Chain, Readiness, WarnOnce};
 use tokio::time::Instant;
 
 use self::given_way::GivenWay;
+pub(crate) use self::given_way::LEFT;
 use self::learned::Learned;
 pub(crate) use self::sight::{Applied, HostPart, Sight};
 use crate::world::{NodeEntry, Unbuilt};
@@ -43,6 +44,12 @@ pub(crate) const NOT_LOOKED_AT: &str = "NotLookedAt";
 
 /// So often FRR is asked whether it still announces what peers were told of.
 const ASKED: Duration = Duration::from_secs(1);
+
+/// For so long it is waited for: who announces pods of a network in tunnels does so on purpose, and goes on.
+const WITHDRAWN: Duration = Duration::from_secs(60);
+
+/// For so long an annotation is waited for that may be somebody else's.
+const UNPUBLISHED: Duration = Duration::from_secs(10);
 
 /// What forbids it is looked for so often.
 const SIGNS: Duration = Duration::from_secs(10);
@@ -97,6 +104,10 @@ pub(crate) struct Beside {
     signs: BTreeMap<NetworkName, Signs>,
     given_way: GivenWay,
     learned: Learned,
+    /// Since when FRR is asked for the networks that peers are told of no more.
+    asked: BTreeMap<NetworkName, Instant>,
+    /// Since when nothing but annotations is left.
+    bare: Option<Instant>,
     reports: Reports,
     warned: WarnOnce<()>,
     /// All of it is to go: who wants to know when nothing is left.
@@ -122,6 +133,8 @@ impl Beside {
             signs: BTreeMap::new(),
             given_way: GivenWay::default(),
             learned: Learned::default(),
+            asked: BTreeMap::new(),
+            bare: None,
             reports,
             warned: WarnOnce::default(),
             left,
@@ -182,8 +195,14 @@ impl Beside {
         if self.left.is_some() {
             nothing_left &= self.leave_behind_no_share(snapshot, own, &mut advanced);
         }
-        // What others may read of a node whose agent has gone is not true for long.
-        nothing_left &= own.is_none_or(|own| own.published.is_empty());
+        if nothing_left {
+            // What others may read of a node whose agent has gone is not true for long.
+            let since = *self.bare.get_or_insert_with(Instant::now);
+            let is_unpublished = own.is_none_or(|own| own.published.is_empty());
+            nothing_left = is_unpublished || since.elapsed() >= UNPUBLISHED;
+        } else {
+            self.bare = None;
+        }
         if let Some(left) = &self.left {
             left.set("nothing left", nothing_left && !advanced.steps.is_empty());
         }
@@ -212,11 +231,16 @@ impl Beside {
     }
 
     /// Whether peers are told, where the network is about to be no more past the tunnels: also by BGP, whatever the Node says. A FRR
-    /// that cannot be asked is not waited for.
-    async fn announced(&self, view: NetworkView<'_>, by_node: Option<bool>) -> Option<bool> {
+    /// that cannot be asked is not waited for, and none for longer than a minute.
+    async fn announced(&mut self, view: NetworkView<'_>, by_node: Option<bool>) -> Option<bool> {
         let progress = self.progress.get(view.name());
         let is_next = progress.is_some_and(|progress| progress.step == Step::Host);
         if !is_next || by_node != Some(false) {
+            self.asked.remove(view.name());
+            return by_node;
+        }
+        let since = self.asked.entry(view.name().clone());
+        if since.or_insert_with(Instant::now).elapsed() >= WITHDRAWN {
             return by_node;
         }
         for subnet in &view.share.host_subnets {

@@ -16,7 +16,7 @@ use crate::world::Unbuilt;
 /// Signs come and go while OVN-Kubernetes starts; what lasts so long is meant.
 const LASTS: Duration = Duration::from_secs(60);
 /// It has done so for that long, whether it does now or not: by this reason the next process knows it.
-const LEFT: &str = "LeftToOvnKubernetes";
+pub(crate) const LEFT: &str = "LeftToOvnKubernetes";
 
 /// Since when; a network is not here that never was OVN-Kubernetes' own.
 #[derive(Debug, Default)]

@@ -14,7 +14,7 @@ use plan_node::Plan;
 
 use super::ApiReconciler;
 use super::conditions::Words;
-use crate::beside::NOT_LOOKED_AT;
+use crate::beside::{LEFT, NOT_LOOKED_AT};
 use crate::loops::import::Reports;
 use crate::loops::north::Blocked;
 use crate::paths::PathReport;
@@ -82,7 +82,7 @@ impl ApiReconciler {
         unbuilt: Option<&Unbuilt>,
     ) -> Option<(Condition, Option<Event>)> {
         let existing = self.existing(network, WORDS.kind);
-        if let Some(existing) = existing.filter(|_| unbuilt.is_some_and(says_nothing)) {
+        if let Some(existing) = existing.filter(|existing| outlasts(&existing.reason, unbuilt)) {
             return Some((existing.clone(), None));
         }
         let trouble = unbuilt.map(|why| {
@@ -97,8 +97,28 @@ impl ApiReconciler {
     }
 }
 
-/// Whether the words say nothing of the network: then what was reported stands, and tells the next process what this one does not know
-/// yet (`beside::given_way`).
-fn says_nothing(why: &Unbuilt) -> bool {
-    why.reason == NOT_LOOKED_AT
+/// Whether what was reported stands: it tells the next process what this one does not know yet (`beside::given_way`).
+fn outlasts(reported: &str, unbuilt: Option<&Unbuilt>) -> bool {
+    reported == LEFT && unbuilt.is_some_and(|why| why.reason == NOT_LOOKED_AT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_left_to_others_is_not_forgotten_while_nothing_is_known_and_nothing_else_hides_why()
+    {
+        let why = |reason| Unbuilt {
+            reason,
+            message: "it holds routers that noverlay built".to_owned(),
+        };
+        let unknown = why(NOT_LOOKED_AT);
+        assert!(outlasts(LEFT, Some(&unknown)));
+        for reported in ["Built", "NotSteered"] {
+            assert!(!outlasts(reported, Some(&unknown)), "{reported}");
+        }
+        assert!(!outlasts(LEFT, Some(&why("HostDoesNotForward"))));
+        assert!(!outlasts(LEFT, None));
+    }
 }
