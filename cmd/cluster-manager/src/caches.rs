@@ -26,7 +26,7 @@ use plan_cluster::sessions::End;
 use plan_cluster::unsupported::Feature;
 use plan_cluster::{generated, user_networks};
 use reconcile::WorkQueue;
-use settings::Settings;
+use settings::{OvnTopology, Settings};
 
 use crate::key::Key;
 pub(crate) use decode::frr as decode_frr;
@@ -98,8 +98,10 @@ impl Caches {
             move |_: Option<&ObjectKey>| queue.resync()
         };
         let nodes: kube::Api<KubeNode> = kube::Api::all(client.clone());
+        let namespaces: kube::Api<KubeNamespace> = kube::Api::all(client.clone());
         let installed = Installed::start(client);
         let of_openshift = settings.openshift.as_ref();
+        let beside = settings.ovn.topology == OvnTopology::Adopt;
         Self {
             operator: of_openshift.map(|_| Operator::start(client, &installed, queue)),
             sessions: sessions(client, &installed, settings, queue),
@@ -135,15 +137,10 @@ impl Caches {
             cudns: installed.watch(
                 untyped::<ClusterUserDefinedNetwork>(client.clone(), None),
                 None,
-                decode_cudn,
+                move |object: &kube::core::DynamicObject| decode_cudn(object, beside),
                 everything(queue),
             ),
-            namespaces: watch(
-                kube::Api::<KubeNamespace>::all(client.clone()),
-                None,
-                api::decode_namespace,
-                everything(queue),
-            ),
+            namespaces: watch(namespaces, None, api::decode_namespace, everything(queue)),
             egress_ips: settings.features.egress_ip.then(|| {
                 installed.watch(
                     untyped::<EgressIP>(client.clone(), None),

@@ -26,11 +26,6 @@ pub(crate) enum Key {
 }
 
 impl Key {
-    /// Whether it writes what networks are made from: who observes them leaves it.
-    pub(crate) fn is_of_networks(&self) -> bool {
-        matches!(self, Self::UserNetworks | Self::Attachment)
-    }
-
     /// The word for logs and metrics.
     pub(crate) fn reconciler(&self) -> &'static str {
         match self {

@@ -248,14 +248,15 @@ impl Reconciler for ClusterReconciler {
         ];
         keys.extend(advertise::names(&world).into_iter().map(Key::Advertisement));
         keys.extend([Key::Attachment, Key::Features, Key::Leftovers]);
+        // What the default network is made from is others'.
         let is_observed = self.observes();
-        keys.retain(|key| !(is_observed && key.is_of_networks()));
+        keys.retain(|key| !(is_observed && *key == Key::Attachment));
         Some(keys)
     }
 
     /// Never cancelled: the loop finishes it before it stops.
     async fn reconcile(&mut self, key: &Key) -> Action {
-        if self.observes() && key.is_of_networks() {
+        if self.observes() && *key == Key::Attachment {
             return Action::Done;
         }
         // A pass before the caches are complete would take for deleted what has not been listed yet.

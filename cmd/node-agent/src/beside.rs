@@ -6,38 +6,38 @@
 
 mod given_way;
 mod learned;
+mod left_behind;
 mod sight;
+mod words;
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
-use ::host::nft;
-use api::node_routes::NodeRoutes;
 use frr_edge::Frr;
-use model::nb::{Owner, Table};
 use model::node::annotation;
-use model::{NetworkName, NodeName, Problem, nft::Table as FilterTable};
+use model::{Network, NetworkName, Problem};
 use ovn::north::Signs;
 use ovsdb::Client;
 use plan_node::beside::signs::OVN_KUBERNETES_ROUTES;
-use plan_node::beside::steps::{Part, Progress, Seen, Step};
-use plan_node::beside::{Routed, Steps, host, signs};
+use plan_node::beside::steps::{Progress, Seen, Step};
+use plan_node::beside::{Routed, Steps, Translations, host, signs};
 use plan_node::{NetworkView, Snapshot};
-use telemetry::{Chain, Readiness, WarnOnce};
+use telemetry::{Readiness, WarnOnce};
 use tokio::time::Instant;
 
 use self::given_way::GivenWay;
 pub(crate) use self::given_way::LEFT;
 use self::learned::Learned;
+use self::left_behind::LeftBehind;
+pub(crate) use self::left_behind::Reports;
 pub(crate) use self::sight::{Applied, HostPart, Sight};
+use self::words::{STILL_ROUTED, translated, why};
 use crate::world::{NodeEntry, Unbuilt};
 
 /// The host's boot; rules and tables do not outlive it.
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
-
-/// For so long an answer of the API server is waited for.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Reason of a network of which it could not be told yet how far it is: it is where the last report says.
 pub(crate) const NOT_LOOKED_AT: &str = "NotLookedAt";
@@ -59,6 +59,7 @@ const SIGNS: Duration = Duration::from_secs(10);
 pub(crate) struct Advanced {
     pub(crate) steps: Steps,
     pub(crate) routed: Routed,
+    pub(crate) translations: Translations,
     /// Networks that are not where they are to be: why.
     pub(crate) unbuilt: BTreeMap<NetworkName, Unbuilt>,
     /// After which time to look again although nothing is seen.
@@ -73,23 +74,6 @@ enum Wish {
     Tunnels,
     /// The same, although it is declared otherwise.
     Kept(Unbuilt),
-}
-
-/// Where this node's NodeRoutes is asked for.
-pub(crate) struct Reports {
-    pub(crate) kube: kube::Client,
-    pub(crate) node: NodeName,
-}
-
-impl Reports {
-    /// What was reported before this process, if anything; or why that cannot be told.
-    async fn own(&self) -> Result<Option<NodeRoutes>, String> {
-        let api: kube::Api<NodeRoutes> = kube::Api::all(self.kube.clone());
-        let asked = tokio::time::timeout(PATIENCE, api.get_opt(self.node.as_str())).await;
-        let asked =
-            asked.map_err(|_| "the API server does not tell NodeRoutes in time".to_owned())?;
-        asked.map_err(|error| Chain(&error).to_string())
-    }
 }
 
 /// How far each network is.
@@ -109,6 +93,10 @@ pub(crate) struct Beside {
     /// Since when nothing but annotations is left.
     bare: Option<Instant>,
     reports: Reports,
+    /// What OVN-Kubernetes translates on the way to the host.
+    translated: Translations,
+    /// FRR did not answer in time.
+    is_frr_silent: bool,
     warned: WarnOnce<()>,
     /// All of it is to go: who wants to know when nothing is left.
     left: Option<Readiness>,
@@ -136,16 +124,30 @@ impl Beside {
             asked: BTreeMap::new(),
             bare: None,
             reports,
+            translated: Translations::new(),
+            is_frr_silent: false,
             warned: WarnOnce::default(),
             left,
         })
     }
 
-    /// The annotation that tells other nodes; `None` where no network is so far.
-    pub(crate) fn annotation(&self, steps: &Steps) -> Option<String> {
+    /// The annotation that tells other nodes; `None` where no network is so far. `told`: networks that were told of before, and of which
+    /// nobody knows now how far they are.
+    pub(crate) fn annotation<'a>(
+        &self,
+        steps: &'a Steps,
+        told: impl Iterator<Item = &'a NetworkName>,
+    ) -> Option<String> {
         let ready = steps.iter().filter(|(_, step)| **step >= Step::Ready);
-        let ready: Vec<&NetworkName> = ready.map(|(name, _)| name).collect();
+        let ready = ready.map(|(name, _)| name).chain(told);
+        let ready: BTreeSet<&NetworkName> = ready.collect();
         (!ready.is_empty()).then(|| api::underlay_ready(&self.boot, ready))
+    }
+
+    /// Whether anything of a network is to stand.
+    pub(crate) fn has_begun(&self, network: &NetworkName) -> bool {
+        let progress = self.progress.get(network);
+        progress.is_some_and(|progress| progress.step > Step::Absent)
     }
 
     /// All of ours is to go from this node.
@@ -159,11 +161,17 @@ impl Beside {
         snapshot: &Snapshot,
         own: Option<&NodeEntry>,
     ) -> Advanced {
-        let mut advanced = Advanced::default();
+        let mut advanced = Advanced {
+            translations: self.translations(snapshot),
+            ..Advanced::default()
+        };
         let mut nothing_left = true;
+        let left_behind = self.left_behind(snapshot).await;
+        self.is_frr_silent = false;
         for (name, view) in snapshot.here() {
             let announced = own.map(|own| own.node.underlay_ready.contains(name));
-            if let Err(message) = self.begin(name, announced).await {
+            let network = &view.share.network;
+            if let Err(message) = self.begin(network, announced, left_behind.as_ref()) {
                 let text = format!("network {name} stays as it is: {message}");
                 self.warned.warn((), text);
                 let left = self.given_way.keeps_away(name, false, Some(&message));
@@ -192,8 +200,11 @@ impl Beside {
                     .or_insert_with(|| translated(view));
             }
         }
+        self.know_what_never_stood(snapshot, &mut advanced);
         if self.left.is_some() {
             nothing_left &= self.leave_behind_no_share(snapshot, own, &mut advanced);
+            let owners = self.north.with_replica(ovn::north::owners);
+            nothing_left &= matches!(owners, Some(Ok(owners)) if owners.is_empty());
         }
         if nothing_left {
             // What others may read of a node whose agent has gone is not true for long.
@@ -214,20 +225,64 @@ impl Beside {
     }
 
     /// Begins with a network where another process left it; or why that cannot be told.
-    async fn begin(&mut self, name: &NetworkName, announced: Option<bool>) -> Result<(), String> {
+    fn begin(
+        &mut self,
+        network: &Network,
+        announced: Option<bool>,
+        left_behind: Result<&LeftBehind, &String>,
+    ) -> Result<(), String> {
+        let name = &network.name;
         if self.progress.contains_key(name) {
             return Ok(());
         }
-        let report = self.reports.own().await?;
-        self.given_way.remember(name, report.as_ref());
-        let seen = self.left_behind(name).await?;
+        let left_behind = left_behind.map_err(Clone::clone)?;
+        self.given_way.remember(name, left_behind.report.as_ref());
+        let seen = left_behind.of(network)?;
         let step = Seen { announced, ..seen }.step();
-        let network = name.as_str();
-        tracing::info!(network, ?step, "found beside OVN-Kubernetes");
+        tracing::info!(
+            network = name.as_str(),
+            ?step,
+            "found beside OVN-Kubernetes"
+        );
         self.warned.clear(&());
         self.learned.begin(name, step);
         self.progress.insert(name.clone(), Progress::at(step));
         Ok(())
+    }
+
+    /// What another process left, where a network has not begun; or why that cannot be told.
+    async fn left_behind(&self, snapshot: &Snapshot) -> Result<LeftBehind, String> {
+        let mut here = snapshot.here();
+        if here.all(|(name, _)| self.progress.contains_key(name)) {
+            return Err("nobody has looked".to_owned());
+        }
+        LeftBehind::look(&self.north, &self.reports).await
+    }
+
+    /// What OVN-Kubernetes translates of each network on its way to the host; what cannot be read now is as it was.
+    fn translations(&mut self, snapshot: &Snapshot) -> Translations {
+        let read = self.north.with_replica(ovn::north::translations);
+        if let Some(Ok(by_port)) = read.filter(|_| self.north.has_conditions()) {
+            let here = snapshot.here();
+            let of_networks = here.filter_map(|(name, view)| {
+                let rows = by_port.get(&view.switch_router_port())?;
+                Some((name.clone(), rows.clone()))
+            });
+            self.translated = of_networks.collect();
+        }
+        self.translated.clone()
+    }
+
+    /// Networks of users of which nothing can be planned, and nothing stands, keep nothing of others from being taken away.
+    fn know_what_never_stood(&self, snapshot: &Snapshot, advanced: &mut Advanced) {
+        let owners = self.north.with_replica(ovn::north::owners);
+        let Some(Ok(owners)) = owners.filter(|_| self.north.has_conditions()) else {
+            return;
+        };
+        let unknown = snapshot.unknown().map(|(name, _)| name);
+        let unknown = unknown.filter(|name| !name.is_default() && !owners.contains(*name));
+        let absent = unknown.map(|name| (name.clone(), Step::Absent));
+        advanced.steps.extend(absent);
     }
 
     /// Whether peers are told, where the network is about to be no more past the tunnels: also by BGP, whatever the Node says. A FRR
@@ -243,8 +298,14 @@ impl Beside {
         if since.or_insert_with(Instant::now).elapsed() >= WITHDRAWN {
             return by_node;
         }
+        let vrf = view.share.vrf.as_ref().map(|vrf| vrf.device.as_str());
         for subnet in &view.share.host_subnets {
-            let asked = tokio::time::timeout(ASKED, self.frr.originates(subnet)).await;
+            if self.is_frr_silent {
+                break;
+            }
+            let asked = tokio::time::timeout(ASKED, self.frr.originates(vrf, subnet)).await;
+            // Once for all networks.
+            self.is_frr_silent = asked.is_err();
             if matches!(asked, Ok(Ok(true))) {
                 return Some(true);
             }
@@ -280,7 +341,8 @@ impl Beside {
         {
             return Wish::Kept(why);
         }
-        if let Some(problem) = forbidden {
+        let taken = || self.taken(snapshot, view);
+        if let Some(problem) = forbidden.or_else(taken) {
             return Wish::Kept(Unbuilt {
                 reason: problem.reason,
                 message: problem.message,
@@ -301,6 +363,29 @@ impl Beside {
         } else {
             Wish::Past
         }
+    }
+
+    /// Two networks with common subnets cannot both be led past the tunnels: a packet that comes from the wire does not say which it is
+    /// of. Whoever is led keeps it, then the one whose name comes first.
+    fn taken(&self, snapshot: &Snapshot, view: NetworkView<'_>) -> Option<Problem> {
+        let step = |name: &NetworkName| {
+            let progress = self.progress.get(name);
+            progress.map_or(Step::Absent, |progress| progress.step)
+        };
+        let (name, own) = (view.name(), &view.share.network);
+        let before =
+            |other: &NetworkName| (step(other), Reverse(other)) > (step(name), Reverse(name));
+        let mut others = snapshot.here().filter(|(other, of)| {
+            let network = &of.share.network;
+            let may_be = network.transport.no_overlay().is_some() || step(other) > Step::Absent;
+            *other != name && may_be && before(other) && overlap(network, own)
+        });
+        let (other, _) = others.next()?;
+        let text = format!(
+            "its subnets overlap those of network {other}, which is led past the tunnels; allowed: one of both"
+        );
+        let subject = format!("network {name}");
+        Some(Problem::new(subject, "SubnetsOverlap", text))
     }
 
     /// One step of one network; whether nothing of it is left.
@@ -341,7 +426,8 @@ impl Beside {
         let unbuilt = unbuilt.map(|why| (name.clone(), why));
         advanced.unbuilt.extend(unbuilt);
         advanced.steps.insert(name.clone(), step);
-        let is_routed = self.sight.is_routed(name);
+        // Nothing of a network of users has to stand where others announce it.
+        let is_routed = name.is_default() && self.sight.is_routed(name);
         advanced
             .routed
             .others
@@ -411,7 +497,10 @@ impl Beside {
             text.trim().parse::<u8>().unwrap_or_default()
         });
         let not_forwarding = signs::sysctls(view).into_iter().filter(is_off);
+        let links = snapshot.machine.links.as_deref().unwrap_or_default();
+        let table = plan_node::vrf::table(name, view.share.network.id, links);
         let found = signs::Found {
+            vrf: table.is_some(),
             router: found.router,
             port: found.port,
             tunnels: found.tunnels,
@@ -424,105 +513,10 @@ impl Beside {
         let others = signs::has_others(view, snapshot.machine.claims.get(name));
         signs::forbids(view, &found, others)
     }
-
-    /// What stands of a network, whoever left it; or why that cannot be told.
-    async fn left_behind(&self, network: &NetworkName) -> Result<Seen, String> {
-        let decoded = self.north.with_replica(ovn::north::decode);
-        let north = decoded.ok_or("OVN_Northbound is not in step yet")?;
-        let north = north.map_err(|error| Chain(&error).to_string())?;
-        let rows = north.of(&Owner::Network(network.clone()));
-        if rows
-            .keys()
-            .any(|key| matches!(key.table, Table::Router | Table::Switch))
-        {
-            return Err("OVN_Northbound holds routers or switches that noverlay built ([ovn] topology = build): nothing of it is touched".to_owned());
-        }
-        let part = |stands: bool| Some(if stands { Part::Partial } else { Part::Gone });
-        let has = |table: Table| rows.keys().any(|key| key.table == table);
-        let filter = nft::read(FilterTable::Own).await;
-        let filter = filter.map_err(|error| Chain(&error).to_string())?;
-        let rules = netlink::steering::stands().await;
-        let rules = rules.map_err(|error| Chain(&error).to_string())?;
-        Ok(Seen {
-            untracked: part(has(Table::PortGroup)),
-            filter: part(filter.stands()),
-            rules: part(rules),
-            announced: None,
-            steering: part(has(Table::Policy)),
-        })
-    }
 }
 
-/// Why nothing is left to be done, and not nothing is left.
-const STILL_ROUTED: &str = "two ip rules keep the host's packets in the tunnels while other nodes announce their pods: all nodes have to go back ([default] transport = geneve, or --leave on each) before one of them has nothing left";
-
-/// What is not as it is declared although the network is past the tunnels.
-fn translated(view: NetworkView<'_>) -> Unbuilt {
-    let message = format!(
-        "pods of network {} leave with the node's address although [no-overlay] outbound-snat is disabled: with [gateway] mode = shared they leave by OVN-Kubernetes' gateway router; allowed: mode = local, or outbound-snat = enabled",
-        view.name()
-    );
-    Unbuilt {
-        reason: "TranslatedByOvnKubernetes",
-        message,
-    }
-}
-
-/// Why a network is not where it is to be, in words; `None`: it is.
-fn why(step: Step, wanted: bool, seen: Seen, trouble: Option<String>) -> Option<String> {
-    let waits = match (step, wanted) {
-        (Step::Steering, true) | (Step::Absent, false) => return None,
-        (Step::Absent | Step::Untracked, true) => match seen.untracked {
-            Some(Part::Whole) => "the next step is about to follow".to_owned(),
-            _ => "flows of the management port's access lists are not in force yet (NB_Global hv_cfg)".to_owned(),
-        },
-        (Step::Filtered | Step::Host | Step::Ready, true) => match (trouble, seen.untracked) {
-            (Some(trouble), _) => trouble,
-            (None, Some(Part::Whole)) if is_whole(seen) => {
-                "the next step is about to follow".to_owned()
-            }
-            (None, Some(Part::Whole)) => "the host's rules and packet filter are not whole yet".to_owned(),
-            (None, _) => "the management port's access lists are not in force".to_owned(),
-        },
-        (Step::Host, false) if seen.announced == Some(true) => {
-            return Some("it is on its way back to the tunnels, and waits until pods are announced no more (annotation noverlay.io/underlay-ready of the Node, networks of FRR's bgpd)".to_owned());
-        }
-        (_, false) => return Some(format!("it is on its way back to the tunnels, at step {step:?}")),
-    };
-    Some(format!("pods' packets take the tunnels: {waits}"))
-}
-
-fn is_whole(seen: Seen) -> bool {
-    let mut parts = [seen.filter, seen.rules].into_iter();
-    parts.all(|part| part == Some(Part::Whole))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_network_that_is_where_it_is_to_be_has_nothing_said_of_it() {
-        let whole = Seen {
-            untracked: Some(Part::Whole),
-            filter: Some(Part::Whole),
-            rules: Some(Part::Whole),
-            ..Seen::default()
-        };
-        assert_eq!(why(Step::Steering, true, whole, None), None);
-        assert_eq!(why(Step::Absent, false, whole, None), None);
-        let said = |step, wanted, seen, trouble: Option<&str>| {
-            why(step, wanted, seen, trouble.map(str::to_owned)).unwrap()
-        };
-        for (text, word) in [
-            (said(Step::Untracked, true, Seen::default(), None), "hv_cfg"),
-            (
-                said(Step::Host, true, whole, Some("nft failed")),
-                "nft failed",
-            ),
-            (said(Step::Ready, false, whole, None), "step Ready"),
-        ] {
-            assert!(text.contains(word), "{text}");
-        }
-    }
+/// Whether two networks have common addresses.
+fn overlap(one: &Network, other: &Network) -> bool {
+    let mut prefixes = one.prefixes();
+    prefixes.any(|of_one| other.prefixes().any(|of_other| of_one.overlaps(&of_other)))
 }

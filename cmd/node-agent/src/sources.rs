@@ -16,7 +16,7 @@ use kube_edge::{Cache, watch};
 use model::node::annotation;
 use model::{NodeName, ObjectKey};
 use netlink::{FilterWatcher, Watcher};
-use ovsdb::Client;
+use ovsdb::{Client, Replica};
 use settings::{OvnTopology, Settings};
 use telemetry::{Chain, Readiness};
 
@@ -90,19 +90,26 @@ pub(crate) fn start(
 async fn north(sources: Sources, ready: Readiness) {
     let (facts, to) = (sources.facts, sources.queues);
     let north = sources.north.clone();
-    let (mut before, mut owners) = (None, None);
+    let (mut before, mut seen) = (None, None);
+    let is_beside = sources.settings.ovn.topology == OvnTopology::Adopt;
     let enqueue = move |synced| {
         let is_other = before.replace(synced) != Some(synced);
         if is_other {
             ready.set("ovn", synced);
         }
-        // The schema may be another one, and rows stand for other networks.
-        let now = north.with_replica(ovn::north::owners).and_then(Result::ok);
-        let owners_differ = now.is_some() && now != owners;
-        if owners_differ {
-            owners = now;
+        // The schema may be another one, rows stand for other networks, OVN-Kubernetes translates otherwise.
+        let look = |replica: &Replica| {
+            let owners = ovn::north::owners(replica).ok()?;
+            let translations = is_beside.then(|| ovn::north::translations(replica));
+            Some((owners, translations.transpose().ok()?))
+        };
+        let now = north.with_replica(look).flatten();
+        let now = now.map(|now| (now, north.has_conditions()));
+        let differs = now.is_some() && now != seen;
+        if differs {
+            seen = now;
         }
-        if is_other || owners_differ {
+        if is_other || differs {
             facts.note();
         }
         to.north.resync();
@@ -169,7 +176,7 @@ fn addresses(slice: &EndpointSlice) -> BTreeSet<IpAddr> {
 pub(crate) fn networks(kube: &kube::Client, sources: &Sources) -> Networks {
     let facts = sources.facts.clone();
     let default = sources.settings.network.nad.clone();
-    Networks::start(kube, default, move || facts.note())
+    Networks::start(kube, default, sources.is_beside(), move || facts.note())
 }
 
 fn decode(object: &KubeNode, published: &[&str]) -> NodeEntry {
@@ -286,10 +293,10 @@ async fn follow(
     mut enqueue: impl FnMut(bool),
 ) {
     let mut status = client.watch();
-    let mut before: Option<(bool, u64, u64)> = None;
+    let mut before: Option<(bool, u64, u64, u64)> = None;
     let mut reported: Option<String> = None;
     loop {
-        let (synced, generation, sessions, error) = {
+        let (synced, generation, sessions, conditions, error) = {
             let now = status.borrow_and_update();
             let error = match &now.connection {
                 ovsdb::Connection::Disconnected { error, .. } => error.clone(),
@@ -299,6 +306,7 @@ async fn follow(
                 now.connection.is_synced(),
                 now.generation,
                 now.sessions,
+                now.conditions,
                 error,
             )
         };
@@ -323,8 +331,9 @@ async fn follow(
             .session_up
             .with_label_values(&[name])
             .set(i64::from(synced));
-        if before != Some((synced, generation, sessions)) {
-            before = Some((synced, generation, sessions));
+        let now = (synced, generation, sessions, conditions);
+        if before != Some(now) {
+            before = Some(now);
             enqueue(synced);
         }
         if status.changed().await.is_err() {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use daemon::Configuration;
 use kube_edge::Cache;
-use model::nb::{Owner, Rows};
+use model::nb::{Owner, RowKey, Rows};
 use model::node::{Node, annotation};
 use model::{Network, NetworkName, NodeName, ObjectKey, Problem};
 use netlink::dump;
@@ -18,7 +18,7 @@ use ovsdb::Client;
 use plan_node::check::Severity;
 use plan_node::paths::Paths;
 use plan_node::{Declared, Facts, Memory, NodeConfig, NotYet, Plan, Snapshot, Undeclared};
-use settings::Settings;
+use settings::{OvnTopology, Settings};
 use telemetry::{Chain, WarnOnce};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
@@ -39,6 +39,8 @@ const SHARE: u32 = 4;
 /// Facts are read again after this time though nothing asked for it: while some are missing, and always.
 pub(crate) const RETRY: Duration = Duration::from_secs(1);
 const SWEEP: Duration = Duration::from_secs(300);
+/// Reason of a network whose annotation asks for what cannot be.
+const ANNOTATION_INVALID: &str = "NoOverlayAnnotationInvalid";
 /// So many new problems are logged at a time.
 const NAMED: usize = 20;
 
@@ -144,8 +146,9 @@ impl World {
         loop {
             let begun = Instant::now();
             let declared = self.networks.declared().clone();
-            let (networks, known) = self.known_networks(&mut in_force, &declared);
-            let mut facts = self.read(networks, &declared).await;
+            let (networks, undeclared, known) = self.known_networks(&mut in_force, &declared);
+            self.follow(&networks);
+            let mut facts = self.read(networks, undeclared).await;
             if !known {
                 // As if no Node were listed: of the network nothing is built, of the host everything.
                 facts.nodes = None;
@@ -163,7 +166,8 @@ impl World {
             self.enqueue(before.as_deref(), &next);
             // What cannot be read now may be readable without any event that says so; who mends an object tells.
             let is_mended_silently = |why: &NotYet| why.reason().is_none();
-            let waits = !known || !declared.listed || next.stale.values().any(is_mended_silently);
+            let is_listed = declared.listed && !snapshot.unlisted;
+            let waits = !known || !is_listed || next.stale.values().any(is_mended_silently);
             let wait = if waits { RETRY } else { SWEEP };
             let wait = again.map_or(wait, |again| again.min(wait));
             let (took, ended) = (begun.elapsed(), Instant::now());
@@ -193,7 +197,14 @@ impl World {
     async fn advance(&mut self, snapshot: &Snapshot) -> Option<Advanced> {
         let own = self.own();
         let beside = self.beside.as_mut()?;
-        Some(beside.advance(snapshot, own.as_ref()).await)
+        let mut advanced = beside.advance(snapshot, own.as_ref()).await;
+        for (name, asked) in self.networks.asked().into_iter().flatten() {
+            if let Err(message) = asked {
+                let reason = ANNOTATION_INVALID;
+                advanced.unbuilt.insert(name, Unbuilt { reason, message });
+            }
+        }
+        Some(advanced)
     }
 
     fn own(&self) -> Option<NodeEntry> {
@@ -203,15 +214,14 @@ impl World {
 
     fn plan_beside(&self, snapshot: &Snapshot, advanced: &Advanced) -> Plan {
         let steps = &advanced.steps;
-        let mut plan = plan_node::beside::plan(snapshot, steps, &advanced.routed);
-        // What was told stays told until it is known how far the network is.
-        let ready = if plan.is_complete() {
-            let beside = self.beside.as_ref();
-            beside.and_then(|beside| beside.annotation(steps))
-        } else {
-            let own = self.own();
-            own.and_then(|own| own.published.get(annotation::UNDERLAY_READY).cloned())
-        };
+        let (routed, translations) = (&advanced.routed, &advanced.translations);
+        let mut plan = plan_node::beside::plan(snapshot, steps, routed, translations);
+        // What was told of a network stays told until it is known how far it is.
+        let own = self.own();
+        let told = own.iter().flat_map(|own| &own.node.underlay_ready);
+        let told = told.filter(|name| plan.unknown.contains(name));
+        let beside = self.beside.as_ref();
+        let ready = beside.and_then(|beside| beside.annotation(steps, told));
         if self.beside.as_ref().is_some_and(Beside::is_leaving) {
             plan.annotations = plan.annotations.map(|_| BTreeMap::new());
         }
@@ -221,19 +231,15 @@ impl World {
         plan
     }
 
-    /// The networks to plan for, the default one first; false: what is in force of that one is not known yet. Beside OVN-Kubernetes
-    /// that is the default one alone, as the configuration has it now.
+    /// The networks to plan for, the default one first, and what is not known of others; false: what is in force of the default one is
+    /// not known yet.
     fn known_networks(
         &self,
         in_force: &mut NetworkInForce,
         declared: &Declared,
-    ) -> (Vec<Network>, bool) {
-        if self.beside.is_some() {
-            let network = Network {
-                advertised: declared.default_network.unwrap_or_default(),
-                ..self.configuration.now().settings.default_network()
-            };
-            return (vec![network], declared.default_network.is_some());
+    ) -> (Vec<Network>, Undeclared, bool) {
+        if let Some(beside) = &self.beside {
+            return self.networks_beside(beside, declared);
         }
         let network = in_force.network();
         let known = network.is_some() && declared.default_network.is_some();
@@ -243,10 +249,69 @@ impl World {
             ..network.unwrap_or_else(configured)
         };
         let of_users = declared.networks.values().cloned();
-        (std::iter::once(default).chain(of_users).collect(), known)
+        let waiting = declared.waiting();
+        let management_ports = self.switch.with_replica(ovn::switch::port_owners);
+        let management_ports = management_ports.and_then(Result::ok);
+        let standing = management_ports.iter().flat_map(BTreeMap::values);
+        let undeclared = Undeclared {
+            unlisted: !declared.listed,
+            waiting: waiting.map(|(n, why)| (n.clone(), why.clone())).collect(),
+            standing: standing.cloned().collect(),
+        };
+        let all = std::iter::once(default).chain(of_users).collect();
+        (all, undeclared, known)
     }
 
-    async fn read(&self, networks: Vec<Network>, declared: &Declared) -> Facts {
+    /// The same beside OVN-Kubernetes: the default network as the configuration has it now, and those of users that are to be led past
+    /// the tunnels, or are on their way back to them.
+    fn networks_beside(
+        &self,
+        beside: &Beside,
+        declared: &Declared,
+    ) -> (Vec<Network>, Undeclared, bool) {
+        let default = Network {
+            advertised: declared.default_network.unwrap_or_default(),
+            ..self.configuration.now().settings.default_network()
+        };
+        let asked = self.networks.asked();
+        let owners = self.north.with_replica(ovn::north::owners);
+        let owners = owners.and_then(Result::ok);
+        // Of whom nobody knows whether anything stands something may.
+        let stands = |name: &NetworkName| owners.as_ref().is_none_or(|all| all.contains(name));
+        let is_asked = |name: &NetworkName| {
+            let asked = asked.as_ref().and_then(|asked| asked.get(name));
+            matches!(asked, Some(Ok(_)))
+        };
+        let is_ours = |name: &NetworkName| is_asked(name) || stands(name) || beside.has_begun(name);
+        let of_users = declared.networks.values().map(|network| {
+            let asked = asked.as_ref().and_then(|asked| asked.get(&network.name));
+            plan_node::beside::asked(network, asked.and_then(|asked| asked.as_ref().ok()))
+        });
+        let of_users = of_users.filter(|n| n.transport.no_overlay().is_some() || is_ours(&n.name));
+        let waiting = declared.waiting().filter(|(name, _)| is_ours(name));
+        let undeclared = Undeclared {
+            unlisted: !declared.listed || asked.is_none(),
+            waiting: waiting.map(|(n, why)| (n.clone(), why.clone())).collect(),
+            // Management ports are OVN-Kubernetes'.
+            standing: BTreeSet::new(),
+        };
+        let all = std::iter::once(default).chain(of_users).collect();
+        (all, undeclared, declared.default_network.is_some())
+    }
+
+    /// Beside OVN-Kubernetes: what is followed of its Northbound database hangs on the networks.
+    fn follow(&self, networks: &[Network]) {
+        if self.beside.is_none() {
+            return;
+        }
+        let keys = networks.iter();
+        let keys = keys.flat_map(|of| plan_node::beside::north::keys(&of.name, &self.node));
+        let keys: Vec<RowKey> = keys.collect();
+        self.north
+            .set_conditions(ovn::north::conditions_beside(&keys));
+    }
+
+    async fn read(&self, networks: Vec<Network>, undeclared: Undeclared) -> Facts {
         let links = match tokio::task::spawn_blocking(dump::links).await {
             Ok(links) => links.map_err(|error| Chain(&error).to_string()),
             Err(_) => Err("the reading thread ended badly".to_owned()),
@@ -273,23 +338,11 @@ impl World {
         let own = self.own();
         let schema = self.north.schema();
         let row_owners = self.north.with_replica(ovn::north::owners);
-        let waiting = declared.waiting();
         let management_ports = switch.with_replica(ovn::switch::port_owners);
         let management_ports = management_ports.and_then(Result::ok);
-        let standing = management_ports.iter().flat_map(BTreeMap::values);
-        let undeclared = Undeclared {
-            unlisted: !declared.listed,
-            waiting: waiting.map(|(n, why)| (n.clone(), why.clone())).collect(),
-            standing: standing.cloned().collect(),
-        };
         Facts {
             networks,
-            // Beside OVN-Kubernetes nothing is made for networks that it declares.
-            undeclared: if self.beside.is_none() {
-                undeclared
-            } else {
-                Undeclared::default()
-            },
+            undeclared,
             nodes: listed.then(nodes),
             api_servers: self.api_servers.ready().then(api_servers),
             services: self.services.now(),
@@ -360,12 +413,13 @@ impl World {
             let why = why.reason().map(|reason| Unbuilt { reason, message });
             unbuilt.extend(why.map(|why| (name.clone(), why)));
         }
-        for (name, trouble) in &declared.troubles {
+        let troubles = declared.troubles.iter();
+        for (name, trouble) in troubles.filter(|(name, _)| self.is_told_of(name, snapshot)) {
             let (reason, message) = (trouble.problem().reason, trouble.problem().to_string());
             unbuilt.insert(name.clone(), Unbuilt { reason, message });
         }
         let unsaid = unbuilt.keys().filter(|name| !stale.contains_key(*name));
-        let of_objects = unsaid.count() + declared.ignored.len();
+        let of_objects = unsaid.count() + self.ignored(declared).count();
         let problems = snapshot.problems.len() + stale.len() + violations.len() + of_objects;
         self.metrics.problems.set_plan(problems);
         let here: BTreeSet<&NetworkName> = snapshot.here().map(|(name, _)| name).collect();
@@ -390,14 +444,31 @@ impl World {
         }
     }
 
+    /// What objects say and is not believed; beside OVN-Kubernetes that is between it and them.
+    fn ignored<'a>(&self, declared: &'a Declared) -> impl Iterator<Item = &'a Problem> + use<'a> {
+        let is_ours = self.beside.is_none();
+        declared.ignored.iter().filter(move |_| is_ours)
+    }
+
+    /// Whether anybody wants to know of trouble with a network: beside OVN-Kubernetes, which builds them all, of those alone that are
+    /// to be led past the tunnels, or are.
+    fn is_told_of(&self, name: &NetworkName, snapshot: &Snapshot) -> bool {
+        let is_asked = || {
+            let asked = self.networks.asked();
+            asked.is_some_and(|asked| asked.contains_key(name))
+        };
+        self.beside.is_none() || snapshot.networks.contains_key(name) || is_asked()
+    }
+
     /// Says each problem once, and why a network rests on what was known before.
     fn log(&self, snapshot: &Snapshot, declared: &Declared, told: &mut Told) {
         let ignored = i64::try_from(snapshot.ignored.len()).unwrap_or(i64::MAX);
         self.metrics.claims_ignored.set(ignored);
         let troubles = declared.troubles.iter();
         let troubles = troubles.filter(|(name, _)| !snapshot.stale.contains_key(*name));
+        let troubles = troubles.filter(|(name, _)| self.is_told_of(name, snapshot));
         let of_plan = snapshot.problems.iter().chain(&snapshot.ignored);
-        let of_objects = declared.ignored.iter();
+        let of_objects = self.ignored(declared);
         let of_objects = of_objects.chain(troubles.map(|(_, trouble)| trouble.problem()));
         let now: BTreeSet<Problem> = of_plan.chain(of_objects).cloned().collect();
         for problem in now.difference(&told.problems).take(NAMED) {
@@ -508,12 +579,13 @@ fn node_config(node: &NodeName, settings: &Settings) -> NodeConfig {
         strict_isolation: !settings.features.loose_isolation,
         service_cidrs: settings.service_cidrs.clone(),
         transit_subnets: settings.transit_subnets.clone(),
+        beside: settings.ovn.topology == OvnTopology::Adopt,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use model::nb::{Columns, RowKey, Table};
+    use model::nb::{Columns, Table};
 
     use super::*;
 

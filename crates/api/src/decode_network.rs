@@ -9,7 +9,7 @@ use model::address::{ClusterSubnet, Family};
 use model::network::{Routing, Topology};
 use model::user_network as m;
 use model::{NetworkName, Prefix};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::cluster_user_defined_network as cudn;
@@ -31,10 +31,14 @@ impl From<&ClusterUserDefinedNetwork> for m::ClusterUserDefinedNetwork {
     fn from(object: &ClusterUserDefinedNetwork) -> Self {
         let namespaces = selector::decode(&object.spec.namespace_selector)
             .map_err(|err| format!("spec.namespaceSelector: {err}"));
+        let network = network(&object.spec);
+        let metadata = of_metadata(&object.metadata);
+        let annotated = metadata.annotations.get(m::NO_OVERLAY);
         Self {
             namespaces,
-            network: network(&object.spec),
-            ..of_metadata(&object.metadata)
+            annotated: annotated.map(|text| annotated_transport(text, network.as_ref().ok())),
+            network,
+            ..metadata
         }
     }
 }
@@ -50,12 +54,16 @@ pub fn read_cudn(object: &impl Serialize) -> m::ClusterUserDefinedNetwork {
         let field = |path: &str| object.pointer(path).cloned().unwrap_or_default();
         let selector = serde_json::from_value(field("/spec/namespaceSelector"));
         let selector = selector.map_err(|err| err.to_string());
+        let metadata = of_metadata(&serde_json::from_value(field("/metadata")).unwrap_or_default());
+        let why = format!("the object cannot be read: {why}");
+        let asks = metadata.annotations.contains_key(m::NO_OVERLAY);
         m::ClusterUserDefinedNetwork {
+            annotated: asks.then(|| Err(format!("annotation {}: {why}", m::NO_OVERLAY))),
             namespaces: selector
                 .and_then(|selector| selector::decode(&selector))
                 .map_err(|err| format!("spec.namespaceSelector: {err}")),
-            network: Err(format!("the object cannot be read: {why}")),
-            ..of_metadata(&serde_json::from_value(field("/metadata")).unwrap_or_default())
+            network: Err(why),
+            ..metadata
         }
     })
 }
@@ -73,6 +81,45 @@ fn of_metadata(metadata: &ObjectMeta) -> m::ClusterUserDefinedNetwork {
         finalizers: finalizers(metadata),
         namespaces: Err("spec.namespaceSelector is missing".to_owned()),
         network: Err("spec.network is missing".to_owned()),
+        annotated: None,
+    }
+}
+
+/// What the annotation asks for; `network` is the one that it is asked for, where that can be read.
+fn annotated_transport(
+    text: &str,
+    network: Option<&m::UserNetwork>,
+) -> Result<m::UserTransport, String> {
+    let key = m::NO_OVERLAY;
+    let options: Annotated = serde_json::from_str(text).map_err(|err| {
+        format!(
+            "annotation {key} is {text:?}: {err}; allowed: JSON such as {{\"outboundSNAT\":\"Enabled\",\"routing\":\"Managed\"}} with outboundSNAT Enabled or Disabled, routing Managed or Unmanaged"
+        )
+    })?;
+    if network.is_none_or(|network| network.topology != Topology::Layer3 || !network.primary) {
+        return Err(format!(
+            "annotation {key} is only supported for Layer3 primary networks"
+        ));
+    }
+    Ok(m::UserTransport::NoOverlay {
+        outbound_snat: options.outbound_snat == cudn::Switch::Enabled,
+        routing: routing(options.routing),
+    })
+}
+
+/// The annotation's JSON.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Annotated {
+    #[serde(rename = "outboundSNAT")]
+    outbound_snat: cudn::Switch,
+    routing: cudn::Routing,
+}
+
+fn routing(word: cudn::Routing) -> Routing {
+    match word {
+        cudn::Routing::Managed => Routing::Managed,
+        cudn::Routing::Unmanaged => Routing::Unmanaged,
     }
 }
 
@@ -129,10 +176,7 @@ fn transport(network: &cudn::Network) -> Result<m::UserTransport, String> {
             };
             Ok(m::UserTransport::NoOverlay {
                 outbound_snat: options.outbound_snat == cudn::Switch::Enabled,
-                routing: match options.routing {
-                    cudn::Routing::Managed => Routing::Managed,
-                    cudn::Routing::Unmanaged => Routing::Unmanaged,
-                },
+                routing: routing(options.routing),
             })
         }
     }

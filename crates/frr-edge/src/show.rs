@@ -82,13 +82,14 @@ struct BfdInfo {
 }
 
 impl Frr {
-    /// Whether this bgpd originates a prefix in the default VRF, as by `network`.
+    /// Whether this bgpd originates a prefix in a VRF, as by `network`; `None`: in the default one.
     ///
     /// # Errors
-    /// When bgpd does not answer, or not in the form that we know.
-    pub async fn originates(&self, prefix: &Prefix) -> Result<bool, ShowError> {
+    /// When bgpd does not answer, or not in the form that we know; or has no such VRF.
+    pub async fn originates(&self, vrf: Option<&str>, prefix: &Prefix) -> Result<bool, ShowError> {
         let version = prefix.family().version();
-        let command = format!("show bgp ip{version} unicast {prefix} json");
+        let vrf = vrf.map(|vrf| format!("vrf {vrf} ")).unwrap_or_default();
+        let command = format!("show bgp {vrf}ip{version} unicast {prefix} json");
         let text = self.ask("bgpd", &command).await?;
         read_originates(&text).map_err(ShowError::Json)
     }

@@ -50,10 +50,10 @@ pub struct Held {
 }
 
 impl Held {
-    /// Whether the table is there.
+    /// Whether it has a set of this name.
     #[must_use]
-    pub fn stands(&self) -> bool {
-        self.stands
+    pub fn has_set(&self, name: &str) -> bool {
+        self.sets.contains_key(name)
     }
 
     /// Whether it holds as many rules in each wanted chain, and the addresses of each wanted set, in whatever spelling.

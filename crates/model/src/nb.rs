@@ -14,6 +14,10 @@ use crate::names::{DEFAULT_NETWORK, NetworkName, NodeName, RouterName};
 /// `external_ids` key that marks every row of ours; its value is the network.
 pub const OWNER: &str = "noverlay.io/owner";
 
+/// `external_ids` key and value of our rows beside OVN-Kubernetes, whatever network they are for: by it those are found whose network
+/// nobody knows any more.
+pub const BESIDE: (&str, &str) = ("noverlay.io/topology", "adopt");
+
 /// `external_ids` key by which OVN-Kubernetes says what kind of object a row is for.
 pub const OWNER_TYPE: &str = "k8s.ovn.org/owner-type";
 

@@ -17,6 +17,9 @@ pub use attachment::{Attachment, Undescribed};
 
 /// Prefix of the network's name of a ClusterUserDefinedNetwork.
 pub const CUDN_PREFIX: &str = "cluster_udn_";
+/// Annotation of a ClusterUserDefinedNetwork beside OVN-Kubernetes: the network, which that builds with tunnels, is led past them. JSON
+/// with the fields of `spec.network.noOverlay`, such as `{"outboundSNAT":"Enabled","routing":"Managed"}`; written by the admin.
+pub const NO_OVERLAY: &str = "noverlay.io/no-overlay";
 /// Join subnets of networks of users that say none, one of each family (OVN-Kubernetes' defaults).
 pub const JOIN_SUBNETS: [&str; 2] = ["100.65.0.0/16", "fd99::/64"];
 
@@ -47,6 +50,8 @@ pub struct ClusterUserDefinedNetwork {
     pub namespaces: Result<LabelSelector, String>,
     /// `spec.network`, or why it is left to others: a sentence that names the field.
     pub network: Result<UserNetwork, String>,
+    /// What the annotation [`NO_OVERLAY`] asks for, or what is wrong with it.
+    pub annotated: Option<Result<UserTransport, String>>,
 }
 
 impl ClusterUserDefinedNetwork {
@@ -54,6 +59,18 @@ impl ClusterUserDefinedNetwork {
     #[must_use]
     pub fn network_name(&self) -> NetworkName {
         format!("{CUDN_PREFIX}{}", self.name).into()
+    }
+
+    /// The same beside OVN-Kubernetes, where the annotation counts: of a network that the object itself gives tunnels. One that cannot be
+    /// read is as if it were not there, and the network stays in the tunnels.
+    #[must_use]
+    pub fn beside(mut self) -> Self {
+        if let (Some(Ok(asked)), Ok(network)) = (&self.annotated, &mut self.network)
+            && !matches!(network.transport, UserTransport::NoOverlay { .. })
+        {
+            network.transport = *asked;
+        }
+        self
     }
 
     /// Whether it selects a namespace; one whose selector cannot be read selects none anew.
@@ -78,6 +95,24 @@ pub enum UserTransport {
         /// `routing`.
         routing: Routing,
     },
+}
+
+impl UserTransport {
+    /// The transport that it is. What the object has no word for: a packet without a route is dropped where the fabric is ours.
+    #[must_use]
+    pub fn transport(self) -> Transport {
+        match self {
+            Self::Unset | Self::Geneve => Transport::Geneve,
+            Self::NoOverlay {
+                outbound_snat,
+                routing,
+            } => Transport::NoOverlay(NoOverlay {
+                outbound_snat,
+                routing,
+                missing_route: MissingRoute::of(routing),
+            }),
+        }
+    }
 }
 
 /// `spec.network` of a layer-2 or layer-3 network.
@@ -116,8 +151,7 @@ impl UserNetwork {
         join
     }
 
-    /// The network that it is by this name and id. What the object has no word for: a packet without a route is dropped where
-    /// the fabric is ours; where it is advertised.
+    /// The network that it is by this name and id. What the object has no word for: where it is advertised.
     #[must_use]
     pub fn network(&self, name: NetworkName, id: u16) -> Network {
         Network {
@@ -127,17 +161,7 @@ impl UserNetwork {
             layer2: None,
             subnets: self.subnets.clone(),
             join_subnets: self.join_subnets_in_force(),
-            transport: match self.transport {
-                UserTransport::Unset | UserTransport::Geneve => Transport::Geneve,
-                UserTransport::NoOverlay {
-                    outbound_snat,
-                    routing,
-                } => Transport::NoOverlay(NoOverlay {
-                    outbound_snat,
-                    routing,
-                    missing_route: MissingRoute::of(routing),
-                }),
-            },
+            transport: self.transport.transport(),
             mtu: self.mtu,
             advertised: Advertised::default(),
         }

@@ -53,38 +53,45 @@ struct Held {
 /// stricter one than was meant.
 const ROUNDS: usize = 4;
 
-/// Brings the kernel to what is wanted. Where anything is wanted and somebody else uses a preference of ours, nothing is added.
+/// Brings the kernel to what is wanted. Where anything is wanted and somebody else uses a preference of ours, nothing is added. `is_all`:
+/// what is not wanted goes; else it stays.
 ///
 /// # Errors
 /// The first thing that could not be read or written; what was written before it stands.
-pub async fn apply(wanted: &Entries) -> Result<Steered, SteeringError> {
+pub async fn apply(wanted: &Entries, is_all: bool) -> Result<Steered, SteeringError> {
     let (connection, handle, _) = rtnetlink::new_connection().map_err(SteeringError::Connect)?;
     let task = tokio::spawn(connection);
-    let whole = tokio::time::timeout(DEADLINE, bring(&handle, wanted)).await;
+    let whole = tokio::time::timeout(DEADLINE, bring(&handle, wanted, is_all)).await;
     task.abort();
     whole.unwrap_or(Err(SteeringError::Deadline))
 }
 
-/// Whether anything of ours stands.
+/// Where rules and routes of ours lead to.
 ///
 /// # Errors
 /// When the kernel cannot be read.
-pub async fn stands() -> Result<bool, SteeringError> {
+pub async fn destinations() -> Result<BTreeSet<Prefix>, SteeringError> {
     let read = tokio::task::spawn_blocking(read);
     let held = read.await.map_err(|_| SteeringError::Thread)??;
-    Ok(!held.is_empty())
+    let of_rules = held.rules.keys().map(|rule| rule.to);
+    let of_routes = held.routes.keys().map(|route| route.to);
+    Ok(of_rules.chain(of_routes).collect())
 }
 
-async fn bring(handle: &Handle, wanted: &Entries) -> Result<Steered, SteeringError> {
+async fn bring(handle: &Handle, wanted: &Entries, is_all: bool) -> Result<Steered, SteeringError> {
     let mut steered = Steered::default();
     for _ in 0..ROUNDS {
         let held = tokio::task::spawn_blocking(read);
         let held = held.await.map_err(|_| SteeringError::Thread)??;
         let before = steered.done.len();
         // A route of ours in the place of another one goes before that comes; main leads to pods meanwhile.
-        routes_go(wanted, &held, &mut steered).await?;
+        if is_all {
+            routes_go(wanted, &held, &mut steered).await?;
+        }
         add(handle, wanted, &held, &mut steered).await?;
-        rules_go(wanted, &held, &mut steered).await?;
+        if is_all {
+            rules_go(wanted, &held, &mut steered).await?;
+        }
         (steered.taken, steered.is_table_taken) = (held.taken, held.is_table_taken);
         if steered.done.len() == before {
             break;
@@ -174,11 +181,6 @@ fn read() -> Result<Held, DumpError> {
 }
 
 impl Held {
-    fn is_empty(&self) -> bool {
-        let has_rules = !self.rules.is_empty() || !self.odd.is_empty();
-        !has_rules && self.routes.is_empty() && self.odd_routes.is_empty()
-    }
-
     fn rule(&mut self, found: FoundRule) {
         if found.protocol != PROTOCOL {
             if preference::ALL.contains(&found.preference) {

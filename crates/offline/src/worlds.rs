@@ -93,6 +93,9 @@ pub fn world(settings: &Settings, objects: &Objects) -> World {
         if cudn.uid.is_empty() {
             cudn.uid = format!("uid-of-{}", cudn.name);
         }
+        if world.beside {
+            cudn = cudn.beside();
+        }
         world.cudns.insert(name_of(object), cudn);
     }
     for object in objects.all(NAMESPACE) {

@@ -18,7 +18,7 @@ use model::nb::{self, Columns, OWNER, Owner, ROUTE_IMPORT, RowKey, Table, Value}
 use ovsdb::{AccessError, Atom, Datum, MonitorTable, Record, Replica, Schema, Uuid};
 
 pub use self::addresses::{Changes, addresses, changes};
-pub use self::beside::monitor_beside;
+pub use self::beside::{conditions_beside, monitor_beside, translations};
 pub use self::foreign::{Named, OTHER_NODE, bound_elsewhere};
 pub use self::imports::{Imports, RouteChange, RouteFollower, decode_imports, imported_among};
 pub use self::quiet::Quiet;

@@ -20,6 +20,7 @@ mod link;
 mod stream;
 mod tls;
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -29,7 +30,9 @@ pub use self::config::{ClientConfig, MonitorTable, TlsFiles};
 pub use self::endpoint::{Endpoint, EndpointError};
 pub use self::error::{LinkError, TlsError};
 use crate::cache::Replica;
-use crate::notation::{OpKind, Schema, TransactError, TransactReply, Transaction, Uuid};
+use crate::notation::{
+    Condition, Name, OpKind, Schema, TransactError, TransactReply, Transaction, Uuid,
+};
 use crate::session::Request;
 
 /// How many transactions may wait for the task before callers wait themselves.
@@ -46,6 +49,8 @@ pub struct Status {
     pub sessions: u64,
     /// Of a clustered database, whether this server leads; true for a standalone one, and where the server does not say.
     pub leader: bool,
+    /// By which conditions the replica has its rows: how often they had been set by then ([`Client::set_conditions`]).
+    pub conditions: u64,
 }
 
 /// A stage of the connection.
@@ -84,6 +89,24 @@ pub struct Client {
 struct Shared {
     status: watch::Sender<Status>,
     view: Mutex<View>,
+    /// Written by handles, read by the task.
+    conditions: watch::Sender<Arc<Conditions>>,
+}
+
+/// Which rows of tables are to be followed instead of those that the configuration names.
+#[derive(Debug, Default)]
+struct Conditions {
+    /// How often they were set.
+    version: u64,
+    by_table: BTreeMap<Name, Vec<Condition>>,
+}
+
+impl Conditions {
+    /// Those of a table.
+    fn of<'a>(&'a self, table: &'a MonitorTable) -> &'a [Condition] {
+        let set = self.by_table.get(&table.table);
+        set.unwrap_or(&table.conditions)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -128,10 +151,12 @@ impl Client {
             generation: 0,
             sessions: 0,
             leader: true,
+            conditions: 0,
         });
         let shared = Arc::new(Shared {
             status,
             view: Mutex::default(),
+            conditions: watch::Sender::default(),
         });
         let (commands, queue) = mpsc::channel(QUEUE);
         tokio::spawn(link::run(config, Arc::clone(&shared), queue));
@@ -149,6 +174,26 @@ impl Client {
     /// The client's task waits meanwhile, so `look` takes out what it needs and returns; it must not block.
     pub fn with_replica<T>(&self, look: impl FnOnce(&Replica) -> T) -> Option<T> {
         self.shared.view(|view| view.replica.as_ref().map(look))
+    }
+
+    /// Follows those rows of these tables for which any of a table's conditions holds, all where it has none; of other tables those
+    /// that the configuration names. The session goes on, and [`Client::has_conditions`] tells when the replica has followed.
+    pub fn set_conditions(&self, by_table: BTreeMap<Name, Vec<Condition>>) {
+        self.shared.conditions.send_if_modified(|set| {
+            let is_news = set.by_table != by_table;
+            if is_news {
+                let version = set.version + 1;
+                *set = Arc::new(Conditions { version, by_table });
+            }
+            is_news
+        });
+    }
+
+    /// Whether the replica holds the rows that were asked for last; what is missing in it before may be in the database.
+    #[must_use]
+    pub fn has_conditions(&self) -> bool {
+        let asked = self.shared.conditions.borrow().version;
+        self.shared.status.borrow().conditions == asked
     }
 
     /// The schema of the last server that reported one; nothing before.

@@ -25,7 +25,7 @@ pub use client::{
     TlsFiles, random_uuid, random_uuids,
 };
 pub use notation::{
-    AccessError, Atom, ColumnType, Condition, Datum, FromDatum, Function, Mutation, Mutator,
+    AccessError, Atom, ColumnType, Condition, Datum, FromDatum, Function, Mutation, Mutator, Name,
     OpResult, Operation, OperationError, Row, Schema, TransactError, TransactReply, Transaction,
     Until, Uuid, UuidName,
 };

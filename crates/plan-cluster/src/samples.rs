@@ -109,6 +109,7 @@ pub(crate) fn mk_cudn(name: &str, n: u8) -> ClusterUserDefinedNetwork {
             },
             layer2: Layer2Extras::default(),
         }),
+        annotated: None,
     }
 }
 

@@ -138,6 +138,30 @@ pub fn condition(
     Some(routed(world, cudn, plans))
 }
 
+/// The type of the condition beside OVN-Kubernetes, which has `TransportAccepted` for itself.
+pub const BESIDE: &str = "noverlay.io/TransportAccepted";
+
+/// That condition, of a network whose annotation asks for something; `None` where it has none.
+#[must_use]
+pub fn beside(
+    world: &World,
+    cudn: &ClusterUserDefinedNetwork,
+    plans: &BTreeMap<String, Plan>,
+) -> Option<Condition> {
+    let said = match cudn.annotated.as_ref()? {
+        Err(why) => of(
+            false,
+            "NoOverlayAnnotationInvalid",
+            &format!("{why}; the network's pods take the tunnels"),
+        ),
+        Ok(_) => condition(world, cudn, plans)?,
+    };
+    Some(Condition {
+        kind: BESIDE,
+        ..said
+    })
+}
+
 /// Whether an accepted RA serves a network without overlay.
 fn routed(
     world: &World,

@@ -11,7 +11,7 @@
 //!                                                                host: rules 2898 to 2901 --BGP's routes--> the wire
 //!  from the wire: host --rule 2898, 2900--> management port --> pod
 //! ```
-//! Default network; both gateway modes. Forms: chosen so that OVN-Kubernetes leaves them alone over gateway syncs and restarts.
+//! Default network, and layer-3 networks of users, whose VRF OVN-Kubernetes made; both gateway modes. Forms: chosen so that OVN-Kubernetes leaves them alone over gateway syncs and restarts.
 
 pub mod host;
 pub mod north;
@@ -19,4 +19,4 @@ mod plan;
 pub mod signs;
 pub mod steps;
 
-pub use self::plan::{Routed, Steps, plan};
+pub use self::plan::{Routed, Steps, Translations, asked, plan};

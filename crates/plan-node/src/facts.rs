@@ -60,6 +60,8 @@ pub struct NodeConfig {
     pub service_cidrs: Vec<Prefix>,
     /// Source: `[clustermanager] v4-transit-subnet`, `v6-transit-subnet`.
     pub transit_subnets: Vec<Prefix>,
+    /// OVN-Kubernetes builds the networks. Source: `[ovn] topology = adopt`.
+    pub beside: bool,
 }
 
 /// Addresses of Services by `namespace/name`.
@@ -176,7 +178,7 @@ impl Memory {
     pub fn snapshot(&mut self, mut facts: Facts) -> Snapshot {
         let undeclared = std::mem::take(&mut facts.undeclared);
         undeclared.remember(&mut facts.networks, &self.shares);
-        let has_users = has_users(&facts, &undeclared);
+        let has_users = !self.config.beside && has_users(&facts, &undeclared);
         let families: BTreeSet<Family> =
             facts.networks.iter().flat_map(Network::families).collect();
         let masquerade = self.config.masquerade_subnets.clone();

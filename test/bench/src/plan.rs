@@ -164,6 +164,7 @@ fn node(report: &mut Report, case: &str, nodes: u32, count: u16) {
         masquerade_subnets: Vec::new(),
         strict_isolation: true,
         service_cidrs: Vec::new(),
+        beside: false,
         transit_subnets: Vec::new(),
     });
     let networks = mk_networks(count);

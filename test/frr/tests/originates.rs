@@ -18,7 +18,9 @@ fn conf(router: u8, networks: &str) -> String {
     format!(
         "hostname fn1\nrouter bgp 64512\n bgp router-id 172.31.7.{router}\n no bgp network import-check\n neighbor 172.31.7.{peer} remote-as 64512\n\
          address-family ipv4 unicast\n  network 10.99.0.0/24\n{networks} exit-address-family\n\
-         address-family ipv6 unicast\n  network fd01:0:0:9::/64\n  neighbor 172.31.7.{peer} activate\n exit-address-family\nexit\n"
+         address-family ipv6 unicast\n  network fd01:0:0:9::/64\n  neighbor 172.31.7.{peer} activate\n exit-address-family\nexit\n\
+         router bgp 64512 vrf red\n bgp router-id 172.31.7.{router}\n no bgp network import-check\n\
+         address-family ipv4 unicast\n  network 10.150.{router}.0/24\n exit-address-family\nexit\n"
     )
 }
 
@@ -52,13 +54,31 @@ async fn what_bgpd_originates_is_told_from_what_it_has_learned() {
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     assert!(learned, "the other one has not learned it");
-    assert!(asked.originates(&pods).await.unwrap());
-    assert!(asked.originates(&prefix("fd01:0:0:9::/64")).await.unwrap());
-    assert!(!others.originates(&pods).await.unwrap(), "it is another's");
+    assert!(asked.originates(None, &pods).await.unwrap());
+    assert!(
+        asked
+            .originates(None, &prefix("fd01:0:0:9::/64"))
+            .await
+            .unwrap()
+    );
+    assert!(
+        !others.originates(None, &pods).await.unwrap(),
+        "it is another's"
+    );
     for nowhere in ["10.128.2.0/24", "fd01:0:0:2::/64"] {
-        assert!(!asked.originates(&prefix(nowhere)).await.unwrap());
+        assert!(!asked.originates(None, &prefix(nowhere)).await.unwrap());
     }
+    // What a VRF has is not the default one's, and the other way round.
+    let (red, of_red) = (Some("red"), prefix("10.150.1.0/24"));
+    assert!(asked.originates(red, &of_red).await.unwrap());
+    assert!(!asked.originates(None, &of_red).await.unwrap());
+    assert!(!asked.originates(red, &pods).await.unwrap());
+    let nowhere = asked.originates(Some("blue"), &of_red).await;
+    assert!(nowhere.is_err(), "it has no such VRF: {nowhere:?}");
     let said = near.load(&conf(1, "")).unwrap();
     assert!(said.clean, "{}", said.output);
-    assert!(!asked.originates(&pods).await.unwrap(), "it is withdrawn");
+    assert!(
+        !asked.originates(None, &pods).await.unwrap(),
+        "it is withdrawn"
+    );
 }

@@ -318,8 +318,16 @@ impl ApiServer {
     /// Items of a list as JSON.
     #[must_use]
     pub fn items(&self, kind: &str) -> Vec<Value> {
-        let text = self.output(&["get", kind, "-A", "-o", "json"]);
-        let list: Value = serde_json::from_str(&text).unwrap();
+        self.listed(&["get", kind, "-A", "-o", "json"])
+    }
+
+    /// The same with who wrote which field (`metadata.managedFields`).
+    pub fn items_with_managers(&self, kind: &str) -> Vec<Value> {
+        self.listed(&["get", kind, "-A", "-o", "json", "--show-managed-fields"])
+    }
+
+    fn listed(&self, arguments: &[&str]) -> Vec<Value> {
+        let list: Value = serde_json::from_str(&self.output(arguments)).unwrap();
         list.get("items")
             .and_then(Value::as_array)
             .cloned()

@@ -8,7 +8,9 @@
 //! OVN-Kubernetes does otherwise; this is not it.
 
 pub(crate) mod found;
+pub(crate) mod users;
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -20,6 +22,7 @@ use self::found::HOST_MTU;
 use crate::apiserver::{get, kubectl};
 use crate::daemons::{self, MANAGERS};
 use crate::look::{Row, entry, members, router_rows, rows, word};
+use crate::networks;
 use crate::node::ovs::{br_ex, nbctl};
 use crate::objects::items;
 use crate::process::{self, Start};
@@ -59,6 +62,7 @@ pub(crate) fn hand_over(lab: &mut Lab, wait: Duration, steps: Steps) -> Result<(
         process::stop(lab, &node.name, "node-agent", Signal::SIGTERM)?;
         unmark(lab, node)?;
         mark_tunnels(lab, node)?;
+        users::translate(lab, node)?;
         keep(lab, node)
     }) {
         stopped?;
@@ -67,8 +71,9 @@ pub(crate) fn hand_over(lab: &mut Lab, wait: Duration, steps: Steps) -> Result<(
     for remembered in each(&lab.nodes, |node| found::remember(lab, node)) {
         remembered?;
     }
+    // Those of networks of users are OVN-Kubernetes' now.
     kubectl(lab)
-        .words("delete network-attachment-definitions -A --all --ignore-not-found")
+        .words("delete network-attachment-definitions -n ovn-kubernetes default --ignore-not-found")
         .run()?;
     steps.say("the network of tunnels is an imitation of OVN-Kubernetes' now: no row, rule or field is our daemons'");
     lab.adopted = Some("no-overlay".to_owned());
@@ -112,16 +117,36 @@ fn unmark(lab: &Lab, node: &Node) -> Result<()> {
     Ok(())
 }
 
-/// Names the node that a route over tunnels leads to, as OVN-Kubernetes does.
+/// Names the node that a route over tunnels leads to, as OVN-Kubernetes does, in each network.
 fn mark_tunnels(lab: &Lab, node: &Node) -> Result<()> {
+    let default = (
+        "ovn_cluster_router".to_owned(),
+        crate::objects::subnets(lab)?,
+    );
+    let mut all = vec![default];
+    for network in users::over_tunnels(lab) {
+        let router = users::cluster_router(network);
+        all.push((router, networks::subnets(lab, network)?));
+    }
+    for (router, subnets) in &all {
+        mark_tunnels_of(lab, node, router, subnets)?;
+    }
+    Ok(())
+}
+
+fn mark_tunnels_of<S: ToString>(
+    lab: &Lab,
+    node: &Node,
+    router: &str,
+    subnets: &BTreeMap<String, Vec<S>>,
+) -> Result<()> {
     let routes = router_rows(
         lab,
         &node.name,
-        "ovn_cluster_router",
+        router,
         "static_routes",
         "logical_router_static_route",
     )?;
-    let subnets = crate::objects::subnets(lab)?;
     let mut command: Vec<String> = Vec::new();
     for (name, subnets) in subnets.iter().filter(|(name, _)| **name != node.name) {
         let subnets: Vec<String> = subnets.iter().map(ToString::to_string).collect();

@@ -52,7 +52,7 @@ pub(crate) enum What {
 }
 
 /// Names on the command line. All but the first two take their time and have to be asked for.
-pub(crate) const NAMES: [&str; 9] = [
+pub(crate) const NAMES: [&str; 10] = [
     "bgpd",
     "cut",
     "frr-stop",
@@ -62,6 +62,7 @@ pub(crate) const NAMES: [&str; 9] = [
     "router",
     "reflector",
     "beside",
+    "beside-users",
 ];
 
 /// How often FRR is stopped in good order, and with how many more routes.
@@ -113,8 +114,8 @@ pub(crate) fn demonstrate(
     if only == Some("change") {
         return change::demonstrate(lab);
     }
-    if only == Some("beside") {
-        return beside::demonstrate(lab, node);
+    if only == Some("beside") || only == Some("beside-users") {
+        return beside::demonstrate(lab, node, only == Some("beside-users"));
     }
     if only == Some("topology") {
         return topology::demonstrate(lab);

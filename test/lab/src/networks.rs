@@ -372,7 +372,7 @@ pub(crate) fn attach(lab: &Lab, wait: Duration, steps: Steps) -> Result<()> {
 }
 
 /// The subnets of a network that each node got.
-fn subnets(lab: &Lab, network: &UserNetwork) -> Result<BTreeMap<String, Vec<IpNet>>> {
+pub(crate) fn subnets(lab: &Lab, network: &UserNetwork) -> Result<BTreeMap<String, Vec<IpNet>>> {
     let nodes = get(lab, "/api/v1/nodes")?;
     let of = |node: &Value| {
         let name = node.pointer("/metadata/name")?.as_str()?;
@@ -386,7 +386,7 @@ fn subnets(lab: &Lab, network: &UserNetwork) -> Result<BTreeMap<String, Vec<IpNe
 }
 
 /// The nodes whose pod of a network is attached.
-fn attached(lab: &Lab, network: &UserNetwork) -> Vec<(Node, Pod)> {
+pub(crate) fn attached(lab: &Lab, network: &UserNetwork) -> Vec<(Node, Pod)> {
     let pod = |node: &Node| Some((node.clone(), network.pod(lab, &node.name)?));
     lab.nodes.iter().filter_map(pod).collect()
 }

@@ -218,7 +218,7 @@ fn seen(from: (Option<&str>, &str), to: (&str, &str)) -> Option<IpAddr> {
 async fn put(rules: &steering::Entries, wanted: &Ruleset) {
     let held = nft::read(wanted.table).await.unwrap();
     nft::apply(&held, wanted, true).await.unwrap();
-    let steered = netlink::steering::apply(rules).await.unwrap();
+    let steered = netlink::steering::apply(rules, true).await.unwrap();
     assert!(steered.taken.is_empty());
 }
 
@@ -312,10 +312,14 @@ fn pods_see_each_others_addresses_and_outsiders_reach_none() {
         let nothing = no_table();
         put(&entries(view.get()), &nothing).await;
         expect("pod to pod, rules alone", |f| (to_remote(f), Some(f.node)));
-        put(&steering::Entries::default(), &ruleset(view.get(), true)).await;
+        put(
+            &steering::Entries::default(),
+            &ruleset(view.get(), &[], true),
+        )
+        .await;
         expect("pod to pod, table alone", |f| (to_remote(f), None));
 
-        put(&entries(view.get()), &ruleset(view.get(), true)).await;
+        put(&entries(view.get()), &ruleset(view.get(), &[], true)).await;
         expect("pod to pod", |f| (to_remote(f), Some(f.pod)));
         expect("the other way", |f| (to_own(f), Some(f.remote_pod)));
         expect("host to pod of another node", |f| {
@@ -343,7 +347,7 @@ fn pods_that_keep_their_addresses_are_seen_by_them_outside_and_by_the_nodes_at_n
         let peers = FAMILIES.iter().map(|f| f.peer.parse::<IpAddr>().unwrap());
         view.node.node_addresses.extend(peers);
         bgp("add");
-        put(&entries(view.get()), &ruleset(view.get(), true)).await;
+        put(&entries(view.get()), &ruleset(view.get(), &[], true)).await;
         // Links have just come up, and neighbors of IPv6 are asked late.
         let to =
             |f: &Family, whom: &str| (0..5).find_map(|_| seen((Some(pods), f.pod), (wire, whom)));
@@ -354,7 +358,7 @@ fn pods_that_keep_their_addresses_are_seen_by_them_outside_and_by_the_nodes_at_n
         expect("outside to pod", |f| (intruder(f), None));
         // Where it is not wanted any more, new connections are translated as before.
         view.no_overlay(|options| options.outbound_snat = true);
-        put(&entries(view.get()), &ruleset(view.get(), true)).await;
+        put(&entries(view.get()), &ruleset(view.get(), &[], true)).await;
         expect("pod to outside, again", |f| {
             (to(f, f.outside), Some(f.node))
         });
@@ -370,7 +374,7 @@ fn a_pod_reaches_another_one_of_its_node_by_a_port_of_the_host() {
     in_namespace(|| async {
         let others = Others::add();
         let view = mk_dual_view(1);
-        put(&entries(view.get()), &ruleset(view.get(), true)).await;
+        put(&entries(view.get()), &ruleset(view.get(), &[], true)).await;
         let pods = others.pods.as_str();
         nft_script(
             "table inet host-ports {
@@ -410,7 +414,7 @@ fn what_a_peer_sends_arrives_while_this_node_has_no_route_back() {
     in_namespace(|| async {
         let others = Others::add();
         let view = mk_dual_view(1);
-        put(&entries(view.get()), &ruleset(view.get(), true)).await;
+        put(&entries(view.get()), &ruleset(view.get(), &[], true)).await;
         // As most systems come; what is stricter is refused in words (`plan_node::beside::signs`).
         for setting in ["0", "2"] {
             for device in ["all", "br-ex", "ovn-k8s-mp0"] {
@@ -440,7 +444,7 @@ fn what_has_no_route_goes_by_ovn_and_what_came_from_there_not_back() {
     in_namespace(|| async {
         let others = Others::add();
         let view = mk_dual_view(1);
-        put(&entries(view.get()), &ruleset(view.get(), true)).await;
+        put(&entries(view.get()), &ruleset(view.get(), &[], true)).await;
         let way = |to: &str, from: &str, device: &str| {
             let words = format!("route get {to} from {from} iif {device}");
             let said = Command::new("ip")
@@ -488,7 +492,7 @@ fn what_has_no_route_goes_by_ovn_and_what_came_from_there_not_back() {
                 f.pod
             );
         }
-        put(&entries(view.get()), &ruleset(view.get(), true)).await;
+        put(&entries(view.get()), &ruleset(view.get(), &[], true)).await;
         bgp("add");
         for f in &FAMILIES {
             let routed = way(f.remote_pod, f.pod, "ovn-k8s-mp0");

@@ -16,7 +16,7 @@ use model::nft::{AddressSet, Chain, Hook, Ruleset};
 use netlink::FilterWatcher;
 use netns_tests::translation::{Commits, Table};
 use netns_tests::{absent, in_namespace, run};
-use testkit::{mk_dual_view, mk_snapshot, mk_user_network, mk_view};
+use testkit::{View, mk_dual_view, mk_snapshot, mk_user_network, mk_view};
 
 fn nft_command(words: &str) -> String {
     run(Command::new("nft").args(words.split_whitespace()))
@@ -364,6 +364,21 @@ fn an_exemption_that_is_taken_away_is_seen_and_comes_back() {
     });
 }
 
+/// A network of users of both families, in a VRF.
+fn mk_user_view() -> View {
+    let mut view = mk_dual_view(1);
+    let subnets = ["10.150.0.0/16/24", "fd00:150::/48/64"];
+    view.share.network = mk_user_network("cluster_udn_red", 12, &subnets, &["100.65.0.0/16"]);
+    view.share.host_subnets = ["10.150.1.0/24", "fd00:150:0:1::/64"]
+        .map(|own| own.parse().unwrap())
+        .into();
+    view.share.vrf = Some(plan_node::Vrf {
+        device: "red".to_owned(),
+        table: 1012,
+    });
+    view
+}
+
 /// The table that is wholly ours, beside one of somebody else: it comes, is put right, and goes as a whole.
 #[test]
 fn a_table_of_our_own_comes_and_goes_as_a_whole() {
@@ -380,7 +395,14 @@ fn a_table_of_our_own_comes_and_goes_as_a_whole() {
         let mut view = mk_dual_view(1);
         // Longer than the management port's name, and behind it in the alphabet.
         view.node.gateway.bridge = "physbr-external".to_owned();
-        let wanted = plan_node::beside::host::ruleset(view.get(), true);
+        let mut wanted = plan_node::beside::host::ruleset(view.get(), &[], true);
+        let mut red = mk_user_view();
+        red.node
+            .gateway
+            .bridge
+            .clone_from(&view.node.gateway.bridge);
+        let uplinks = ["physbr-red".to_owned()];
+        wanted.extend(plan_node::beside::host::ruleset(red.get(), &uplinks, true));
         let table = wanted.table;
         let pass = |wanted: Ruleset| async move {
             let held = nft::read(table).await.unwrap();

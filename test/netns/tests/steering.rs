@@ -108,7 +108,7 @@ async fn done(wanted: &Entries) -> Vec<String> {
         done,
         taken,
         is_table_taken,
-    } = apply(wanted).await.unwrap();
+    } = apply(wanted, true).await.unwrap();
     assert!(taken.is_empty() && !is_table_taken, "{taken:?}");
     done
 }
@@ -119,7 +119,7 @@ fn what_is_wanted_comes_stays_and_goes() {
         return;
     }
     in_namespace(|| async {
-        let missing = apply(&mk_wanted()).await;
+        let missing = apply(&mk_wanted(), true).await;
         assert!(
             matches!(missing, Err(SteeringError::NoDevice { ref device }) if device == DEVICE),
             "{missing:?}"
@@ -203,14 +203,14 @@ fn rules_and_routes_of_others_stay_and_nothing_of_ours_comes_where_one_has_our_p
         done(&Entries::default()).await;
         assert_eq!(others(), before);
         ip("rule add pref 2900 from 198.51.100.1 lookup 7");
-        let steered = apply(&mk_wanted()).await.unwrap();
+        let steered = apply(&mk_wanted(), true).await.unwrap();
         assert_eq!(steered.taken, [2900].into());
         assert!(steered.done.is_empty(), "{:?}", steered.done);
         ip("rule del pref 2900 from 198.51.100.1 lookup 7");
         // In the very place of ours.
         ip("route add 10.128.0.0/16 dev ovn-k8s-mp0 table 2900000000 proto static");
         let before = others();
-        let steered = apply(&mk_wanted()).await.unwrap();
+        let steered = apply(&mk_wanted(), true).await.unwrap();
         assert!(
             steered.is_table_taken && steered.done.is_empty(),
             "{steered:?}"
@@ -220,12 +220,12 @@ fn rules_and_routes_of_others_stay_and_nothing_of_ours_comes_where_one_has_our_p
         assert_eq!(done(&mk_wanted()).await.len(), 10);
         // While ours stand: they stay, and what goes still can.
         ip("rule add pref 2901 from 198.51.100.1 lookup 7");
-        let steered = apply(&mk_wanted()).await.unwrap();
+        let steered = apply(&mk_wanted(), true).await.unwrap();
         assert!(
             steered.taken == [2901].into() && steered.done.is_empty(),
             "{steered:?}"
         );
-        let steered = apply(&Entries::default()).await.unwrap();
+        let steered = apply(&Entries::default(), true).await.unwrap();
         assert_eq!(steered.done.len(), 10, "{steered:?}");
     });
 }

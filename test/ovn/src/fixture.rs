@@ -84,6 +84,12 @@ impl Fixture {
         Self::client(socket, north::monitor())
     }
 
+    /// One more client of what the node agent follows beside OVN-Kubernetes, with these keys.
+    #[must_use]
+    pub fn connect_beside(socket: PathBuf, keys: &[RowKey]) -> Client {
+        Self::client(socket, north::monitor_beside(keys))
+    }
+
     fn client(socket: PathBuf, tables: Vec<MonitorTable>) -> Client {
         let mut config = ClientConfig::new(Endpoint::Unix(socket), north::DATABASE);
         // What a test cuts is to be there again soon.
@@ -181,6 +187,16 @@ impl Fixture {
         let left = self.diff(rows);
         assert!(left.is_empty(), "left to do: {left:?}");
         touched
+    }
+
+    /// Takes all rows of an owner away.
+    pub async fn remove(&self, owner: &Owner) {
+        let north = self.decode();
+        let diff = Diff::between(north.of(owner), &Rows::new(), nb::satisfies);
+        let transaction = encode::topology(&diff, &north, owner, "noverlay test").unwrap();
+        let reply = self.client.transact(&transaction).await.unwrap();
+        reply.check_counts().unwrap();
+        self.settle().await;
     }
 
     /// Every row without our owner marker, by table and uuid, as text.

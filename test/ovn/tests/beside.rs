@@ -127,7 +127,7 @@ async fn what_is_routed_leaves_by_the_management_port_and_everything_else_as_bef
         return;
     };
     let view = mk_dual_view(1);
-    let steers = plan(view.get(), true);
+    let steers = plan(view.get(), true, &[]);
     // The router's references to its policies are one column, somebody else's and ours.
     assert_eq!(fixture.pass_over(&steers).await, steers.len());
     assert_eq!(fixture.pass(&steers).await, 0);
@@ -145,7 +145,7 @@ async fn what_is_routed_leaves_by_the_management_port_and_everything_else_as_bef
     for from in ["10.128.1.2", "192.0.2.7"] {
         assert_eq!(leaves_by(&northd, "10.128.2.9", from), "tstor-n2", "{from}");
     }
-    fixture.pass_over(&plan(view.get(), false)).await;
+    fixture.pass_over(&plan(view.get(), false, &[])).await;
     northd.nbctl(&["sync"]);
     assert_eq!(ways(&northd), BY_TUNNEL);
 }
@@ -155,7 +155,7 @@ async fn the_port_group_gets_the_management_port_that_was_made_anew_and_lets_go_
     let Some((fixture, northd)) = mk_fixture().await else {
         return;
     };
-    let rows = plan(mk_dual_view(1).get(), false);
+    let rows = plan(mk_dual_view(1).get(), false, &[]);
     assert_eq!(rows.len(), 3, "a port group and two ACLs");
     assert_eq!(fixture.pass(&rows).await, rows.len());
     northd.nbctl(&["sync"]);
@@ -170,7 +170,7 @@ async fn the_port_group_gets_the_management_port_that_was_made_anew_and_lets_go_
     assert_eq!(ports.trim(), format!("[{}]", port.trim()));
     // Steered, and then the port goes for good: what steers can be taken away all the same.
     let view = mk_dual_view(1);
-    fixture.pass_over(&plan(view.get(), true)).await;
+    fixture.pass_over(&plan(view.get(), true, &[])).await;
     northd.nbctl(&["lsp-del", "k8s-n1"]);
     fixture.settle().await;
     let transaction = fixture.encode(&rows);
@@ -200,7 +200,7 @@ async fn answers_without_a_question_pass_the_management_port_and_are_dropped_wit
     northd.nbctl(&["lb-add", "service", "172.31.0.1:80", "10.128.1.5:8080"]);
     northd.nbctl(&["ls-lb-add", "n1", "service"]);
     let view = mk_dual_view(1);
-    let steers = plan(view.get(), true);
+    let steers = plan(view.get(), true, &[]);
     let is_acl = |key: &RowKey| matches!(key.table, Table::PortGroup | Table::GroupAcl);
     let mut without = steers.clone();
     without.retain(|key, _| !is_acl(key));
@@ -230,7 +230,7 @@ async fn what_was_added_goes_without_a_trace() {
     };
     let before = fixture.others();
     let view = mk_dual_view(1);
-    fixture.pass_over(&plan(view.get(), true)).await;
+    fixture.pass_over(&plan(view.get(), true, &[])).await;
     route_both(&fixture, &view).await;
     fixture.pass_over(&model::nb::Rows::new()).await;
     assert_eq!(fixture.others(), before);
@@ -258,7 +258,7 @@ async fn a_set_gains_and_loses_what_differs_and_one_of_somebody_else_is_not_ours
     assert_eq!(held(), None, "without our marker");
     northd.nbctl(&["destroy", "Address_Set", &set]);
     fixture.settle().await;
-    fixture.pass_over(&plan(view.get(), true)).await;
+    fixture.pass_over(&plan(view.get(), true, &[])).await;
     for (subnets, transactions) in [
         (&["10.128.2.0/24", "10.128.3.0/24"][..], 1),
         (&["10.128.2.0/24", "10.128.3.0/24"], 0),
@@ -284,7 +284,7 @@ async fn what_is_in_both_is_not_touched_and_a_set_that_was_made_anew_is_another_
     let view = mk_dual_view(1);
     let network = view.share.network.name.clone();
     let set = routed(&network, Family::V4).id;
-    fixture.pass_over(&plan(view.get(), true)).await;
+    fixture.pass_over(&plan(view.get(), true, &[])).await;
     let (two, three) = ("10.128.2.0/24", "10.128.3.0/24");
     route(&fixture, &view, Family::V4, &[two, three]).await;
     let wanted = [three, "10.128.4.0/24"].map(Box::from).into();
@@ -463,7 +463,7 @@ async fn what_was_written_is_in_force_when_a_chassis_has_said_so() {
         read.unwrap().unwrap().unwrap()
     };
     let before = configured();
-    let transaction = fixture.encode(&plan(mk_dual_view(1).get(), false));
+    let transaction = fixture.encode(&plan(mk_dual_view(1).get(), false, &[]));
     let counted = |replica: &_| ovn::in_force::counted(replica, transaction);
     let counted = client.with_replica(counted).unwrap().unwrap();
     let reply = client.transact(&counted).await.unwrap();
@@ -491,7 +491,7 @@ async fn what_others_write_of_pods_is_not_followed() {
         return;
     };
     let view = mk_dual_view(1);
-    fixture.pass_over(&plan(view.get(), true)).await;
+    fixture.pass_over(&plan(view.get(), true, &[])).await;
     northd.nbctl(&["sync"]);
     fixture.settle().await;
     let read = |replica: &ovsdb::Replica| {

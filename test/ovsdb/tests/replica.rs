@@ -12,12 +12,12 @@
     reason = "a test, and it measures real time"
 )]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use ovsdb::{
-    Changes, Client, Condition, Datum, MonitorTable, Mutation, OpResult, Row, TransactError,
-    Transaction, Uuid,
+    Changes, Client, Condition, Datum, MonitorTable, Mutation, OpResult, Replica, Row,
+    TransactError, Transaction, Uuid,
 };
 use ovsdb_tests::{
     NB, Server, absent, mk_client, mk_config, mk_route, mk_router, routes_of, until_error,
@@ -216,6 +216,63 @@ async fn conditions_choose_the_rows() {
         .await
         .unwrap();
     until_replica(&client, |replica| routes_of(replica) == 2).await;
+}
+
+/// The destinations of the routes that a replica holds.
+fn prefixes(replica: &Replica) -> BTreeSet<String> {
+    let rows = replica.table(ROUTE).unwrap().values();
+    rows.map(|row| row.get("ip_prefix").unwrap()).collect()
+}
+
+#[tokio::test]
+async fn other_conditions_bring_other_rows_into_the_same_session_and_outlast_it() {
+    if absent(TOOLS) {
+        return;
+    }
+    let mut server = Server::start();
+    drop(mk_filled(&server, 10).await);
+    let prefix = |n: u8| format!("10.0.0.{n}/32");
+    let named = |n: u8| Condition::equal("ip_prefix", prefix(n));
+    let mut config = mk_config(&server.socket());
+    config.tables = vec![MonitorTable::new(ROUTE, &["ip_prefix"]).or(named(3))];
+    let client = Client::connect(config);
+    until_synced(&client).await;
+    assert!(client.has_conditions(), "those of the configuration");
+    assert_eq!(client.with_replica(prefixes), Some([prefix(3)].into()));
+    let set =
+        |conditions: Vec<Condition>| client.set_conditions([(ROUTE.into(), conditions)].into());
+    let two = || BTreeSet::from([prefix(3), prefix(4)]);
+    for (conditions, wanted) in [
+        (vec![named(3), named(4)], two()),
+        // The row of both is the same one.
+        (vec![named(4)], [prefix(4)].into()),
+        (vec![named(3), named(4)], two()),
+    ] {
+        set(conditions);
+        assert!(!client.has_conditions(), "before the server has answered");
+        until_status(&client, |_| client.has_conditions()).await;
+        assert_eq!(client.with_replica(prefixes), Some(wanted));
+    }
+    let generation = client.watch().borrow().generation;
+    set(vec![named(3), named(4)]);
+    assert!(client.has_conditions(), "the same ones are no news");
+    assert_eq!(client.watch().borrow().sessions, 1);
+    // They are those of the next session, too, and of one that was away.
+    server.crash();
+    until_error(&client).await;
+    set(vec![named(3), named(4), named(5)]);
+    server.up();
+    until_status(&client, |status| {
+        status.connection.is_synced() && client.has_conditions()
+    })
+    .await;
+    let three = [prefix(3), prefix(4), prefix(5)];
+    assert_eq!(client.with_replica(prefixes), Some(three.into()));
+    assert!(client.watch().borrow().generation > generation);
+    // A table without conditions has all rows.
+    set(Vec::new());
+    until_status(&client, |_| client.has_conditions()).await;
+    assert!(client.with_replica(routes_of) >= Some(10));
 }
 
 #[tokio::test]

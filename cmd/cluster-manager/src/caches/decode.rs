@@ -79,11 +79,13 @@ fn existing(condition: Condition) -> ExistingCondition {
     }
 }
 
-pub(super) fn cudn(object: &DynamicObject) -> UserNetwork {
+/// `beside`: OVN-Kubernetes builds the networks.
+pub(super) fn cudn(object: &DynamicObject, beside: bool) -> UserNetwork {
+    let spec = api::read_cudn(object);
     let status = serde_json::from_value::<NetworkStatus>(status_of(object)).unwrap_or_default();
     UserNetwork {
         generation: object.metadata.generation.unwrap_or(0),
-        spec: api::read_cudn(object),
+        spec: if beside { spec.beside() } else { spec },
         conditions: status.conditions.into_iter().map(existing).collect(),
     }
 }

@@ -27,6 +27,7 @@ use super::{ClusterReconciler, planned};
 use crate::caches::Generations;
 use crate::key::Key;
 
+mod observed;
 mod release;
 mod status;
 
@@ -42,6 +43,9 @@ impl ClusterReconciler {
         labelled: &BTreeSet<String>,
         generations: &Generations,
     ) -> Action {
+        if self.observes() {
+            return self.observed_networks(world, labelled, generations).await;
+        }
         let plan = match self.plan_of_networks(world).await {
             Ok(plan) => plan,
             Err(error) => {

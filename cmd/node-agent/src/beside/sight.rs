@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use model::NetworkName;
+use plan_node::Plan;
 use plan_node::beside::Steps;
 use plan_node::beside::steps::{Part, Seen, Step};
 
@@ -33,8 +34,8 @@ pub(crate) enum Applied {
 
 #[derive(Debug, Default)]
 struct Passes {
-    /// With the steps that the pass was made for.
-    host: BTreeMap<HostPart, (Steps, bool)>,
+    /// With the steps that the pass was made for, and whether what is not wanted was taken away: all networks were known.
+    host: BTreeMap<HostPart, (Steps, bool, bool)>,
     /// What keeps parts from being whole, in words.
     trouble: BTreeMap<HostPart, String>,
     /// Access lists of the management port, and the policy; with the step that the pass was made for.
@@ -62,15 +63,19 @@ impl Sight {
         f(&mut self.passes.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// A pass over a part of the host, for a plan of these steps.
-    pub(crate) fn note_host(&self, part: HostPart, steps: &Steps, applied: Applied) {
+    /// A pass over a part of the host, for a plan.
+    pub(crate) fn note_host(&self, part: HostPart, plan: &Plan, applied: Applied) {
+        self.note_pass(part, (&plan.steps, plan.is_complete()), applied);
+    }
+
+    fn note_pass(&self, part: HostPart, (steps, is_whole): (&Steps, bool), applied: Applied) {
         let (stands, trouble) = match applied {
             Applied::Stands => (Some(true), None),
             Applied::Broken(why) => (Some(false), Some(why)),
             Applied::Unknown(why) => (None, Some(why)),
         };
         let is_news = self.with(|passes| {
-            let now = stands.map(|stands| (steps.clone(), stands));
+            let now = stands.map(|stands| (steps.clone(), stands, is_whole));
             let is_seen = now.is_some() && passes.host.get(&part) != now.as_ref();
             passes.host.extend(now.map(|now| (part, now)));
             let is_said = passes.trouble.get(&part) != trouble.as_ref();
@@ -126,13 +131,13 @@ impl Sight {
             let rows = passes.rows.get(network);
             let part = |first: Step, part: Part, of: Step| same(of, first).then_some(part);
             let host = |which: HostPart, first: Step| {
-                let (steps, stands) = passes.host.get(&which)?;
+                let (steps, stands, is_whole) = passes.host.get(&which)?;
                 let of = steps.get(network).filter(|of| same(**of, first))?;
-                Some(match stands {
-                    true if *of >= first => Part::Whole,
-                    true => Part::Gone,
-                    false => Part::Partial,
-                })
+                match (*stands, *of >= first) {
+                    (true, true) => Some(Part::Whole),
+                    (true, false) => is_whole.then_some(Part::Gone),
+                    (false, _) => Some(Part::Partial),
+                }
             };
             Seen {
                 untracked: rows.and_then(|(of, is, _)| part(Step::Untracked, *is, *of)),
@@ -158,6 +163,27 @@ mod tests {
         [(NetworkName::default_network(), step)].into()
     }
 
+    /// A pass for a plan in which all networks are known.
+    fn note(sight: &Sight, part: HostPart, step: Step, applied: Applied) {
+        sight.note_pass(part, (&steps(step), true), applied);
+    }
+
+    #[test]
+    fn what_is_not_wanted_is_not_seen_to_be_gone_while_some_network_is_not_known() {
+        let sight = Sight::new(FactsChanged::default());
+        let default = NetworkName::default_network();
+        let rules = |step: Step| sight.seen(&default, step).rules;
+        for (is_whole, gone) in [(false, None), (true, Some(Part::Gone))] {
+            let pass = |step: Step| {
+                sight.note_pass(HostPart::Rules, (&steps(step), is_whole), Applied::Stands);
+            };
+            pass(Step::Host);
+            assert_eq!(rules(Step::Ready), Some(Part::Whole));
+            pass(Step::Filtered);
+            assert_eq!(rules(Step::Filtered), gone);
+        }
+    }
+
     #[test]
     fn what_was_seen_at_a_step_that_has_other_parts_is_not_seen_at_this_one() {
         let (sight, default) = (
@@ -166,10 +192,10 @@ mod tests {
         );
         let seen = |step: Step| sight.seen(&default, step);
         assert_eq!(seen(Step::Absent), Seen::default(), "nobody has looked");
-        sight.note_host(HostPart::Filter, &steps(Step::Host), Applied::Stands);
+        note(&sight, HostPart::Filter, Step::Host, Applied::Stands);
         assert_eq!(seen(Step::Ready).filter, Some(Part::Whole));
         assert_eq!(seen(Step::Ready).rules, None, "one of two");
-        sight.note_host(HostPart::Rules, &steps(Step::Host), Applied::Stands);
+        note(&sight, HostPart::Rules, Step::Host, Applied::Stands);
         sight.note_rows(&default, Step::Host, Part::Whole, Part::Gone);
         for step in [Step::Host, Step::Ready, Step::Steering] {
             assert_eq!(seen(step).rules, Some(Part::Whole), "{step:?}");
@@ -182,15 +208,16 @@ mod tests {
         assert_eq!(seen(Step::Filtered).rules, None);
         assert_eq!(seen(Step::Untracked).filter, None);
         assert_eq!(seen(Step::Absent).untracked, None);
-        sight.note_host(HostPart::Rules, &steps(Step::Filtered), Applied::Stands);
+        note(&sight, HostPart::Rules, Step::Filtered, Applied::Stands);
         assert_eq!(seen(Step::Filtered).rules, Some(Part::Gone));
-        sight.note_host(HostPart::Filter, &steps(Step::Untracked), Applied::Stands);
+        note(&sight, HostPart::Filter, Step::Untracked, Applied::Stands);
         assert_eq!(seen(Step::Untracked).filter, Some(Part::Gone));
         assert_eq!(sight.trouble(), None);
         let why = || "nft failed".to_owned();
-        sight.note_host(
+        note(
+            &sight,
             HostPart::Filter,
-            &steps(Step::Untracked),
+            Step::Untracked,
             Applied::Broken(why()),
         );
         assert_eq!(seen(Step::Untracked).filter, Some(Part::Partial));
@@ -207,19 +234,19 @@ mod tests {
         );
         let unknown = || Applied::Unknown("nft does not answer".to_owned());
         let filter = |step: Step| sight.seen(&default, step).filter;
-        sight.note_host(HostPart::Filter, &steps(Step::Filtered), unknown());
+        note(&sight, HostPart::Filter, Step::Filtered, unknown());
         assert_eq!(filter(Step::Filtered), None, "nobody has looked");
-        sight.note_host(HostPart::Filter, &steps(Step::Filtered), Applied::Stands);
-        sight.note_host(HostPart::Filter, &steps(Step::Steering), unknown());
+        note(&sight, HostPart::Filter, Step::Filtered, Applied::Stands);
+        note(&sight, HostPart::Filter, Step::Steering, unknown());
         assert_eq!(filter(Step::Steering), Some(Part::Whole));
         assert_eq!(sight.trouble().as_deref(), Some("nft does not answer"));
-        sight.note_host(HostPart::Filter, &steps(Step::Untracked), unknown());
+        note(&sight, HostPart::Filter, Step::Untracked, unknown());
         assert_eq!(
             filter(Step::Untracked),
             None,
             "it is to be gone, and nobody knows"
         );
-        sight.note_host(HostPart::Filter, &steps(Step::Untracked), Applied::Stands);
+        note(&sight, HostPart::Filter, Step::Untracked, Applied::Stands);
         assert_eq!(sight.trouble(), None);
     }
 

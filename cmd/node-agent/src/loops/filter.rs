@@ -143,9 +143,8 @@ impl Reconciler for FilterReconciler {
                 (applied, Outcome::Failed, Action::Requeue)
             }
         };
-        // Where not everything is known, what is not wanted may stand.
-        if let Some(sight) = self.sight.as_ref().filter(|_| planned.plan.is_complete()) {
-            sight.note_host(HostPart::Filter, &planned.plan.steps, applied);
+        if let Some(sight) = &self.sight {
+            sight.note_host(HostPart::Filter, &planned.plan, applied);
         }
         self.failing.note(key, outcome, &BTreeSet::from([*key]));
         action

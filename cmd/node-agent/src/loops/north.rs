@@ -133,7 +133,7 @@ pub(crate) struct NorthReconciler {
     facts: FactsChanged,
     /// Beside OVN-Kubernetes: who wants to know how much is in force.
     sight: Option<Sight>,
-    /// How far flows have to have followed the database until rows are in force: access lists, and the policy.
+    /// How far flows have to have followed the database until rows are in force: access lists and what is not translated, and the policy.
     targets: BTreeMap<Owner, (i64, i64)>,
 }
 
@@ -223,7 +223,8 @@ impl NorthReconciler {
             .targets
             .entry(owner.clone())
             .or_insert((written, written));
-        if tables.contains(&Table::PortGroup) || tables.contains(&Table::GroupAcl) {
+        let of_lists = [Table::PortGroup, Table::GroupAcl, Table::Nat];
+        if of_lists.iter().any(|table| tables.contains(table)) {
             target.0 = written;
         }
         if tables.contains(&Table::Policy) || tables.contains(&Table::AddressSet) {
@@ -449,6 +450,12 @@ impl NorthReconciler {
         planned: &Planned,
         north: &North,
     ) -> Result<Rows, PassError> {
+        let is_built = |key: &nb::RowKey| matches!(key.table, Table::Router | Table::Switch);
+        if self.sight.is_some() && north.of(owner).keys().any(is_built) {
+            return Err(PassError::Blocked(format!(
+                "{owner} has routers or switches that noverlay built ([ovn] topology = build): beside OVN-Kubernetes nothing of it is touched"
+            )));
+        }
         let elsewhere = ovn::north::bound_elsewhere(north.of(owner), planned.chassis.as_deref());
         match elsewhere {
             Some(router) => Err(PassError::Blocked(format!(

@@ -42,9 +42,14 @@ impl SteeringReconciler {
         }
     }
 
-    /// Brings the kernel to what is wanted; the words for what keeps it from being so.
-    async fn kernel(&mut self, wanted: &Entries) -> Result<Option<String>, SteeringError> {
-        let steered = steering::apply(wanted).await?;
+    /// Brings the kernel to what is wanted; the words for what keeps it from being so. `is_all`: what is not wanted goes; else a network
+    /// may have it that is not known yet.
+    async fn kernel(
+        &mut self,
+        wanted: &Entries,
+        is_all: bool,
+    ) -> Result<Option<String>, SteeringError> {
+        let steered = steering::apply(wanted, is_all).await?;
         for change in &steered.done {
             tracing::info!(change, "changed the kernel");
         }
@@ -93,11 +98,8 @@ impl Reconciler for SteeringReconciler {
         let Some(planned) = self.planned.borrow().clone() else {
             return Action::AwaitChange;
         };
-        if !planned.plan.is_complete() {
-            // What a network may have that is not known yet stays.
-            return Action::AwaitChange;
-        }
-        let (applied, action) = match self.kernel(&planned.plan.steering).await {
+        let plan = &planned.plan;
+        let (applied, action) = match self.kernel(&plan.steering, plan.is_complete()).await {
             Ok(None) => {
                 self.warned.clear(&());
                 (Applied::Stands, Action::Done)
@@ -117,8 +119,7 @@ impl Reconciler for SteeringReconciler {
             (_, Action::Requeue) => Outcome::Failed,
             (_, _) => Outcome::Blocked,
         };
-        let steps = &planned.plan.steps;
-        self.sight.note_host(HostPart::Rules, steps, applied);
+        self.sight.note_host(HostPart::Rules, plan, applied);
         self.failing.note(&(), outcome, &BTreeSet::from([()]));
         action
     }

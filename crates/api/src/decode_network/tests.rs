@@ -96,6 +96,76 @@ fn an_object_of_another_shape_keeps_what_it_is_and_what_it_selects() {
     assert!(read_cudn(&object).network.is_ok());
 }
 
+/// A network of this shape whose annotation asks for something.
+fn annotated(network: Value, text: &str) -> m::ClusterUserDefinedNetwork {
+    read_cudn(&json!({
+        "apiVersion": "k8s.ovn.org/v1", "kind": "ClusterUserDefinedNetwork",
+        "metadata": {"name": "blue", "annotations": {"noverlay.io/no-overlay": text}},
+        "spec": {"namespaceSelector": {}, "network": network},
+    }))
+}
+
+const ASKED: &str = r#"{"outboundSNAT":"Disabled","routing":"Managed"}"#;
+
+#[test]
+fn an_annotation_asks_for_what_the_object_says_otherwise_and_counts_beside_others_only() {
+    let layer3 = json!({"role": "Primary", "subnets": [{"cidr": "10.70.0.0/16"}]});
+    let asked = m::UserTransport::NoOverlay {
+        outbound_snat: false,
+        routing: Routing::Managed,
+    };
+    let transport = |cudn: m::ClusterUserDefinedNetwork| cudn.network.unwrap().transport;
+    let cudn = annotated(json!({"topology": "Layer3", "layer3": layer3}), ASKED);
+    assert_eq!(cudn.annotated, Some(Ok(asked)));
+    assert_eq!(transport(cudn.clone()), m::UserTransport::Unset);
+    assert_eq!(transport(cudn.beside()), asked);
+    // The object's own word is OVN-Kubernetes' to follow.
+    let options = json!({"outboundSNAT": "Enabled", "routing": "Unmanaged"});
+    let own = json!({"topology": "Layer3", "layer3": layer3, "transport": "NoOverlay", "noOverlay": options});
+    assert_ne!(transport(annotated(own, ASKED).beside()), asked);
+    let bare = decoded(json!({}), json!([{"cidr": "10.70.0.0/16"}]));
+    assert_eq!(bare.annotated, None);
+}
+
+#[test]
+fn an_annotation_that_cannot_be_read_is_said_and_asks_for_nothing() {
+    let layer3 = json!({"topology": "Layer3", "layer3": {"role": "Primary", "subnets": [{"cidr": "10.70.0.0/16"}]}});
+    for (text, words) in [
+        ("yes", "is \"yes\""),
+        ("{}", "missing field"),
+        (
+            r#"{"outboundSNAT":"enabled","routing":"Managed"}"#,
+            "enabled",
+        ),
+        (r#"{"outboundSNAT":"Enabled"}"#, "routing"),
+        (
+            r#"{"outboundSNAT":"Enabled","routing":"Managed","x":1}"#,
+            "unknown field",
+        ),
+    ] {
+        let cudn = annotated(layer3.clone(), text);
+        let why = cudn.annotated.clone().unwrap().unwrap_err();
+        for part in ["noverlay.io/no-overlay", words, "allowed: JSON such as"] {
+            assert!(why.contains(part), "{why}");
+        }
+        assert_eq!(
+            cudn.beside().network.unwrap().transport,
+            m::UserTransport::Unset
+        );
+    }
+    let secondary = json!({"topology": "Layer3", "layer3": {"role": "Secondary", "subnets": [{"cidr": "10.70.0.0/16"}]}});
+    let layer2 =
+        json!({"topology": "Layer2", "layer2": {"role": "Primary", "subnets": ["10.70.0.0/16"]}});
+    for (network, words) in [
+        (secondary, "Layer3 primary"),
+        (layer2, "Layer3 primary"),
+        (json!({"topology": "Layer9"}), "the object cannot be read"),
+    ] {
+        let why = annotated(network, ASKED).annotated.unwrap().unwrap_err();
+        assert!(why.contains(words), "{why}");
+    }
+}
+
 #[test]
 fn an_attachment_describes_its_network_and_one_that_says_more_describes_none() {
     let described = |config: &str| {

@@ -7,7 +7,7 @@
 //! ```text
 //!   set_db_change_aware
 //!   get_schema _Server ----> monitor_cond _Server.Database ----> leader, connected, schema
-//!   get_schema DATABASE ---> monitor_cond the tables asked ----> Synced
+//!   get_schema DATABASE ---> monitor_cond the tables asked ----> Synced <--- monitor_cond_change other rows
 //! ```
 
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use serde_json::value::RawValue;
 
 use super::config::{ClientConfig, MonitorTable};
 use super::error::LinkError;
-use super::{Connection, Shared, TransactCall};
+use super::{Conditions, Connection, Shared, TransactCall};
 use crate::cache::{Replica, TableLayout, Tables};
 use crate::notation::{Condition, Datum, Name, Schema, TransactError, decode_reply};
 use crate::session::{Event, Loss, Request, RpcError};
@@ -34,7 +34,10 @@ pub(super) enum Token {
     ServerSchema,
     ServerMonitor,
     Schema,
-    Monitor,
+    /// With these conditions, by their number.
+    Monitor(u64),
+    /// The same.
+    Conditions(u64),
     Transact(TransactCall),
 }
 
@@ -48,9 +51,18 @@ pub(super) struct Follower<'a> {
     /// Built from the schema, waiting for the dump.
     fresh: Option<Replica>,
     synced: bool,
+    /// What the monitor was asked for last; nothing before it was.
+    asked: Option<Arc<Conditions>>,
     server: Option<Replica>,
     calls: Vec<Call>,
     failed: Option<LinkError>,
+}
+
+/// Other rows of a table of a monitor.
+#[derive(Serialize)]
+struct ConditionsRequest<'a> {
+    #[serde(rename = "where")]
+    conditions: &'a [Condition],
 }
 
 #[derive(Serialize)]
@@ -67,6 +79,7 @@ impl<'a> Follower<'a> {
             shared,
             fresh: None,
             synced: false,
+            asked: None,
             server: None,
             calls: Vec::new(),
             failed: None,
@@ -85,6 +98,37 @@ impl<'a> Follower<'a> {
     /// The calls to make now.
     pub(super) fn take_calls(&mut self) -> Vec<Call> {
         std::mem::take(&mut self.calls)
+    }
+
+    /// Asks for other rows where others are wanted than the monitor has; one that was not asked for yet is asked with them.
+    pub(super) fn renew_conditions(&mut self) {
+        let Some(asked) = self.asked.clone() else {
+            return;
+        };
+        let wanted = Arc::clone(&self.shared.conditions.borrow());
+        if wanted.version == asked.version {
+            return;
+        }
+        let tables = self.config.tables.iter();
+        let others = tables.filter(|table| wanted.of(table) != asked.of(table));
+        let requests = others.map(|table| {
+            let conditions = wanted.of(table);
+            (table.table.as_ref(), [ConditionsRequest { conditions }])
+        });
+        let requests: BTreeMap<&str, _> = requests.collect();
+        self.ask(
+            "monitor_cond_change",
+            &(DATA, DATA, requests),
+            Token::Conditions(wanted.version),
+        );
+        self.asked = Some(wanted);
+    }
+
+    /// The replica has the rows that were asked for.
+    fn note_conditions(&self, version: u64) {
+        self.shared.status.send_if_modified(|status| {
+            std::mem::replace(&mut status.conditions, version) != version
+        });
     }
 
     /// The reason to end the session, once.
@@ -143,13 +187,22 @@ impl<'a> Follower<'a> {
             (Token::ServerSchema, Ok(result)) => self.on_server_schema(result),
             (Token::ServerMonitor, Ok(result)) => self.on_server_update(result, true),
             (Token::Schema, Ok(result)) => self.on_schema(result),
-            (Token::Monitor, Ok(result)) => self.on_dump(result),
+            (Token::Monitor(version), Ok(result)) => self.on_dump(version, result),
+            // What has to come of it has come before the reply.
+            (Token::Conditions(version), Ok(_)) => {
+                self.note_conditions(version);
+                Ok(())
+            }
             (Token::Schema, Err(source)) => Err(LinkError::Refused {
                 method: "get_schema",
                 source,
             }),
-            (Token::Monitor, Err(source)) => Err(LinkError::Refused {
+            (Token::Monitor(_), Err(source)) => Err(LinkError::Refused {
                 method: "monitor_cond",
+                source,
+            }),
+            (Token::Conditions(_), Err(source)) => Err(LinkError::Refused {
+                method: "monitor_cond_change",
                 source,
             }),
         }
@@ -188,6 +241,7 @@ impl<'a> Follower<'a> {
     fn on_schema(&mut self, result: &RawValue) -> Result<(), LinkError> {
         let config = self.config;
         let schema = Arc::new(decode_schema(result)?);
+        let wanted = Arc::clone(&self.shared.conditions.borrow());
         let mut layouts = Vec::new();
         let mut requests = BTreeMap::new();
         for table in &config.tables {
@@ -203,7 +257,7 @@ impl<'a> Follower<'a> {
             columns.dedup();
             let request = MonitorRequest {
                 columns,
-                conditions: &table.conditions,
+                conditions: wanted.of(table),
             };
             if requests.insert(table.table.as_ref(), [request]).is_some() {
                 return Err(LinkError::TableTwice {
@@ -215,14 +269,15 @@ impl<'a> Follower<'a> {
         self.ask(
             "monitor_cond",
             &(&config.database, DATA, requests),
-            Token::Monitor,
+            Token::Monitor(wanted.version),
         );
+        self.asked = Some(wanted);
         self.shared.view(|view| view.schema = Some(schema));
         Ok(())
     }
 
     /// The initial dump: fills the fresh replica, and only then shows it.
-    fn on_dump(&mut self, result: &RawValue) -> Result<(), LinkError> {
+    fn on_dump(&mut self, conditions: u64, result: &RawValue) -> Result<(), LinkError> {
         let Some(mut fresh) = self.fresh.take() else {
             return Ok(());
         };
@@ -239,6 +294,7 @@ impl<'a> Follower<'a> {
             status.connection = Connection::Synced;
             status.generation = generation;
             status.sessions += 1;
+            status.conditions = conditions;
         });
         Ok(())
     }

@@ -15,14 +15,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use super::config::ClientConfig;
 use super::error::LinkError;
 use super::follow::{Follower, Token, abandon};
 use super::stream::{self, Duplex};
-use super::{Command, Connection, Shared, clock};
+use super::{Command, Conditions, Connection, Shared, clock};
 use crate::notation::TransactError;
 use crate::session::{Session, SessionConfig};
 use reconcile::Backoff;
@@ -97,7 +97,9 @@ async fn attempt(
     };
     let mut session = Session::new(settings, clock());
     let mut follower = Follower::new(config, shared);
-    let outcome = converse(config, stream, commands, &mut session, &mut follower).await;
+    let mut conditions = shared.conditions.subscribe();
+    let parts = (&mut session, &mut follower);
+    let outcome = converse(config, stream, (commands, &mut conditions), parts).await;
     for (token, loss) in session.close() {
         abandon(token, loss);
     }
@@ -127,9 +129,8 @@ fn refuse(command: Command) {
 async fn converse(
     config: &ClientConfig,
     stream: Box<dyn Duplex>,
-    commands: &mut Commands,
-    session: &mut Session<Token>,
-    follower: &mut Follower<'_>,
+    (commands, conditions): (&mut Commands, &mut watch::Receiver<Arc<Conditions>>),
+    (session, follower): (&mut Session<Token>, &mut Follower<'_>),
 ) -> Result<LinkError, Stopped> {
     let (mut reader, writer) = tokio::io::split(stream);
     let (frames, queue) = mpsc::channel(WRITE_QUEUE);
@@ -142,6 +143,7 @@ async fn converse(
         }
         let sync_due = silent_since.checked_add(config.call_timeout);
         let sync_due = sync_due.filter(|_| !follower.is_synced());
+        follower.renew_conditions();
         for (request, token) in follower.take_calls() {
             session.call(clock(), request, None, token);
         }
@@ -165,6 +167,8 @@ async fn converse(
                 let (endpoint, limit) = (config.endpoint.clone(), config.call_timeout);
                 return Ok(LinkError::SyncTimeout { endpoint, limit });
             }
+            // The shared state outlives the session. What changed is looked at with the next turn.
+            _ = conditions.changed() => Ok(()),
             command = commands.recv(), if session.outgoing_len() < WRITE_QUEUE => {
                 let Command { request, call } = command.ok_or(Stopped)?;
                 if follower.is_synced() {

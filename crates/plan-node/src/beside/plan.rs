@@ -6,9 +6,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::address::{Family, Prefix};
-use model::names::{NetworkName, NodeName};
-use model::nb::{CtInvMatch, Owner};
+use model::names::{NetworkName, NodeName, management_device};
+use model::nb::{Columns, CtInvMatch, Owner};
+use model::network::{Network, Topology, Transport};
 use model::node::annotation;
+use model::user_network::UserTransport;
 
 use crate::beside::host;
 use crate::beside::north;
@@ -30,30 +32,40 @@ pub struct Routed {
     pub own: BTreeSet<NetworkName>,
 }
 
+/// Rows of NAT by which OVN-Kubernetes translates whatever leaves for a network's management port.
+pub type Translations = BTreeMap<NetworkName, Vec<Columns>>;
+
+/// A network of users as it is to be: as its own object says, else as the annotation of its ClusterUserDefinedNetwork asks.
+#[must_use]
+pub fn asked(network: &Network, annotated: Option<&UserTransport>) -> Network {
+    let is_layer3 = network.topology == Topology::Layer3;
+    let transport = match (network.transport, annotated) {
+        (Transport::Geneve, Some(annotated)) if is_layer3 => annotated.transport(),
+        (said, _) => said,
+    };
+    Network {
+        transport,
+        ..network.clone()
+    }
+}
+
 /// The plan. Networks that have no step count as not known. A network that the node has no share of any more and that is at the first
 /// step has nothing.
 #[must_use]
-pub fn plan(snapshot: &Snapshot, steps: &Steps, routed: &Routed) -> Plan {
+pub fn plan(
+    snapshot: &Snapshot,
+    steps: &Steps,
+    routed: &Routed,
+    translations: &Translations,
+) -> Plan {
     let here: Vec<(NetworkView<'_>, Step)> = snapshot
         .here()
         .filter_map(|(name, view)| Some((view, *steps.get(name)?)))
         .collect();
-    let gone = steps.iter().filter(|(_, step)| **step == Step::Absent);
-    let gone = gone.map(|(name, _)| name);
-    let known: BTreeSet<&NetworkName> = here
-        .iter()
-        .map(|(view, _)| view.name())
-        .chain(gone)
-        .collect();
-    let names = snapshot
-        .networks
-        .keys()
-        .filter(|name| !known.contains(name));
-    let names: BTreeSet<NetworkName> = names.cloned().collect();
-    // Rows of whatever network may be those of a topology that noverlay built before.
-    let all_but = (!names.is_empty()).then(|| known.iter().map(|name| (*name).clone()).collect());
+    let names = here.iter().map(|(view, _)| view.name());
+    let unknown = unknown(snapshot, steps, names);
     let mut plan = Plan {
-        unknown: Unknown::new(names, all_but),
+        unknown,
         north: BTreeMap::new(),
         ct_inv_match: CtInvMatch::Kept,
         south: None,
@@ -71,13 +83,15 @@ pub fn plan(snapshot: &Snapshot, steps: &Steps, routed: &Routed) -> Plan {
     let mut learned = learn::plan(snapshot);
     for (view, step) in here {
         if step >= Step::Untracked {
-            let rows = north::plan(view, step >= Step::Steering);
+            let translated = translations.get(view.name()).map_or(&[][..], Vec::as_slice);
+            let rows = north::plan(view, step >= Step::Steering, translated);
             plan.north.insert(Owner::Network(view.name().clone()), rows);
         }
         if step >= Step::Filtered {
             // Pods' own addresses are of use outside where somebody knows a way back to them.
             let is_known = step >= Step::Steering && routed.own.contains(view.name());
-            plan.nft.extend(host::ruleset(view, is_known));
+            let uplinks = uplinks(snapshot, view);
+            plan.nft.extend(host::ruleset(view, &uplinks, is_known));
         }
         if step >= Step::Host {
             plan.steering.extend(host::entries(view));
@@ -94,6 +108,38 @@ pub fn plan(snapshot: &Snapshot, steps: &Steps, routed: &Routed) -> Plan {
         all.into_iter().filter(|(key, _)| ours(key)).collect()
     });
     plan
+}
+
+/// Networks that nothing is planned for, beside those that something is (`planned`) and those that are at the first step.
+fn unknown<'a>(
+    snapshot: &'a Snapshot,
+    steps: &'a Steps,
+    planned: impl Iterator<Item = &'a NetworkName>,
+) -> Unknown {
+    let gone = steps.iter().filter(|(_, step)| **step == Step::Absent);
+    let gone = gone.map(|(name, _)| name);
+    let known: BTreeSet<NetworkName> = planned.chain(gone).cloned().collect();
+    let names = snapshot.networks.keys();
+    let names = names.filter(|name| !known.contains(name)).cloned();
+    // What is not planned for may be a network's that has not been listed, and while nothing was looked at rows may be those of a
+    // topology that noverlay built before.
+    let is_open = snapshot.unlisted || known.is_empty();
+    Unknown::new(names.collect(), is_open.then_some(known))
+}
+
+/// The devices that an administrator put into the network's VRF.
+fn uplinks(snapshot: &Snapshot, view: NetworkView<'_>) -> Vec<String> {
+    let links = || snapshot.machine.links.iter().flatten();
+    let Some(vrf) = view.share.vrf.as_ref() else {
+        return Vec::new();
+    };
+    let index = links()
+        .find(|link| link.name == vrf.device)
+        .map(|link| link.index);
+    let port = management_device(view.share.network.id);
+    let of_vrf = links().filter(|link| index.is_some() && link.master == index);
+    let of_vrf = of_vrf.filter(|link| link.name != port);
+    of_vrf.map(|link| link.name.clone()).collect()
 }
 
 /// What fills the network's sets instead of its gateway router, which is none of ours: nothing gives way to it.

@@ -11,6 +11,8 @@ use crate::snapshot::NetworkView;
 /// What was found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Found {
+    /// Its VRF device is there; the default network needs none.
+    pub vrf: bool,
     /// Its cluster router is in OVN_Northbound.
     pub router: bool,
     /// The management port's Logical_Switch_Port is there.
@@ -75,6 +77,13 @@ pub fn forbids(view: NetworkView<'_>, found: &Found, others: bool) -> Option<Pro
         let text = "no route of the cluster router leads to another node over tunnels (external_ids:ic-node): OVN-Kubernetes runs the network without an overlay itself, and one of both has to leave it to the other; or no other node is up";
         return problem(NO_ROUTES_OVER_TUNNELS, text.to_owned());
     }
+    if !found.vrf {
+        let device = name.vrf_device(view.share.network.id).unwrap_or_default();
+        let text = format!(
+            "there is no VRF device {device}: OVN-Kubernetes has not made it, or the kernel has no VRFs"
+        );
+        return problem("NoVrfDevice", text);
+    }
     let sysctls = found.not_forwarding.join(", ");
     if !sysctls.is_empty() {
         let text = format!("the host does not forward pods' packets: {sysctls} must be 1");
@@ -97,14 +106,15 @@ pub fn forbids(view: NetworkView<'_>, found: &Found, others: bool) -> Option<Pro
 pub fn sysctls(view: NetworkView<'_>) -> Vec<String> {
     let device = model::names::management_device(view.share.network.id);
     let bridge = &view.node.gateway.bridge;
+    let vrf = view.share.vrf.as_ref().map(|vrf| vrf.device.as_str());
     let families = view.share.host_subnets.iter().map(Prefix::family);
     let mut all: Vec<String> = Vec::new();
     for family in families.collect::<std::collections::BTreeSet<Family>>() {
         match family {
-            Family::V4 => all.extend(
-                [bridge.as_str(), device.as_str()]
-                    .map(|device| format!("net/ipv4/conf/{device}/forwarding")),
-            ),
+            Family::V4 => {
+                let devices = [bridge.as_str(), device.as_str()].into_iter().chain(vrf);
+                all.extend(devices.map(|device| format!("net/ipv4/conf/{device}/forwarding")));
+            }
             Family::V6 => all.push("net/ipv6/conf/all/forwarding".to_owned()),
         }
     }

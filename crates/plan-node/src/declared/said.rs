@@ -89,6 +89,11 @@ fn of_users(key: &ObjectKey, name: &NetworkName, attachment: &Attachment) -> Opt
         Problem::new(subject, reason, format!("network {name}: {why}"))
     };
     let configured = attachment.network.as_ref().map(|(name, _)| name.as_str());
+    let is_of_namespace = |name: &str| !name.starts_with(CUDN_PREFIX);
+    if attachment.owner.is_none() && configured.is_some_and(is_of_namespace) {
+        // OVN-Kubernetes marks those of UserDefinedNetworks in the same way.
+        return None;
+    }
     for (field, said) in [
         (
             "annotation k8s.ovn.org/network-name",

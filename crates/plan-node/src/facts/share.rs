@@ -110,7 +110,7 @@ impl Memory {
                 (before.unwrap_or_default(), Some(error))
             }
         };
-        if !name.is_default() && self.services.is_none() {
+        if !name.is_default() && !self.config.beside && self.services.is_none() {
             // Without them, what stands of them would be removed.
             return self.without(network, NotYet::Services);
         }
@@ -296,7 +296,8 @@ impl Memory {
                 let families = network.families();
                 let subnets = self.config.masquerade_subnets.iter();
                 let mut subnets = subnets.filter(|subnet| families.contains(&subnet.family()));
-                let short = subnets.find(is_short).filter(|_| vrf.is_some());
+                let is_built = vrf.is_some() && !self.config.beside;
+                let short = subnets.find(is_short).filter(|_| is_built);
                 let missing = short.map(|subnet| {
                     let version = subnet.family().version();
                     NotYet::Masquerade(name.clone(), network.id, version, least)

@@ -31,6 +31,14 @@ impl RowsBuilder {
         }
     }
 
+    /// An empty one whose rows bear these ids too.
+    pub(crate) fn marked<const N: usize>(owner: Owner, ids: [(&str, &str); N]) -> Self {
+        let mut builder = Self::new(owner);
+        let ids = ids.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        builder.ids.extend(ids);
+        builder
+    }
+
     /// One for a network: rows of networks of users also bear OVN-Kubernetes' own ids of network and topology.
     pub(crate) fn of(view: NetworkView<'_>) -> Self {
         let mut builder = Self::new(Owner::Network(view.name().clone()));

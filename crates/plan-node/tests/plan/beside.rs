@@ -8,12 +8,12 @@ use model::nft;
 use model::node::Node;
 use plan_node::beside::signs::{Found, forbids, sysctls};
 use plan_node::beside::steps::Step;
-use plan_node::beside::{self, Routed, Steps, host, north};
+use plan_node::beside::{self, Routed, Steps, Translations, host, north};
 use testkit::{View, mk_dual_view, mk_node, mk_snapshot, mk_user_network, mk_view};
 
 /// Table and a column of each row that has it.
 fn column(view: &View, steers: bool, name: &str) -> Vec<(Table, String)> {
-    let rows = north::plan(view.get(), steers);
+    let rows = north::plan(view.get(), steers, &[]);
     let texts = rows.iter().filter_map(|(key, columns)| {
         let Value::Text(text) = columns.get(name)? else {
             return None;
@@ -57,7 +57,7 @@ fn what_is_in_the_set_goes_to_the_host_and_nothing_that_comes_from_it() {
             "inport == \"rtos-n1\" && ip6.src == fd01:0:0:1::/64 && ip6.src != fd01:0:0:1::2 && ip6.dst == $noverlay_routed_default_v6",
         ]
     );
-    let rows = north::plan(mk_dual_view(1).get(), true);
+    let rows = north::plan(mk_dual_view(1).get(), true, &[]);
     let sets = rows
         .iter()
         .filter(|(key, _)| key.table == Table::AddressSet);
@@ -73,12 +73,12 @@ fn what_is_in_the_set_goes_to_the_host_and_nothing_that_comes_from_it() {
 fn a_node_without_pods_has_nothing() {
     let mut view = mk_view(1);
     view.share.host_subnets.clear();
-    assert!(north::plan(view.get(), true).is_empty());
+    assert!(north::plan(view.get(), true, &[]).is_empty());
     assert_eq!(
         host::entries(view.get()),
         model::steering::Entries::default()
     );
-    let ruleset = host::ruleset(view.get(), true);
+    let ruleset = host::ruleset(view.get(), &[], true);
     assert!(ruleset.is_empty() && ruleset.table == nft::Table::Own);
 }
 
@@ -123,7 +123,7 @@ fn a_second_subnet_of_a_network_has_rules_of_its_own() {
 
 #[test]
 fn the_packet_filter_is_a_table_of_our_own_with_three_chains_for_each_family() {
-    let ruleset = host::ruleset(mk_dual_view(1).get(), true);
+    let ruleset = host::ruleset(mk_dual_view(1).get(), &[], true);
     assert_eq!(ruleset.table, nft::Table::Own);
     let rules = |chain: &str| ruleset.chains[chain].rules.clone();
     assert_eq!(
@@ -151,7 +151,11 @@ fn pods_keep_their_addresses_towards_the_outside_where_that_is_wanted_and_the_ho
     let mut view = mk_dual_view(1);
     view.node.service_cidrs = vec!["172.31.0.0/16".parse().unwrap()];
     view.node.api_servers = ["172.30.0.101".parse().unwrap()].into();
-    let keeps = |view: &View| host::ruleset(view.get(), true).chains.contains_key("keep");
+    let keeps = |view: &View| {
+        host::ruleset(view.get(), &[], true)
+            .chains
+            .contains_key("keep")
+    };
     for mode in [GatewayMode::Local, GatewayMode::Shared] {
         view.node.mode = mode;
         assert!(!keeps(&view), "{mode:?}: OVN-Kubernetes' translation stays");
@@ -161,7 +165,7 @@ fn pods_keep_their_addresses_towards_the_outside_where_that_is_wanted_and_the_ho
     assert!(!keeps(&view) && host::is_translated_all_the_same(view.get()));
     view.node.mode = GatewayMode::Local;
     assert!(!host::is_translated_all_the_same(view.get()));
-    let ruleset = host::ruleset(view.get(), true);
+    let ruleset = host::ruleset(view.get(), &[], true);
     let chain = &ruleset.chains["keep"];
     assert_eq!(chain.hook.as_ref().unwrap().priority, 98);
     assert_eq!(
@@ -224,6 +228,7 @@ fn each_step_has_what_those_before_it_have_and_its_own() {
             &snapshot,
             &[(default.clone(), step)].into(),
             &Routed::default(),
+            &Translations::new(),
         );
         let rows = plan.north.get(&Owner::Network(default.clone()));
         let sets = plan.learn[&default].sets.clone().unwrap();
@@ -254,7 +259,7 @@ fn a_set_may_hold_subnets_of_ready_peers_and_no_others() {
     let default = NetworkName::default_network();
     let steered = |snapshot: &plan_node::Snapshot| -> Vec<String> {
         let steps = [(default.clone(), Step::Steering)].into();
-        let plan = beside::plan(snapshot, &steps, &Routed::default());
+        let plan = beside::plan(snapshot, &steps, &Routed::default(), &Translations::new());
         let sets = plan.learn[&default].sets.clone().unwrap();
         let all = sets.values().flat_map(|subnets| subnets.iter());
         all.map(|(subnet, above)| format!("{subnet} over {above}"))
@@ -278,7 +283,12 @@ fn a_set_may_hold_subnets_of_ready_peers_and_no_others() {
 #[test]
 fn a_network_without_a_step_is_not_known_and_neither_is_any_other_name() {
     let snapshot = snapshot_with(&["n2"]);
-    let plan = beside::plan(&snapshot, &Steps::new(), &Routed::default());
+    let plan = beside::plan(
+        &snapshot,
+        &Steps::new(),
+        &Routed::default(),
+        &Translations::new(),
+    );
     assert!(!plan.is_complete() && plan.north.is_empty() && plan.learn.is_empty());
     let default = NetworkName::default_network();
     for name in [default, NetworkName::from("cluster_udn_red")] {
@@ -289,6 +299,7 @@ fn a_network_without_a_step_is_not_known_and_neither_is_any_other_name() {
 /// A node on which nothing forbids it, but for what `change` makes of it.
 fn found(change: fn(&mut Found)) -> Found {
     let mut found = Found {
+        vrf: true,
         router: true,
         port: true,
         tunnels: true,
@@ -307,7 +318,7 @@ fn what_forbids_the_way_past_the_tunnels_is_said_in_words() {
     assert_eq!(forbids(view.get(), &found(|_| ()), true), None);
     let alone = found(|found| found.tunnels = false);
     assert_eq!(forbids(view.get(), &alone, false), None, "the only node");
-    let all: [Case; 8] = [
+    let all: [Case; 9] = [
         (|f| f.tunnels = false, "NoRoutesOverTunnels", "ic-node"),
         (
             |f| f.own_subnet_route = true,
@@ -326,6 +337,7 @@ fn what_forbids_the_way_past_the_tunnels_is_said_in_words() {
         ),
         (|f| f.port = false, "NotThere", "Logical_Switch_Port k8s-n1"),
         (|f| f.built = true, "BuiltByNoverlay", "topology = build"),
+        (|f| f.vrf = false, "NoVrfDevice", "no VRF device"),
         (
             |f| f.is_strict = true,
             "StrictReversePathFilter",
@@ -364,7 +376,12 @@ fn pods_keep_their_addresses_only_while_others_know_the_way_to_them() {
             own: is_known.then(|| default.clone()).into_iter().collect(),
             ..Routed::default()
         };
-        let plan = beside::plan(&snapshot, &[(default.clone(), step)].into(), &routed);
+        let plan = beside::plan(
+            &snapshot,
+            &[(default.clone(), step)].into(),
+            &routed,
+            &Translations::new(),
+        );
         plan.nft.chains.contains_key("keep")
     };
     for step in [Step::Untracked, Step::Filtered, Step::Host, Step::Ready] {
@@ -385,7 +402,12 @@ fn routes_to_pods_that_nobody_is_led_by_are_kept_from_the_hosts_packets() {
             others: is_routed.then(|| default.clone()).into_iter().collect(),
             ..Routed::default()
         };
-        let plan = beside::plan(&snapshot, &[(default.clone(), step)].into(), &routed);
+        let plan = beside::plan(
+            &snapshot,
+            &[(default.clone(), step)].into(),
+            &routed,
+            &Translations::new(),
+        );
         assert!(step >= Step::Filtered || plan.nft.is_empty());
         let rules = plan.steering.rules.iter();
         rules.map(|rule| rule.preference).collect()
@@ -404,7 +426,7 @@ fn nobody_has_to_accept_what_is_translated_all_the_same() {
     let mut view = mk_dual_view(1);
     view.node.mode = GatewayMode::Local;
     view.no_overlay(|options| options.outbound_snat = false);
-    let ruleset = host::ruleset(view.get(), true);
+    let ruleset = host::ruleset(view.get(), &[], true);
     assert!(ruleset.sets.contains_key("translated-v4"));
     let between = host::between(&ruleset);
     let between: Vec<String> = between.iter().map(ToString::to_string).collect();
@@ -417,7 +439,7 @@ fn a_network_that_is_no_more_and_at_the_first_step_has_nothing() {
     let mut snapshot = snapshot_with(&["n2"]);
     snapshot.networks.clear();
     let steps: Steps = [(default.clone(), Step::Absent)].into();
-    let plan = beside::plan(&snapshot, &steps, &Routed::default());
+    let plan = beside::plan(&snapshot, &steps, &Routed::default(), &Translations::new());
     assert!(plan.is_complete() && plan.north.is_empty());
     assert!(plan.steering.rules.is_empty() && plan.nft.is_empty());
 }

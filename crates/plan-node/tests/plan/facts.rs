@@ -42,6 +42,7 @@ fn config(bgp_default: BgpDefault) -> NodeConfig {
             .into(),
         strict_isolation: true,
         service_cidrs: vec!["172.31.0.0/16".parse().unwrap()],
+        beside: false,
         transit_subnets: vec!["100.88.0.0/16".parse().unwrap()],
     }
 }

@@ -11,6 +11,7 @@
 
 mod annotations;
 mod beside;
+mod beside_users;
 mod check;
 mod claims;
 mod declared;

@@ -62,6 +62,7 @@ fn memory() -> Memory {
         ],
         strict_isolation: true,
         service_cidrs: vec!["172.31.0.0/16".parse().unwrap()],
+        beside: false,
         transit_subnets: Vec::new(),
     })
 }

@@ -90,6 +90,7 @@ fn memory() -> Memory {
         masquerade_subnets: vec!["169.254.0.0/17".parse().unwrap()],
         strict_isolation: true,
         service_cidrs: Vec::new(),
+        beside: false,
         transit_subnets: Vec::new(),
     })
 }

@@ -78,6 +78,7 @@ fn a_foreign_object_that_conflicts_is_named_in_condition_and_event_costs_its_nod
             "frr-k8s-system",
             "-o",
             "json",
+            "--show-managed-fields",
         ])
     };
     let untouched = theirs();
@@ -144,7 +145,7 @@ fn a_foreign_object_that_conflicts_is_named_in_condition_and_event_costs_its_nod
         let list = object["metadata"]["managedFields"].as_array().cloned();
         format!(
             "{:?} {:?}",
-            list.map(|l| l.len()),
+            list.unwrap().len(),
             object["metadata"]["labels"]
         )
     };

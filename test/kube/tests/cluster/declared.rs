@@ -30,7 +30,7 @@ impl Agent {
         let kubeconfig = api.kubeconfig("node-agent");
         let networks = runtime.block_on(async {
             let client = kube_edge::connect(Some(&kubeconfig)).await.unwrap();
-            Networks::start(&client, default, || ())
+            Networks::start(&client, default, false, || ())
         });
         Self {
             networks,

@@ -7,6 +7,7 @@
 )]
 
 mod allocations;
+mod annotated;
 mod events;
 mod foreign;
 mod leading;

@@ -12,7 +12,7 @@ use nix::sys::signal::Signal;
 use super::change::{again, under_traffic};
 use super::stream::{Way, serve, ways};
 use crate::apiserver::kubectl;
-use crate::beside::{follow, is_back, replace_flows, unsteered, wait};
+use crate::beside::{follow, is_back, replace_flows, unsteered, users, wait};
 use crate::daemons::configure_node_agent;
 use crate::look::{rows, word};
 use crate::networks;
@@ -62,15 +62,49 @@ const EVENTS: [Event; 13] = [
     ),
 ];
 
-/// All events on the first node or on all; `false` where one of them cost something.
-pub(super) fn demonstrate(lab: &Lab, node: &Node) -> Result<bool> {
+/// With networks of users over tunnels.
+const OF_USERS: [Event; 5] = [
+    ("networks of users past the tunnels", |lab, _| {
+        users::carried(lab, false)?;
+        users::lead(lab, true)?;
+        users::carried(lab, true)
+    }),
+    (
+        "all node-agents killed and started again while they are",
+        |lab, _| {
+            again(lab, "node-agent", Signal::SIGKILL)?;
+            users::carried(lab, true)
+        },
+    ),
+    (
+        "the row that others translate by deleted on a node, and made again",
+        |lab, node| users::translation(lab, node),
+    ),
+    (
+        "the table of the packet filter of a node deleted while they are",
+        table,
+    ),
+    ("networks of users back to the tunnels", |lab, _| {
+        users::lead(lab, false)?;
+        users::carried(lab, false)
+    }),
+];
+
+/// All events on the first node or on all; `false` where one of them cost something. `of_users`: those of networks of users.
+pub(super) fn demonstrate(lab: &Lab, node: &Node, of_users: bool) -> Result<bool> {
     if !lab.is_steered() {
         bail!("events beside OVN-Kubernetes need a lab that came up with --adopt");
+    }
+    if of_users && users::over_tunnels(lab).is_empty() {
+        bail!(
+            "events of networks of users need some over tunnels (up --adopt --network red=geneve:10.150.0.0/16/24)"
+        );
     }
     let all: Vec<Way> = ways(&networks::members(lab));
     serve(&all)?;
     let mut good = true;
-    for (name, event) in EVENTS {
+    let events = if of_users { &OF_USERS[..] } else { &EVENTS };
+    for (name, event) in events {
         good &= under_traffic((lab, &all), name, || event(lab, node))?;
     }
     Ok(good)

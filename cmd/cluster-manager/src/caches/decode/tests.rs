@@ -340,7 +340,7 @@ fn of_a_network_its_spec_its_conditions_and_what_its_objects_copy() {
         ),
         ("nothing more", json!({"status": {}}), false),
     ];
-    check(&network(), |object| cudn(&dynamic(object)), rows);
+    check(&network(), |object| cudn(&dynamic(object), false), rows);
 }
 
 /// Else they would be written again and again.
@@ -349,7 +349,7 @@ fn conditions_of_a_network_that_cannot_be_read_are_known() {
     let mut object = network();
     merge(&mut object, &unreadable_network());
     merge(&mut object, &status("NetworkCreated"));
-    let decoded = cudn(&dynamic(&object));
+    let decoded = cudn(&dynamic(&object), false);
     assert_eq!(decoded.conditions.len(), 1);
     assert!(decoded.spec.network.is_err());
 }

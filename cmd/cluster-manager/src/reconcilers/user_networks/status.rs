@@ -10,11 +10,12 @@ use kube_edge::WriteError;
 use model::intent::{Condition, Event};
 use model::{ObjectKey, Problem};
 use plan_cluster::attachments::SYNC_ERROR;
+use plan_cluster::transport::BESIDE;
 use serde_json::json;
 
 use super::super::ClusterReconciler;
 use super::super::advertisement::conditions;
-use crate::caches::Planned;
+use crate::caches::{ExistingCondition, Planned};
 use crate::key::Key;
 
 impl ClusterReconciler {
@@ -88,7 +89,11 @@ impl ClusterReconciler {
                 .iter()
                 .any(|s| s.kind == w.kind && s.generation == generation)
         };
-        if wanted.iter().all(|w| says(w) && is_current(w)) {
+        // An apply that lacks one of ours takes it away.
+        let is_surplus =
+            |s: &ExistingCondition| s.kind == BESIDE && !wanted.iter().any(|w| w.kind == BESIDE);
+        let has_all = wanted.iter().all(|w| says(w) && is_current(w));
+        if has_all && !existing.iter().any(is_surplus) {
             return Ok(());
         }
         let status = json!({"conditions": conditions(wanted, existing, generation)});
@@ -128,8 +133,9 @@ pub(super) fn problems<'a>(
 
 /// Reasons of events are from a closed set.
 fn event_reason(reason: &str) -> &'static str {
-    const KNOWN: [&str; 10] = [
+    const KNOWN: [&str; 11] = [
         SYNC_ERROR,
+        "NoOverlayAnnotationInvalid",
         "SubnetsInUse",
         "MTUTooLarge",
         "NetworkAttachmentDefinitionDeleted",

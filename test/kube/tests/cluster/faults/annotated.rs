@@ -1,0 +1,133 @@
+//! Networks of users that OVN-Kubernetes built, and that an annotation wants past its tunnels.
+
+use kube_tests::{ApiServer, tools, until};
+use serde_json::{Value, json};
+
+use super::foreign::{announces, beside};
+use super::process::Daemon;
+
+const CUDN: &str = "clusteruserdefinednetworks";
+const CONDITION: &str = "noverlay.io/TransportAccepted";
+const ASKED: &str = r#"noverlay.io/no-overlay={"outboundSNAT":"Enabled","routing":"Managed"}"#;
+const READY: &str =
+    r#"noverlay.io/underlay-ready={"boot":"b","networks":["cluster_udn_red","default"]}"#;
+
+fn red(api: &ApiServer) -> Value {
+    let all = api.items_with_managers(CUDN);
+    all.into_iter()
+        .find(|object| object["metadata"]["name"] == "red")
+        .unwrap()
+}
+
+/// `status reason` of the condition of ours; nothing where there is none.
+fn condition(api: &ApiServer) -> String {
+    let object = red(api);
+    let all = object["status"]["conditions"].as_array();
+    let found = all.and_then(|all| all.iter().find(|c| c["type"] == CONDITION));
+    let word = |c: &Value, key: &str| c[key].as_str().unwrap_or_default().to_owned();
+    found.map_or_else(String::new, |c| {
+        format!("{} {}", word(c, "status"), word(c, "reason"))
+    })
+}
+
+fn says(api: &ApiServer, wanted: &str) {
+    until(&format!("the condition is {wanted:?}"), 30, || {
+        let seen = condition(api);
+        if seen == wanted { Ok(()) } else { Err(seen) }
+    });
+}
+
+/// Network red as OVN-Kubernetes made it, over tunnels.
+fn mk_red(api: &ApiServer) {
+    api.apply(
+        "{apiVersion: v1, kind: Namespace, metadata: {name: red, labels: {tenant: red, k8s.ovn.org/primary-user-defined-network: ''}}}\n---\n\
+         {apiVersion: k8s.ovn.org/v1, kind: ClusterUserDefinedNetwork, metadata: {name: red, finalizers: [k8s.ovn.org/user-defined-network-protection]}, \
+         spec: {namespaceSelector: {matchLabels: {tenant: red}}, network: {topology: Layer3, layer3: {role: Primary, subnets: [{cidr: 10.150.0.0/16, hostSubnet: 24}]}}}}\n",
+    );
+    let uid = red(api)["metadata"]["uid"].clone();
+    let config = json!({
+        "cniVersion": "1.1.0", "type": "ovn-k8s-cni-overlay", "name": "cluster_udn_red", "netAttachDefName": "red/red",
+        "topology": "layer3", "role": "primary", "subnets": "10.150.0.0/16/24", "joinSubnet": "100.65.0.0/16,fd99::/64",
+    });
+    let object = json!({
+        "apiVersion": "k8s.cni.cncf.io/v1", "kind": "NetworkAttachmentDefinition",
+        "metadata": {
+            "name": "red", "namespace": "red", "labels": {"k8s.ovn.org/user-defined-network": ""},
+            "annotations": {"k8s.ovn.org/network-id": "1", "k8s.ovn.org/network-name": "cluster_udn_red"},
+            "finalizers": ["k8s.ovn.org/user-defined-network-protection"],
+            "ownerReferences": [{"apiVersion": "k8s.ovn.org/v1", "kind": "ClusterUserDefinedNetwork", "name": "red",
+                "uid": uid, "controller": true, "blockOwnerDeletion": true}],
+        },
+        "spec": {"config": config.to_string()},
+    });
+    api.apply(&object.to_string());
+}
+
+/// Who wrote something of an object that is none of its status.
+fn writers(object: &Value) -> Vec<String> {
+    let entries = object["metadata"]["managedFields"].as_array().unwrap();
+    let of_object = entries
+        .iter()
+        .filter(|entry| entry["subresource"] != "status");
+    let ours = of_object.filter(|entry| entry["manager"] == "noverlay-cluster-manager");
+    ours.map(|entry| entry["fieldsV1"].to_string()).collect()
+}
+
+#[test]
+fn a_network_of_others_is_announced_while_its_annotation_asks_for_it_and_its_objects_stay_theirs() {
+    let Some(tools) = tools() else { return };
+    let api = ApiServer::start(tools);
+    for n in 1..=2 {
+        let node = format!("n{n}");
+        api.node(&node, &format!("172.30.0.{n}"));
+        let subnets = format!(
+            r#"k8s.ovn.org/node-subnets={{"default":["10.128.{n}.0/24"],"cluster_udn_red":["10.150.{n}.0/24"]}}"#
+        );
+        let id = format!("k8s.ovn.org/node-id={}", n + 1);
+        api.kubectl(&["annotate", "node", &node, &subnets, &id]);
+    }
+    mk_red(&api);
+    let daemon = Daemon::start(&api, "a", &api.kubeconfig("cluster-manager"), &beside());
+    api.kubectl(&["annotate", "node", "n1", READY]);
+    announces(&api, "n1", &["10.128.1.0/24"]);
+    assert_eq!(condition(&api), "", "its annotation asks for nothing");
+    api.kubectl(&["annotate", CUDN, "red", ASKED]);
+    announces(&api, "n1", &["10.128.1.0/24", "10.150.1.0/24"]);
+    says(&api, "True NoOverlayTransportAccepted");
+    announces(&api, "n2", &[]);
+    // What cannot be read is as if it were not there, and is said.
+    api.kubectl(&[
+        "annotate",
+        "--overwrite",
+        CUDN,
+        "red",
+        "noverlay.io/no-overlay=yes",
+    ]);
+    says(&api, "False NoOverlayAnnotationInvalid");
+    announces(&api, "n1", &["10.128.1.0/24"]);
+    until("it is told in an event", 20, || {
+        let events = api.items("events.events.k8s.io");
+        let is_ours = |event: &&Value| event["reason"] == "NoOverlayAnnotationInvalid";
+        match events.iter().find(is_ours) {
+            Some(_) => Ok(()),
+            None => Err(daemon.said()),
+        }
+    });
+    api.kubectl(&["annotate", "--overwrite", CUDN, "red", ASKED]);
+    announces(&api, "n1", &["10.128.1.0/24", "10.150.1.0/24"]);
+    api.kubectl(&["annotate", CUDN, "red", "noverlay.io/no-overlay-"]);
+    announces(&api, "n1", &["10.128.1.0/24"]);
+    says(&api, "");
+    // A label is all that is ours.
+    let writes = writers(&red(&api));
+    assert!(
+        writes.iter().all(|fields| fields.contains("f:labels")
+            && !fields.contains("f:finalizers")
+            && !fields.contains("f:spec")),
+        "{writes:?}"
+    );
+    let attachments = api.items_with_managers("network-attachment-definitions");
+    assert_eq!(attachments.len(), 1);
+    assert_eq!(writers(&attachments[0]), [""; 0]);
+    drop(daemon);
+}
