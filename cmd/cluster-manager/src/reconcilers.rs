@@ -32,6 +32,7 @@ mod frr;
 mod leftovers;
 mod networks;
 mod operator;
+mod others;
 mod problems;
 mod sessions;
 mod user_networks;
@@ -81,6 +82,8 @@ pub(crate) struct ClusterReconciler {
     written: networks::Written,
     /// The AS number of the fabric that was told last, until the caches have it.
     renumbered: Option<fabric_objects::Renumbered>,
+    /// Why what is announced is left to OVN-Kubernetes, as it was told.
+    others: Option<Problem>,
 }
 
 impl ClusterReconciler {
@@ -107,6 +110,7 @@ impl ClusterReconciler {
             problems: problems::Problems::default(),
             written: networks::Written::default(),
             renumbered: None,
+            others: None,
         }
     }
 
@@ -136,6 +140,7 @@ impl ClusterReconciler {
         self.watched.follows();
         self.written = networks::Written::default();
         self.renumbered = None;
+        self.others = None;
         self.clients.metrics.follows();
         self.clients.readiness.set("first pass", true);
         self.clients.readiness.set("route advertisements", true);
@@ -199,6 +204,36 @@ impl ClusterReconciler {
         let refused = i64::try_from(self.refusals.count()).unwrap_or(i64::MAX);
         metrics.objects_refused.set(refused);
         metrics.reconciled(key.reconciler(), word(action), took);
+    }
+
+    /// What a key's pass does with this moment's world.
+    async fn pass(&mut self, key: &Key, snapshots: Snapshots) -> Action {
+        let Snapshots {
+            world,
+            complete,
+            fabric,
+            generations,
+        } = snapshots;
+        if self.is_left_to_others(key, &world) {
+            return Action::Done;
+        }
+        match key {
+            Key::Operator => self.operator().await,
+            Key::Networks => self.networks(&world, &complete).await,
+            Key::Fabric => self.fabric(&fabric).await,
+            Key::Sessions => self.sessions(&complete, &fabric).await,
+            Key::UserNetworks => {
+                self.user_networks(&complete, &fabric.labelled, &generations)
+                    .await
+            }
+            Key::Advertisement(name) => {
+                let generation = generations.advertisements.get(name);
+                self.advertisement(&complete, name, generation).await
+            }
+            Key::Attachment => self.attachment(&complete).await,
+            Key::Features => self.features(&complete),
+            Key::Leftovers => self.leftovers(&world).await,
+        }
     }
 
     fn is_reported(&self, node: &str) -> bool {
@@ -271,33 +306,12 @@ impl Reconciler for ClusterReconciler {
         self.configure();
         let (before, began) = (self.clients.writer.count(), Instant::now());
         let (worlds, caches) = (&mut self.worlds, &self.caches);
-        let Snapshots {
-            world,
-            complete,
-            fabric,
-            generations,
-        } = planned(|| worlds.now(caches, &self.settings));
+        let snapshots = planned(|| worlds.now(caches, &self.settings));
         // What is planned now would tell of nodes that wait for what they have; their change brings the next pass.
-        if *key != Key::Networks && self.written.awaited(&world, began) {
+        if *key != Key::Networks && self.written.awaited(&snapshots.world, began) {
             return Action::Requeue;
         }
-        let action = match key {
-            Key::Operator => self.operator().await,
-            Key::Networks => self.networks(&world, &complete).await,
-            Key::Fabric => self.fabric(&fabric).await,
-            Key::Sessions => self.sessions(&complete, &fabric).await,
-            Key::UserNetworks => {
-                self.user_networks(&complete, &fabric.labelled, &generations)
-                    .await
-            }
-            Key::Advertisement(name) => {
-                let generation = generations.advertisements.get(name);
-                self.advertisement(&complete, name, generation).await
-            }
-            Key::Attachment => self.attachment(&complete).await,
-            Key::Features => self.features(&complete),
-            Key::Leftovers => self.leftovers(&world).await,
-        };
+        let action = self.pass(key, snapshots).await;
         self.count(key, action, before, began.elapsed());
         if !self.clients.leadership.leads() {
             // What this pass reported of itself belongs to another replica by now.

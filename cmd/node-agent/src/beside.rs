@@ -10,11 +10,11 @@ mod left_behind;
 mod sight;
 mod words;
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
+use api::ReadySubnets;
 use frr_edge::Frr;
 use model::node::annotation;
 use model::{Network, NetworkName, Problem};
@@ -22,7 +22,7 @@ use ovn::north::Signs;
 use ovsdb::Client;
 use plan_node::beside::signs::OVN_KUBERNETES_ROUTES;
 use plan_node::beside::steps::{Progress, Seen, Step};
-use plan_node::beside::{Routed, Steps, Translations, host, signs};
+use plan_node::beside::{Asked, Routed, Steps, Translations, host, signs};
 use plan_node::{NetworkView, Snapshot};
 use telemetry::{Readiness, WarnOnce};
 use tokio::time::Instant;
@@ -32,7 +32,7 @@ pub(crate) use self::given_way::LEFT;
 use self::learned::Learned;
 use self::left_behind::LeftBehind;
 pub(crate) use self::left_behind::Reports;
-pub(crate) use self::sight::{Applied, HostPart, Sight};
+pub(crate) use self::sight::{Applied, Dropped, HostPart, Sight};
 use self::words::{STILL_ROUTED, translated, why};
 use crate::world::{NodeEntry, Unbuilt};
 
@@ -83,7 +83,8 @@ pub(crate) struct Beside {
     frr: Frr,
     boot: String,
     start: Instant,
-    progress: BTreeMap<NetworkName, Progress>,
+    /// With the id of the network: another one of the same name begins anew.
+    progress: BTreeMap<NetworkName, (u16, Progress)>,
     /// What OVN_Northbound last showed of each.
     signs: BTreeMap<NetworkName, Signs>,
     given_way: GivenWay,
@@ -95,8 +96,8 @@ pub(crate) struct Beside {
     reports: Reports,
     /// What OVN-Kubernetes translates on the way to the host.
     translated: Translations,
-    /// FRR did not answer in time.
-    is_frr_silent: bool,
+    /// Until when FRR may answer; what it has not said by then is asked again.
+    frr_until: Instant,
     warned: WarnOnce<()>,
     /// All of it is to go: who wants to know when nothing is left.
     left: Option<Readiness>,
@@ -125,29 +126,25 @@ impl Beside {
             bare: None,
             reports,
             translated: Translations::new(),
-            is_frr_silent: false,
+            frr_until: Instant::now(),
             warned: WarnOnce::default(),
             left,
         })
     }
 
-    /// The annotation that tells other nodes; `None` where no network is so far. `told`: networks that were told of before, and of which
-    /// nobody knows now how far they are.
-    pub(crate) fn annotation<'a>(
-        &self,
-        steps: &'a Steps,
-        told: impl Iterator<Item = &'a NetworkName>,
-    ) -> Option<String> {
-        let ready = steps.iter().filter(|(_, step)| **step >= Step::Ready);
-        let ready = ready.map(|(name, _)| name).chain(told);
-        let ready: BTreeSet<&NetworkName> = ready.collect();
+    /// The annotation that tells other nodes which networks this one takes packets for; `None` where that is none.
+    pub(crate) fn annotation(&self, ready: &ReadySubnets) -> Option<String> {
         (!ready.is_empty()).then(|| api::underlay_ready(&self.boot, ready))
     }
 
     /// Whether anything of a network is to stand.
     pub(crate) fn has_begun(&self, network: &NetworkName) -> bool {
+        self.step(network) > Step::Absent
+    }
+
+    fn step(&self, network: &NetworkName) -> Step {
         let progress = self.progress.get(network);
-        progress.is_some_and(|progress| progress.step > Step::Absent)
+        progress.map_or(Step::Absent, |(_, progress)| progress.step)
     }
 
     /// All of ours is to go from this node.
@@ -160,6 +157,7 @@ impl Beside {
         &mut self,
         snapshot: &Snapshot,
         own: Option<&NodeEntry>,
+        asked: &Asked,
     ) -> Advanced {
         let mut advanced = Advanced {
             translations: self.translations(snapshot),
@@ -167,7 +165,7 @@ impl Beside {
         };
         let mut nothing_left = true;
         let left_behind = self.left_behind(snapshot).await;
-        self.is_frr_silent = false;
+        self.frr_until = Instant::now() + ASKED;
         for (name, view) in snapshot.here() {
             let announced = own.map(|own| own.node.underlay_ready.contains(name));
             let network = &view.share.network;
@@ -183,7 +181,7 @@ impl Beside {
                 advanced.again = Some(crate::world::RETRY);
                 continue;
             }
-            let wish = self.wish(snapshot, view, own);
+            let wish = self.wish(snapshot, view, (own, asked));
             let announced = match wish {
                 Wish::Past => announced,
                 Wish::Tunnels | Wish::Kept(_) => self.announced(view, announced).await,
@@ -232,7 +230,7 @@ impl Beside {
         left_behind: Result<&LeftBehind, &String>,
     ) -> Result<(), String> {
         let name = &network.name;
-        if self.progress.contains_key(name) {
+        if self.has_progress(network) {
             return Ok(());
         }
         let left_behind = left_behind.map_err(Clone::clone)?;
@@ -246,14 +244,20 @@ impl Beside {
         );
         self.warned.clear(&());
         self.learned.begin(name, step);
-        self.progress.insert(name.clone(), Progress::at(step));
+        let begun = (network.id, Progress::at(step));
+        self.progress.insert(name.clone(), begun);
         Ok(())
+    }
+
+    fn has_progress(&self, network: &Network) -> bool {
+        let progress = self.progress.get(&network.name);
+        progress.is_some_and(|(id, _)| *id == network.id)
     }
 
     /// What another process left, where a network has not begun; or why that cannot be told.
     async fn left_behind(&self, snapshot: &Snapshot) -> Result<LeftBehind, String> {
         let mut here = snapshot.here();
-        if here.all(|(name, _)| self.progress.contains_key(name)) {
+        if here.all(|(_, view)| self.has_progress(&view.share.network)) {
             return Err("nobody has looked".to_owned());
         }
         LeftBehind::look(&self.north, &self.reports).await
@@ -288,8 +292,7 @@ impl Beside {
     /// Whether peers are told, where the network is about to be no more past the tunnels: also by BGP, whatever the Node says. A FRR
     /// that cannot be asked is not waited for, and none for longer than a minute.
     async fn announced(&mut self, view: NetworkView<'_>, by_node: Option<bool>) -> Option<bool> {
-        let progress = self.progress.get(view.name());
-        let is_next = progress.is_some_and(|progress| progress.step == Step::Host);
+        let is_next = self.step(view.name()) == Step::Host;
         if !is_next || by_node != Some(false) {
             self.asked.remove(view.name());
             return by_node;
@@ -300,12 +303,9 @@ impl Beside {
         }
         let vrf = view.share.vrf.as_ref().map(|vrf| vrf.device.as_str());
         for subnet in &view.share.host_subnets {
-            if self.is_frr_silent {
-                break;
-            }
-            let asked = tokio::time::timeout(ASKED, self.frr.originates(vrf, subnet)).await;
-            // Once for all networks.
-            self.is_frr_silent = asked.is_err();
+            // So long for all networks together.
+            let left = self.frr_until.saturating_duration_since(Instant::now());
+            let asked = tokio::time::timeout(left, self.frr.originates(vrf, subnet)).await;
             if matches!(asked, Ok(Ok(true))) {
                 return Some(true);
             }
@@ -318,7 +318,7 @@ impl Beside {
         &mut self,
         snapshot: &Snapshot,
         view: NetworkView<'_>,
-        own: Option<&NodeEntry>,
+        (own, asked): (Option<&NodeEntry>, &Asked),
     ) -> Wish {
         if view.share.network.transport.no_overlay().is_none() {
             return Wish::Tunnels;
@@ -341,7 +341,8 @@ impl Beside {
         {
             return Wish::Kept(why);
         }
-        let taken = || self.taken(snapshot, view);
+        let step = |network: &NetworkName| self.step(network);
+        let taken = || plan_node::beside::taken(snapshot, view, asked, step);
         if let Some(problem) = forbidden.or_else(taken) {
             return Wish::Kept(Unbuilt {
                 reason: problem.reason,
@@ -365,29 +366,6 @@ impl Beside {
         }
     }
 
-    /// Two networks with common subnets cannot both be led past the tunnels: a packet that comes from the wire does not say which it is
-    /// of. Whoever is led keeps it, then the one whose name comes first.
-    fn taken(&self, snapshot: &Snapshot, view: NetworkView<'_>) -> Option<Problem> {
-        let step = |name: &NetworkName| {
-            let progress = self.progress.get(name);
-            progress.map_or(Step::Absent, |progress| progress.step)
-        };
-        let (name, own) = (view.name(), &view.share.network);
-        let before =
-            |other: &NetworkName| (step(other), Reverse(other)) > (step(name), Reverse(name));
-        let mut others = snapshot.here().filter(|(other, of)| {
-            let network = &of.share.network;
-            let may_be = network.transport.no_overlay().is_some() || step(other) > Step::Absent;
-            *other != name && may_be && before(other) && overlap(network, own)
-        });
-        let (other, _) = others.next()?;
-        let text = format!(
-            "its subnets overlap those of network {other}, which is led past the tunnels; allowed: one of both"
-        );
-        let subject = format!("network {name}");
-        Some(Problem::new(subject, "SubnetsOverlap", text))
-    }
-
     /// One step of one network; whether nothing of it is left.
     fn advance_one(
         &mut self,
@@ -396,7 +374,7 @@ impl Beside {
         wish: Wish,
         advanced: &mut Advanced,
     ) -> bool {
-        let Some(progress) = self.progress.get_mut(name) else {
+        let Some((_, progress)) = self.progress.get_mut(name) else {
             return false;
         };
         let (before, wanted) = (progress.step, matches!(wish, Wish::Past));
@@ -415,7 +393,7 @@ impl Beside {
             Wish::Kept(why) => Some(why),
             Wish::Past | Wish::Tunnels => {
                 let reason = if wanted { "NotSteered" } else { "StillSteered" };
-                let message = why(step, wanted, seen, self.sight.trouble());
+                let message = why(step, wanted, seen, self.sight.trouble(name));
                 let message = message.or_else(|| {
                     let waits = self.left.is_some() && self.sight.is_routed(name);
                     waits.then(|| STILL_ROUTED.to_owned())
@@ -513,10 +491,4 @@ impl Beside {
         let others = signs::has_others(view, snapshot.machine.claims.get(name));
         signs::forbids(view, &found, others)
     }
-}
-
-/// Whether two networks have common addresses.
-fn overlap(one: &Network, other: &Network) -> bool {
-    let mut prefixes = one.prefixes();
-    prefixes.any(|of_one| other.prefixes().any(|of_other| of_one.overlaps(&of_other)))
 }

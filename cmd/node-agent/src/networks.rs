@@ -14,8 +14,8 @@ use kube::ResourceExt;
 use kube::core::DynamicObject;
 use kube_edge::{Cache, Installed, untyped};
 use model::intent::PodAdvertisement;
-use model::user_network::UserTransport;
 use model::{NetworkName, ObjectKey};
+use plan_node::beside::{Asked, Wish};
 use plan_node::declared::{Objects, Statement, read};
 use plan_node::{Declared, declare};
 
@@ -31,11 +31,8 @@ pub struct Networks {
     seen: Option<Seen>,
 }
 
-/// A network, and what the annotation of its object asks for, or what is wrong with that.
-type Annotated = (NetworkName, Option<Result<UserTransport, String>>);
-
-/// What annotations ask for, by network.
-pub(crate) type Asked = BTreeMap<NetworkName, Result<UserTransport, String>>;
+/// A network, and what the annotation of its object asks for.
+type Annotated = (NetworkName, Option<Wish>);
 
 /// What tells whether anything changed: of both kinds, whether it is known, and the revision.
 type Seen = [(bool, u64); 2];
@@ -62,7 +59,9 @@ impl Networks {
                 None,
                 |object: &DynamicObject| {
                     let cudn = api::read_cudn(object);
-                    (cudn.network_name(), cudn.annotated)
+                    let created = cudn.created;
+                    let wish = |transport| Wish { created, transport };
+                    (cudn.network_name(), cudn.annotated.clone().map(wish))
                 },
                 move |_| changed(),
             )

@@ -3,6 +3,8 @@
 //! part differs. Invariant: one task reads, remembers and plans; a loop that waits for its sink delays no plan.
 //! Not here: what follows from facts (`plan_node`), and what loops make of their part.
 
+mod beside;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -10,8 +12,8 @@ use std::time::Duration;
 
 use daemon::Configuration;
 use kube_edge::Cache;
-use model::nb::{Owner, RowKey, Rows};
-use model::node::{Node, annotation};
+use model::nb::{Owner, Rows};
+use model::node::Node;
 use model::{Network, NetworkName, NodeName, ObjectKey, Problem};
 use netlink::dump;
 use ovsdb::Client;
@@ -39,8 +41,6 @@ const SHARE: u32 = 4;
 /// Facts are read again after this time though nothing asked for it: while some are missing, and always.
 pub(crate) const RETRY: Duration = Duration::from_secs(1);
 const SWEEP: Duration = Duration::from_secs(300);
-/// Reason of a network whose annotation asks for what cannot be.
-const ANNOTATION_INVALID: &str = "NoOverlayAnnotationInvalid";
 /// So many new problems are logged at a time.
 const NAMED: usize = 20;
 
@@ -147,7 +147,7 @@ impl World {
             let begun = Instant::now();
             let declared = self.networks.declared().clone();
             let (networks, undeclared, known) = self.known_networks(&mut in_force, &declared);
-            self.follow(&networks);
+            self.follow(&networks, &undeclared);
             let mut facts = self.read(networks, undeclared).await;
             if !known {
                 // As if no Node were listed: of the network nothing is built, of the host everything.
@@ -193,42 +193,9 @@ impl World {
         }
     }
 
-    /// The next step of each network beside OVN-Kubernetes; `None` where the topology is built here.
-    async fn advance(&mut self, snapshot: &Snapshot) -> Option<Advanced> {
-        let own = self.own();
-        let beside = self.beside.as_mut()?;
-        let mut advanced = beside.advance(snapshot, own.as_ref()).await;
-        for (name, asked) in self.networks.asked().into_iter().flatten() {
-            if let Err(message) = asked {
-                let reason = ANNOTATION_INVALID;
-                advanced.unbuilt.insert(name, Unbuilt { reason, message });
-            }
-        }
-        Some(advanced)
-    }
-
     fn own(&self) -> Option<NodeEntry> {
         let own = self.nodes.get(&ObjectKey::new("", self.node.as_str()));
         own.map(|own| own.value)
-    }
-
-    fn plan_beside(&self, snapshot: &Snapshot, advanced: &Advanced) -> Plan {
-        let steps = &advanced.steps;
-        let (routed, translations) = (&advanced.routed, &advanced.translations);
-        let mut plan = plan_node::beside::plan(snapshot, steps, routed, translations);
-        // What was told of a network stays told until it is known how far it is.
-        let own = self.own();
-        let told = own.iter().flat_map(|own| &own.node.underlay_ready);
-        let told = told.filter(|name| plan.unknown.contains(name));
-        let beside = self.beside.as_ref();
-        let ready = beside.and_then(|beside| beside.annotation(steps, told));
-        if self.beside.as_ref().is_some_and(Beside::is_leaving) {
-            plan.annotations = plan.annotations.map(|_| BTreeMap::new());
-        }
-        if let (Some(all), Some(ready)) = (&mut plan.annotations, ready) {
-            all.insert(annotation::UNDERLAY_READY.to_owned(), ready);
-        }
-        plan
     }
 
     /// The networks to plan for, the default one first, and what is not known of others; false: what is in force of the default one is
@@ -260,55 +227,6 @@ impl World {
         };
         let all = std::iter::once(default).chain(of_users).collect();
         (all, undeclared, known)
-    }
-
-    /// The same beside OVN-Kubernetes: the default network as the configuration has it now, and those of users that are to be led past
-    /// the tunnels, or are on their way back to them.
-    fn networks_beside(
-        &self,
-        beside: &Beside,
-        declared: &Declared,
-    ) -> (Vec<Network>, Undeclared, bool) {
-        let default = Network {
-            advertised: declared.default_network.unwrap_or_default(),
-            ..self.configuration.now().settings.default_network()
-        };
-        let asked = self.networks.asked();
-        let owners = self.north.with_replica(ovn::north::owners);
-        let owners = owners.and_then(Result::ok);
-        // Of whom nobody knows whether anything stands something may.
-        let stands = |name: &NetworkName| owners.as_ref().is_none_or(|all| all.contains(name));
-        let is_asked = |name: &NetworkName| {
-            let asked = asked.as_ref().and_then(|asked| asked.get(name));
-            matches!(asked, Some(Ok(_)))
-        };
-        let is_ours = |name: &NetworkName| is_asked(name) || stands(name) || beside.has_begun(name);
-        let of_users = declared.networks.values().map(|network| {
-            let asked = asked.as_ref().and_then(|asked| asked.get(&network.name));
-            plan_node::beside::asked(network, asked.and_then(|asked| asked.as_ref().ok()))
-        });
-        let of_users = of_users.filter(|n| n.transport.no_overlay().is_some() || is_ours(&n.name));
-        let waiting = declared.waiting().filter(|(name, _)| is_ours(name));
-        let undeclared = Undeclared {
-            unlisted: !declared.listed || asked.is_none(),
-            waiting: waiting.map(|(n, why)| (n.clone(), why.clone())).collect(),
-            // Management ports are OVN-Kubernetes'.
-            standing: BTreeSet::new(),
-        };
-        let all = std::iter::once(default).chain(of_users).collect();
-        (all, undeclared, declared.default_network.is_some())
-    }
-
-    /// Beside OVN-Kubernetes: what is followed of its Northbound database hangs on the networks.
-    fn follow(&self, networks: &[Network]) {
-        if self.beside.is_none() {
-            return;
-        }
-        let keys = networks.iter();
-        let keys = keys.flat_map(|of| plan_node::beside::north::keys(&of.name, &self.node));
-        let keys: Vec<RowKey> = keys.collect();
-        self.north
-            .set_conditions(ovn::north::conditions_beside(&keys));
     }
 
     async fn read(&self, networks: Vec<Network>, undeclared: Undeclared) -> Facts {
@@ -444,22 +362,6 @@ impl World {
         }
     }
 
-    /// What objects say and is not believed; beside OVN-Kubernetes that is between it and them.
-    fn ignored<'a>(&self, declared: &'a Declared) -> impl Iterator<Item = &'a Problem> + use<'a> {
-        let is_ours = self.beside.is_none();
-        declared.ignored.iter().filter(move |_| is_ours)
-    }
-
-    /// Whether anybody wants to know of trouble with a network: beside OVN-Kubernetes, which builds them all, of those alone that are
-    /// to be led past the tunnels, or are.
-    fn is_told_of(&self, name: &NetworkName, snapshot: &Snapshot) -> bool {
-        let is_asked = || {
-            let asked = self.networks.asked();
-            asked.is_some_and(|asked| asked.contains_key(name))
-        };
-        self.beside.is_none() || snapshot.networks.contains_key(name) || is_asked()
-    }
-
     /// Says each problem once, and why a network rests on what was known before.
     fn log(&self, snapshot: &Snapshot, declared: &Declared, told: &mut Told) {
         let ignored = i64::try_from(snapshot.ignored.len()).unwrap_or(i64::MAX);
@@ -585,7 +487,7 @@ fn node_config(node: &NodeName, settings: &Settings) -> NodeConfig {
 
 #[cfg(test)]
 mod tests {
-    use model::nb::{Columns, Table};
+    use model::nb::{Columns, RowKey, Table};
 
     use super::*;
 

@@ -96,6 +96,13 @@ fn annotated_transport(
             "annotation {key} is {text:?}: {err}; allowed: JSON such as {{\"outboundSNAT\":\"Enabled\",\"routing\":\"Managed\"}} with outboundSNAT Enabled or Disabled, routing Managed or Unmanaged"
         )
     })?;
+    let is_theirs =
+        |network: &m::UserNetwork| matches!(network.transport, m::UserTransport::NoOverlay { .. });
+    if network.is_some_and(is_theirs) {
+        return Err(format!(
+            "annotation {key} stands beside spec.network.transport NoOverlay, which is OVN-Kubernetes' to follow; allowed: one of both"
+        ));
+    }
     if network.is_none_or(|network| network.topology != Topology::Layer3 || !network.primary) {
         return Err(format!(
             "annotation {key} is only supported for Layer3 primary networks"

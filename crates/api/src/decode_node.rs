@@ -60,6 +60,7 @@ pub fn decode_node(object: &KubeNode) -> Node {
         internal_ips,
         bad_addresses,
         node_id,
+        underlay_ready: underlay_ready::of(object, &node_subnets),
         subnets: node_subnets,
         primary: fact(annotation::PRIMARY_IFADDR).read(
             "JSON such as {\"ipv4\":\"172.18.0.2/16\"}",
@@ -74,7 +75,6 @@ pub fn decode_node(object: &KubeNode) -> Node {
         chassis: fact(annotation::CHASSIS_ID).read("a name without spaces and commas", name_of),
         encap_ips: fact(annotation::ENCAP_IPS).read("a JSON list of one address or more", ips_of),
         host_mtu: fact(annotation::HOST_MTU).read("a number of bytes", |t| t.parse().ok()),
-        underlay_ready: underlay_ready::of(object),
         salvaged,
         ready: conditions
             .find(|c| c.type_ == "Ready")

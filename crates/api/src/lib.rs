@@ -35,5 +35,5 @@ pub use decode_network::{decode_namespace, read_attachment, read_cudn, read_egre
 pub use decode_node::decode_node;
 pub use decode_ra::read_pod_advertisement;
 pub use decode_secret::decode_secret;
-pub use underlay_ready::underlay_ready;
+pub use underlay_ready::{ReadySubnets, ready_subnets, underlay_ready};
 pub use warnings::warnings;

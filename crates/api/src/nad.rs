@@ -227,14 +227,25 @@ fn transport_of(config: &Map<String, Value>) -> Result<UserTransport, Undescribe
     }
 }
 
-/// A subnet as [`config`] writes it: that of a layer-3 network with its host length.
+/// Lengths of nodes' shares where none is said (OVN-Kubernetes' defaults).
+const HOST_LENGTHS: (u8, u8) = (24, 64);
+
+/// A subnet as [`config`] writes it: that of a layer-3 network with its host length, which OVN-Kubernetes leaves out where nobody said
+/// one.
 fn subnet_of(text: &str, topology: Topology) -> Option<ClusterSubnet> {
     let (cidr, host_len) = match topology {
-        Topology::Layer3 => text.rsplit_once('/').map(|(cidr, len)| (cidr, Some(len)))?,
-        Topology::Layer2 => (text, None),
+        Topology::Layer3 if text.matches('/').count() == 2 => {
+            text.rsplit_once('/').map(|(cidr, len)| (cidr, Some(len)))?
+        }
+        Topology::Layer3 | Topology::Layer2 => (text, None),
     };
     let cidr: Prefix = cidr.parse().ok()?;
-    let host_len = host_len.map_or(Some(cidr.bits()), |len| len.parse().ok());
+    let unsaid = match (topology, cidr.family()) {
+        (Topology::Layer2, _) => cidr.bits(),
+        (Topology::Layer3, Family::V4) => HOST_LENGTHS.0,
+        (Topology::Layer3, Family::V6) => HOST_LENGTHS.1,
+    };
+    let host_len = host_len.map_or(Some(unsaid), |len| len.parse().ok());
     let longest = Prefix::host(cidr.network()).bits();
     let host_len = host_len.filter(|len| (cidr.bits()..=longest).contains(len))?;
     Some(ClusterSubnet { cidr, host_len })

@@ -1,78 +1,164 @@
 //! Annotation `noverlay.io/underlay-ready` of a Node.
-//! In: networks and the boot they are said in, or a Node's annotation. Out: the annotation, or the networks.
-//! Invariant: what was said in another boot than the kubelet reports says nothing: rules and tables went with that boot.
+//! In: networks, the node's subnets of each and the boot they are said in, or a Node's annotations. Out: the annotation, or the networks.
+//! Invariant: what was said in another boot than the kubelet reports says nothing: rules and tables went with that boot; nor does what
+//! was said of subnets that the node has no more, as of a network that was made anew by the same name.
 //! Not here: when a node is ready (`plan_node::beside::steps`).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::Node as KubeNode;
-use model::NetworkName;
-use model::node::annotation;
+use model::node::{Fact, NodeSubnets, annotation};
+use model::{NetworkName, Prefix};
 use serde::{Deserialize, Serialize};
 
 #[derive(Serialize, Deserialize)]
 struct UnderlayReady {
     boot: String,
-    networks: BTreeSet<String>,
+    networks: Networks,
 }
+
+/// Networks with the node's subnets that it takes packets for.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Networks {
+    WithSubnets(BTreeMap<String, Vec<String>>),
+    /// As agents wrote it that knew the default network alone.
+    Names(BTreeSet<String>),
+}
+
+/// The node's subnets by network.
+pub type ReadySubnets = BTreeMap<NetworkName, Vec<Prefix>>;
 
 /// The annotation's text. `boot`: `/proc/sys/kernel/random/boot_id`.
 #[must_use]
-pub fn underlay_ready<'a>(
-    boot: &str,
-    networks: impl IntoIterator<Item = &'a NetworkName>,
-) -> String {
-    let networks = networks.into_iter().map(ToString::to_string).collect();
+pub fn underlay_ready(boot: &str, networks: &ReadySubnets) -> String {
+    let texts = |subnets: &[Prefix]| subnets.iter().map(ToString::to_string).collect();
+    let networks = networks.iter();
+    let networks = networks.map(|(name, subnets)| (name.to_string(), texts(subnets)));
     let said = UnderlayReady {
         boot: boot.to_owned(),
-        networks,
+        networks: Networks::WithSubnets(networks.collect()),
     };
     serde_json::to_string(&said).unwrap_or_default()
 }
 
-/// The networks that a Node's annotation tells of.
-pub(crate) fn of(object: &KubeNode) -> BTreeSet<NetworkName> {
+/// What an annotation's text tells of, whatever boot it was said in; nothing where it is malformed. Of a network without subnets
+/// no agent said which.
+#[must_use]
+pub fn ready_subnets(text: &str) -> ReadySubnets {
+    read(text, None).unwrap_or_default()
+}
+
+/// The networks that a Node's annotation tells of, by its subnets as they are now.
+pub(crate) fn of(object: &KubeNode, subnets: &Fact<NodeSubnets>) -> BTreeSet<NetworkName> {
     let info = object.status.as_ref().and_then(|s| s.node_info.as_ref());
     let boot = info.map(|info| info.boot_id.as_str());
     let annotations = object.metadata.annotations.as_ref();
     let text = annotations.and_then(|all| all.get(annotation::UNDERLAY_READY));
-    text.map(|text| read(text, boot)).unwrap_or_default()
+    let said = text.and_then(|text| read(text, boot)).unwrap_or_default();
+    let has = |network: &NetworkName, of_then: &[Prefix]| {
+        let now = subnets.known().and_then(|all| all.get(network));
+        // What cannot be read now is as it was.
+        let is_known = matches!(subnets, Fact::Known(_));
+        !is_known
+            || of_then
+                .iter()
+                .all(|subnet| now.is_some_and(|now| now.contains(subnet)))
+    };
+    let said = said.into_iter();
+    let said = said.filter(|(network, of_then)| has(network, of_then));
+    said.map(|(network, _)| network).collect()
 }
 
-/// The networks that `text` tells of; none where it is malformed, or of another boot than `boot`
+/// What `text` tells of; `None` where it is malformed, or of another boot than `boot`
 /// (`Node.status.nodeInfo.bootID`; empty where no kubelet says one, then any counts).
-fn read(text: &str, boot: Option<&str>) -> BTreeSet<NetworkName> {
-    let Ok(said) = serde_json::from_str::<UnderlayReady>(text) else {
-        return BTreeSet::new();
-    };
+fn read(text: &str, boot: Option<&str>) -> Option<ReadySubnets> {
+    let said = serde_json::from_str::<UnderlayReady>(text).ok()?;
     let is_of_another = boot.is_some_and(|boot| !boot.is_empty() && boot != said.boot);
     if is_of_another {
-        return BTreeSet::new();
+        return None;
     }
-    said.networks.into_iter().map(NetworkName::from).collect()
+    Some(match said.networks {
+        Networks::Names(names) => {
+            let names = names.into_iter();
+            names.map(|name| (name.into(), Vec::new())).collect()
+        }
+        Networks::WithSubnets(all) => {
+            let parsed = |(name, texts): (String, Vec<String>)| {
+                let subnets = texts.iter().map(|text| text.parse().ok());
+                let subnets: Option<Vec<Prefix>> = subnets.collect();
+                Some((NetworkName::from(name), subnets?))
+            };
+            all.into_iter().filter_map(parsed).collect()
+        }
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn ready(networks: &[(&str, &[&str])]) -> ReadySubnets {
+        let of = |subnets: &[&str]| subnets.iter().map(|text| text.parse().unwrap()).collect();
+        let all = networks.iter();
+        all.map(|(name, subnets)| (NetworkName::from(*name), of(subnets)))
+            .collect()
+    }
+
     #[test]
     fn it_is_read_as_it_was_written_and_counts_in_its_boot_only() {
-        let networks = [NetworkName::default_network(), NetworkName::from("red")];
+        let networks = ready(&[("default", &["10.128.1.0/24"]), ("red", &["10.150.1.0/24"])]);
         let text = underlay_ready("b1", &networks);
-        assert_eq!(text, r#"{"boot":"b1","networks":["default","red"]}"#);
-        let all: BTreeSet<NetworkName> = networks.into();
+        assert_eq!(
+            text,
+            r#"{"boot":"b1","networks":{"default":["10.128.1.0/24"],"red":["10.150.1.0/24"]}}"#
+        );
+        assert_eq!(ready_subnets(&text), networks);
         for (boot, counts) in [
             (None, true),
             (Some(""), true),
             (Some("b1"), true),
             (Some("b2"), false),
         ] {
-            let wanted = if counts { all.clone() } else { BTreeSet::new() };
-            assert_eq!(read(&text, boot), wanted, "{boot:?}");
+            assert_eq!(
+                read(&text, boot),
+                counts.then(|| networks.clone()),
+                "{boot:?}"
+            );
         }
-        for text in ["", "[]", r#"["default"]"#, r#"{"networks":["default"]}"#] {
-            assert_eq!(read(text, None), BTreeSet::new(), "{text}");
+        // As it was written before.
+        let names = r#"{"boot":"b1","networks":["default"]}"#;
+        assert_eq!(ready_subnets(names), ready(&[("default", &[])]));
+        for text in [
+            "",
+            "[]",
+            r#"["default"]"#,
+            r#"{"networks":["default"]}"#,
+            r#"{"boot":"b1","networks":{"default":["x"]}}"#,
+        ] {
+            assert_eq!(ready_subnets(text), ReadySubnets::new(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_network_with_other_subnets_than_it_had_then_is_another_one() {
+        let text = |subnet: &str| underlay_ready("b1", &ready(&[("red", &[subnet])]));
+        let node = |annotation: &str| {
+            let object = serde_json::json!({"metadata": {"annotations": {"noverlay.io/underlay-ready": annotation}}});
+            serde_json::from_value::<KubeNode>(object).unwrap()
+        };
+        let subnets = |all: &[(&str, &[&str])]| Fact::Known(ready(all).into_iter().collect());
+        let (same, other) = ("10.150.1.0/24", "10.151.1.0/24");
+        for (now, counts) in [
+            (subnets(&[("red", &[same])]), true),
+            (subnets(&[("red", &[other, same])]), true),
+            (subnets(&[("red", &[other])]), false),
+            (subnets(&[("blue", &[same])]), false),
+            (Fact::Absent, true),
+            (Fact::Malformed("it is not JSON".to_owned()), true),
+        ] {
+            let of = of(&node(&text(same)), &now);
+            assert_eq!(of.contains(&NetworkName::from("red")), counts, "{now:?}");
         }
     }
 }

@@ -88,12 +88,14 @@ pub async fn read(table: Table) -> Result<Held, NftError> {
     }
 }
 
-/// Chains of others that drop what is forwarded by their policy, and have no rule that accepts what goes to one of `subnets`
-/// and comes from it: as `family table chain (subnet)`.
+/// Chains of others that drop what is forwarded by their policy, as `family table chain`, each with those of `subnets` that it has no
+/// rules for which accept what goes there and what comes from there.
 ///
 /// # Errors
 /// When nft cannot be run or fails.
-pub async fn dropping_forwarded(subnets: &[Prefix]) -> Result<Vec<String>, NftError> {
+pub async fn dropping_forwarded(
+    subnets: &[Prefix],
+) -> Result<Vec<(String, Vec<Prefix>)>, NftError> {
     let said = run(&["--numeric-priority", "list", "chains"], None).await?;
     let mut found = Vec::new();
     for chain in forward_drops(&said) {
@@ -105,7 +107,7 @@ pub async fn dropping_forwarded(subnets: &[Prefix]) -> Result<Vec<String>, NftEr
             Err(NftError::Failed(said)) if said.contains(NO_TABLE) => continue,
             Err(error) => return Err(error),
         };
-        let mut lacking = subnets.iter().filter(|subnet| {
+        let lacking = subnets.iter().filter(|subnet| {
             let of_family = match (chain.split(' ').next(), subnet.family()) {
                 (Some("ip"), family) => family == Family::V4,
                 (Some("ip6"), family) => family == Family::V6,
@@ -113,8 +115,9 @@ pub async fn dropping_forwarded(subnets: &[Prefix]) -> Result<Vec<String>, NftEr
             };
             of_family && !accepts(&rules, subnet)
         });
-        if let Some(subnet) = lacking.next() {
-            found.push(format!("{chain} ({subnet})"));
+        let lacking: Vec<Prefix> = lacking.copied().collect();
+        if !lacking.is_empty() {
+            found.push((chain, lacking));
         }
     }
     Ok(found)
@@ -352,9 +355,15 @@ fn chains(held: &Held, wanted: &Ruleset, complete: bool, lines: &mut Vec<String>
         lines.push(format!("flush chain {table} {name}"));
     }
     for (name, chain) in &differing {
+        let stay = held.chains.get(*name).filter(|_| !complete);
         for rule in &chain.rules {
             lines.push(format!("add rule {table} {name} {rule}"));
         }
+        // In a table of our own no rule hangs on another one: those of a network that is not known now stay.
+        let surplus = stay.into_iter().flat_map(|(_, rules)| rules);
+        let surplus =
+            surplus.filter(|rule| wanted.table == Table::Own && !chain.rules.contains(rule));
+        lines.extend(surplus.map(|rule| format!("add rule {table} {name} {rule}")));
     }
 }
 

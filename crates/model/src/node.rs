@@ -30,8 +30,9 @@ pub mod annotation {
     pub const ENCAP_IPS: &str = "k8s.ovn.org/node-encap-ips";
     /// Smallest MTU of the node's uplink, bytes; written by the node-agent.
     pub const HOST_MTU: &str = "noverlay.io/host-mtu";
-    /// JSON such as `{"boot":"3f2c…","networks":["default"]}`: the networks beside OVN-Kubernetes whose pods' packets the node takes
-    /// from the physical network, and the boot of the host that this was said in; written by the node-agent.
+    /// JSON such as `{"boot":"3f2c…","networks":{"default":["10.128.1.0/24"]}}`: the networks beside OVN-Kubernetes whose pods' packets
+    /// the node takes from the physical network, its subnets of each, and the boot of the host that this was said in; written by the
+    /// node-agent.
     pub const UNDERLAY_READY: &str = "noverlay.io/underlay-ready";
     /// Any text; written by the admin before maintenance. A Node that has it and is cordoned has its pods' packets beside
     /// OVN-Kubernetes taken back to the tunnels.

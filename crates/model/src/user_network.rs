@@ -61,14 +61,15 @@ impl ClusterUserDefinedNetwork {
         format!("{CUDN_PREFIX}{}", self.name).into()
     }
 
-    /// The same beside OVN-Kubernetes, where the annotation counts: of a network that the object itself gives tunnels. One that cannot be
-    /// read is as if it were not there, and the network stays in the tunnels.
+    /// The same beside OVN-Kubernetes, where the annotation alone counts: what the object itself says is that one's to follow. An annotation
+    /// that cannot be read is as if it were not there, and the network stays in the tunnels.
     #[must_use]
     pub fn beside(mut self) -> Self {
-        if let (Some(Ok(asked)), Ok(network)) = (&self.annotated, &mut self.network)
-            && !matches!(network.transport, UserTransport::NoOverlay { .. })
-        {
-            network.transport = *asked;
+        if let Ok(network) = &mut self.network {
+            network.transport = match &self.annotated {
+                Some(Ok(asked)) => *asked,
+                Some(Err(_)) | None => UserTransport::Geneve,
+            };
         }
         self
     }

@@ -111,6 +111,7 @@ pub fn world(settings: &Settings, objects: &Objects) -> World {
         let attachment = api::read_attachment(object);
         world.attachments.insert(object_key(object), attachment);
     }
+    user_networks::keep_led(&mut world);
     let networks = user_networks::networks(&world);
     world.networks.extend(networks);
     world

@@ -112,7 +112,7 @@ pub(crate) fn columns(table: Table) -> &'static [(&'static str, Form)] {
 /// Columns that newer schemas have.
 pub(crate) fn optional_columns(table: Table) -> &'static [(&'static str, Form)] {
     match table {
-        Table::Nat => &[("match", Text)],
+        Table::Nat => &[("match", Text), ("priority", Number)],
         Table::AddressSet
         | Table::GatewayChassis
         | Table::Router

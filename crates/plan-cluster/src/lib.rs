@@ -9,6 +9,7 @@ pub mod check;
 pub mod fabric;
 pub mod generated;
 pub mod networks;
+pub mod others;
 pub mod ranges;
 pub mod refused;
 #[cfg(test)]

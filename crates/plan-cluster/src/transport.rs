@@ -152,7 +152,7 @@ pub fn beside(
         Err(why) => of(
             false,
             "NoOverlayAnnotationInvalid",
-            &format!("{why}; the network's pods take the tunnels"),
+            &format!("{why}; the network goes by the tunnels"),
         ),
         Ok(_) => condition(world, cudn, plans)?,
     };

@@ -219,6 +219,39 @@ pub fn networks(world: &World) -> BTreeMap<NetworkName, Network> {
     out
 }
 
+/// Beside OVN-Kubernetes: networks that nobody asks for any more and that some node takes packets for from the physical network are
+/// routed until none does; else what pods send there would be lost before the node has taken it back.
+pub fn keep_led(world: &mut World) {
+    if !world.beside {
+        return;
+    }
+    let led: BTreeSet<&NetworkName> = world
+        .nodes
+        .values()
+        .flat_map(|node| &node.underlay_ready)
+        .collect();
+    for cudn in world.cudns.values_mut() {
+        let name = cudn.network_name();
+        let Ok(network) = &mut cudn.network else {
+            continue;
+        };
+        let is_over = !matches!(network.transport, UserTransport::NoOverlay { .. });
+        if is_over && led.contains(&name) {
+            let is_managed = world.ras.contains_key(&fabric::advertisement_name(&name));
+            let routing = if is_managed {
+                Routing::Managed
+            } else {
+                Routing::Unmanaged
+            };
+            network.transport = UserTransport::NoOverlay {
+                // Of no meaning here.
+                outbound_snat: true,
+                routing,
+            };
+        }
+    }
+}
+
 /// Whether objects of ours have routers for the network's VRF.
 fn is_routed(world: &World, network: &Network) -> bool {
     let vrf = generated::own_vrf(network);
@@ -249,4 +282,44 @@ fn as_attached(world: &World, cudn: &ClusterUserDefinedNetwork) -> Option<UserNe
         *routing = Routing::Managed;
     }
     Some(network)
+}
+
+#[cfg(test)]
+mod tests {
+    use model::NodeName;
+
+    use super::*;
+    use crate::samples::{mk_cudn, mk_world};
+
+    #[test]
+    fn what_a_node_still_takes_packets_for_is_routed_until_it_does_not() {
+        let mut world = mk_world();
+        let name = NetworkName::from("cluster_udn_red");
+        let mut red = mk_cudn("red", 1);
+        red.network.as_mut().unwrap().transport = UserTransport::Geneve;
+        world.cudns = [("red".to_owned(), red)].into();
+        let node = world.nodes.keys().next().unwrap().clone();
+        let kept = |world: &World| {
+            let mut world = world.clone();
+            keep_led(&mut world);
+            world.cudns["red"].network.clone().unwrap().transport
+        };
+        let ready = |world: &mut World, node: &NodeName| {
+            let node = world.nodes.get_mut(node).unwrap();
+            node.underlay_ready.insert(name.clone());
+        };
+        world.beside = true;
+        assert_eq!(kept(&world), UserTransport::Geneve);
+        ready(&mut world, &node);
+        let of = |routing| UserTransport::NoOverlay {
+            outbound_snat: true,
+            routing,
+        };
+        assert_eq!(kept(&world), of(Routing::Unmanaged));
+        let ra = fabric::advertisement_name(&name);
+        world.ras.insert(ra, Err("of the fabric".to_owned()));
+        assert_eq!(kept(&world), of(Routing::Managed));
+        world.beside = false;
+        assert_eq!(kept(&world), UserTransport::Geneve);
+    }
 }

@@ -14,9 +14,11 @@
 //! Default network, and layer-3 networks of users, whose VRF OVN-Kubernetes made; both gateway modes. Forms: chosen so that OVN-Kubernetes leaves them alone over gateway syncs and restarts.
 
 pub mod host;
+mod networks;
 pub mod north;
 mod plan;
 pub mod signs;
 pub mod steps;
 
-pub use self::plan::{Routed, Steps, Translations, asked, plan};
+pub use self::networks::{Asked, Wish, networks, taken};
+pub use self::plan::{Routed, Steps, Translations, plan};

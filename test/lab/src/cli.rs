@@ -228,7 +228,7 @@ pub(crate) fn run() -> Result<bool> {
                 Some(seed) => Values::drawn(seed, families),
                 None => Values::demonstration(families),
             };
-            networks::check(&network, &values)?;
+            networks::check(&network, &values, outward.adopt)?;
             let example = example.map(|folder| Example::read(&folder, &values));
             let example = example.transpose()?;
             let mut outward = outward;

@@ -76,8 +76,8 @@ pub(crate) struct Outward {
     #[arg(long, value_parser = ["strict", "loose"], default_value = "strict", conflicts_with = "example")]
     #[serde(default)]
     pub(crate) isolation: String,
-    /// Our daemons run beside an imitation of OVN-Kubernetes (`[ovn] topology = adopt`), which has made a network of tunnels.
-    #[arg(long, conflicts_with_all = ["example", "transport", "network"])]
+    /// Our daemons run beside an imitation of OVN-Kubernetes (`[ovn] topology = adopt`), which has made a network of tunnels; networks of users have to be over tunnels, too (NAME=geneve:SUBNET/HOST).
+    #[arg(long, conflicts_with_all = ["example", "transport"])]
     #[serde(default)]
     pub(crate) adopt: bool,
     /// MTU of the links between nodes, bytes; pods get it too, or with Geneve 100 less.

@@ -296,9 +296,16 @@ fn tell_each_other(lab: &Lab, network: &UserNetwork) -> Result<()> {
     Ok(())
 }
 
-/// A network has addresses of families that the nodes have, and no others.
-pub(crate) fn check(networks: &[UserNetwork], values: &Values) -> Result<()> {
+/// A network has addresses of families that the nodes have, and no others. `adopt`: it is handed over to somebody else, who has it
+/// over tunnels.
+pub(crate) fn check(networks: &[UserNetwork], values: &Values, adopt: bool) -> Result<()> {
     for network in networks {
+        if adopt && network.way != Way::Tunnels {
+            anyhow::bail!(
+                "--network {}: with --adopt it has to be over tunnels; allowed: {0}=geneve:SUBNET/HOST",
+                network.name
+            );
+        }
         let foreign = (network.ranges.iter()).find(|range| !values.has(range.family()));
         if let Some(range) = foreign {
             anyhow::bail!(

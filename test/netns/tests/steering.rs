@@ -225,6 +225,13 @@ fn rules_and_routes_of_others_stay_and_nothing_of_ours_comes_where_one_has_our_p
             steered.taken == [2901].into() && steered.done.is_empty(),
             "{steered:?}"
         );
+        ip("rule del pref 2901 from 198.51.100.1 lookup 7");
+        // Not all networks are known: what is not wanted stays, and what is comes back.
+        let steered = apply(&Entries::default(), false).await.unwrap();
+        assert!(steered.done.is_empty(), "{steered:?}");
+        ip("rule del pref 2898");
+        let steered = apply(&mk_wanted(), false).await.unwrap();
+        assert_eq!(steered.done.len(), 1, "{steered:?}");
         let steered = apply(&Entries::default(), true).await.unwrap();
         assert_eq!(steered.done.len(), 10, "{steered:?}");
     });

@@ -31,7 +31,7 @@ fn mk_red() -> View {
     view
 }
 
-/// The node's switch with a pod and the management port, the cluster router, its way to another node, and the row that translates what
+/// The node's switch with a port of pods and the management port, the cluster router, its way to another node, and the row that translates what
 /// leaves for the management port.
 async fn mk_topology(fixture: &Fixture, northd: &Northd) {
     northd.sbctl(&["chassis-add", "n1", "geneve", "172.30.0.1"]);
@@ -55,7 +55,7 @@ async fn mk_topology(fixture: &Fixture, northd: &Northd) {
     }
     for (port, addresses) in [
         (PORT, "0a:58:0a:96:01:02 10.150.1.2"),
-        ("red_pod", "0a:58:0a:96:01:05 10.150.1.5"),
+        ("red_pod", "0a:58:0a:96:01:05 10.150.1.5 10.150.1.200"),
         ("tstor-n2", "0a:58:64:58:00:03 100.88.0.3"),
     ] {
         northd.nbctl(&["lsp-set-addresses", port, addresses]);
@@ -77,11 +77,20 @@ async fn mk_topology(fixture: &Fixture, northd: &Northd) {
     fixture.settle().await;
 }
 
-/// Where a packet of the pod leaves, and with which address it does.
+/// Pods in both halves of the node's subnet.
+const PODS: [&str; 2] = ["10.150.1.5", "10.150.1.200"];
+
+/// Where a packet of either pod leaves, and whether it is translated; the same for both.
 fn seen(northd: &Northd, to: &str) -> (String, bool) {
     northd.nbctl(&["sync"]);
+    let [first, second] = PODS.map(|from| seen_from(northd, from, to));
+    assert_eq!(first, second, "both halves");
+    first
+}
+
+fn seen_from(northd: &Northd, from: &str, to: &str) -> (String, bool) {
     let packet = format!(
-        "inport == \"red_pod\" && eth.src == 0a:58:0a:96:01:05 && eth.dst == 0a:58:0a:96:01:01 && ip4.src == 10.150.1.5 && ip4.dst == {to} && ip.ttl == 64 && tcp"
+        "inport == \"red_pod\" && eth.src == 0a:58:0a:96:01:05 && eth.dst == 0a:58:0a:96:01:01 && ip4.src == {from} && ip4.dst == {to} && ip.ttl == 64 && tcp"
     );
     let said = northd.trace(SWITCH, &packet);
     let outputs = said
@@ -132,7 +141,8 @@ fn owned((port, translated): (&str, bool)) -> (String, bool) {
 }
 
 #[tokio::test]
-async fn what_goes_between_pods_is_not_translated_on_its_way_to_the_host_and_all_else_is() {
+async fn what_goes_between_pods_is_not_translated_on_its_way_to_the_host_and_what_goes_to_a_node_is()
+ {
     let Some((fixture, northd)) = mk_fixture().await else {
         return;
     };

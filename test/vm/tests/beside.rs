@@ -11,26 +11,35 @@ use vm_tests::{in_lab, tables};
 const LIMIT: u32 = 2400;
 
 /// Both networks are led past the tunnels by hand once more, so that line 9 is looked at meanwhile.
-const SCRIPT: &str = "
+const SCRIPT: &str = r#"
 LAB up --nodes 2 --no-prove --wait 400 --adopt --datapath kernel --gateway-mode MODE --families dual --network red=geneve:10.150.0.0/16/24+fd00:150::/48/64,blue=geneve:10.151.0.0/16/24+fd00:151::/48/64
 LAB prove --only 1,2,3,9 || exit 1
 LAB failover --only beside-users || exit 1
 for network in red blue; do
-    LAB kubectl annotate clusteruserdefinednetwork $network 'noverlay.io/no-overlay={\\\"outboundSNAT\\\":\\\"Enabled\\\",\\\"routing\\\":\\\"Managed\\\"}' || exit 1
+    LAB kubectl annotate clusteruserdefinednetwork $network 'noverlay.io/no-overlay={"outboundSNAT":"Enabled","routing":"Managed"}' || exit 1
+done
+for network in red blue; do
     for node in n1 n2; do
-        for second in $(seq 90); do
-            LAB exec $node nft list table inet noverlay | grep -q 'iifname .$network. ip6' && break
-            sleep 1
+        for family in v4 v6; do
+            set=noverlay_routed_cluster_udn_${network}_$family
+            for second in $(seq 120); do
+                led=$(LAB exec $node ovn-nbctl --db=unix:/run/noverlay-lab/vm/$node/ovs/ovnnb_db.sock --bare --columns=addresses find address_set name=$set)
+                [ -z "$led" ] || break
+                sleep 1
+            done
+            echo "led: $node $set $led"
         done
     done
 done
-sleep 20
 LAB prove --only 9 || exit 1
 LAB kubectl annotate clusteruserdefinednetwork red noverlay.io/no-overlay=yes --overwrite || exit 1
-sleep 15
+for second in $(seq 60); do
+    LAB kubectl get noderoutes n1 -o yaml | grep -q NoOverlayAnnotationInvalid && break
+    sleep 1
+done
 LAB kubectl get clusteruserdefinednetwork red -o yaml
 LAB kubectl get noderoutes n1 -o yaml
-";
+"#;
 
 fn led_past_the_tunnels(mode: &str) {
     let Some(text) = in_lab(LIMIT, &SCRIPT.replace("MODE", mode)) else {
@@ -42,6 +51,9 @@ fn led_past_the_tunnels(mode: &str) {
     assert!(seen.iter().all(|line| line.contains(" ok ")), "{seen:?}");
     let done = text.matches("done after").count();
     assert_eq!(done, 5, "events that ended");
+    let led = text.lines().filter_map(|line| line.strip_prefix("led: "));
+    let led: Vec<usize> = led.map(|line| line.split_whitespace().count()).collect();
+    assert_eq!(led, [3; 8], "the other node's subnet is in each set");
     // Led past the tunnels or not, who reaches whom is the same.
     let tables = tables(&text);
     let [before, led] = tables.as_slice() else {

@@ -109,6 +109,7 @@ impl Caches {
                 .map(|(k, e)| (k.clone(), e.value.clone()))
                 .collect()
         });
+        user_networks::keep_led(&mut world);
         world.namespaces = self.namespaces_of(&world);
         let networks = user_networks::networks(&world);
         world.networks.extend(networks);

@@ -32,8 +32,13 @@ pub(crate) enum Applied {
     Unknown(String),
 }
 
+/// What others' packet filter drops of networks, in words.
+pub(crate) type Dropped = BTreeMap<NetworkName, String>;
+
 #[derive(Debug, Default)]
 struct Passes {
+    /// Others drop what is for their pods.
+    dropped: Dropped,
     /// With the steps that the pass was made for, and whether what is not wanted was taken away: all networks were known.
     host: BTreeMap<HostPart, (Steps, bool, bool)>,
     /// What keeps parts from being whole, in words.
@@ -84,6 +89,17 @@ impl Sight {
                 None => drop(passes.trouble.remove(&part)),
             }
             is_seen || is_said
+        });
+        if is_news {
+            self.facts.note();
+        }
+    }
+
+    /// What others' packet filter drops now; each network is by itself.
+    pub(crate) fn note_dropped(&self, dropped: Dropped) {
+        let is_news = self.with(|passes| {
+            let before = std::mem::replace(&mut passes.dropped, dropped);
+            before != passes.dropped
         });
         if is_news {
             self.facts.note();
@@ -142,16 +158,24 @@ impl Sight {
             Seen {
                 untracked: rows.and_then(|(of, is, _)| part(Step::Untracked, *is, *of)),
                 steering: rows.and_then(|(of, _, is)| part(Step::Steering, *is, *of)),
-                filter: host(HostPart::Filter, Step::Filtered),
+                filter: match host(HostPart::Filter, Step::Filtered) {
+                    Some(Part::Whole) if passes.dropped.contains_key(network) => {
+                        Some(Part::Partial)
+                    }
+                    seen => seen,
+                },
                 rules: host(HostPart::Rules, Step::Host),
                 announced: None,
             }
         })
     }
 
-    /// What keeps the host's part from being whole, in words.
-    pub(super) fn trouble(&self) -> Option<String> {
-        self.with(|passes| passes.trouble.values().next().cloned())
+    /// What keeps the host's part from being whole for a network, in words.
+    pub(super) fn trouble(&self, network: &NetworkName) -> Option<String> {
+        self.with(|passes| {
+            let of_all = passes.trouble.values().next();
+            of_all.or(passes.dropped.get(network)).cloned()
+        })
     }
 }
 
@@ -166,6 +190,22 @@ mod tests {
     /// A pass for a plan in which all networks are known.
     fn note(sight: &Sight, part: HostPart, step: Step, applied: Applied) {
         sight.note_pass(part, (&steps(step), true), applied);
+    }
+
+    #[test]
+    fn what_others_drop_of_one_network_is_no_others_trouble() {
+        let sight = Sight::new(FactsChanged::default());
+        let (default, red) = (NetworkName::default_network(), NetworkName::from("red"));
+        let both = [(default.clone(), Step::Host), (red.clone(), Step::Host)].into();
+        sight.note_pass(HostPart::Filter, (&both, true), Applied::Stands);
+        sight.note_dropped([(red.clone(), "a chain drops".to_owned())].into());
+        let filter = |network: &NetworkName| sight.seen(network, Step::Host).filter;
+        assert_eq!(filter(&default), Some(Part::Whole));
+        assert_eq!(sight.trouble(&default), None);
+        assert_eq!(filter(&red), Some(Part::Partial));
+        assert_eq!(sight.trouble(&red).as_deref(), Some("a chain drops"));
+        sight.note_dropped(Dropped::new());
+        assert_eq!(filter(&red), Some(Part::Whole));
     }
 
     #[test]
@@ -212,7 +252,7 @@ mod tests {
         assert_eq!(seen(Step::Filtered).rules, Some(Part::Gone));
         note(&sight, HostPart::Filter, Step::Untracked, Applied::Stands);
         assert_eq!(seen(Step::Untracked).filter, Some(Part::Gone));
-        assert_eq!(sight.trouble(), None);
+        assert_eq!(sight.trouble(&default), None);
         let why = || "nft failed".to_owned();
         note(
             &sight,
@@ -221,7 +261,7 @@ mod tests {
             Applied::Broken(why()),
         );
         assert_eq!(seen(Step::Untracked).filter, Some(Part::Partial));
-        assert_eq!(sight.trouble(), Some(why()));
+        assert_eq!(sight.trouble(&default), Some(why()));
         let other = NetworkName::from("red");
         assert_eq!(sight.seen(&other, Step::Absent), Seen::default());
     }
@@ -239,7 +279,10 @@ mod tests {
         note(&sight, HostPart::Filter, Step::Filtered, Applied::Stands);
         note(&sight, HostPart::Filter, Step::Steering, unknown());
         assert_eq!(filter(Step::Steering), Some(Part::Whole));
-        assert_eq!(sight.trouble().as_deref(), Some("nft does not answer"));
+        assert_eq!(
+            sight.trouble(&default).as_deref(),
+            Some("nft does not answer")
+        );
         note(&sight, HostPart::Filter, Step::Untracked, unknown());
         assert_eq!(
             filter(Step::Untracked),
@@ -247,7 +290,7 @@ mod tests {
             "it is to be gone, and nobody knows"
         );
         note(&sight, HostPart::Filter, Step::Untracked, Applied::Stands);
-        assert_eq!(sight.trouble(), None);
+        assert_eq!(sight.trouble(&default), None);
     }
 
     #[test]

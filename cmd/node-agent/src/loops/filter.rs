@@ -12,7 +12,7 @@ use reconcile::{Action, Reconciler};
 use telemetry::{Chain, Readiness, WarnOnce};
 use tokio::sync::watch;
 
-use crate::beside::{Applied, HostPart, Sight};
+use crate::beside::{Applied, Dropped, HostPart, Sight};
 use crate::keys::FilterKey;
 use crate::loops::failing::{Failing, Outcome};
 use crate::world::Planned;
@@ -43,19 +43,31 @@ impl FilterReconciler {
         }
     }
 
-    /// What of others in the packet filter drops what is led past the tunnels.
-    async fn dropping(&self, planned: &Planned) -> Result<Option<String>, NftError> {
-        let pods = plan_node::beside::host::between(&planned.plan.nft);
-        if self.sight.is_none() || pods.is_empty() {
-            return Ok(None);
+    /// What of others in the packet filter drops what is led past the tunnels, by network.
+    async fn dropping(&self, planned: &Planned) -> Result<Dropped, NftError> {
+        let plan = &planned.plan;
+        let subnets = plan_node::beside::host::between(&plan.nft);
+        if self.sight.is_none() || subnets.is_empty() {
+            return Ok(Dropped::new());
         }
-        let found = nft::dropping_forwarded(&pods).await?;
-        Ok((!found.is_empty()).then(|| {
-            format!(
-                "nftables chain {} drops what is forwarded, and has no rules that accept all that goes to the subnet and all that comes from there",
-                found.join(", ")
-            )
-        }))
+        let mut dropped = Dropped::new();
+        for (chain, lacking) in nft::dropping_forwarded(&subnets).await? {
+            let networks = plan.learn.iter().filter(|(_, inputs)| {
+                let mut own = inputs.scope.cluster_subnets.iter();
+                own.any(|own| lacking.contains(own))
+            });
+            for (network, inputs) in networks {
+                let own = &inputs.scope.cluster_subnets;
+                let of_it = lacking.iter().filter(|subnet| own.contains(subnet));
+                let of_it: Vec<String> = of_it.map(ToString::to_string).collect();
+                let text = format!(
+                    "nftables chain {chain} drops what is forwarded, and has no rules that accept all that goes to {} and all that comes from there",
+                    of_it.join(", ")
+                );
+                dropped.entry(network.clone()).or_insert(text);
+            }
+        }
+        Ok(dropped)
     }
 
     async fn ruleset(&mut self, planned: &Planned) -> Result<(), Failed> {
@@ -122,14 +134,19 @@ impl Reconciler for FilterReconciler {
             Err(failed) => Err(failed),
         };
         let (applied, outcome, action) = match done {
-            Ok(None) => {
-                self.warned.clear(key);
-                (Applied::Stands, Outcome::Well, Action::Done)
-            }
             // What others drop is theirs to change, and told in the network's condition.
-            Ok(Some(why)) => {
-                self.warned.warn(*key, why.clone());
-                (Applied::Broken(why), Outcome::Well, Action::Done)
+            Ok(dropped) => {
+                match dropped.iter().next() {
+                    Some((network, why)) => {
+                        let text = format!("network {network}: {why}");
+                        self.warned.warn(*key, text);
+                    }
+                    None => self.warned.clear(key),
+                }
+                if let Some(sight) = &self.sight {
+                    sight.note_dropped(dropped);
+                }
+                (Applied::Stands, Outcome::Well, Action::Done)
             }
             Err(failed) => {
                 let error = failed.error();

@@ -4,6 +4,8 @@
 //! keeps no other's rows from being written. Not here: which rows (`plan_node::north`), how they are written (`ovn`), imported
 //! routes (`import`).
 
+mod in_force;
+
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -14,7 +16,6 @@ use model::nb::{self, Columns, CtInvMatch, ImportTarget, Owner, Rows, Table, Val
 use model::{NetworkName, NodeName, Prefix, Problem};
 use ovn::north::{Named, North, Owned, Quiet};
 use ovsdb::{Client, Replica};
-use plan_node::beside::steps::{Part, Step};
 use plan_node::{Plan, learn};
 use prometheus::IntCounterVec;
 use reconcile::{Action, Reconciler};
@@ -171,65 +172,6 @@ impl NorthReconciler {
     /// The same beside OVN-Kubernetes: it tells how much is in force.
     pub(crate) fn telling(self, sight: Option<Sight>) -> Self {
         Self { sight, ..self }
-    }
-
-    /// Tells how much of a network's rows is in force. Rows that were there count as in force with what was written by then; the access
-    /// lists of a network that another process brought further were in force, whatever others have written since.
-    fn tell_in_force(&mut self, owner: &Owner, planned: &Planned, stands: bool) {
-        let (Some(sight), Owner::Network(name)) = (&self.sight, owner) else {
-            return;
-        };
-        let Some(step) = planned.plan.steps.get(name) else {
-            return;
-        };
-        let configured = self.north.with_replica(ovn::in_force::configured);
-        let configured = configured.and_then(Result::ok).flatten();
-        let Some(configured) = configured.filter(|_| stands) else {
-            sight.note_rows(name, *step, Part::Partial, Part::Partial);
-            return;
-        };
-        let written = configured.written;
-        let targets = self.targets.entry(owner.clone());
-        let of_lists = if *step > Step::Untracked { 0 } else { written };
-        let target = targets.or_insert((of_lists, written));
-        // A database that was made anew counts from the beginning.
-        *target = (target.0.min(written), target.1.min(written));
-        let (untracked, steering) = *target;
-        let part = |target: i64, is_wanted: bool| match (configured.in_force >= target, is_wanted) {
-            (false, _) => Part::Partial,
-            (true, true) => Part::Whole,
-            (true, false) => Part::Gone,
-        };
-        let untracked = part(untracked, *step >= Step::Untracked);
-        let steering = part(steering, *step >= Step::Steering);
-        sight.note_rows(name, *step, untracked, steering);
-    }
-
-    /// Remembers from where on what was written is in force.
-    fn note_target(&mut self, owner: &Owner, diff: &Diff<nb::RowKey, Columns, ovsdb::Uuid>) {
-        let configured = self.north.with_replica(ovn::in_force::configured);
-        let Some(Ok(Some(configured))) = configured else {
-            // A write whose number is not known is in force with the next one.
-            return;
-        };
-        let created = diff.create.iter().map(|(key, _)| key);
-        let updated = diff.update.iter().map(|(_, key, _)| key);
-        let tables = created
-            .chain(updated)
-            .chain(diff.delete.iter().map(|(_, key)| key));
-        let tables: BTreeSet<Table> = tables.map(|key| key.table).collect();
-        let written = configured.written;
-        let target = self
-            .targets
-            .entry(owner.clone())
-            .or_insert((written, written));
-        let of_lists = [Table::PortGroup, Table::GroupAcl, Table::Nat];
-        if of_lists.iter().any(|table| tables.contains(table)) {
-            target.0 = written;
-        }
-        if tables.contains(&Table::Policy) || tables.contains(&Table::AddressSet) {
-            target.1 = written;
-        }
     }
 
     /// Remembers why a network's rows are not written; `None`: they are, or nobody's rows are in the way.

@@ -16,6 +16,7 @@ use model::node::Node;
 use model::user_network::CUDN_PREFIX;
 use plan_cluster::attachments::REFUSED;
 use plan_cluster::fabric;
+use plan_cluster::transport::BESIDE;
 use plan_cluster::user_networks::{NETWORK_ID, NETWORK_NAME};
 use serde::Serialize;
 use settings::Settings;
@@ -193,7 +194,14 @@ fn line(
         all.find(|c| c.type_ == kind && (c.observed_generation == current || current.is_none()))
     };
     let is = |kind: &str| find(kind).is_some_and(|c| c.status == "True");
-    let mut bad = ["NetworkCreated", "TransportAccepted"]
+    // Beside OVN-Kubernetes the annotation counts, and has a condition of its own.
+    let annotated = api::read_cudn(object).annotated;
+    let accepted = if annotated.is_some() {
+        BESIDE
+    } else {
+        "TransportAccepted"
+    };
+    let mut bad = ["NetworkCreated", accepted]
         .into_iter()
         .filter(|kind| !is(kind));
     let message = bad.next().map(|kind| {
@@ -202,20 +210,29 @@ fn line(
     let spec = &object.spec.network;
     let mut namespaces: Vec<String> = own.iter().filter_map(|a| a.namespace()).collect();
     namespaces.sort();
-    let transport = spec.transport.unwrap_or(UserTransport::Geneve);
-    let no_overlay = transport == UserTransport::NoOverlay;
+    let asked = annotated.and_then(Result::ok);
+    let asked = asked.and_then(|asked| Some(asked.transport().no_overlay()?.routing));
+    let said = spec.transport.unwrap_or(UserTransport::Geneve);
     let options = spec.no_overlay.or(spec.no_overlay_options);
-    let options = options.filter(|_| no_overlay);
+    let options = options.filter(|_| said == UserTransport::NoOverlay);
+    let transport = match asked {
+        Some(_) => UserTransport::NoOverlay,
+        None => said,
+    };
+    let asked = asked.map(|asked| match asked {
+        model::network::Routing::Managed => Routing::Managed,
+        model::network::Routing::Unmanaged => Routing::Unmanaged,
+    });
     let is_layer3 = spec.topology == Topology::Layer3;
     NetworkLine {
         id: ids.min(),
         topology: spec.topology,
         transport: Some(transport),
-        routing: options.map(|options| options.routing),
+        routing: options.map(|options| options.routing).or(asked),
         nodes_with_subnets: is_layer3.then(|| with_subnets(nodes, &network.as_str().into())),
         namespaces,
         created: Some(is("NetworkCreated")),
-        accepted: Some(is("TransportAccepted")),
+        accepted: Some(is(accepted)),
         message: message.unwrap_or_default(),
         configuration_refused: Vec::new(),
         name,

@@ -491,6 +491,21 @@ fn a_network_is_shown_with_who_routes_it_and_how_many_nodes_have_a_subnet() {
         older.metadata.name = Some("red".to_owned());
         let network = &mut older.spec.network;
         (network.no_overlay_options, network.no_overlay) = (network.no_overlay, None);
+        let key = "noverlay.io/no-overlay";
+        let mut led = overlay.clone();
+        led.metadata.name = Some("led".to_owned());
+        let asked = r#"{"outboundSNAT":"Enabled","routing":"Managed"}"#;
+        let asks = |text: &str| Some([(key.to_owned(), text.to_owned())].into());
+        led.metadata.annotations = asks(asked);
+        let mut refused = led.clone();
+        refused.metadata.name = Some("refused".to_owned());
+        refused.metadata.annotations = asks("yes");
+        // OVN-Kubernetes has accepted both for itself.
+        let of_ours = &mut led.status.as_mut().unwrap().conditions;
+        let mut accepted = of_ours.last().unwrap().clone();
+        accepted.type_ = "noverlay.io/TransportAccepted".to_owned();
+        of_ours.push(accepted);
+        o.cudns.extend([led, refused]);
         let mut flat = cudn();
         flat.metadata.name = Some("yellow".to_owned());
         let layer2 = json!({"topology": "Layer2", "layer2": {"role": "Primary", "subnets": ["10.9.0.0/16"]}});
@@ -502,6 +517,8 @@ fn a_network_is_shown_with_who_routes_it_and_how_many_nodes_have_a_subnet() {
         "default 0 ? - 2/2 - true",
         "blue 3 NoOverlay Managed 1/2 shop true true",
         "green ? Geneve - 0/2 true true",
+        "led ? NoOverlay Managed 0/2 true true",
+        "refused ? Geneve - 0/2 true false noverlay.io/TransportAccepted is not known yet",
         "red ? NoOverlay Managed 0/2 true true",
         "yellow ? Geneve - - true true",
     ] {

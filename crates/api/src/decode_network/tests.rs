@@ -119,12 +119,18 @@ fn an_annotation_asks_for_what_the_object_says_otherwise_and_counts_beside_other
     assert_eq!(cudn.annotated, Some(Ok(asked)));
     assert_eq!(transport(cudn.clone()), m::UserTransport::Unset);
     assert_eq!(transport(cudn.beside()), asked);
-    // The object's own word is OVN-Kubernetes' to follow.
-    let options = json!({"outboundSNAT": "Enabled", "routing": "Unmanaged"});
-    let own = json!({"topology": "Layer3", "layer3": layer3, "transport": "NoOverlay", "noOverlay": options});
-    assert_ne!(transport(annotated(own, ASKED).beside()), asked);
     let bare = decoded(json!({}), json!([{"cidr": "10.70.0.0/16"}]));
     assert_eq!(bare.annotated, None);
+    assert_eq!(transport(bare.beside()), m::UserTransport::Geneve);
+    // The object's own word is OVN-Kubernetes' to follow.
+    let options = json!({"outboundSNAT": "Enabled", "routing": "Unmanaged"});
+    let own = annotated(
+        json!({"topology": "Layer3", "layer3": layer3, "transport": "NoOverlay", "noOverlay": options}),
+        ASKED,
+    );
+    let why = own.annotated.clone().unwrap().unwrap_err();
+    assert!(why.contains("spec.network.transport NoOverlay"), "{why}");
+    assert_eq!(transport(own.beside()), m::UserTransport::Geneve);
 }
 
 #[test]
@@ -150,7 +156,7 @@ fn an_annotation_that_cannot_be_read_is_said_and_asks_for_nothing() {
         }
         assert_eq!(
             cudn.beside().network.unwrap().transport,
-            m::UserTransport::Unset
+            m::UserTransport::Geneve
         );
     }
     let secondary = json!({"topology": "Layer3", "layer3": {"role": "Secondary", "subnets": [{"cidr": "10.70.0.0/16"}]}});
@@ -190,7 +196,11 @@ fn an_attachment_describes_its_network_and_one_that_says_more_describes_none() {
     assert_eq!(network.transport, transport);
     // As OVN-Kubernetes spells it.
     let spelled = routed.replace("noOverlay", "no-overlay");
-    assert_eq!(described(&spelled), Some(network));
+    assert_eq!(described(&spelled).as_ref(), Some(&network));
+
+    // It writes no length where nobody said one.
+    let unsaid = routed.replace("10.61.0.0/16/24,fd01::/48/64", "10.61.0.0/16,fd01::/48");
+    assert_eq!(described(&unsaid), Some(network.clone()));
 
     let flat = r#"{"type":"ovn-k8s-cni-overlay","name":"n","role":"secondary","topology":"layer2","subnets":"10.62.0.0/16","allowPersistentIPs":true,"reservedSubnets":"10.62.0.0/24"}"#;
     let network = described(flat).unwrap();

@@ -281,6 +281,43 @@ fn a_chain_keeps_its_rules_while_something_is_unknown() {
     );
 }
 
+/// Rules of our own table, which hang on no order.
+#[test]
+fn rules_of_a_network_that_is_not_known_now_stay_beside_one_that_comes() {
+    let listing = "table inet noverlay {
+	chain guard {
+		type filter hook forward priority 0; policy accept;
+		default drop
+		red drop
+	}
+}
+";
+    let held = parse(Table::Own, listing);
+    let wanted = |rules: &[&str]| {
+        let hook = Some(model::nft::Hook {
+            kind: "filter",
+            hook: "forward",
+            priority: 0,
+        });
+        let rules = rules.iter().map(|rule| (*rule).to_owned()).collect();
+        Ruleset {
+            table: Table::Own,
+            chains: [("guard".to_owned(), Chain { hook, rules })].into(),
+            ..Ruleset::default()
+        }
+    };
+    let unknown = Part::Comes { complete: false };
+    assert_eq!(script(&held, &wanted(&["default drop"]), unknown), None);
+    let both = wanted(&["default drop", "blue drop"]);
+    let said = script(&held, &both, unknown).unwrap();
+    for rule in ["default drop", "blue drop", "red drop"] {
+        let line = format!("add rule inet noverlay guard {rule}");
+        assert_eq!(said.matches(&line).count(), 1, "{said}");
+    }
+    let said = script(&held, &both, ALL).unwrap();
+    assert!(!said.contains("red"), "{said}");
+}
+
 #[test]
 fn what_somebody_took_away_has_not_the_form_of_what_was_written() {
     let mut held = parse(Table::Shared, LISTING);

@@ -12,6 +12,7 @@ use model::frr::{FrrConfiguration, NAMELESS_NEIGHBOR};
 use model::intent::{RouteAdvertisements, TargetVrf};
 use model::network::Topology;
 use model::node::{Fact, Node};
+use model::user_network::NO_OVERLAY;
 use model::{Network, NetworkName, ObjectKey, Prefix, Problem};
 
 use super::draft::{Draft, Facts};
@@ -229,6 +230,11 @@ impl<'a, 'f> Maker<'a, 'f> {
             if self.ra.pod_network && self.awaits(node, served.network) {
                 // It has its sessions, and learns; what it would be sent goes by the tunnel.
                 out.entry(name).or_default();
+            } else if self.ra.pod_network && self.is_unguarded(node, served.network) {
+                let why = format!(
+                    "network {name}: its pods' packets take OVN-Kubernetes' tunnels on the node, and nothing would keep others from its pods; allowed: a network that is led past them ([default] transport = no-overlay, annotation {NO_OVERLAY})"
+                );
+                self.draft.left_out.node(node, &why);
             } else if self.ra.pod_network {
                 match self.pods(node, served.network) {
                     Ok(pods) => list.extend(pods),
@@ -277,6 +283,11 @@ impl<'a, 'f> Maker<'a, 'f> {
     fn awaits(&self, node: &Node, network: &Network) -> bool {
         let no_overlay = network.transport.no_overlay().is_some();
         self.world.beside && no_overlay && !node.underlay_ready.contains(&network.name)
+    }
+
+    /// Whether anybody could come in to pods by a node beside OVN-Kubernetes, since nothing of ours stands there.
+    fn is_unguarded(&self, node: &Node, network: &Network) -> bool {
+        self.world.beside && !node.underlay_ready.contains(&network.name)
     }
 
     /// Addresses of EgressIPs that the node announces and that nobody can tell the networks of now.

@@ -8,9 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use model::address::{Family, Prefix};
 use model::names::{NetworkName, NodeName, management_device};
 use model::nb::{Columns, CtInvMatch, Owner};
-use model::network::{Network, Topology, Transport};
 use model::node::annotation;
-use model::user_network::UserTransport;
 
 use crate::beside::host;
 use crate::beside::north;
@@ -34,20 +32,6 @@ pub struct Routed {
 
 /// Rows of NAT by which OVN-Kubernetes translates whatever leaves for a network's management port.
 pub type Translations = BTreeMap<NetworkName, Vec<Columns>>;
-
-/// A network of users as it is to be: as its own object says, else as the annotation of its ClusterUserDefinedNetwork asks.
-#[must_use]
-pub fn asked(network: &Network, annotated: Option<&UserTransport>) -> Network {
-    let is_layer3 = network.topology == Topology::Layer3;
-    let transport = match (network.transport, annotated) {
-        (Transport::Geneve, Some(annotated)) if is_layer3 => annotated.transport(),
-        (said, _) => said,
-    };
-    Network {
-        transport,
-        ..network.clone()
-    }
-}
 
 /// The plan. Networks that have no step count as not known. A network that the node has no share of any more and that is at the first
 /// step has nothing.

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use model::names::NetworkName;
 use model::nb::{BESIDE, Columns, OWNER, Owner, RowKey, Rows, Table, Value};
-use model::network::{Network, Routing, Transport};
+use model::network::{MissingRoute, Network, NoOverlay, Routing, Transport};
 use model::user_network::UserTransport;
 use plan_node::beside::signs::sysctls;
 use plan_node::beside::steps::Step;
-use plan_node::beside::{self, Routed, Steps, Translations, host, north};
-use plan_node::{NetworkShare, Share, UnknownShare, Vrf};
+use plan_node::beside::{self, Asked, Routed, Steps, Translations, Wish, host, north};
+use plan_node::{Declared, NetworkShare, Share, UnknownShare, Vrf};
 use testkit::{View, mk_layer2_network, mk_link, mk_snapshot, mk_user_network, mk_view};
 
 /// Network `red` on n1: pods 10.150.1.0/24 of 10.150.0.0/16, VRF `red` with table 1008.
@@ -33,7 +33,8 @@ fn share(name: &str, id: u16, subnet: &str, own: &str) -> NetworkShare {
     }
 }
 
-/// The row by which OVN-Kubernetes translates what leaves for the management port, as recorded in shared gateway mode.
+/// The row by which OVN-Kubernetes translates what leaves for the management port, with the columns that a recording of shared gateway
+/// mode has in it.
 fn recorded() -> Columns {
     let text = |text: &str| Value::Text(text.to_owned());
     let none = || Value::Set(BTreeSet::new());
@@ -44,6 +45,7 @@ fn recorded() -> Columns {
         ("external_port_range", text("32768-60999")),
         ("logical_port", Value::set(["rtos-cluster_udn_red_n1"])),
         ("match", text("eth.dst == 0a:58:0a:96:01:02")),
+        ("priority", Value::Number(0)),
         ("exempted_ext_ips", none()),
         ("allowed_ext_ips", none()),
         ("options", Value::entries([("stateless", "false")])),
@@ -81,6 +83,7 @@ fn what_ovn_kubernetes_translates_is_translated_the_same_but_for_what_goes_betwe
             "external_port_range",
             "logical_port",
             "match",
+            "priority",
             "options",
             "allowed_ext_ips",
         ] {
@@ -256,26 +259,155 @@ fn a_network_of_which_nothing_stands_costs_no_other_its_completeness() {
     );
 }
 
+const ASKED: UserTransport = UserTransport::NoOverlay {
+    outbound_snat: false,
+    routing: Routing::Unmanaged,
+};
+
+/// These networks are declared.
+fn declared(networks: &[&Network]) -> Declared {
+    let mut declared = Declared::default();
+    declared.listed = true;
+    let networks = networks.iter();
+    declared.networks = networks.map(|n| (n.name.clone(), (*n).clone())).collect();
+    declared
+}
+
+fn wish(name: &NetworkName, transport: Result<UserTransport, String>) -> Asked {
+    let wish = Wish {
+        created: 0,
+        transport,
+    };
+    [(name.clone(), wish)].into()
+}
+
 #[test]
-fn the_annotation_counts_where_the_object_itself_gives_tunnels() {
-    let asked = UserTransport::NoOverlay {
-        outbound_snat: true,
-        routing: Routing::Managed,
-    };
-    let geneve = |network: Network| Network {
-        transport: Transport::Geneve,
-        ..network
-    };
-    let red = geneve(mk_red().share.network);
-    let transport = |network: &Network, asked| beside::asked(network, asked).transport;
-    assert_eq!(transport(&red, None), Transport::Geneve);
-    assert_eq!(transport(&red, Some(&asked)), asked.transport());
-    let own = mk_red().share.network;
-    let other = UserTransport::NoOverlay {
+fn the_annotation_alone_counts() {
+    let led = Transport::NoOverlay(NoOverlay {
         outbound_snat: false,
         routing: Routing::Unmanaged,
+        missing_route: MissingRoute::Forward,
+    });
+    // One of them OVN-Kubernetes runs without an overlay itself.
+    let own = mk_red().share.network;
+    let red = Network {
+        transport: Transport::Geneve,
+        ..own.clone()
     };
-    assert_eq!(transport(&own, Some(&other)), own.transport);
     let segment = mk_layer2_network("cluster_udn_gray", 2, &["10.153.0.0/16"]);
-    assert_eq!(transport(&segment, Some(&asked)), Transport::Geneve);
+    let bad = || Err("annotation".to_owned());
+    for (network, asked, transport) in [
+        (&red, Ok(ASKED), led),
+        (&own, Ok(ASKED), led),
+        (&own, bad(), Transport::Geneve),
+        (&red, bad(), Transport::Geneve),
+        (&segment, Ok(ASKED), Transport::Geneve),
+    ] {
+        let asked = wish(&network.name, asked);
+        // Rows stand, so that it is planned for, whatever is asked.
+        let owners = [network.name.clone()].into();
+        let (all, undeclared) =
+            beside::networks(&declared(&[network]), Some(&asked), Some(&owners), |_| {
+                false
+            });
+        assert_eq!(all[0].transport, transport, "{asked:?}");
+        assert!(!undeclared.unlisted);
+    }
+}
+
+#[test]
+fn a_network_that_nobody_asks_for_is_none_of_ours_unless_something_of_it_stands() {
+    let red = mk_red().share.network;
+    let name = &red.name;
+    let declared = declared(&[&red]);
+    let count = |asked: &Asked, owners: &BTreeSet<NetworkName>, begun: bool| {
+        let (all, undeclared) = beside::networks(&declared, Some(asked), Some(owners), |_| begun);
+        assert!(!undeclared.unlisted);
+        all.len()
+    };
+    let (none, nobody) = (BTreeSet::new(), Asked::new());
+    let standing = [name.clone()].into();
+    assert_eq!(count(&nobody, &none, false), 0);
+    assert_eq!(count(&nobody, &standing, false), 1);
+    assert_eq!(count(&nobody, &none, true), 1);
+    assert_eq!(count(&wish(name, Ok(ASKED)), &none, false), 1);
+    assert_eq!(count(&wish(name, Err(String::new())), &none, false), 0);
+}
+
+#[test]
+fn before_annotations_are_listed_what_stands_is_asked_for_by_somebody() {
+    let red = mk_red().share.network;
+    let declared = declared(&[&red]);
+    let default: BTreeSet<NetworkName> = [NetworkName::default_network()].into();
+    let both = || [NetworkName::default_network(), red.name.clone()].into();
+    for (owners, unlisted) in [(None, true), (Some(both()), true), (Some(default), false)] {
+        let (all, undeclared) = beside::networks(&declared, None, owners.as_ref(), |_| false);
+        assert_eq!(all, [], "nobody knows by which way it is to go");
+        // Where nothing stands of any network of users, the default one goes its way.
+        assert_eq!(undeclared.unlisted, unlisted, "{owners:?}");
+    }
+}
+
+#[test]
+fn of_two_networks_with_common_subnets_every_node_takes_the_same_one() {
+    let (red, blue) = (
+        share("cluster_udn_red", 1, "10.150.0.0/16/24", "10.150.1.0/24"),
+        share(
+            "cluster_udn_blue",
+            2,
+            "10.150.128.0/17/24",
+            "10.150.129.0/24",
+        ),
+    );
+    let apart = share("cluster_udn_green", 3, "10.151.0.0/16/24", "10.151.1.0/24");
+    let [of_red, of_blue] = [&red, &blue].map(|share| share.network.name.clone());
+    let created = |red: i64, blue: i64| -> Asked {
+        let wish = |created| Wish {
+            created,
+            transport: Ok(ASKED),
+        };
+        [(of_red.clone(), wish(red)), (of_blue.clone(), wish(blue))].into()
+    };
+    let node = mk_view(1).node;
+    let shares = [mk_view(1).share, red, blue, apart];
+    let kept = |snapshot: &plan_node::Snapshot, asked: &Asked, steps: &Steps| -> Vec<String> {
+        let step = |name: &NetworkName| steps.get(name).copied().unwrap_or(Step::Absent);
+        let of = |(name, view): (&NetworkName, plan_node::NetworkView<'_>)| {
+            let problem = beside::taken(snapshot, view, asked, step)?;
+            assert_eq!(problem.reason, "SubnetsOverlap");
+            Some(name.to_string())
+        };
+        snapshot.here().filter_map(of).collect()
+    };
+    let mut snapshot = mk_snapshot(&node, &shares);
+    let none = Steps::new();
+    assert_eq!(
+        kept(&snapshot, &created(1, 2), &none),
+        ["cluster_udn_blue"],
+        "red is elder"
+    );
+    assert_eq!(kept(&snapshot, &created(2, 1), &none), ["cluster_udn_red"]);
+    assert_eq!(
+        kept(&snapshot, &created(1, 1), &none),
+        ["cluster_udn_red"],
+        "by name"
+    );
+    // Some node is led past the tunnels for the younger one, this one or another.
+    let blue_here = [(of_blue.clone(), Step::Ready)].into();
+    assert_eq!(
+        kept(&snapshot, &created(1, 2), &blue_here),
+        ["cluster_udn_red"]
+    );
+    let ready = [(model::NodeName::from("n3"), [of_blue.clone()].into())].into();
+    snapshot.machine.underlay_ready = ready;
+    assert_eq!(kept(&snapshot, &created(1, 2), &none), ["cluster_udn_red"]);
+    // Nobody asks for blue any more: it is in the way while it goes back.
+    let share = snapshot.networks.get_mut(&of_blue).unwrap();
+    let Share::Here(here) = share else { panic!() };
+    here.network.transport = Transport::Geneve;
+    assert_eq!(
+        kept(&snapshot, &created(1, 2), &blue_here),
+        ["cluster_udn_red"]
+    );
+    assert_eq!(kept(&snapshot, &created(1, 2), &none), [""; 0]);
 }

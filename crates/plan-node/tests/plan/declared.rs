@@ -336,6 +336,28 @@ const MALFORMED: [Change; 7] = [
     ),
 ];
 
+/// OVN-Kubernetes marks the objects of UserDefinedNetworks as it marks those of ClusterUserDefinedNetworks, and one may have a
+/// ClusterUserDefinedNetwork's name.
+#[test]
+fn the_network_of_a_user_defined_network_is_nobodys_here() {
+    let mut all = three();
+    let of_namespace = one(&mut all, "c/blue");
+    of_namespace.owner = None;
+    of_namespace.finalizers = [FINALIZER.to_owned()].into();
+    of_namespace.labels = [(LABEL.to_owned(), String::new())].into();
+    let name = NetworkName::from("c_blue");
+    of_namespace
+        .annotations
+        .insert(NETWORK_NAME.to_owned(), name.to_string());
+    of_namespace.network = Some((name, true));
+    let declared = fresh(&all);
+    assert_eq!(names(&declared), ["cluster_udn_red"]);
+    assert!(declared.troubles.is_empty() && declared.ignored.is_empty());
+    // The control: of a ClusterUserDefinedNetwork by its name, it would be missed.
+    one(&mut all, "c/blue").network = Some((red(), true));
+    assert_eq!(fresh(&all).troubles.len(), 1);
+}
+
 #[test]
 fn a_network_of_which_no_object_can_be_read_waits_or_stays_and_costs_no_other_one() {
     let good = fresh(&three());

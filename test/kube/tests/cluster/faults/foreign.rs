@@ -36,7 +36,7 @@ fn two_writers_of_networks_are_refused_in_words_and_nothing_is_written() {
 }
 
 /// Prefixes that a node's generated FRRConfigurations announce.
-fn announced(api: &ApiServer, node: &str) -> Vec<String> {
+pub(super) fn announced(api: &ApiServer, node: &str) -> Vec<String> {
     let all = api.items("frrconfigurations");
     let of_node = all.iter().filter(|object| {
         object.pointer("/spec/nodeSelector/matchLabels/kubernetes.io~1hostname")

@@ -1,0 +1,61 @@
+//! Whether OVN-Kubernetes advertises networks itself beside us.
+//! In: the world. Out: by which object it is known, and what follows. Invariant: what we write ourselves is no sign.
+//! Not here: what is left undone (the cluster-manager).
+
+use model::ObjectKey;
+use model::problem::Problem;
+use model::user_network::attachment::ROUTE_ADVERTISEMENTS;
+
+use crate::world::World;
+
+/// Reason of the problem: two programs would answer the same RouteAdvertisements.
+pub const ADVERTISED: &str = "AdvertisedByOvnKubernetes";
+
+/// The NetworkAttachmentDefinition by which it is known that OVN-Kubernetes serves RouteAdvertisements itself: it names there those that
+/// select the network, and beside it nobody else does ([`World::beside`]).
+#[must_use]
+pub fn advertises(world: &World) -> Option<(ObjectKey, Problem)> {
+    let mut attachments = world.attachments.iter().filter(|_| world.beside);
+    let (key, attachment) = attachments.find(|(_, a)| !a.advertisements().is_empty())?;
+    let names: Vec<String> = attachment.advertisements().into_iter().collect();
+    let names = names.join(", ");
+    let text = format!(
+        "annotation {ROUTE_ADVERTISEMENTS} names RouteAdvertisements {names}: OVN-Kubernetes advertises networks itself, and noverlay leaves FRRConfigurations and RouteAdvertisements as they are; allowed: enable-route-advertisements=false of OVN-Kubernetes, and no such annotation, which stays when that is switched off"
+    );
+    let subject = format!("NetworkAttachmentDefinition/{key}");
+    Some((key.clone(), Problem::new(subject, ADVERTISED, text)))
+}
+
+#[cfg(test)]
+mod tests {
+    use model::user_network::Attachment;
+
+    use super::*;
+    use crate::samples::mk_world;
+
+    #[test]
+    fn what_ovn_kubernetes_serves_is_known_by_its_annotation_and_beside_it_only() {
+        let mut world = mk_world();
+        let key = ObjectKey::new("ovn-kubernetes", "default");
+        let said = |names: &str| Attachment {
+            annotations: [(ROUTE_ADVERTISEMENTS.to_owned(), names.to_owned())].into(),
+            ..Attachment::default()
+        };
+        for (beside, names, is_sign) in [
+            (true, r#"["a"]"#, true),
+            (true, "[]", false),
+            (true, "", false),
+            // Where the topology is built here, we name them ourselves.
+            (false, r#"["a"]"#, false),
+        ] {
+            world.beside = beside;
+            world.attachments = [(key.clone(), said(names))].into();
+            let found = advertises(&world);
+            assert_eq!(found.is_some(), is_sign, "{beside} {names}");
+            let Some((of, problem)) = found else { continue };
+            assert_eq!(of, key);
+            let text = problem.to_string();
+            assert!(text.contains("RouteAdvertisements a:"), "{text}");
+        }
+    }
+}
