@@ -17,6 +17,8 @@ const BACK: &str =
 const ANOTHER: &str = r#"noverlay.io/underlay-ready={"boot":"b","networks":{"cluster_udn_red":["10.151.1.0/24"],"default":["10.128.1.0/24"]}}"#;
 const BOTH: [&str; 2] = ["10.128.1.0/24", "10.150.1.0/24"];
 const DEFAULT: [&str; 1] = ["10.128.1.0/24"];
+/// The same of n2.
+const OTHER_DEFAULT: &str = "10.128.2.0/24";
 
 fn red(api: &ApiServer) -> Value {
     let all = api.items_with_managers(CUDN);
@@ -200,11 +202,12 @@ fn while_ovn_kubernetes_advertises_itself_nothing_that_is_announced_is_touched()
     let before = objects();
     // Both would be written, and taken away, if they were ours to write.
     api.kubectl(&["annotate", "node", "n1", "noverlay.io/underlay-ready-"]);
-    api.kubectl(&["annotate", "node", "n2", READY]);
+    let ready = READY.replace(DEFAULT[0], OTHER_DEFAULT);
+    api.kubectl(&["annotate", "node", "n2", &ready]);
     std::thread::sleep(std::time::Duration::from_secs(5));
     assert_eq!(objects(), before);
     annotate("k8s.ovn.org/route-advertisements-");
     announces(&api, "n1", &[]);
-    announces(&api, "n2", &["10.128.2.0/24"]);
+    announces(&api, "n2", &[OTHER_DEFAULT]);
     drop(daemon);
 }
