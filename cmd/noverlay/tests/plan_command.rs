@@ -8,12 +8,12 @@ use serde_json::Value;
 
 const WORLDS: &str = "../../crates/offline/tests/ra-conformance";
 
-/// A configuration file with an overlay for the default network.
+/// A configuration file with an overlay for the default network, whose topology is made here.
 fn config() -> tempfile::NamedTempFile {
     let file = tempfile::NamedTempFile::with_suffix(".toml").unwrap();
     std::fs::write(
         file.path(),
-        "[default]\ntransport = \"geneve\"\ncluster-subnets = \"10.240.0.0/16/24\"\n",
+        "[default]\ntransport = \"geneve\"\ncluster-subnets = \"10.240.0.0/16/24\"\n[ovn]\ntopology = \"build\"\n",
     )
     .unwrap();
     file
@@ -93,6 +93,18 @@ fn a_change_shows_what_it_would_do_and_what_it_would_break() {
     ] {
         assert!(ran.out.contains(words), "{words:?} not in\n{}", ran.out);
     }
+}
+
+/// Nothing of ours stands on a node for a network of the tunnels beside OVN-Kubernetes: it is not announced, and the plan says so.
+#[test]
+fn beside_ovn_kubernetes_a_network_of_the_tunnels_is_left_out_in_words() {
+    let world = std::fs::read_to_string(format!("{WORLDS}/09-cudn-layer3/world.yaml")).unwrap();
+    let config = "[default]\ntransport = \"geneve\"\ncluster-subnets = \"10.240.0.0/16/24\"\n[ovn]\ntopology = \"adopt\"\n";
+    let ran = plan_of(config, &world, &[], "");
+    assert_eq!(ran.status, Some(1), "{}{}", ran.out, ran.err);
+    let said = "RouteAdvertisements amber-pods: Complete is False, LeftOut: node elm: network cluster_udn_amber: its pods' packets take OVN-Kubernetes' tunnels";
+    assert!(ran.out.contains(said), "{}", ran.out);
+    assert!(!ran.out.contains("network 10.61.3.0/24"), "{}", ran.out);
 }
 
 /// Runs `noverlay plan` over a world of the text, with a configuration file of the other.
