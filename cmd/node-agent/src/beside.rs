@@ -132,6 +132,11 @@ impl Beside {
         })
     }
 
+    /// What such an annotation told in this boot.
+    pub(crate) fn told(&self, text: &str) -> ReadySubnets {
+        api::ready_subnets(text, &self.boot)
+    }
+
     /// The annotation that tells other nodes which networks this one takes packets for; `None` where that is none.
     pub(crate) fn annotation(&self, ready: &ReadySubnets) -> Option<String> {
         (!ready.is_empty()).then(|| api::underlay_ready(&self.boot, ready))

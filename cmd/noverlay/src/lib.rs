@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use model::network::Transport;
+use settings::Settings;
 
 pub use conf::{DiffArguments, FrrCommand, Objects, RenderArguments};
 pub use convert::ConvertArguments;
@@ -100,9 +100,8 @@ fn run(arguments: Arguments) -> anyhow::Result<bool> {
                 plan::settings_of(&name, &text)
             };
             let settings = config.as_deref().map(read).transpose()?;
-            let declared = settings.map(|settings| settings.network.transport);
             let kubeconfig = arguments.kubeconfig.as_deref();
-            status(kubeconfig, output, &frr_namespace, declared.as_ref())
+            status(kubeconfig, output, &frr_namespace, settings.as_ref())
         }
         Command::Frr(command) => {
             let outcome = match command {
@@ -130,7 +129,7 @@ fn status(
     kubeconfig: Option<&Path>,
     output: Format,
     frr_namespace: &str,
-    declared: Option<&Transport>,
+    settings: Option<&Settings>,
 ) -> anyhow::Result<bool> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -138,7 +137,7 @@ fn status(
         .context("cannot start the runtime")?;
     let report = runtime.block_on(async {
         let client = kube_edge::connect(kubeconfig).await?;
-        let report = status::gather(client.clone(), frr_namespace, declared).await;
+        let report = status::gather(client.clone(), frr_namespace, settings).await;
         // A kind that is not installed is seldom the only one.
         if report.as_ref().is_err_and(status::lacks_a_kind) {
             for line in status::definitions(&client).await {

@@ -17,9 +17,9 @@ use k8s_openapi::api::core::v1::{Node as KubeNode, Pod};
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 use model::NetworkName;
-use model::network::Transport;
 use model::node::{Fact, Node};
 use serde::Serialize;
+use settings::{OvnTopology, Settings};
 
 mod advertisements;
 mod fabric;
@@ -130,11 +130,11 @@ const NAMESPACE: &str = "noverlay-system";
 const APP: &str = "app.kubernetes.io/name";
 const AGENTS: [&str; 2] = ["node-agent", "frr-agent"];
 
-/// Reads everything the report needs; `declared` is the default network's transport where the configuration file is given.
+/// Reads everything the report needs; `settings` where the configuration file is given.
 pub(crate) async fn gather(
     client: kube::Client,
     frr_namespace: &str,
-    declared: Option<&Transport>,
+    settings: Option<&Settings>,
 ) -> anyhow::Result<Report> {
     let nodes: Vec<KubeNode> = list(Api::all(client.clone()), "nodes").await?;
     let routes: Vec<NodeRoutes> = list(Api::all(client.clone()), "noderoutes").await?;
@@ -154,8 +154,11 @@ pub(crate) async fn gather(
     let lines = node_lines(&nodes, &routes, &states, &sessions, &pods);
     let nodes: Vec<Node> = nodes.iter().map(api::decode_node).collect();
     let in_force = networks::InForce::of(&attachments);
+    let declared = settings.map(|settings| &settings.network.transport);
     let mut all = vec![networks::default_line(&ras, &nodes, in_force, declared)];
-    all.extend(networks::lines(&networks, &attachments, &nodes));
+    // Where nobody says who builds the topology it is OVN-Kubernetes.
+    let beside = settings.is_none_or(|settings| settings.ovn.topology == OvnTopology::Adopt);
+    all.extend(networks::lines(&networks, &attachments, &nodes, beside));
     Ok(Report {
         nodes: lines,
         fabric: fabric::line(&nodes),

@@ -42,11 +42,12 @@ pub fn underlay_ready(boot: &str, networks: &ReadySubnets) -> String {
     serde_json::to_string(&said).unwrap_or_default()
 }
 
-/// What an annotation's text tells of, whatever boot it was said in; nothing where it is malformed. Of a network without subnets
-/// no agent said which.
+/// What an annotation's text tells of; nothing where it is malformed, or of another boot than `boot`
+/// (`/proc/sys/kernel/random/boot_id`): rules and tables of the host did not outlive it. Of a network without subnets no agent said
+/// which.
 #[must_use]
-pub fn ready_subnets(text: &str) -> ReadySubnets {
-    read(text, None).unwrap_or_default()
+pub fn ready_subnets(text: &str, boot: &str) -> ReadySubnets {
+    read(text, Some(boot)).unwrap_or_default()
 }
 
 /// The networks that a Node's annotation tells of, by its subnets as they are now.
@@ -113,7 +114,9 @@ mod tests {
             text,
             r#"{"boot":"b1","networks":{"default":["10.128.1.0/24"],"red":["10.150.1.0/24"]}}"#
         );
-        assert_eq!(ready_subnets(&text), networks);
+        assert_eq!(ready_subnets(&text, "b1"), networks);
+        // What was said before the host was started again is not said once more.
+        assert_eq!(ready_subnets(&text, "b2"), ReadySubnets::new());
         for (boot, counts) in [
             (None, true),
             (Some(""), true),
@@ -128,7 +131,7 @@ mod tests {
         }
         // As it was written before.
         let names = r#"{"boot":"b1","networks":["default"]}"#;
-        assert_eq!(ready_subnets(names), ready(&[("default", &[])]));
+        assert_eq!(ready_subnets(names, "b1"), ready(&[("default", &[])]));
         for text in [
             "",
             "[]",
@@ -136,7 +139,7 @@ mod tests {
             r#"{"networks":["default"]}"#,
             r#"{"boot":"b1","networks":{"default":["x"]}}"#,
         ] {
-            assert_eq!(ready_subnets(text), ReadySubnets::new(), "{text}");
+            assert_eq!(ready_subnets(text, "b1"), ReadySubnets::new(), "{text}");
         }
     }
 

@@ -2,8 +2,11 @@
 //! In: the world. Out: by which object it is known, and what follows. Invariant: what we write ourselves is no sign.
 //! Not here: what is left undone (the cluster-manager).
 
+use std::collections::BTreeSet;
+
 use model::ObjectKey;
 use model::problem::Problem;
+use model::user_network::Attachment;
 use model::user_network::attachment::ROUTE_ADVERTISEMENTS;
 
 use crate::world::World;
@@ -12,10 +15,18 @@ use crate::world::World;
 pub const ADVERTISED: &str = "AdvertisedByOvnKubernetes";
 
 /// The NetworkAttachmentDefinition by which it is known that OVN-Kubernetes serves RouteAdvertisements itself: it names there those that
-/// select the network, and beside it nobody else does ([`World::beside`]).
+/// select the network, and beside it nobody else does ([`World::beside`]). Whoever may write such objects in some namespace may annotate
+/// them as it likes: only the default network's (`default`, `[default] cluster-default-nad`) and those that a
+/// ClusterUserDefinedNetwork owns are believed.
 #[must_use]
-pub fn advertises(world: &World) -> Option<(ObjectKey, Problem)> {
-    let mut attachments = world.attachments.iter().filter(|_| world.beside);
+pub fn advertises(world: &World, default: &ObjectKey) -> Option<(ObjectKey, Problem)> {
+    let cudns: BTreeSet<&str> = world.cudns.values().map(|cudn| cudn.uid.as_str()).collect();
+    let is_of_network = |key: &ObjectKey, attachment: &Attachment| {
+        let owner = attachment.owner.as_deref();
+        key == default || owner.is_some_and(|uid| cudns.contains(uid))
+    };
+    let attachments = world.attachments.iter().filter(|_| world.beside);
+    let mut attachments = attachments.filter(|(key, of)| is_of_network(key, of));
     let (key, attachment) = attachments.find(|(_, a)| !a.advertisements().is_empty())?;
     let names: Vec<String> = attachment.advertisements().into_iter().collect();
     let names = names.join(", ");
@@ -28,10 +39,8 @@ pub fn advertises(world: &World) -> Option<(ObjectKey, Problem)> {
 
 #[cfg(test)]
 mod tests {
-    use model::user_network::Attachment;
-
     use super::*;
-    use crate::samples::mk_world;
+    use crate::samples::{mk_cudn, mk_world};
 
     #[test]
     fn what_ovn_kubernetes_serves_is_known_by_its_annotation_and_beside_it_only() {
@@ -50,12 +59,32 @@ mod tests {
         ] {
             world.beside = beside;
             world.attachments = [(key.clone(), said(names))].into();
-            let found = advertises(&world);
+            let found = advertises(&world, &key);
             assert_eq!(found.is_some(), is_sign, "{beside} {names}");
             let Some((of, problem)) = found else { continue };
             assert_eq!(of, key);
             let text = problem.to_string();
             assert!(text.contains("RouteAdvertisements a:"), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_somebody_annotates_in_some_namespace_is_no_sign() {
+        let mut world = mk_world();
+        world.beside = true;
+        let red = mk_cudn("red", 1);
+        let owner = red.uid.clone();
+        world.cudns = [("red".to_owned(), red)].into();
+        let said = |owner: Option<&str>| Attachment {
+            annotations: [(ROUTE_ADVERTISEMENTS.to_owned(), r#"["a"]"#.to_owned())].into(),
+            owner: owner.map(str::to_owned),
+            ..Attachment::default()
+        };
+        let default = ObjectKey::new("ovn-kubernetes", "default");
+        for (owner, is_sign) in [(None, false), (Some("x"), false), (Some(&*owner), true)] {
+            let key = ObjectKey::new("tenant", "default");
+            world.attachments = [(key, said(owner))].into();
+            assert_eq!(advertises(&world, &default).is_some(), is_sign, "{owner:?}");
         }
     }
 }

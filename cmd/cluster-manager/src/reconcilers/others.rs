@@ -16,7 +16,7 @@ impl ClusterReconciler {
         if !matches!(key, Key::Fabric | Key::Advertisement(_)) {
             return false;
         }
-        let found = others::advertises(world);
+        let found = others::advertises(world, &self.settings.network.nad);
         let problem = found.as_ref().map(|(_, problem)| problem.clone());
         let is_news = self.others != problem;
         match &found {

@@ -5,7 +5,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api::ReadySubnets;
 use model::nb::RowKey;
 use model::node::annotation;
 use model::{Network, NetworkName, Problem};
@@ -42,7 +41,9 @@ impl World {
         // What was told of a network stays told until it is known how far it is.
         let own = self.own();
         let told = own.and_then(|own| own.published.get(annotation::UNDERLAY_READY).cloned());
-        let mut told = told.map_or_else(ReadySubnets::new, |text| api::ready_subnets(&text));
+        let beside = self.beside.as_ref();
+        let read = |text: String| beside.map(|beside| beside.told(&text));
+        let mut told = told.and_then(read).unwrap_or_default();
         told.retain(|name, _| plan.unknown.contains(name));
         let ready = snapshot.here().filter(|(name, _)| {
             let step = steps.get(*name);
@@ -50,7 +51,6 @@ impl World {
         });
         let ready = ready.map(|(name, view)| (name.clone(), view.share.host_subnets.clone()));
         told.extend(ready);
-        let beside = self.beside.as_ref();
         let ready = beside.and_then(|beside| beside.annotation(&told));
         if self.beside.as_ref().is_some_and(Beside::is_leaving) {
             plan.annotations = plan.annotations.map(|_| BTreeMap::new());

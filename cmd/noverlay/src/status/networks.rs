@@ -166,8 +166,9 @@ pub(super) fn lines(
     networks: &[ClusterUserDefinedNetwork],
     attachments: &[NetworkAttachmentDefinition],
     nodes: &[Node],
+    beside: bool,
 ) -> Vec<NetworkLine> {
-    let all = networks.iter().map(|n| line(n, attachments, nodes));
+    let all = networks.iter().map(|n| line(n, attachments, nodes, beside));
     let mut lines: Vec<NetworkLine> = all.collect();
     lines.sort_by(|a, b| a.name.cmp(&b.name));
     lines
@@ -177,6 +178,7 @@ fn line(
     object: &ClusterUserDefinedNetwork,
     attachments: &[NetworkAttachmentDefinition],
     nodes: &[Node],
+    beside: bool,
 ) -> NetworkLine {
     let name = object.name_any();
     let network = format!("{CUDN_PREFIX}{name}");
@@ -195,7 +197,7 @@ fn line(
     };
     let is = |kind: &str| find(kind).is_some_and(|c| c.status == "True");
     // Beside OVN-Kubernetes the annotation counts, and has a condition of its own.
-    let annotated = api::read_cudn(object).annotated;
+    let annotated = api::read_cudn(object).annotated.filter(|_| beside);
     let accepted = if annotated.is_some() {
         BESIDE
     } else {

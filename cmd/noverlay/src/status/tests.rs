@@ -1,7 +1,8 @@
 //! What counts as well, and what the table says.
 
 use super::*;
-use model::network::{MissingRoute, NoOverlay, Routing};
+use api::cluster_user_defined_network::Transport as UserTransport;
+use model::network::{MissingRoute, NoOverlay, Routing, Transport};
 use serde_json::json;
 
 struct Objects {
@@ -22,7 +23,7 @@ impl Objects {
         let mut networks = vec![networks::default_line(
             &self.ras, &nodes, in_force, declared,
         )];
-        networks.extend(networks::lines(&self.cudns, &self.nads, &nodes));
+        networks.extend(networks::lines(&self.cudns, &self.nads, &nodes, true));
         Report {
             nodes: node_lines(
                 &self.nodes,
@@ -523,6 +524,23 @@ fn a_network_is_shown_with_who_routes_it_and_how_many_nodes_have_a_subnet() {
         "yellow ? Geneve - - true true",
     ] {
         assert!(shown.contains(&row.to_owned()), "{row}\n{shown:#?}");
+    }
+}
+
+#[test]
+fn where_noverlay_builds_the_topology_nobody_reads_the_annotation() {
+    let mut led = cudn();
+    let asked = r#"{"outboundSNAT":"Enabled","routing":"Managed"}"#;
+    let asked = ("noverlay.io/no-overlay".to_owned(), asked.to_owned());
+    led.metadata.annotations = Some([asked].into());
+    (led.spec.network.transport, led.spec.network.no_overlay) = (None, None);
+    for (beside, transport, accepted) in [
+        (false, UserTransport::Geneve, true),
+        (true, UserTransport::NoOverlay, false),
+    ] {
+        let lines = networks::lines(&[led.clone()], &[], &[], beside);
+        assert_eq!(lines[0].transport, Some(transport));
+        assert_eq!(lines[0].accepted, Some(accepted));
     }
 }
 

@@ -231,10 +231,9 @@ impl<'a, 'f> Maker<'a, 'f> {
                 // It has its sessions, and learns; what it would be sent goes by the tunnel.
                 out.entry(name).or_default();
             } else if self.ra.pod_network && self.is_unguarded(node, served.network) {
-                let why = format!(
-                    "network {name}: its pods' packets take OVN-Kubernetes' tunnels on the node, and nothing would keep others from its pods; allowed: a network that is led past them ([default] transport = no-overlay, annotation {NO_OVERLAY})"
-                );
-                self.draft.left_out.node(node, &why);
+                self.draft.left_out.node(node, &unguarded(name));
+                // What it announced until now it announces no more.
+                out.entry(name).or_default();
             } else if self.ra.pod_network {
                 match self.pods(node, served.network) {
                     Ok(pods) => list.extend(pods),
@@ -415,4 +414,11 @@ pub(super) fn sorted(mut list: Vec<Prefix>) -> Vec<Prefix> {
     list.sort_by_key(ToString::to_string);
     list.dedup();
     list
+}
+
+/// Why a node's pods of a network are not announced.
+fn unguarded(network: &NetworkName) -> String {
+    format!(
+        "network {network}: its pods' packets take OVN-Kubernetes' tunnels on the node, and nothing would keep others from its pods; allowed: a network that is led past them ([default] transport = no-overlay, annotation {NO_OVERLAY})"
+    )
 }

@@ -121,7 +121,25 @@ fn beside_ovn_kubernetes_a_node_that_is_not_ready_is_a_member_and_announces_noth
     );
     let n1 = world.nodes.get_mut(&NodeName::from("n1")).unwrap();
     n1.underlay_ready.insert(NetworkName::default_network());
-    assert_eq!(plan(&world, "user").desired.len(), 1);
+    let announces = plan(&world, "user");
+    assert_eq!(announces.desired.len(), 1);
+    // Back in the tunnels nothing would keep others from the pods: what the node announced goes, and that is said.
+    settle(&mut world);
+    let default = world.networks.get_mut(&NetworkName::default_network());
+    default.unwrap().transport = model::network::Transport::Geneve;
+    for node in world.nodes.values_mut() {
+        node.underlay_ready.clear();
+    }
+    let back = plan(&world, "user");
+    assert!(back.desired.is_empty() && back.keep.is_empty());
+    let keys: Vec<_> = announces.desired.keys().collect();
+    let surplus: Vec<_> = back.surplus.iter().collect();
+    assert_eq!(surplus, keys);
+    let said = format!("{:?}", back.conditions);
+    assert!(
+        said.contains("nothing would keep others from its pods"),
+        "{said}"
+    );
     let mut world = mk_managed();
     // Who builds the topology announces at once.
     world.beside = false;

@@ -99,11 +99,10 @@ pub fn taken(
         let network = &of.share.network;
         let is_asked = network.transport.no_overlay().is_some();
         // One that goes back is in the way until it has.
-        let comes_first = if is_asked {
-            rank(other) < rank(name)
-        } else {
-            step(other) > Step::Absent
-        };
+        // One that has begun is in the way until it has gone back, of one that is not told to others yet.
+        let stands = step(other) > Step::Absent && (!is_asked || step(name) < Step::Ready);
+        // Nodes have routes to the default network's pods whatever way their packets take.
+        let comes_first = other.is_default() || stands || (is_asked && rank(other) < rank(name));
         *other != name && comes_first && overlap(network)
     });
     let (other, _) = others.next()?;

@@ -103,7 +103,10 @@ fn unknown<'a>(
     let gone = steps.iter().filter(|(_, step)| **step == Step::Absent);
     let gone = gone.map(|(name, _)| name);
     let known: BTreeSet<NetworkName> = planned.chain(gone).cloned().collect();
-    let names = snapshot.networks.keys();
+    // Of one that is refused nothing stands, and somebody has to mend it first.
+    let networks = snapshot.networks.iter();
+    let open = networks.filter(|(_, share)| !matches!(share, crate::Share::Refused));
+    let names = open.map(|(name, _)| name);
     let names = names.filter(|name| !known.contains(name)).cloned();
     // What is not planned for may be a network's that has not been listed, and while nothing was looked at rows may be those of a
     // topology that noverlay built before.

@@ -64,7 +64,7 @@ impl Memory {
     /// What is wrong with a network that the main table is to lead to hosts: as an error where it does not do so yet.
     pub(super) fn led_to_hosts(&self, network: &Network) -> Result<Option<NotYet>, NotYet> {
         let stands = self.shares.get(&network.name).map(|share| &share.network);
-        let is_led = stands.is_some_and(|network| network.advertised.default_vrf);
+        let is_led = stands.is_some_and(|network| self.is_in_main(network));
         match self.hosts_within(network) {
             Some(why) if !is_led => Err(why),
             why => Ok(why),
@@ -74,8 +74,11 @@ impl Memory {
     /// A node or an API server in the subnets of a network of users that the main table is to lead into its VRF: hosts would lose
     /// the way to it, the API server's included, so that nobody could take the network back.
     fn hosts_within(&self, network: &Network) -> Option<NotYet> {
-        if network.name.is_default() || !network.advertised.default_vrf {
+        if network.name.is_default() || !self.is_in_main(network) {
             return None;
+        }
+        if let Some(services) = self.holds_services(network) {
+            return Some(services);
         }
         let nodes = self.nodes.iter().flatten();
         let of_nodes = nodes.flat_map(|node| {
@@ -95,6 +98,30 @@ impl Memory {
             HOSTS_WITHIN,
             format!(
                 "its subnets hold {ip}, {whose}, and it is advertised into the default VRF; allowed: subnets without hosts, or advertising into its own VRF alone"
+            ),
+        )))
+    }
+
+    /// Whether the main tables of nodes are to lead to the network's pods. Beside OVN-Kubernetes each network that is led past the tunnels
+    /// is announced there, whatever its objects say.
+    fn is_in_main(&self, network: &Network) -> bool {
+        let is_led = self.config.beside && network.transport.no_overlay().is_some();
+        is_led || network.advertised.default_vrf
+    }
+
+    /// Addresses of Services in the subnets of a network beside OVN-Kubernetes, where nobody else looks at that: those of a network in
+    /// its tunnels are its own.
+    fn holds_services(&self, network: &Network) -> Option<NotYet> {
+        let mut ranges = self.config.service_cidrs.iter();
+        let range = ranges.find(|range| {
+            self.config.beside && network.prefixes().any(|own| own.overlaps(range))
+        })?;
+        let name = &network.name;
+        Some(NotYet::Unsound(Problem::new(
+            format!("network {name}"),
+            HOSTS_WITHIN,
+            format!(
+                "its subnets overlap {range} of [kubernetes] service-cidrs, and nodes are to have routes to them; allowed: subnets without addresses of Services, or the tunnels"
             ),
         )))
     }

@@ -250,6 +250,14 @@ fn a_network_of_which_nothing_stands_costs_no_other_its_completeness() {
         let plan = beside::plan(&snapshot, &steps, &Routed::default(), &Translations::new());
         assert_eq!(plan.is_complete(), is_complete);
     }
+    // Nor does one that somebody has to mend first.
+    let mut refused = snapshot.clone();
+    refused
+        .networks
+        .insert("cluster_udn_red".into(), Share::Refused);
+    let steps = [(NetworkName::default_network(), Step::Host)].into();
+    let plan = beside::plan(&refused, &steps, &Routed::default(), &Translations::new());
+    assert!(plan.is_complete());
     snapshot.unlisted = true;
     let steps = [(NetworkName::default_network(), Step::Host)].into();
     let plan = beside::plan(&snapshot, &steps, &Routed::default(), &Translations::new());
@@ -348,8 +356,8 @@ fn before_annotations_are_listed_what_stands_is_asked_for_by_somebody() {
     }
 }
 
-#[test]
-fn of_two_networks_with_common_subnets_every_node_takes_the_same_one() {
+/// Networks red and blue have common subnets, green and the default network have others.
+fn overlapping() -> (plan_node::Snapshot, [NetworkName; 2]) {
     let (red, blue) = (
         share("cluster_udn_red", 1, "10.150.0.0/16/24", "10.150.1.0/24"),
         share(
@@ -360,26 +368,34 @@ fn of_two_networks_with_common_subnets_every_node_takes_the_same_one() {
         ),
     );
     let apart = share("cluster_udn_green", 3, "10.151.0.0/16/24", "10.151.1.0/24");
-    let [of_red, of_blue] = [&red, &blue].map(|share| share.network.name.clone());
-    let created = |red: i64, blue: i64| -> Asked {
-        let wish = |created| Wish {
-            created,
-            transport: Ok(ASKED),
-        };
-        [(of_red.clone(), wish(red)), (of_blue.clone(), wish(blue))].into()
-    };
-    let node = mk_view(1).node;
+    let names = [&red, &blue].map(|share| share.network.name.clone());
     let shares = [mk_view(1).share, red, blue, apart];
-    let kept = |snapshot: &plan_node::Snapshot, asked: &Asked, steps: &Steps| -> Vec<String> {
-        let step = |name: &NetworkName| steps.get(name).copied().unwrap_or(Step::Absent);
-        let of = |(name, view): (&NetworkName, plan_node::NetworkView<'_>)| {
-            let problem = beside::taken(snapshot, view, asked, step)?;
-            assert_eq!(problem.reason, "SubnetsOverlap");
-            Some(name.to_string())
-        };
-        snapshot.here().filter_map(of).collect()
+    (mk_snapshot(&mk_view(1).node, &shares), names)
+}
+
+/// Both are asked for; when they were made.
+fn created(red: i64, blue: i64) -> Asked {
+    let wish = |name: &str, created| {
+        let transport = Ok(ASKED);
+        (NetworkName::from(name), Wish { created, transport })
     };
-    let mut snapshot = mk_snapshot(&node, &shares);
+    [wish("cluster_udn_red", red), wish("cluster_udn_blue", blue)].into()
+}
+
+/// Networks that another one keeps in the tunnels.
+fn kept(snapshot: &plan_node::Snapshot, asked: &Asked, steps: &Steps) -> Vec<String> {
+    let step = |name: &NetworkName| steps.get(name).copied().unwrap_or(Step::Absent);
+    let of = |(name, view): (&NetworkName, plan_node::NetworkView<'_>)| {
+        let problem = beside::taken(snapshot, view, asked, step)?;
+        assert_eq!(problem.reason, "SubnetsOverlap");
+        Some(name.to_string())
+    };
+    snapshot.here().filter_map(of).collect()
+}
+
+#[test]
+fn of_two_networks_with_common_subnets_every_node_takes_the_same_one() {
+    let (mut snapshot, [_, of_blue]) = overlapping();
     let none = Steps::new();
     assert_eq!(
         kept(&snapshot, &created(1, 2), &none),
@@ -410,4 +426,34 @@ fn of_two_networks_with_common_subnets_every_node_takes_the_same_one() {
         ["cluster_udn_red"]
     );
     assert_eq!(kept(&snapshot, &created(1, 2), &none), [""; 0]);
+}
+
+#[test]
+fn of_two_networks_with_common_subnets_one_waits_until_the_other_has_gone_back() {
+    let (mut snapshot, [of_red, of_blue]) = overlapping();
+    let none = Steps::new();
+    // Both are asked for, red is led, and blue is on its way back here: red waits for it, too.
+    let blue_back = [(of_blue.clone(), Step::Host)].into();
+    snapshot.machine.underlay_ready =
+        [(model::NodeName::from("n3"), [of_red.clone()].into())].into();
+    assert_eq!(
+        kept(&snapshot, &created(1, 2), &blue_back),
+        ["cluster_udn_blue", "cluster_udn_red"]
+    );
+    let red_first = [(of_blue.clone(), Step::Host), (of_red.clone(), Step::Ready)];
+    assert_eq!(
+        kept(&snapshot, &created(1, 2), &red_first.into()),
+        ["cluster_udn_blue"],
+        "one that is told to others stays"
+    );
+    // Nodes have routes to pods of the default network, in the tunnels too.
+    let mut covered = snapshot.clone();
+    let Some(Share::Here(here)) = covered.networks.get_mut(&NetworkName::default_network()) else {
+        panic!()
+    };
+    here.network.transport = Transport::Geneve;
+    let wide = share("cluster_udn_wide", 4, "10.128.0.0/14/24", "10.130.1.0/24");
+    let wide_name = wide.network.name.clone();
+    covered.networks.insert(wide_name, Share::Here(wide));
+    assert!(kept(&covered, &created(1, 2), &none).contains(&"cluster_udn_wide".to_owned()));
 }

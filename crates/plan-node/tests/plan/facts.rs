@@ -701,6 +701,69 @@ fn a_network_whose_subnets_hold_hosts_is_not_led_into_by_the_main_table() {
 }
 
 #[test]
+fn beside_ovn_kubernetes_a_network_is_led_past_the_tunnels_only_where_no_hosts_and_services_are_in_its_subnets()
+ {
+    let name = NetworkName::from("cluster_udn_blue");
+    let facts = |subnets: &str, own_subnet: &str, transport: Transport| {
+        let mut blue = mk_user_network("cluster_udn_blue", 5, &[subnets], &["100.65.0.0/16"]);
+        blue.transport = transport;
+        let mut facts = whole();
+        facts.networks.push(blue);
+        let subnets = [
+            ("default", &["10.128.1.0/24"][..]),
+            ("cluster_udn_blue", &[own_subnet]),
+        ];
+        own(&mut facts).subnets = mk_node("n1", &subnets).subnets;
+        facts
+    };
+    let led = || mk_user_network("x", 1, &["10.0.0.0/16/24"], &["100.65.0.0/16"]).transport;
+    assert!(led().no_overlay().is_some());
+    let beside = || {
+        Memory::new(NodeConfig {
+            beside: true,
+            ..config(BgpDefault::Ignore)
+        })
+    };
+    // There is nothing of OVN-Kubernetes here, which is looked for after.
+    let told = |subnets: &str, own_subnet: &str, transport: Transport| {
+        let snapshot = beside().snapshot(facts(subnets, own_subnet, transport));
+        snapshot.stale[&name].to_string()
+    };
+    let later = "there is no device ovn-k8s-mp5";
+    for (subnets, own_subnet, transport, why) in [
+        // A node is in them; in the tunnels its addresses are its own.
+        (
+            "172.30.0.0/16/24",
+            "172.30.9.0/24",
+            led(),
+            "an InternalIP of node n1",
+        ),
+        (
+            "172.30.0.0/16/24",
+            "172.30.9.0/24",
+            Transport::Geneve,
+            "has an overlay",
+        ),
+        (
+            "172.31.0.0/16/24",
+            "172.31.9.0/24",
+            led(),
+            "172.31.0.0/16 of [kubernetes] service-cidrs",
+        ),
+        (
+            "172.31.0.0/16/24",
+            "172.31.9.0/24",
+            Transport::Geneve,
+            "has an overlay",
+        ),
+        ("10.200.0.0/16/24", "10.200.1.0/24", led(), later),
+    ] {
+        let said = told(subnets, own_subnet, transport);
+        assert!(said.contains(why), "{subnets}: {said}");
+    }
+}
+
+#[test]
 fn one_network_that_is_not_known_keeps_no_other_from_being_planned() {
     let blue = || {
         mk_user_network(
