@@ -418,14 +418,15 @@ profile = {}
     )
 }
 
-/// Where this daemon serves metrics (several run on one host here, and nobody else is to ask them), and where its Northbound
-/// database is, if not where the manifests have it.
+/// Where this daemon serves metrics (several run on one host here, and nobody else is to ask them), where its Northbound database is,
+/// if not where the manifests have it, and how long a reload of FRR may take.
 fn own_section(lab: &Lab, spec: &Spec<'_>, folder: &Path) -> Result<String> {
     let metrics = format!("\n[metrics]\nbind-address = 127.0.0.1:{}\n", spec.port);
-    let north = if spec.program == "node-agent" {
-        pki::north_section(lab, spec.node, folder)?
-    } else {
-        String::new()
+    let more = match spec.program {
+        "node-agent" => pki::north_section(lab, spec.node, folder)?,
+        // The kernel's datapath is that of an emulated machine: a reload that is ended half way is worse than one that takes long.
+        "frr-agent" if lab.outward.by_kernel() => "\n[frr]\nreload-timeout = 300\n".to_owned(),
+        _ => String::new(),
     };
-    Ok(metrics + &north)
+    Ok(metrics + &more)
 }
