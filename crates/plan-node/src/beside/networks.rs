@@ -98,8 +98,7 @@ pub fn taken(
     let mut others = snapshot.here().filter(|(other, of)| {
         let network = &of.share.network;
         let is_asked = network.transport.no_overlay().is_some();
-        // One that goes back is in the way until it has.
-        // One that has begun is in the way until it has gone back, of one that is not told to others yet.
+        // One that has begun is in the way until it has gone back, but of one that is asked for and that others have been told of.
         let stands = step(other) > Step::Absent && (!is_asked || step(name) < Step::Ready);
         // Nodes have routes to the default network's pods whatever way their packets take.
         let comes_first = other.is_default() || stands || (is_asked && rank(other) < rank(name));
