@@ -87,6 +87,8 @@ pub(crate) struct Beside {
     progress: BTreeMap<NetworkName, (u16, Progress)>,
     /// What OVN_Northbound last showed of each.
     signs: BTreeMap<NetworkName, Signs>,
+    /// Networks that something of this node forbids to lead past the tunnels.
+    kept: BTreeSet<NetworkName>,
     given_way: GivenWay,
     learned: Learned,
     /// Since when FRR is asked for the networks that peers are told of no more.
@@ -120,6 +122,7 @@ impl Beside {
             start: Instant::now(),
             progress: BTreeMap::new(),
             signs: BTreeMap::new(),
+            kept: BTreeSet::new(),
             given_way: GivenWay::default(),
             learned: Learned::default(),
             asked: BTreeMap::new(),
@@ -222,9 +225,16 @@ impl Beside {
         }
         // Nobody tells of a sysctl, and of another writer's first row.
         advanced.again = advanced.again.into_iter().chain([SIGNS]).min();
+        self.forget(snapshot);
+        advanced
+    }
+
+    /// Drops what is known of networks that are not here.
+    fn forget(&mut self, snapshot: &Snapshot) {
         let here: BTreeSet<&NetworkName> = snapshot.here().map(|(name, _)| name).collect();
         self.progress.retain(|name, _| here.contains(name));
-        advanced
+        self.signs.retain(|name, _| here.contains(name));
+        self.kept.retain(|name| here.contains(name));
     }
 
     /// Begins with a network where another process left it; or why that cannot be told.
@@ -295,7 +305,7 @@ impl Beside {
     }
 
     /// Whether peers are told, where the network is about to be no more past the tunnels: also by BGP, whatever the Node says. A FRR
-    /// that cannot be asked is not waited for, and none for longer than a minute.
+    /// whose sockets cannot be asked is not waited for, and none for longer than a minute.
     async fn announced(&mut self, view: NetworkView<'_>, by_node: Option<bool>) -> Option<bool> {
         let is_next = self.step(view.name()) == Step::Host;
         if !is_next || by_node != Some(false) {
@@ -311,8 +321,10 @@ impl Beside {
             // So long for all networks together.
             let left = self.frr_until.saturating_duration_since(Instant::now());
             let asked = tokio::time::timeout(left, self.frr.originates(vrf, subnet)).await;
-            if matches!(asked, Ok(Ok(true))) {
-                return Some(true);
+            match asked {
+                // One that does not answer, or was not reached in that time, may announce it.
+                Ok(Ok(true)) | Err(_) => return Some(true),
+                Ok(Ok(false) | Err(_)) => {}
             }
         }
         by_node
@@ -338,6 +350,11 @@ impl Beside {
             let takeover = own.is_some_and(|own| own.node.takeover);
             self.given_way.note_no_sign(view.name(), takeover);
         }
+        if forbidden.is_some() {
+            self.kept.insert(view.name().clone());
+        } else {
+            self.kept.remove(view.name());
+        }
         // Whatever else there is: the reason is what the next process knows it by.
         let other = forbidden.as_ref().map(|problem| problem.message.as_str());
         if let Some(why) = self
@@ -347,7 +364,7 @@ impl Beside {
             return Wish::Kept(why);
         }
         let step = |network: &NetworkName| self.step(network);
-        let taken = || plan_node::beside::taken(snapshot, view, asked, step);
+        let taken = || plan_node::beside::taken(snapshot, view, asked, &self.kept, step);
         if let Some(problem) = forbidden.or_else(taken) {
             return Wish::Kept(Unbuilt {
                 reason: problem.reason,

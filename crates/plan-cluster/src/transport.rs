@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use model::intent::{Condition, Event};
 use model::network::Routing;
+use model::problem::Problem;
 use model::user_network::{ClusterUserDefinedNetwork, UserTransport};
 
 use crate::advertise::Plan;
@@ -141,20 +142,24 @@ pub fn condition(
 /// The type of the condition beside OVN-Kubernetes, which has `TransportAccepted` for itself.
 pub const BESIDE: &str = "noverlay.io/TransportAccepted";
 
-/// That condition, of a network whose annotation asks for something; `None` where it has none.
+/// That condition, of a network whose annotation asks for something; `None` where it has none. `advertised`: OVN-Kubernetes advertises
+/// networks itself ([`crate::others::advertises`]), and nothing is announced here.
 #[must_use]
 pub fn beside(
     world: &World,
     cudn: &ClusterUserDefinedNetwork,
     plans: &BTreeMap<String, Plan>,
+    advertised: Option<&Problem>,
 ) -> Option<Condition> {
-    let said = match cudn.annotated.as_ref()? {
-        Err(why) => of(
+    let asked = cudn.annotated.as_ref()?;
+    let said = match (asked, advertised) {
+        (Ok(_), Some(problem)) => of(false, problem.reason, &problem.to_string()),
+        (Err(why), _) => of(
             false,
             "NoOverlayAnnotationInvalid",
             &format!("{why}; the network goes by the tunnels"),
         ),
-        Ok(_) => condition(world, cudn, plans)?,
+        (Ok(_), None) => condition(world, cudn, plans)?,
     };
     Some(Condition {
         kind: BESIDE,

@@ -7,6 +7,7 @@
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
+use model::intent::RouteAdvertisements;
 use model::network::Routing;
 use model::user_network::attachment::IDS;
 pub use model::user_network::attachment::{NETWORK_ID, NETWORK_NAME};
@@ -222,34 +223,36 @@ pub fn networks(world: &World) -> BTreeMap<NetworkName, Network> {
 /// Beside OVN-Kubernetes: networks that nobody asks for any more and that some node takes packets for from the physical network are
 /// routed until none does; else what pods send there would be lost before the node has taken it back.
 pub fn keep_led(world: &mut World) {
-    if !world.beside {
-        return;
-    }
-    let led: BTreeSet<&NetworkName> = world
-        .nodes
-        .values()
-        .flat_map(|node| &node.underlay_ready)
-        .collect();
+    let led: BTreeSet<NetworkName> = world.led().into_iter().cloned().collect();
     for cudn in world.cudns.values_mut() {
         let name = cudn.network_name();
-        let Ok(network) = &mut cudn.network else {
-            continue;
-        };
-        let is_over = !matches!(network.transport, UserTransport::NoOverlay { .. });
-        if is_over && led.contains(&name) {
-            let is_managed = world.ras.contains_key(&fabric::advertisement_name(&name));
-            let routing = if is_managed {
-                Routing::Managed
-            } else {
-                Routing::Unmanaged
-            };
-            network.transport = UserTransport::NoOverlay {
-                // Of no meaning here.
-                outbound_snat: true,
-                routing,
-            };
+        if let Ok(network) = &mut cudn.network
+            && led.contains(&name)
+        {
+            stay_led(&world.ras, &name, &mut network.transport);
         }
     }
+}
+
+/// What the transport of a network that some node is led past the tunnels for counts as, whatever is asked for.
+fn stay_led(
+    ras: &BTreeMap<String, Result<RouteAdvertisements, String>>,
+    name: &NetworkName,
+    transport: &mut UserTransport,
+) {
+    if matches!(transport, UserTransport::NoOverlay { .. }) {
+        return;
+    }
+    let is_managed = ras.contains_key(&fabric::advertisement_name(name));
+    *transport = UserTransport::NoOverlay {
+        // Of no meaning here.
+        outbound_snat: true,
+        routing: if is_managed {
+            Routing::Managed
+        } else {
+            Routing::Unmanaged
+        },
+    };
 }
 
 /// Whether objects of ours have routers for the network's VRF.
@@ -275,6 +278,9 @@ fn as_attached(world: &World, cudn: &ClusterUserDefinedNetwork) -> Option<UserNe
     };
     let attached = world.attachments.values().filter(own);
     let mut network = attached.filter_map(|a| a.described.clone()).next()?;
+    if world.led().contains(&name) {
+        stay_led(&world.ras, &name, &mut network.transport);
+    }
     let is_managed = world.ras.contains_key(&fabric::advertisement_name(&name));
     if let UserTransport::NoOverlay { routing, .. } = &mut network.transport
         && is_managed
@@ -319,6 +325,15 @@ mod tests {
         let ra = fabric::advertisement_name(&name);
         world.ras.insert(ra, Err("of the fabric".to_owned()));
         assert_eq!(kept(&world), of(Routing::Managed));
+        // Of a node that is known not to be ready nothing is sent.
+        for (ready, kept_as) in [
+            (Some(false), UserTransport::Geneve),
+            (Some(true), of(Routing::Managed)),
+            (None, of(Routing::Managed)),
+        ] {
+            world.nodes.get_mut(&node).unwrap().ready = ready;
+            assert_eq!(kept(&world), kept_as, "{ready:?}");
+        }
         world.beside = false;
         assert_eq!(kept(&world), UserTransport::Geneve);
     }

@@ -139,6 +139,15 @@ impl World {
         self.networks.get(&NetworkName::default_network())
     }
 
+    /// Beside OVN-Kubernetes: networks that some node takes packets for from the physical network; what a node that is known not to be
+    /// ready says counts for nothing, it sends nothing.
+    #[must_use]
+    pub fn led(&self) -> BTreeSet<&NetworkName> {
+        let nodes = self.nodes.values().filter(|_| self.beside);
+        let live = nodes.filter(|node| node.ready != Some(false));
+        live.flat_map(|node| &node.underlay_ready).collect()
+    }
+
     /// Names of the RouteAdvertisements that select the default network, accepted or not.
     #[must_use]
     pub fn covering_default_network(&self) -> Vec<String> {

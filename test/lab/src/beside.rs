@@ -2,12 +2,14 @@
 //!
 //! In: a lab whose pods reach each other over tunnels, as our daemons built it in the forms
 //! that OVN-Kubernetes has. Out: the same network as somebody else's: no row bears our marker,
-//! no field of a Node is ours, and in each node a process keeps the flows of the outer bridge and
-//! its own rows as OVN-Kubernetes does. Then our daemons beside it, in adopt mode.
-//! Invariant: what was recorded at the handover is what the process keeps. Not here: what real
+//! no field of a Node is ours, and in each node a process keeps what is its own as OVN-Kubernetes does
+//! (`player`). Then our daemons beside it, in adopt mode.
+//! Invariant: what was there at the handover is what the process keeps. Not here: what real
 //! OVN-Kubernetes does otherwise; this is not it.
 
 pub(crate) mod found;
+pub(crate) mod player;
+pub(crate) mod survival;
 pub(crate) mod users;
 
 use std::collections::BTreeMap;
@@ -23,19 +25,17 @@ use crate::apiserver::{get, kubectl};
 use crate::daemons::{self, MANAGERS};
 use crate::look::{Row, entry, members, router_rows, rows, word};
 use crate::networks;
-use crate::node::ovs::{br_ex, nbctl};
+use crate::node::ovs::nbctl;
 use crate::objects::items;
 use crate::process::{self, Start};
-use crate::run::{each, tell, tool, until};
-use crate::state::{Lab, Node, text, write_whole};
+use crate::run::{each, tool, until};
+use crate::state::{Lab, Node, text};
 use crate::up::{Steps, own_program};
 
 /// Name of the process in each node.
 pub(crate) const KEEPER: &str = "ovnkube-imitation";
 /// Our marker of rows.
 const OWNER: &str = "noverlay.io/owner";
-/// OVN-Kubernetes writes the bridge's flows so often.
-const FLOWS: Duration = Duration::from_secs(15);
 /// How long a change of all nodes may take.
 const PATIENCE: Duration = Duration::from_secs(90);
 /// Tables that have rows of a topology.
@@ -171,12 +171,9 @@ fn mark_tunnels_of<S: ToString>(
     Ok(())
 }
 
-/// Remembers the flows of the outer bridge, and starts the process that keeps them.
+/// Remembers what the node has, and starts the process that keeps it.
 fn keep(lab: &Lab, node: &Node) -> Result<()> {
-    let flows = br_ex(lab, &node.name, "dump-flows")
-        .args(["--no-stats"])
-        .run()?;
-    write_whole(&flows_file(lab, &node.name), &flows)?;
+    player::remember(lab, node)?;
     let argv = [
         text(&own_program()?),
         "--name".to_owned(),
@@ -193,29 +190,6 @@ fn keep(lab: &Lab, node: &Node) -> Result<()> {
         pidfile: None,
     };
     process::start(lab, start, 0).map(drop)
-}
-
-fn flows_file(lab: &Lab, node: &str) -> std::path::PathBuf {
-    lab.node_dir(node).join("br-ex.flows")
-}
-
-/// Writes the flows that were there at the handover: what others wrote into the bridge goes.
-pub(crate) fn replace_flows(lab: &Lab, node: &str) -> Result<()> {
-    let flows = text(&flows_file(lab, node));
-    br_ex(lab, node, "replace-flows")
-        .args([&flows])
-        .run()
-        .map(drop)
-}
-
-/// Does so for ever.
-pub(crate) fn keep_for_ever(lab: &Lab, node: &str) -> ! {
-    loop {
-        std::thread::sleep(FLOWS);
-        if let Err(error) = replace_flows(lab, node) {
-            tell(&format!("cannot write the flows: {error:#}"));
-        }
-    }
 }
 
 /// What of a node is not as it was found, in words; nothing where all is.

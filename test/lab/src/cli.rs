@@ -151,6 +151,9 @@ enum Cmd {
         #[arg(value_parser = ["no-overlay", "geneve"])]
         transport: String,
     },
+    /// Beside the imitation of OVN-Kubernetes: puts things of others beside and into what it has on nodes, and compares what becomes of
+    /// each with what was recorded of OVN-Kubernetes.
+    Survival,
     /// kubectl as the cluster's admin.
     Kubectl {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -306,6 +309,10 @@ pub(crate) fn run() -> Result<bool> {
             steps.say(&format!("every node has followed: transport {transport}"));
             Ok(true)
         }
+        Cmd::Survival => {
+            let _lock = lock(&name)?;
+            beside::survival::demonstrate(&Lab::running(&name)?)
+        }
         Cmd::Kubectl { arguments } => kubectl(&Lab::running(&name)?, &arguments),
         Cmd::Noverlay { arguments } => noverlay(&Lab::running(&name)?, &arguments),
         Cmd::Exec { node, command } => exec(&Lab::running(&name)?, &node, &command),
@@ -323,7 +330,9 @@ pub(crate) fn run() -> Result<bool> {
         }
         Cmd::Container { file } => daemons::become_container(&file).map(|()| true),
         Cmd::Reloader { node } => frr_k8s::reload_for_ever(&record(&name)?, &node).map(|()| true),
-        Cmd::OvnkubeImitation { node } => beside::keep_for_ever(&record(&name)?, &node),
+        Cmd::OvnkubeImitation { node } => {
+            beside::player::play(&record(&name)?, &node).map(|()| true)
+        }
         Cmd::FrrK8s { node } => frr_k8s::become_controller(&record(&name)?, &node).map(|()| true),
         Cmd::Supervise => supervisor::watch(&name).map(|()| true),
     }

@@ -134,6 +134,13 @@ pub(crate) fn of_another_namespace(message: &str) -> bool {
     message.trim() == "Error: Peer netns reference is invalid."
 }
 
+/// How many times less traffic there is than on a whole machine, for one that is emulated: `NOVERLAY_SLOWER`, 1 where that is not
+/// set.
+pub(crate) fn slower() -> u32 {
+    let said = std::env::var("NOVERLAY_SLOWER").ok();
+    said.and_then(|text| text.parse().ok()).unwrap_or(1).max(1)
+}
+
 /// The clock of the lab: it measures, so it reads it.
 #[expect(
     clippy::disallowed_methods,

@@ -439,7 +439,11 @@ async fn a_gateway_router_that_leads_to_the_nodes_subnet_alone_is_found() {
             "lr-route-add ovn_cluster_router 10.128.1.0/24 10.128.1.2",
             false,
         ),
-        ("lr-route-add GR_n1 10.128.1.0/24 100.64.0.1", true),
+        // Beside the route to the whole network it is somebody else's.
+        ("lr-route-add GR_n1 10.128.1.0/24 100.64.0.1", false),
+        ("lr-route-add GR_n1 0.0.0.0/0 172.30.0.100", false),
+        ("lr-route-del GR_n1 10.128.0.0/16", true),
+        ("lr-route-add GR_n1 10.128.0.0/16 discard", true),
         ("lr-route-del GR_n1", false),
         ("lr-route-add GR_n1 fd01:0:0:1::/64 fd98::1", true),
     ] {

@@ -14,7 +14,7 @@ const LIMIT: u32 = 2400;
 const SCRIPT: &str = r#"
 LAB up --nodes 2 --no-prove --wait 400 --adopt --datapath kernel --gateway-mode MODE --families dual --network red=geneve:10.150.0.0/16/24+fd00:150::/48/64,blue=geneve:10.151.0.0/16/24+fd00:151::/48/64
 LAB prove --only 1,2,3,9 || exit 1
-LAB failover --only beside-users || exit 1
+NOVERLAY_SLOWER=10 LAB failover --only beside-users || exit 1
 for network in red blue; do
     LAB kubectl annotate clusteruserdefinednetwork $network 'noverlay.io/no-overlay={"outboundSNAT":"Enabled","routing":"Managed"}' || exit 1
 done

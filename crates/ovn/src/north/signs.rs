@@ -56,6 +56,7 @@ pub fn signs(replica: &Replica, scene: Scene<'_>) -> Result<Signs, AccessError> 
     let (ic_node, owner_type, of): (Atom, Atom, Atom) =
         ("ic-node".into(), OWNER_TYPE.into(), "network".into());
     let mut signs = Signs::default();
+    let (mut to_own, mut to_whole) = (false, false);
     let routes = replica.table(Table::StaticRoute.name())?;
     for record in replica.table(Table::Router.name())?.values() {
         let name = record.get::<&str>("name")?;
@@ -69,10 +70,13 @@ pub fn signs(replica: &Replica, scene: Scene<'_>) -> Result<Signs, AccessError> 
             if is_cluster_router {
                 signs.tunnels |= external_id(route, &ic_node)?.is_some();
             } else {
-                signs.own_subnet_route |= leads_to(route, scene.own)?;
+                to_own |= leads_to(route, |to| scene.own.contains(&to))?;
+                to_whole |= leads_to(route, |to| is_around(to, scene.own))? && is_way(route)?;
             }
         }
     }
+    // Somebody else's route to the node's subnet beside OVN-Kubernetes' own one tells nothing.
+    signs.own_subnet_route = to_own && !to_whole;
     for record in replica.table(Table::SwitchPort.name())?.values() {
         signs.port |= record.get::<&str>("name")? == scene.port;
     }
@@ -94,9 +98,21 @@ pub fn signs(replica: &Replica, scene: Scene<'_>) -> Result<Signs, AccessError> 
     Ok(signs)
 }
 
-/// Whether a route leads to one of these by its destination.
-fn leads_to(route: &Record, subnets: &[Prefix]) -> Result<bool, AccessError> {
+/// Whether a route leads to such a prefix by its destination.
+fn leads_to(route: &Record, is_such: impl Fn(Prefix) -> bool) -> Result<bool, AccessError> {
     let to = route.get::<&str>("ip_prefix")?.parse::<Prefix>();
     let by_source = route.get::<&Datum>("policy")? == &Datum::set(["src-ip"]);
-    Ok(!by_source && to.is_ok_and(|to| subnets.contains(&to)))
+    Ok(!by_source && to.is_ok_and(is_such))
+}
+
+/// Whether a prefix is more than one of these and less than everything.
+fn is_around(prefix: Prefix, subnets: &[Prefix]) -> bool {
+    let mut subnets = subnets.iter();
+    prefix.bits() > 0 && subnets.any(|own| prefix != *own && prefix.contains(own))
+}
+
+/// Whether it leads somewhere: not to `discard`.
+fn is_way(route: &Record) -> Result<bool, AccessError> {
+    let hop = route.get::<&str>("nexthop")?;
+    Ok(hop.parse::<std::net::IpAddr>().is_ok())
 }

@@ -1,7 +1,7 @@
 //! Which networks a RouteAdvertisements serves, and into which VRF.
 //! In: the world. Out: for each RA its networks with their target, who is left out, or why nothing can be made of it.
-//! Invariant: of two networks that overlap, one VRF gets at most one: that which is announced already, else that of the elder
-//! RA; the answer does not depend on the order of names.
+//! Invariant: of two networks that overlap, one VRF gets at most one: that which is announced already, else, beside OVN-Kubernetes, that
+//! which some node takes packets for, else that of the elder RA; the answer does not depend on the order of names.
 //! Not here: nodes, neighbors.
 
 use std::collections::BTreeMap;
@@ -93,6 +93,14 @@ fn target<'r>(ra: &'r RouteAdvertisements, network: &Network) -> std::borrow::Co
     }
 }
 
+/// In which order networks claim their subnets in a VRF.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rank {
+    Announced,
+    Led,
+    Wanted,
+}
+
 /// What each RA that can be read serves, by its name.
 pub(crate) type Selections<'a> = BTreeMap<&'a str, Result<Selection<'a>, Refusal>>;
 
@@ -104,8 +112,10 @@ pub(crate) fn all<'a>(world: &'a World, facts: &Facts<'a>) -> Selections<'a> {
     let selected = by_age.into_iter().map(|ra| (ra, one(world, ra)));
     let mut selected: Vec<_> = selected.collect();
     let mut claims = Claims::default();
-    // What is announced already stays, whoever wants the range now.
-    for standing in [true, false] {
+    // What is announced already stays, whoever wants the range now. Beside OVN-Kubernetes the agents have chosen between networks
+    // before any of them is announced, by another order.
+    let led = world.led();
+    for rank in [Rank::Announced, Rank::Led, Rank::Wanted] {
         for (ra, selection) in &mut selected {
             if let Ok(selection) = selection
                 && claims_subnets(world, ra)
@@ -113,9 +123,16 @@ pub(crate) fn all<'a>(world: &'a World, facts: &Facts<'a>) -> Selections<'a> {
                 let of_fabric = fabric::is_of_fabric(world, &ra.name);
                 let served = &selection.networks;
                 let networks = served.values().map(|served| served.network);
-                let networks: Vec<&Network> = networks
-                    .filter(|network| is_announced(facts, ra, of_fabric, network) == standing)
-                    .collect();
+                let of_rank = |network: &&Network| {
+                    if is_announced(facts, ra, of_fabric, network) {
+                        rank == Rank::Announced
+                    } else if led.contains(&network.name) {
+                        rank == Rank::Led
+                    } else {
+                        rank == Rank::Wanted
+                    }
+                };
+                let networks: Vec<&Network> = networks.filter(of_rank).collect();
                 claims.settle(ra, &networks, selection);
             }
         }

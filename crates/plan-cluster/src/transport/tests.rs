@@ -169,6 +169,32 @@ fn a_transport_that_needs_nothing_is_accepted_and_a_managed_one_needs_the_fabric
 }
 
 #[test]
+fn beside_ovn_kubernetes_it_is_told_of_what_annotations_ask_for_and_what_keeps_it_undone() {
+    let mut world = with_blue(UNMANAGED);
+    world.beside = true;
+    advertised(&mut world, "a", |_| {});
+    let said = |world: &World, advertised: Option<&Problem>| {
+        let told = beside(world, &world.cudns["blue"], &plan_all(world), advertised)?;
+        assert_eq!(told.kind, BESIDE);
+        Some((told.reason, told.status))
+    };
+    let told = |reason: &str, status| Some((reason.to_owned(), status));
+    assert_eq!(said(&world, None), None, "its annotation asks for nothing");
+    let problem = Problem::new("x", crate::others::ADVERTISED, "y".to_owned());
+    let blue = world.cudns.get_mut("blue").unwrap();
+    blue.annotated = Some(Ok(UNMANAGED));
+    assert_eq!(said(&world, None), told("NoOverlayTransportAccepted", true));
+    let by_others = told("AdvertisedByOvnKubernetes", false);
+    assert_eq!(said(&world, Some(&problem)), by_others);
+    let blue = world.cudns.get_mut("blue").unwrap();
+    blue.annotated = Some(Err("it is not JSON".to_owned()));
+    for advertised in [None, Some(&problem)] {
+        let told = told("NoOverlayAnnotationInvalid", false);
+        assert_eq!(said(&world, advertised), told);
+    }
+}
+
+#[test]
 fn the_default_networks_transport_needs_an_accepted_advertisement_of_its_pods() {
     let default =
         |ra: &mut RouteAdvertisements| ra.networks = vec![NetworkSelector::DefaultNetwork];

@@ -75,20 +75,24 @@ fn as_asked(network: &Network, wished: Option<&UserTransport>) -> Network {
 }
 
 /// Why another network keeps one in the tunnels: of two with common subnets one can be led past them, since a packet that comes from the
-/// wire does not say which it is of. All nodes and the cluster-manager take the same one: that which some node is led past them for, then
-/// the elder. `step`: how far a network is on this node.
+/// wire does not say which it is of. All nodes take the same one, and the cluster-manager announces it: that which some node is led past
+/// them for, then the elder. One that this node has another reason to keep in them (`kept`) comes before none, unless others are led for
+/// it. `step`: how far a network is on this node.
 #[must_use]
 pub fn taken(
     snapshot: &Snapshot,
     view: NetworkView<'_>,
     asked: &Asked,
+    kept: &BTreeSet<NetworkName>,
     step: impl Fn(&NetworkName) -> Step,
 ) -> Option<Problem> {
-    let rank = |name: &NetworkName| {
+    let is_led = |name: &NetworkName| {
         let mut nodes = snapshot.machine.underlay_ready.values();
-        let is_led = nodes.any(|networks| networks.contains(name)) || step(name) >= Step::Ready;
+        nodes.any(|networks| networks.contains(name)) || step(name) >= Step::Ready
+    };
+    let rank = |name: &NetworkName| {
         let created = asked.get(name).map_or(i64::MIN, |wish| wish.created);
-        (!is_led, created, name.clone())
+        (!is_led(name), created, name.clone())
     };
     let (name, own) = (view.name(), &view.share.network);
     let overlap = |other: &Network| {
@@ -97,7 +101,8 @@ pub fn taken(
     };
     let mut others = snapshot.here().filter(|(other, of)| {
         let network = &of.share.network;
-        let is_asked = network.transport.no_overlay().is_some();
+        let may_be_led = is_led(other) || !kept.contains(*other);
+        let is_asked = network.transport.no_overlay().is_some() && may_be_led;
         // One that has begun is in the way until it has gone back, but of one that is asked for and that others have been told of.
         let stands = step(other) > Step::Absent && (!is_asked || step(name) < Step::Ready);
         // Nodes have routes to the default network's pods whatever way their packets take.

@@ -384,9 +384,19 @@ fn created(red: i64, blue: i64) -> Asked {
 
 /// Networks that another one keeps in the tunnels.
 fn kept(snapshot: &plan_node::Snapshot, asked: &Asked, steps: &Steps) -> Vec<String> {
+    kept_beside(snapshot, asked, &BTreeSet::new(), steps)
+}
+
+/// The same where these have another reason to stay in them.
+fn kept_beside(
+    snapshot: &plan_node::Snapshot,
+    asked: &Asked,
+    away: &BTreeSet<NetworkName>,
+    steps: &Steps,
+) -> Vec<String> {
     let step = |name: &NetworkName| steps.get(name).copied().unwrap_or(Step::Absent);
     let of = |(name, view): (&NetworkName, plan_node::NetworkView<'_>)| {
-        let problem = beside::taken(snapshot, view, asked, step)?;
+        let problem = beside::taken(snapshot, view, asked, away, step)?;
         assert_eq!(problem.reason, "SubnetsOverlap");
         Some(name.to_string())
     };
@@ -426,6 +436,24 @@ fn of_two_networks_with_common_subnets_every_node_takes_the_same_one() {
         ["cluster_udn_red"]
     );
     assert_eq!(kept(&snapshot, &created(1, 2), &none), [""; 0]);
+}
+
+#[test]
+fn a_network_that_cannot_be_led_here_keeps_no_other_one_back_unless_others_are_led_for_it() {
+    let (mut snapshot, [of_red, _]) = overlapping();
+    let (elder, none, refused) = (created(1, 2), Steps::new(), [of_red.clone()].into());
+    assert_eq!(kept(&snapshot, &elder, &none), ["cluster_udn_blue"]);
+    assert_eq!(kept_beside(&snapshot, &elder, &refused, &none), [""; 0]);
+    // It goes back first.
+    for step in [Step::Untracked, Step::Host] {
+        let back = [(of_red.clone(), step)].into();
+        let kept = kept_beside(&snapshot, &elder, &refused, &back);
+        assert_eq!(kept, ["cluster_udn_blue"]);
+    }
+    let ready = [(model::NodeName::from("n3"), [of_red].into())];
+    snapshot.machine.underlay_ready = ready.into();
+    let kept = kept_beside(&snapshot, &elder, &refused, &none);
+    assert_eq!(kept, ["cluster_udn_blue"]);
 }
 
 #[test]

@@ -207,7 +207,7 @@ fn annotations(lab: &Lab, node: &Node) -> Result<String> {
 }
 
 /// Our table of the packet filter, and everything else.
-fn split_table(ruleset: &str) -> (String, String) {
+pub(crate) fn split_table(ruleset: &str) -> (String, String) {
     let (mut own, mut others, mut is_own) = (String::new(), String::new(), false);
     for line in ruleset.lines() {
         if line.starts_with("table ") {

@@ -12,19 +12,20 @@ use nix::sys::signal::Signal;
 use super::change::{again, under_traffic};
 use super::stream::{Way, serve, ways};
 use crate::apiserver::kubectl;
-use crate::beside::{follow, is_back, replace_flows, unsteered, users, wait};
+use crate::beside::player::{self, Moment, replace_flows};
+use crate::beside::{KEEPER, follow, found, is_back, unsteered, users, wait};
 use crate::daemons::configure_node_agent;
 use crate::look::{rows, word};
 use crate::networks;
 use crate::node::ovs::nbctl;
 use crate::process;
-use crate::run::{each, tool};
+use crate::run::{each, tell, tool, wall};
 use crate::state::{Lab, Node};
 
 /// An event: what it is called, and what makes it.
 type Event = (&'static str, fn(&Lab, &Node) -> Result<()>);
 
-const EVENTS: [Event; 13] = [
+const EVENTS: [Event; 17] = [
     ("all nodes back to the tunnels", |lab, _| all(lab, "geneve")),
     ("all nodes past the tunnels", |lab, _| {
         all(lab, "no-overlay")
@@ -45,6 +46,16 @@ const EVENTS: [Event; 13] = [
     }),
     ("the bridge's flows replaced on all nodes, ten times", flows),
     ("an address comes to a node's bridge and goes", address),
+    (
+        "others' rows of gateways written as at a sync on all nodes, ten times",
+        syncs,
+    ),
+    ("others killed and started again on all nodes", restart),
+    (
+        "others' translations deleted and made anew on nodes at random",
+        anew,
+    ),
+    ("all node-agents stand still for ten seconds", still),
     ("the policy of a node deleted by hand", |lab, node| {
         by_hand(lab, node, "logical_router_policy", "priority=1010")
     }),
@@ -53,8 +64,8 @@ const EVENTS: [Event; 13] = [
     }),
     ("an ip rule of a node deleted by hand", rule),
     (
-        "the table of the packet filter of a node deleted by hand",
-        table,
+        "the packet filter of a node deleted, others' tables and ours",
+        filter,
     ),
     (
         "a node drained, its bgpd killed and started, and back",
@@ -150,6 +161,66 @@ fn flows(lab: &Lab, _: &Node) -> Result<()> {
     Ok(())
 }
 
+fn syncs(lab: &Lab, _: &Node) -> Result<()> {
+    for _ in 0..10 {
+        let written = each(&lab.nodes, |node| {
+            player::write_rows(lab, &node.name, Moment::Sync)
+        });
+        written.into_iter().collect::<Result<()>>()?;
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    Ok(())
+}
+
+fn restart(lab: &Lab, _: &Node) -> Result<()> {
+    let started = each(&lab.nodes, |node| {
+        let before = player::done(lab, &node.name)?.starts;
+        let record = process::record(lab, &node.name, KEEPER)?;
+        process::stop(lab, &node.name, KEEPER, Signal::SIGKILL)?;
+        process::start(lab, record.start, record.restarts)?;
+        wait("its start is not done", || {
+            Ok(player::done(lab, &node.name)?.starts > before)
+        })
+    });
+    started.into_iter().collect()
+}
+
+/// The seed is told: with `NOVERLAY_SEED` the same happens again.
+fn anew(lab: &Lab, _: &Node) -> Result<()> {
+    let seed = std::env::var("NOVERLAY_SEED").ok();
+    let seed = seed.and_then(|text| text.parse().ok());
+    let seed: u64 = seed.unwrap_or_else(|| u64::from(wall().subsec_nanos()));
+    tell(&format!("    NOVERLAY_SEED={seed}"));
+    let mut state = seed;
+    let mut next = |below: u64| {
+        // Knuth's linear congruential generator: its upper bits are good enough for what happens when.
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    let count = u64::try_from(lab.nodes.len())?;
+    for _ in 0..20 {
+        std::thread::sleep(Duration::from_millis(next(500)));
+        let node = lab.nodes.get(usize::try_from(next(count))?);
+        let node = node.context("a node")?;
+        player::make_translations_anew(lab, &node.name)?;
+    }
+    Ok(())
+}
+
+fn still(lab: &Lab, _: &Node) -> Result<()> {
+    let signal = |signal: Signal| {
+        for node in &lab.nodes {
+            process::send(&process::record(lab, &node.name, "node-agent")?, signal)?;
+        }
+        Ok(())
+    };
+    signal(Signal::SIGSTOP)?;
+    std::thread::sleep(Duration::from_secs(10));
+    signal(Signal::SIGCONT)
+}
+
 fn address(lab: &Lab, node: &Node) -> Result<()> {
     let ip = |verb: &str| {
         tool("ip")
@@ -218,6 +289,19 @@ fn table(lab: &Lab, node: &Node) -> Result<()> {
     wait("it has not come back", || {
         Ok(inside(lab, node, "nft list tables")?.contains("table inet noverlay"))
     })
+}
+
+/// As by a service that loads its own rules (`flush ruleset`). Ours alone is not deleted here: until it is back, a moment later, OVN-Kubernetes'
+/// own chain translates what comes for pods, and a connection of which it has seen a packet is lost.
+fn filter(lab: &Lab, node: &Node) -> Result<()> {
+    let listing = inside(lab, node, "nft -s list ruleset inet")?;
+    let (_, others) = found::split_table(&listing);
+    inside(lab, node, "nft flush ruleset inet")?;
+    wait("it has not come back", || {
+        Ok(inside(lab, node, "nft list tables")?.contains("table inet noverlay"))
+    })?;
+    let nft = tool("nft").words("-f -").input(others);
+    nft.inside(&lab.namespace(&node.name)).run().map(drop)
 }
 
 /// As before maintenance: first the tunnels, then FRR may end.

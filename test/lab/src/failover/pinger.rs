@@ -15,7 +15,7 @@ use nix::unistd::Pid;
 
 use super::stream::Way;
 use crate::reach::Attached;
-use crate::run::tool;
+use crate::run::{slower, tool};
 use crate::state::{Lab, PodAddress};
 
 /// Seconds between two pings of a pair.
@@ -80,8 +80,9 @@ impl Pinger {
     }
 
     fn add(&mut self, name: String, namespace: &str, to: IpAddr) -> Result<()> {
+        let pace = PACE * f64::from(slower());
         let mut child = tool("ping")
-            .words(&format!("-n -D -i {PACE} {to}"))
+            .words(&format!("-n -D -i {pace} {to}"))
             .with(|c| {
                 c.stdin(Stdio::null())
                     .stdout(Stdio::piped())

@@ -21,7 +21,7 @@ use anyhow::{Context, Result};
 use crate::echo;
 use crate::netns::inside;
 use crate::networks::Members;
-use crate::run::now;
+use crate::run::{now, slower, tell, tool};
 use crate::state::Lab;
 
 /// Where the lasting connections go.
@@ -272,7 +272,7 @@ fn flows(way: &Way, ports: &Mutex<Ports>, over: &AtomicBool) -> Seen {
             Ok(_) => {}
             Err(_) => seen.unanswered += 1,
         }
-        std::thread::sleep(PACE);
+        std::thread::sleep(PACE * slower());
     }
     seen
 }
@@ -297,15 +297,37 @@ fn mirror(namespace: &str, address: IpAddr) -> Result<()> {
     Ok(())
 }
 
+/// A connection by a way. Before anything is broken: what is refused once on a slow machine is tried again, and told.
 fn connect(way: &Way) -> Result<TcpStream> {
+    let begin = now();
+    loop {
+        let refused = match connect_once(way) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => error.context(way.name.clone()),
+        };
+        if begin.elapsed() >= PATIENCE {
+            return Err(refused);
+        }
+        tell(&format!("    once more: {refused:#}; {}", neighbors(way)));
+        std::thread::sleep(Duration::from_secs(1));
+    }
+}
+
+fn connect_once(way: &Way) -> Result<TcpStream> {
     let to = SocketAddr::from((way.to, PORT));
-    let stream = inside(&way.namespaces.0, || {
+    inside(&way.namespaces.0, || {
         let stream = TcpStream::connect_timeout(&to, PATIENCE)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         Ok(stream)
-    });
-    stream.with_context(|| way.name.clone())
+    })
+}
+
+/// What the pod knows of its neighbors, on one line.
+fn neighbors(way: &Way) -> String {
+    let shown = tool("ip").words("neigh show").inside(&way.namespaces.0);
+    let shown = shown.run().unwrap_or_default();
+    shown.lines().collect::<Vec<_>>().join(", ")
 }
 
 fn exchange(mut stream: TcpStream, name: &str, over: &AtomicBool) -> Exchanges {
@@ -333,7 +355,7 @@ fn exchange(mut stream: TcpStream, name: &str, over: &AtomicBool) -> Exchanges {
             }
         }
         all.longest = all.longest.max(begun.elapsed());
-        std::thread::sleep(PACE);
+        std::thread::sleep(PACE * slower());
     }
     all
 }

@@ -11,7 +11,9 @@ use crate::failover::lost_pings_alone;
 use crate::harness::{Standing, able, call, command, name, wait};
 
 /// Events of `hack/lab failover --only beside`.
-const EVENTS: usize = 13;
+const EVENTS: usize = 17;
+/// Things of others that `hack/lab survival` looks at.
+const RECORDED: usize = 65;
 
 #[test]
 fn pods_are_led_past_the_tunnels_and_keep_their_ways_whatever_comes_and_goes() {
@@ -41,6 +43,8 @@ fn pods_are_led_past_the_tunnels_and_keep_their_ways_whatever_comes_and_goes() {
         "{}",
         said.text
     );
+    lab.prove(&["--only", "1,2,3,5"]).assert_all_hold();
+    the_imitation_does_what_was_recorded();
     lab.prove(&["--only", "1,2,3,5"]).assert_all_hold();
     // Half done: the drained node has BGP's routes to the others' pods, and what its host sends takes the tunnels all the same.
     let node = lab.node(1);
@@ -93,6 +97,14 @@ fn local_gateway_mode_both_families_and_pods_with_their_own_addresses_outside() 
     a_host_that_drops_or_does_not_forward_goes_back(&lab, &lab.node(0));
     what_ovn_kubernetes_routes_itself_is_left_to_it(&lab, &lab.node(0));
     what_is_written_counts_when_flows_have_followed(&lab);
+}
+
+/// The imitation itself is held to what was recorded of OVN-Kubernetes, thing by thing.
+fn the_imitation_does_what_was_recorded() {
+    let said = call(&["survival"]);
+    assert!(said.good, "{}", said.text);
+    let as_recorded = said.text.matches("  ok ").count();
+    assert_eq!(as_recorded, RECORDED, "{}", said.text);
 }
 
 /// Where somebody else changes a node, too, the lab says what of it is not ours.

@@ -9,7 +9,7 @@ use api::cluster_user_defined_network::ClusterUserDefinedNetwork;
 use model::ObjectKey;
 use model::intent::Condition;
 use plan_cluster::attachments::NAME_LABEL;
-use plan_cluster::{World, transport};
+use plan_cluster::{World, others, transport};
 use reconcile::Action;
 use serde_json::json;
 use telemetry::Chain;
@@ -53,12 +53,14 @@ impl ClusterReconciler {
 
     /// The condition of each network whose annotation asks for something.
     fn annotated(&mut self, world: &Arc<World>) -> BTreeMap<String, Condition> {
+        let advertised = others::advertises(world, &self.settings.network.nad);
+        let advertised = advertised.map(|(_, problem)| problem);
         let planner = &mut self.planner;
         planned(|| {
             let plans = planner.plan_all(world);
             let cudns = world.cudns.values();
             let conditions = cudns.filter_map(|cudn| {
-                let condition = transport::beside(world, cudn, &plans)?;
+                let condition = transport::beside(world, cudn, &plans, advertised.as_ref())?;
                 Some((cudn.name.clone(), condition))
             });
             conditions.collect()

@@ -221,3 +221,38 @@ fn of_two_managed_networks_of_one_range_the_elder_stays_whenever_its_advertiseme
         );
     }
 }
+
+#[test]
+fn beside_ovn_kubernetes_that_one_of_two_is_announced_which_nodes_are_led_for() {
+    let mut world = mk();
+    world.beside = true;
+    network(&mut world, "blue", 5, "10.70.0.0/16/24", "b");
+    network(&mut world, "red", 6, "10.70.0.0/16/24", "a");
+    advertise(&mut world, "elder", 1, "a");
+    advertise(&mut world, "younger", 2, "b");
+    let served = |world: &World| {
+        let plans = plan_all(world);
+        let of = |name: &str| {
+            serves(&plans[name])
+                .into_iter()
+                .map(str::to_owned)
+                .collect()
+        };
+        let [elder, younger]: [Vec<String>; 2] = [of("elder"), of("younger")];
+        (elder, younger)
+    };
+    let (red, blue) = (
+        vec!["cluster_udn_red".to_owned()],
+        vec!["cluster_udn_blue".to_owned()],
+    );
+    let none = Vec::new;
+    assert_eq!(served(&world), (red.clone(), none()), "the elder's");
+    // Agents go by the age of networks: blue is the elder one.
+    let name = world.nodes.keys().next().unwrap().clone();
+    let node = world.nodes.get_mut(&name).unwrap();
+    node.underlay_ready.insert("cluster_udn_blue".into());
+    assert_eq!(served(&world), (none(), blue));
+    // What a node says that is known not to be ready counts for nothing.
+    world.nodes.get_mut(&name).unwrap().ready = Some(false);
+    assert_eq!(served(&world), (red, none()));
+}

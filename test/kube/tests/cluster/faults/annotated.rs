@@ -199,6 +199,9 @@ fn while_ovn_kubernetes_advertises_itself_nothing_that_is_announced_is_touched()
         let version = |object: &Value| object["metadata"]["resourceVersion"].to_string();
         all.map(|all| all.iter().map(version).collect::<Vec<_>>())
     };
+    // Who asks for a network now is told why nothing comes of it.
+    api.kubectl(&["annotate", CUDN, "red", ASKED]);
+    says(&api, "False AdvertisedByOvnKubernetes");
     let before = objects();
     // Both would be written, and taken away, if they were ours to write.
     api.kubectl(&["annotate", "node", "n1", "noverlay.io/underlay-ready-"]);
@@ -209,5 +212,6 @@ fn while_ovn_kubernetes_advertises_itself_nothing_that_is_announced_is_touched()
     annotate("k8s.ovn.org/route-advertisements-");
     announces(&api, "n1", &[]);
     announces(&api, "n2", &[OTHER_DEFAULT]);
+    says(&api, "True NoOverlayTransportAccepted");
     drop(daemon);
 }
