@@ -175,7 +175,7 @@ impl Beside {
         let left_behind = self.left_behind(snapshot).await;
         self.frr_until = Instant::now() + ASKED;
         for (name, view) in snapshot.here() {
-            let announced = own.map(|own| own.node.underlay_ready.contains(name));
+            let announced = own.map(|own| own.node.underlay_ready.contains_key(name));
             let network = &view.share.network;
             if let Err(message) = self.begin(network, announced, left_behind.as_ref()) {
                 let text = format!("network {name} stays as it is: {message}");
@@ -304,8 +304,9 @@ impl Beside {
         advanced.steps.extend(absent);
     }
 
-    /// Whether peers are told, where the network is about to be no more past the tunnels: also by BGP, whatever the Node says. A FRR
-    /// whose sockets cannot be asked is not waited for, and none for longer than a minute.
+    /// Whether peers are told, where the network is about to be no more past the tunnels: also by BGP, whatever the Node says, for as long
+    /// as FRR announces the node's pods: without the host's part outsiders would come in to them. A FRR whose sockets cannot be asked is
+    /// not waited for, and one that does not answer for no longer than a minute.
     async fn announced(&mut self, view: NetworkView<'_>, by_node: Option<bool>) -> Option<bool> {
         let is_next = self.step(view.name()) == Step::Host;
         if !is_next || by_node != Some(false) {
@@ -313,9 +314,7 @@ impl Beside {
             return by_node;
         }
         let since = self.asked.entry(view.name().clone());
-        if since.or_insert_with(Instant::now).elapsed() >= WITHDRAWN {
-            return by_node;
-        }
+        let is_patient = since.or_insert_with(Instant::now).elapsed() < WITHDRAWN;
         let vrf = view.share.vrf.as_ref().map(|vrf| vrf.device.as_str());
         for subnet in &view.share.host_subnets {
             // So long for all networks together.
@@ -323,8 +322,9 @@ impl Beside {
             let asked = tokio::time::timeout(left, self.frr.originates(vrf, subnet)).await;
             match asked {
                 // One that does not answer, or was not reached in that time, may announce it.
-                Ok(Ok(true)) | Err(_) => return Some(true),
-                Ok(Ok(false) | Err(_)) => {}
+                Err(_) if is_patient => return Some(true),
+                Ok(Ok(true)) => return Some(true),
+                Ok(Ok(false) | Err(_)) | Err(_) => {}
             }
         }
         by_node
@@ -350,17 +350,15 @@ impl Beside {
             let takeover = own.is_some_and(|own| own.node.takeover);
             self.given_way.note_no_sign(view.name(), takeover);
         }
-        if forbidden.is_some() {
+        // Whatever else there is: the reason is what the next process knows it by.
+        let other = forbidden.as_ref().map(|problem| problem.message.as_str());
+        let left = (self.given_way).keeps_away(view.name(), sign.is_some(), other);
+        if forbidden.is_some() || left.is_some() {
             self.kept.insert(view.name().clone());
         } else {
             self.kept.remove(view.name());
         }
-        // Whatever else there is: the reason is what the next process knows it by.
-        let other = forbidden.as_ref().map(|problem| problem.message.as_str());
-        if let Some(why) = self
-            .given_way
-            .keeps_away(view.name(), sign.is_some(), other)
-        {
+        if let Some(why) = left {
             return Wish::Kept(why);
         }
         let step = |network: &NetworkName| self.step(network);
@@ -459,7 +457,7 @@ impl Beside {
             return false;
         }
         advanced.steps.insert(default.clone(), Step::Absent);
-        let announced = own.is_some_and(|own| own.node.underlay_ready.contains(&default));
+        let announced = own.is_some_and(|own| own.node.underlay_ready.contains_key(&default));
         let seen = Seen {
             announced: Some(announced),
             ..self.sight.seen(&default, Step::Absent)
@@ -477,6 +475,7 @@ impl Beside {
             gateway_router: gateway_router.as_str(),
             port: &port,
             own: &signs::telling(view),
+            whole: &view.share.network.prefixes().collect::<Vec<_>>(),
         };
         let read = |replica: &_| ovn::north::signs(replica, scene);
         let found = self.north.with_replica(read);

@@ -17,7 +17,7 @@ struct UnderlayReady {
     networks: Networks,
 }
 
-/// Networks with the node's subnets that it takes packets for.
+/// Networks, with those of the node's subnets whose packets it takes from the physical network.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Networks {
@@ -50,8 +50,8 @@ pub fn ready_subnets(text: &str, boot: &str) -> ReadySubnets {
     read(text, Some(boot)).unwrap_or_default()
 }
 
-/// The networks that a Node's annotation tells of, by its subnets as they are now.
-pub(crate) fn of(object: &KubeNode, subnets: &Fact<NodeSubnets>) -> BTreeSet<NetworkName> {
+/// What a Node's annotation tells of, by its subnets as they are now. A subnet that it has got since is not told of.
+pub(crate) fn of(object: &KubeNode, subnets: &Fact<NodeSubnets>) -> NodeSubnets {
     let info = object.status.as_ref().and_then(|s| s.node_info.as_ref());
     let boot = info.map(|info| info.boot_id.as_str());
     let annotations = object.metadata.annotations.as_ref();
@@ -66,9 +66,22 @@ pub(crate) fn of(object: &KubeNode, subnets: &Fact<NodeSubnets>) -> BTreeSet<Net
                 .iter()
                 .all(|subnet| now.is_some_and(|now| now.contains(subnet)))
     };
+    // Agents that named no subnets meant all of them.
+    let all_of = |network: &NetworkName| {
+        let now = subnets.known().and_then(|all| all.get(network));
+        now.cloned().unwrap_or_default()
+    };
     let said = said.into_iter();
     let said = said.filter(|(network, of_then)| has(network, of_then));
-    said.map(|(network, _)| network).collect()
+    said.map(|(network, of_then)| {
+        let told = if of_then.is_empty() {
+            all_of(&network)
+        } else {
+            of_then
+        };
+        (network, told)
+    })
+    .collect()
 }
 
 /// What `text` tells of; `None` where it is malformed, or of another boot than `boot`
@@ -161,7 +174,11 @@ mod tests {
             (Fact::Malformed("it is not JSON".to_owned()), true),
         ] {
             let of = of(&node(&text(same)), &now);
-            assert_eq!(of.contains(&NetworkName::from("red")), counts, "{now:?}");
+            let red = NetworkName::from("red");
+            assert_eq!(of.contains_key(&red), counts, "{now:?}");
+            let [same, other] = [same, other].map(|text| text.parse().unwrap());
+            assert_eq!(of.has(&red, &same), counts, "{now:?}");
+            assert!(!of.has(&red, &other), "nobody said so of it: {now:?}");
         }
     }
 }

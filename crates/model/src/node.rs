@@ -105,6 +105,14 @@ impl std::ops::DerefMut for NodeSubnets {
     }
 }
 
+impl NodeSubnets {
+    /// Whether a subnet is among those of a network.
+    #[must_use]
+    pub fn has(&self, network: &NetworkName, subnet: &Prefix) -> bool {
+        self.get(network).is_some_and(|all| all.contains(subnet))
+    }
+}
+
 impl<Map: Into<BTreeMap<NetworkName, Vec<Prefix>>>> From<Map> for NodeSubnets {
     fn from(map: Map) -> Self {
         Self(Arc::new(map.into()))
@@ -151,9 +159,9 @@ pub struct Node {
     pub encap_ips: Fact<Vec<IpAddr>>,
     /// `noverlay.io/host-mtu`, bytes.
     pub host_mtu: Fact<u32>,
-    /// `noverlay.io/underlay-ready`: networks whose pods' packets the node takes from the physical network, said in the boot that
-    /// the kubelet reports; of another boot, and malformed, none.
-    pub underlay_ready: BTreeSet<NetworkName>,
+    /// `noverlay.io/underlay-ready`: networks, and the node's subnets of each, whose pods' packets the node takes from the physical
+    /// network, said in the boot that the kubelet reports; of another boot, and malformed, none.
+    pub underlay_ready: NodeSubnets,
     /// What malformed annotations still tell.
     pub salvaged: Salvaged,
     /// Condition `Ready`: True or not (the node controller makes it Unknown when the node's Lease is no longer renewed);
@@ -224,7 +232,7 @@ mod tests {
             chassis: Fact::Absent,
             encap_ips: Fact::Absent,
             host_mtu: Fact::Absent,
-            underlay_ready: BTreeSet::new(),
+            underlay_ready: NodeSubnets::default(),
             salvaged: Salvaged::default(),
             ready: None,
             cordoned: false,

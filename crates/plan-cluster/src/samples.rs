@@ -38,7 +38,7 @@ pub(crate) fn mk_node(name: &str, ip: &str, id: Option<u32>, subnet: Option<&str
         chassis: Fact::Absent,
         encap_ips: Fact::Absent,
         host_mtu: Fact::Absent,
-        underlay_ready: BTreeSet::new(),
+        underlay_ready: NodeSubnets::default(),
         salvaged: Salvaged::default(),
         ready: Some(true),
         cordoned: false,

@@ -312,7 +312,7 @@ mod tests {
         };
         let ready = |world: &mut World, node: &NodeName| {
             let node = world.nodes.get_mut(node).unwrap();
-            node.underlay_ready.insert(name.clone());
+            node.underlay_ready.insert(name.clone(), Vec::new());
         };
         world.beside = true;
         assert_eq!(kept(&world), UserTransport::Geneve);

@@ -145,7 +145,7 @@ impl World {
     pub fn led(&self) -> BTreeSet<&NetworkName> {
         let nodes = self.nodes.values().filter(|_| self.beside);
         let live = nodes.filter(|node| node.ready != Some(false));
-        live.flat_map(|node| &node.underlay_ready).collect()
+        live.flat_map(|node| node.underlay_ready.keys()).collect()
     }
 
     /// Names of the RouteAdvertisements that select the default network, accepted or not.

@@ -434,10 +434,19 @@ impl Memory {
             release: self.release.clone(),
             claims: networks.iter().filter_map(claims_of).collect(),
             underlay_ready: self.underlay_ready(),
+            reported: self.reported(),
         }
     }
 
-    fn underlay_ready(&self) -> BTreeMap<NodeName, BTreeSet<NetworkName>> {
+    /// What a Node says that is gone without its object decides nothing between networks.
+    fn reported(&self) -> BTreeSet<NetworkName> {
+        let nodes = self.nodes.iter().flatten();
+        let live = nodes.filter(|node| node.ready != Some(false));
+        let networks = live.flat_map(|node| node.underlay_ready.keys());
+        networks.cloned().collect()
+    }
+
+    fn underlay_ready(&self) -> BTreeMap<NodeName, NodeSubnets> {
         let nodes = self.nodes.iter().flatten();
         let ready = nodes.filter(|node| !node.underlay_ready.is_empty());
         ready

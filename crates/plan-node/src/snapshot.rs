@@ -15,6 +15,7 @@ use model::kernel::LinkFact;
 use model::names::{NetworkName, NodeName, RouterName};
 use model::nb;
 use model::network::{MissingRoute, Network, NoOverlay, Transport};
+use model::node::NodeSubnets;
 use model::ovs::{BridgeFact, patch_port};
 use model::problem::Problem;
 
@@ -164,9 +165,11 @@ pub struct Machine {
     pub release: Option<String>,
     /// What the Nodes say of each network's subnets, as far as it is believed; empty until the Nodes were listed.
     pub claims: BTreeMap<NetworkName, Claims>,
-    /// Nodes beside OVN-Kubernetes, and the networks whose pods' packets they take from the physical network.
-    /// Source: annotation `noverlay.io/underlay-ready`.
-    pub underlay_ready: BTreeMap<NodeName, BTreeSet<NetworkName>>,
+    /// Nodes beside OVN-Kubernetes, and the networks, with their subnets of each, whose pods' packets they take from the physical
+    /// network. Source: annotation `noverlay.io/underlay-ready`.
+    pub underlay_ready: BTreeMap<NodeName, NodeSubnets>,
+    /// Of these networks those that a Node reports that is not known to be not ready.
+    pub reported: BTreeSet<NetworkName>,
 }
 
 impl Machine {

@@ -11,7 +11,7 @@ use model::names::{NetworkName, NodeName};
 use model::network::{
     Advertised, Layer2, MissingRoute, Network, NoOverlay, Routing, Topology, Transport,
 };
-use model::node::{Fact, Node, Salvaged};
+use model::node::{Fact, Node, NodeSubnets, Salvaged};
 use model::ovs::{BridgeFact, PortFact, patch_port};
 use model::selector::Labels;
 use model::user_network::TRANSIT_SUBNETS;
@@ -232,6 +232,7 @@ pub fn mk_snapshot(node: &NodeView, shares: &[NetworkShare]) -> Snapshot {
             release: None,
             claims,
             underlay_ready: BTreeMap::new(),
+            reported: BTreeSet::new(),
         },
         node: Some(node.clone()),
         networks,
@@ -299,7 +300,7 @@ pub fn mk_node(name: &str, subnets: &[(&str, &[&str])]) -> Node {
         chassis: Fact::Absent,
         encap_ips: Fact::Absent,
         host_mtu: Fact::Absent,
-        underlay_ready: BTreeSet::new(),
+        underlay_ready: NodeSubnets::default(),
         salvaged: Salvaged::default(),
         ready: None,
         cordoned: false,

@@ -151,9 +151,9 @@ enum Cmd {
         #[arg(value_parser = ["no-overlay", "geneve"])]
         transport: String,
     },
-    /// Beside the imitation of OVN-Kubernetes: puts things of others beside and into what it has on nodes, and compares what becomes of
-    /// each with what was recorded of OVN-Kubernetes.
-    Survival,
+    /// Adds foreign rows, rules and routes beside those of the imitation of OVN-Kubernetes, changes and deletes some of its own, and
+    /// compares what becomes of each with what was recorded of OVN-Kubernetes.
+    CheckImitation,
     /// kubectl as the cluster's admin.
     Kubectl {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -309,7 +309,7 @@ pub(crate) fn run() -> Result<bool> {
             steps.say(&format!("every node has followed: transport {transport}"));
             Ok(true)
         }
-        Cmd::Survival => {
+        Cmd::CheckImitation => {
             let _lock = lock(&name)?;
             beside::survival::demonstrate(&Lab::running(&name)?)
         }

@@ -318,6 +318,7 @@ fn told(client: &Client, router: &str, port: &str) -> Signs {
         gateway_router: "GR_n1",
         port,
         own: &["10.128.1.0/24", "fd01:0:0:1::/64"].map(|own| own.parse().unwrap()),
+        whole: &["10.128.0.0/16", "fd01::/48"].map(|whole| whole.parse().unwrap()),
     };
     let read = |replica: &_| ovn::north::signs(replica, scene);
     client.with_replica(read).unwrap().unwrap()
@@ -444,6 +445,8 @@ async fn a_gateway_router_that_leads_to_the_nodes_subnet_alone_is_found() {
         ("lr-route-add GR_n1 0.0.0.0/0 172.30.0.100", false),
         ("lr-route-del GR_n1 10.128.0.0/16", true),
         ("lr-route-add GR_n1 10.128.0.0/16 discard", true),
+        ("lr-route-add GR_n1 10.0.0.0/8 172.30.0.100", true),
+        ("lr-route-add GR_n1 fd01::/48 fd98::1", true),
         ("lr-route-del GR_n1", false),
         ("lr-route-add GR_n1 fd01:0:0:1::/64 fd98::1", true),
     ] {

@@ -183,7 +183,7 @@ impl ClusterReconciler {
             .with(|nodes: &BTreeMap<ObjectKey, Entry<Node>>| {
                 let nodes = nodes.values().map(|entry| &entry.value);
                 let past = nodes.filter(|node| {
-                    node.underlay_ready.contains(&default) && node.ready != Some(false)
+                    node.underlay_ready.contains_key(&default) && node.ready != Some(false)
                 });
                 past.map(|node| node.name.to_string()).collect()
             })

@@ -46,6 +46,8 @@ pub struct Scene<'a> {
     pub port: &'a str,
     /// The node's subnets of the network that are not all of it.
     pub own: &'a [Prefix],
+    /// All of the network.
+    pub whole: &'a [Prefix],
 }
 
 /// Looks for them.
@@ -56,7 +58,7 @@ pub fn signs(replica: &Replica, scene: Scene<'_>) -> Result<Signs, AccessError> 
     let (ic_node, owner_type, of): (Atom, Atom, Atom) =
         ("ic-node".into(), OWNER_TYPE.into(), "network".into());
     let mut signs = Signs::default();
-    let (mut to_own, mut to_whole) = (false, false);
+    let mut ways = BTreeSet::new();
     let routes = replica.table(Table::StaticRoute.name())?;
     for record in replica.table(Table::Router.name())?.values() {
         let name = record.get::<&str>("name")?;
@@ -70,13 +72,16 @@ pub fn signs(replica: &Replica, scene: Scene<'_>) -> Result<Signs, AccessError> 
             if is_cluster_router {
                 signs.tunnels |= external_id(route, &ic_node)?.is_some();
             } else {
-                to_own |= leads_to(route, |to| scene.own.contains(&to))?;
-                to_whole |= leads_to(route, |to| is_around(to, scene.own))? && is_way(route)?;
+                ways.extend(way(route)?);
             }
         }
     }
-    // Somebody else's route to the node's subnet beside OVN-Kubernetes' own one tells nothing.
-    signs.own_subnet_route = to_own && !to_whole;
+    // Beside OVN-Kubernetes' route to the whole network one to the node's subnet is somebody else's.
+    let is_alone = |own: &&Prefix| {
+        let mut whole = scene.whole.iter().filter(|whole| whole.contains(own));
+        ways.contains(*own) && !whole.any(|whole| ways.contains(whole))
+    };
+    signs.own_subnet_route = scene.own.iter().any(|own| is_alone(&own));
     for record in replica.table(Table::SwitchPort.name())?.values() {
         signs.port |= record.get::<&str>("name")? == scene.port;
     }
@@ -98,21 +103,12 @@ pub fn signs(replica: &Replica, scene: Scene<'_>) -> Result<Signs, AccessError> 
     Ok(signs)
 }
 
-/// Whether a route leads to such a prefix by its destination.
-fn leads_to(route: &Record, is_such: impl Fn(Prefix) -> bool) -> Result<bool, AccessError> {
-    let to = route.get::<&str>("ip_prefix")?.parse::<Prefix>();
+/// Where a route leads to by its destination; nothing of one by source, to `discard`, or that OVN-Kubernetes imported.
+fn way(route: &Record) -> Result<Option<Prefix>, AccessError> {
     let by_source = route.get::<&Datum>("policy")? == &Datum::set(["src-ip"]);
-    Ok(!by_source && to.is_ok_and(is_such))
-}
-
-/// Whether a prefix is more than one of these and less than everything.
-fn is_around(prefix: Prefix, subnets: &[Prefix]) -> bool {
-    let mut subnets = subnets.iter();
-    prefix.bits() > 0 && subnets.any(|own| prefix != *own && prefix.contains(own))
-}
-
-/// Whether it leads somewhere: not to `discard`.
-fn is_way(route: &Record) -> Result<bool, AccessError> {
-    let hop = route.get::<&str>("nexthop")?;
-    Ok(hop.parse::<std::net::IpAddr>().is_ok())
+    let hop = route.get::<&str>("nexthop")?.parse::<std::net::IpAddr>();
+    let importer: Atom = "k8s.ovn.org/owner-controller".into();
+    let is_imported = external_id(route, &importer)?.is_some();
+    let to = route.get::<&str>("ip_prefix")?.parse().ok();
+    Ok(to.filter(|_| !by_source && hop.is_ok() && !is_imported))
 }

@@ -281,12 +281,12 @@ impl<'a, 'f> Maker<'a, 'f> {
     /// Whether nothing is to be sent to the node's pods yet, or any more.
     fn awaits(&self, node: &Node, network: &Network) -> bool {
         let no_overlay = network.transport.no_overlay().is_some();
-        self.world.beside && no_overlay && !node.underlay_ready.contains(&network.name)
+        self.world.beside && no_overlay && !node.underlay_ready.contains_key(&network.name)
     }
 
     /// Whether anybody could come in to pods by a node beside OVN-Kubernetes, since nothing of ours stands there.
     fn is_unguarded(&self, node: &Node, network: &Network) -> bool {
-        self.world.beside && !node.underlay_ready.contains(&network.name)
+        self.world.beside && !node.underlay_ready.contains_key(&network.name)
     }
 
     /// Addresses of EgressIPs that the node announces and that nobody can tell the networks of now.
@@ -319,9 +319,16 @@ impl<'a, 'f> Maker<'a, 'f> {
         match &node.subnets {
             Fact::Absent => Err("waiting for subnet annotation to be set: could not find \"k8s.ovn.org/node-subnets\" annotation".to_owned()),
             Fact::Malformed(why) => Err(why.clone()),
-            Fact::Known(_) => self.world.subnets(node, &network.name).map(<[Prefix]>::to_vec).ok_or_else(|| {
-                format!("annotation k8s.ovn.org/node-subnets has no entry for network {}", network.name)
-            }),
+            Fact::Known(_) => {
+                let all = self.world.subnets(node, &network.name).ok_or_else(|| {
+                    format!("annotation k8s.ovn.org/node-subnets has no entry for network {}", network.name)
+                })?;
+                // Beside OVN-Kubernetes one that it has got a moment ago is not taken yet.
+                let takes = |subnet: &&Prefix| {
+                    !self.world.beside || node.underlay_ready.has(&network.name, subnet)
+                };
+                Ok(all.iter().filter(takes).copied().collect())
+            }
         }
     }
 

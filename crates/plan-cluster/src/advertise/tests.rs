@@ -85,6 +85,14 @@ fn every_node_peers_with_all_others_and_never_with_itself() {
     assert!(plan.conditions[1].status);
 }
 
+/// The node says that it takes packets for its subnets of a network.
+fn ready(node: &mut Node, network: &str) {
+    let network = NetworkName::from(network);
+    let subnets = node.subnets.known().and_then(|all| all.get(&network));
+    let subnets = subnets.cloned().unwrap_or_default();
+    node.underlay_ready.insert(network, subnets);
+}
+
 #[test]
 fn beside_ovn_kubernetes_a_node_that_is_not_ready_is_a_member_and_announces_nothing() {
     let mut world = mk_managed();
@@ -102,10 +110,10 @@ fn beside_ovn_kubernetes_a_node_that_is_not_ready_is_a_member_and_announces_noth
     assert_eq!(announced(&world), BTreeMap::new());
     assert_eq!(fabric_peers(&world, "n1"), ["172.30.0.2", "172.30.0.3"]);
     let n2 = world.nodes.get_mut(&NodeName::from("n2")).unwrap();
-    n2.underlay_ready.insert(NetworkName::from("red"));
+    ready(n2, "red");
     assert_eq!(announced(&world), BTreeMap::new(), "another network");
     let n2 = world.nodes.get_mut(&NodeName::from("n2")).unwrap();
-    n2.underlay_ready.insert(NetworkName::default_network());
+    ready(n2, "default");
     let of_n2: Vec<usize> = announced(&world).into_values().collect();
     assert_eq!(of_n2, [1]);
     assert_eq!(fabric_peers(&world, "n1"), ["172.30.0.2", "172.30.0.3"]);
@@ -120,7 +128,7 @@ fn beside_ovn_kubernetes_a_node_that_is_not_ready_is_a_member_and_announces_noth
         first.conditions
     );
     let n1 = world.nodes.get_mut(&NodeName::from("n1")).unwrap();
-    n1.underlay_ready.insert(NetworkName::default_network());
+    ready(n1, "default");
     let announces = plan(&world, "user");
     assert_eq!(announces.desired.len(), 1);
     // Back in the tunnels nothing would keep others from the pods: what the node announced goes, and that is said.

@@ -86,10 +86,8 @@ pub fn taken(
     kept: &BTreeSet<NetworkName>,
     step: impl Fn(&NetworkName) -> Step,
 ) -> Option<Problem> {
-    let is_led = |name: &NetworkName| {
-        let mut nodes = snapshot.machine.underlay_ready.values();
-        nodes.any(|networks| networks.contains(name)) || step(name) >= Step::Ready
-    };
+    let is_led =
+        |name: &NetworkName| snapshot.machine.reported.contains(name) || step(name) >= Step::Ready;
     let rank = |name: &NetworkName| {
         let created = asked.get(name).map_or(i64::MIN, |wish| wish.created);
         (!is_led(name), created, name.clone())

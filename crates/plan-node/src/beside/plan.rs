@@ -152,16 +152,16 @@ fn fill_set(snapshot: &Snapshot, view: NetworkView<'_>, step: Step, inputs: &mut
 /// in. One that several nodes claim needs all of them to.
 fn routable(snapshot: &Snapshot, view: NetworkView<'_>) -> Vec<(Prefix, u8)> {
     let machine = &snapshot.machine;
-    let is_ready = |node: &NodeName| {
+    let is_ready = |node: &NodeName, subnet: &Prefix| {
         let of_node = machine.underlay_ready.get(node);
-        of_node.is_some_and(|networks| networks.contains(view.name()))
+        of_node.is_some_and(|networks| networks.has(view.name(), subnet))
     };
     let Some(claims) = machine.claims.get(view.name()) else {
         return Vec::new();
     };
     let mut ready: BTreeMap<Prefix, bool> = BTreeMap::new();
     for (subnet, node) in claims.owners.pairs() {
-        *ready.entry(*subnet).or_insert(true) &= *node != machine.name && is_ready(node);
+        *ready.entry(*subnet).or_insert(true) &= *node != machine.name && is_ready(node, subnet);
     }
     let own = &view.share.host_subnets;
     let networks: Vec<Prefix> = view.share.network.prefixes().collect();

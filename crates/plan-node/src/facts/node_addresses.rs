@@ -65,6 +65,8 @@ impl Memory {
     pub(super) fn led_to_hosts(&self, network: &Network) -> Result<Option<NotYet>, NotYet> {
         let stands = self.shares.get(&network.name).map(|share| &share.network);
         let is_led = stands.is_some_and(|network| self.is_in_main(network));
+        // What an agent before this one led goes on, and back by itself; without a share nothing could take it back.
+        let is_led = is_led || self.stands_beside(&network.name);
         match self.hosts_within(network) {
             Some(why) if !is_led => Err(why),
             why => Ok(why),
@@ -100,6 +102,12 @@ impl Memory {
                 "its subnets hold {ip}, {whose}, and it is advertised into the default VRF; allowed: subnets without hosts, or advertising into its own VRF alone"
             ),
         )))
+    }
+
+    /// Whether rows of ours stand for a network beside OVN-Kubernetes, of this process or of one before it.
+    pub(super) fn stands_beside(&self, network: &NetworkName) -> bool {
+        let owners = self.row_owners.as_ref();
+        self.config.beside && owners.is_some_and(|owners| owners.contains(network))
     }
 
     /// Whether the main tables of nodes are to lead to the network's pods. Beside OVN-Kubernetes each network that is led past the tunnels

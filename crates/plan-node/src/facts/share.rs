@@ -192,7 +192,8 @@ impl Memory {
     fn standing_mtu(&self, network: &Network, machine: &Machine) -> Option<u32> {
         let device = management_device(network.id);
         let owners = self.management_ports.as_ref();
-        let is_its_own = owners.and_then(|owners| owners.get(&device)) == Some(&network.name);
+        let is_its_own = owners.and_then(|owners| owners.get(&device)) == Some(&network.name)
+            || self.stands_beside(&network.name);
         let mut links = machine.links.iter().flatten();
         let port = links.find(|link| link.name == device && is_its_own);
         let share = self.shares.get(&network.name).map(|share| share.mtu);

@@ -204,10 +204,13 @@ fn snapshot_with(ready: &[&str]) -> plan_node::Snapshot {
         .map(|(name, subnet)| mk_node(name, &[("default", &[*subnet])]))
         .collect();
     *claims = plan_node::claims::evaluate(&view.share.network, &nodes, &[]);
-    let said = ready
-        .iter()
-        .map(|name| (NodeName::from(*name), [default.clone()].into()));
-    snapshot.machine.underlay_ready = said.collect();
+    let of = |name: &&str| {
+        let node = nodes.iter().find(|node| node.name.as_str() == *name)?;
+        let subnets = node.subnets.known()?.get(&default)?;
+        let said = [(default.clone(), subnets.clone())];
+        Some((node.name.clone(), said.into()))
+    };
+    snapshot.machine.underlay_ready = ready.iter().filter_map(of).collect();
     snapshot
 }
 
@@ -272,12 +275,15 @@ fn a_set_may_hold_subnets_of_ready_peers_and_no_others() {
     assert_eq!(steered(&snapshot_with(&["n1", "n2", "n3"])), both);
     // Ready for another network.
     let mut snapshot = snapshot_with(&["n3"]);
-    let red = [NetworkName::from("red")].into();
-    snapshot
-        .machine
-        .underlay_ready
-        .insert(NodeName::from("n2"), red);
-    assert_eq!(steered(&snapshot), ["10.128.3.0/24 over 16"]);
+    let second: model::Prefix = "10.128.2.0/24".parse().unwrap();
+    let third: model::Prefix = "10.128.3.0/24".parse().unwrap();
+    for said in [(NetworkName::from("red"), second), (default.clone(), third)] {
+        // Nor for a subnet that it has got since.
+        let said = [(said.0, vec![said.1])].into();
+        let ready = &mut snapshot.machine.underlay_ready;
+        ready.insert(NodeName::from("n2"), said);
+        assert_eq!(steered(&snapshot), ["10.128.3.0/24 over 16"]);
+    }
 }
 
 #[test]

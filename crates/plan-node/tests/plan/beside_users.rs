@@ -424,8 +424,7 @@ fn of_two_networks_with_common_subnets_every_node_takes_the_same_one() {
         kept(&snapshot, &created(1, 2), &blue_here),
         ["cluster_udn_red"]
     );
-    let ready = [(model::NodeName::from("n3"), [of_blue.clone()].into())].into();
-    snapshot.machine.underlay_ready = ready;
+    snapshot.machine.reported = [of_blue.clone()].into();
     assert_eq!(kept(&snapshot, &created(1, 2), &none), ["cluster_udn_red"]);
     // Nobody asks for blue any more: it is in the way while it goes back.
     let share = snapshot.networks.get_mut(&of_blue).unwrap();
@@ -450,8 +449,7 @@ fn a_network_that_cannot_be_led_here_keeps_no_other_one_back_unless_others_are_l
         let kept = kept_beside(&snapshot, &elder, &refused, &back);
         assert_eq!(kept, ["cluster_udn_blue"]);
     }
-    let ready = [(model::NodeName::from("n3"), [of_red].into())];
-    snapshot.machine.underlay_ready = ready.into();
+    snapshot.machine.reported = [of_red].into();
     let kept = kept_beside(&snapshot, &elder, &refused, &none);
     assert_eq!(kept, ["cluster_udn_blue"]);
 }
@@ -462,8 +460,7 @@ fn of_two_networks_with_common_subnets_one_waits_until_the_other_has_gone_back()
     let none = Steps::new();
     // Both are asked for, red is led, and blue is on its way back here: red waits for it, too.
     let blue_back = [(of_blue.clone(), Step::Host)].into();
-    snapshot.machine.underlay_ready =
-        [(model::NodeName::from("n3"), [of_red.clone()].into())].into();
+    snapshot.machine.reported = [of_red.clone()].into();
     assert_eq!(
         kept(&snapshot, &created(1, 2), &blue_back),
         ["cluster_udn_blue", "cluster_udn_red"]

@@ -700,33 +700,60 @@ fn a_network_whose_subnets_hold_hosts_is_not_led_into_by_the_main_table() {
     assert!(is_here(&snapshot) && told(&snapshot).unwrap().contains("hold 10.200.7.7"));
 }
 
+/// With network blue of a user beside OVN-Kubernetes.
+fn with_led(subnets: &str, own_subnet: &str, transport: Transport) -> Facts {
+    let mut blue = mk_user_network("cluster_udn_blue", 5, &[subnets], &["100.65.0.0/16"]);
+    blue.transport = transport;
+    let mut facts = whole();
+    facts.networks.push(blue);
+    let subnets = [
+        ("default", &["10.128.1.0/24"][..]),
+        ("cluster_udn_blue", &[own_subnet]),
+    ];
+    own(&mut facts).subnets = mk_node("n1", &subnets).subnets;
+    facts
+}
+
+fn led() -> Transport {
+    let transport = mk_user_network("x", 1, &["10.0.0.0/16/24"], &["100.65.0.0/16"]).transport;
+    assert!(transport.no_overlay().is_some());
+    transport
+}
+
+fn beside() -> Memory {
+    Memory::new(NodeConfig {
+        beside: true,
+        ..config(BgpDefault::Ignore)
+    })
+}
+
+#[test]
+fn what_an_agent_before_this_one_led_is_planned_for_whatever_is_wrong_with_it_now() {
+    let name = NetworkName::from("cluster_udn_blue");
+    // It could not go back otherwise, and nothing else either.
+    let of = |stands: Option<&NetworkName>| {
+        let mut facts = with_led("172.30.0.0/16/24", "172.30.9.0/24", led());
+        let port = mk_link(9, "ovn-k8s-mp5");
+        facts.links.as_mut().unwrap().push(port);
+        facts.row_owners = Some(stands.cloned().into_iter().collect());
+        beside().snapshot(facts)
+    };
+    let (refused, stands) = (of(None), of(Some(&name)));
+    let is_here = |snapshot: &Snapshot| snapshot.here().any(|(here, _)| *here == name);
+    assert!(!is_here(&refused) && is_here(&stands));
+    for snapshot in [refused, stands] {
+        let why = snapshot.stale[&name].to_string();
+        assert!(why.contains("an InternalIP of node n1"), "{why}");
+    }
+}
+
 #[test]
 fn beside_ovn_kubernetes_a_network_is_led_past_the_tunnels_only_where_no_hosts_and_services_are_in_its_subnets()
  {
     let name = NetworkName::from("cluster_udn_blue");
-    let facts = |subnets: &str, own_subnet: &str, transport: Transport| {
-        let mut blue = mk_user_network("cluster_udn_blue", 5, &[subnets], &["100.65.0.0/16"]);
-        blue.transport = transport;
-        let mut facts = whole();
-        facts.networks.push(blue);
-        let subnets = [
-            ("default", &["10.128.1.0/24"][..]),
-            ("cluster_udn_blue", &[own_subnet]),
-        ];
-        own(&mut facts).subnets = mk_node("n1", &subnets).subnets;
-        facts
-    };
-    let led = || mk_user_network("x", 1, &["10.0.0.0/16/24"], &["100.65.0.0/16"]).transport;
-    assert!(led().no_overlay().is_some());
-    let beside = || {
-        Memory::new(NodeConfig {
-            beside: true,
-            ..config(BgpDefault::Ignore)
-        })
-    };
     // There is nothing of OVN-Kubernetes here, which is looked for after.
     let told = |subnets: &str, own_subnet: &str, transport: Transport| {
-        let snapshot = beside().snapshot(facts(subnets, own_subnet, transport));
+        let snapshot = beside().snapshot(with_led(subnets, own_subnet, transport));
         snapshot.stale[&name].to_string()
     };
     let later = "there is no device ovn-k8s-mp5";

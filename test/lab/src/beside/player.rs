@@ -2,9 +2,9 @@
 //!
 //! In: what stood at the handover, and what stands now. Out: OVN_Northbound, the bridge's flows and the host as OVN-Kubernetes leaves
 //! them: flows and the host every fifteen seconds, rows of gateways when an address comes to the bridge or leaves it or a
-//! RouteAdvertisements comes or goes, all rows at its start, imported routes with routes of BGP.
-//! Invariant: it does to others' things what was recorded of OVN-Kubernetes (commit 8871cd9) and nothing else; `survival` holds it to
-//! that, line by line. Not here: making the topology, and following what is declared; it is not the real thing.
+//! RouteAdvertisements comes or goes, all rows at its start; rows of imported routes go when the kernel has no such route any more.
+//! Invariant: it does to foreign rows, rules and routes what was recorded of OVN-Kubernetes (commit 8871cd9), as far as `survival`
+//! compares it. Not here: making the topology, importing routes, and following what is declared; it is not the real thing.
 
 mod host;
 mod north;
@@ -13,15 +13,14 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use self::host::Host;
-use self::north::Kept;
-pub(crate) use self::north::Moment;
+use self::north::{Kept, Moment};
 use crate::apiserver::{get, kubectl};
-use crate::node::ovs::br_ex;
+use crate::node::ovs::{br_ex, nbctl};
 use crate::objects::items;
 use crate::run::{now, tell, tool};
 use crate::state::{Lab, Node, text, write_whole};
@@ -99,16 +98,36 @@ pub(crate) fn replace_flows(lab: &Lab, node: &str) -> Result<()> {
         .map(drop)
 }
 
-/// Writes its rows in OVN_Northbound, as far as it does at such a moment.
-pub(crate) fn write_rows(lab: &Lab, node: &str, moment: Moment) -> Result<()> {
-    found(lab, node)?.north.write(lab, node, moment)
+/// Changes rows of its own and writes them again as at a sync of the gateway.
+pub(crate) fn sync(lab: &Lab, node: &str) -> Result<()> {
+    spoil(lab, node)?;
+    let changes = found(lab, node)?.north.write(lab, node, Moment::Sync)?;
+    ensure!(changes > 0, "{node}: a sync of the gateway writes nothing");
+    Ok(())
+}
+
+/// Changes rows of the gateway that it writes at a sync and when it starts.
+pub(crate) fn spoil(lab: &Lab, node: &str) -> Result<()> {
+    let options = "options:spoiled=yes";
+    let (router, port) = (format!("GR_{node}"), format!("rtoe-GR_{node}"));
+    let words = ["set", "logical_router", &router, options, "--", "set"];
+    nbctl(lab, node)
+        .args(words)
+        .args(["logical_router_port", &port, options])
+        .run()
+        .map(drop)
 }
 
 /// Deletes its rows of address translation and inserts them anew in the next transaction.
 pub(crate) fn make_translations_anew(lab: &Lab, node: &str) -> Result<()> {
     let found = found(lab, node)?;
     found.north.delete_translations(lab, node)?;
-    found.north.write(lab, node, Moment::Sync)
+    let changes = found.north.write(lab, node, Moment::Sync)?;
+    ensure!(
+        changes > 0,
+        "{node}: no row of address translation came back"
+    );
+    Ok(())
 }
 
 fn found(lab: &Lab, node: &str) -> Result<Found> {
@@ -171,14 +190,18 @@ impl<'a> Player<'a> {
         let show = |words: &str| tool("ip").words(words).inside(&namespace).run();
         let addresses = show("-o address show dev br-ex scope global")?;
         let of_line = |line: &str| line.split_whitespace().nth(3).map(str::to_owned);
-        let objects = get(self.lab, "/apis/k8s.ovn.org/v1/routeadvertisements")?;
+        // Without the API server it goes on with the rest.
+        let objects = get(self.lab, "/apis/k8s.ovn.org/v1/routeadvertisements");
         let name = |object: &Value| Some(object.pointer("/metadata/name")?.as_str()?.to_owned());
         Ok(Seen {
             // Its own, of the masquerade subnet, are none of the node's.
             addresses: (addresses.lines().filter_map(of_line))
                 .filter(|text| !text.starts_with("169.254.") && !text.starts_with("fd69::"))
                 .collect(),
-            advertisements: items(&objects).iter().filter_map(name).collect(),
+            advertisements: match objects {
+                Ok(objects) => items(&objects).iter().filter_map(name).collect(),
+                Err(_) => self.seen.advertisements.clone(),
+            },
             bgp: show("route show proto bgp")? + &show("-6 route show proto bgp")?,
         })
     }
@@ -214,7 +237,9 @@ impl<'a> Player<'a> {
     }
 
     fn write(&self, moment: Moment) -> Result<()> {
-        self.found.north.write(self.lab, self.node, moment)
+        let changes = self.found.north.write(self.lab, self.node, moment)?;
+        tell(&format!("{moment:?}: {changes} changes"));
+        Ok(())
     }
 
     fn host(&self, at_start: bool) -> Result<()> {

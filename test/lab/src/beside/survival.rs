@@ -2,8 +2,9 @@
 //!
 //! In: a lab beside it whose default network has IPv4. Out: for each thing that others may leave beside or in what it has: whether it
 //! stands when nothing happened, after a sync of the gateway and after a start, and whether that is what was recorded of OVN-Kubernetes
-//! (commit 8871cd9, OVN 26.03.1, over tunnels). Our daemons run all the while, and keep their rows and packets their way.
-//! Not here: EgressIP, networks without an overlay, and what lies in a VRF, which not every kernel has.
+//! (commit 8871cd9, OVN 26.03.1, over tunnels); and that at the end the node is as it was found but for what our daemons, which run all
+//! the while and keep their policies and address sets, have added.
+//! Not here: EgressIP, networks without an overlay, IPv6, and what lies in a VRF, which not every kernel has.
 
 mod lines;
 mod scene;
@@ -16,7 +17,7 @@ use nix::sys::signal::Signal;
 use self::lines::{Group, Line};
 use self::scene::Scene;
 use super::player::{Done, done};
-use super::{KEEPER, unsteered};
+use super::{KEEPER, found, unsteered};
 use crate::process;
 use crate::run::{each, tell, tool, until};
 use crate::state::{Lab, Node, text};
@@ -28,7 +29,7 @@ const LOOK: Duration = Duration::from_millis(200);
 const ADDRESS: &str = "198.18.0.9/32";
 /// A route of BGP that comes and goes.
 const ROUTE: &str = "198.18.9.0/24";
-const MOMENTS: [&str; 3] = ["nothing happened", "gateway sync", "start"];
+const MOMENTS: [&str; 4] = ["nothing happened", "gateway sync", "BGP routes", "start"];
 
 /// All lines, those that need each other's rows whole on nodes of their own; `false` where something became of one of them that was
 /// not recorded.
@@ -47,7 +48,7 @@ pub(crate) fn demonstrate(lab: &Lab) -> Result<bool> {
         wrong += failed;
     }
     tell(&format!(
-        "{count} things of others, {wrong} of them not as recorded"
+        "{count} foreign or changed rows, rules, routes and the like; {wrong} not as recorded"
     ));
     Ok(wrong == 0)
 }
@@ -62,7 +63,17 @@ fn on_node(lab: &Lab, node: &Node, group: Group) -> Result<(usize, usize)> {
     for line in &lines {
         run(lab, node, &line.away).with_context(|| line.what.clone())?;
     }
-    Ok((lines.len(), told?.len()))
+    let wrong = told?;
+    let difference = found::difference(lab, node)?;
+    let strangers = found::strangers(&difference);
+    if !strangers.is_empty() {
+        bail!(
+            "{}: not as it was found: {}",
+            node.name,
+            strangers.join(" | ")
+        );
+    }
+    Ok((lines.len(), wrong.len()))
 }
 
 /// Puts all, and tells at each moment what stands; the names of those that are not as recorded.
@@ -121,11 +132,14 @@ fn happen(lab: &Lab, node: &Node, moment: usize) -> Result<()> {
         1 => {
             ip(format!("address add {ADDRESS} dev br-ex"))?;
             waited(lab, node, |now| now.syncs > before.syncs)?;
+            ip(format!("address del {ADDRESS} dev br-ex"))?;
+            waited(lab, node, |now| now.syncs > before.syncs + 1)
+        }
+        2 => {
             ip(format!("route add blackhole {ROUTE} proto bgp"))?;
             waited(lab, node, |now| now.imports > before.imports)?;
             ip(format!("route del blackhole {ROUTE} proto bgp"))?;
-            ip(format!("address del {ADDRESS} dev br-ex"))?;
-            waited(lab, node, |now| now.syncs > before.syncs + 1)
+            waited(lab, node, |now| now.imports > before.imports + 1)
         }
         _ => {
             process::stop(lab, &node.name, KEEPER, Signal::SIGKILL)?;

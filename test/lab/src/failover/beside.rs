@@ -12,7 +12,7 @@ use nix::sys::signal::Signal;
 use super::change::{again, under_traffic};
 use super::stream::{Way, serve, ways};
 use crate::apiserver::kubectl;
-use crate::beside::player::{self, Moment, replace_flows};
+use crate::beside::player::{self, replace_flows};
 use crate::beside::{KEEPER, follow, found, is_back, unsteered, users, wait};
 use crate::daemons::configure_node_agent;
 use crate::look::{rows, word};
@@ -47,15 +47,18 @@ const EVENTS: [Event; 17] = [
     ("the bridge's flows replaced on all nodes, ten times", flows),
     ("an address comes to a node's bridge and goes", address),
     (
-        "others' rows of gateways written as at a sync on all nodes, ten times",
+        "gateway rows of the imitation changed and written again on all nodes, ten times",
         syncs,
     ),
-    ("others killed and started again on all nodes", restart),
     (
-        "others' translations deleted and made anew on nodes at random",
+        "the imitation killed and started again on all nodes",
+        restart,
+    ),
+    (
+        "NAT rows of the imitation deleted and re-created on nodes at random",
         anew,
     ),
-    ("all node-agents stand still for ten seconds", still),
+    ("all node-agents stopped for ten seconds (SIGSTOP)", still),
     ("the policy of a node deleted by hand", |lab, node| {
         by_hand(lab, node, "logical_router_policy", "priority=1010")
     }),
@@ -91,10 +94,7 @@ const OF_USERS: [Event; 5] = [
         "the row that others translate by deleted on a node, and made again",
         |lab, node| users::translation(lab, node),
     ),
-    (
-        "the table of the packet filter of a node deleted while they are",
-        table,
-    ),
+    ("the packet filter of a node deleted while they are", filter),
     ("networks of users back to the tunnels", |lab, _| {
         users::lead(lab, false)?;
         users::carried(lab, false)
@@ -163,9 +163,7 @@ fn flows(lab: &Lab, _: &Node) -> Result<()> {
 
 fn syncs(lab: &Lab, _: &Node) -> Result<()> {
     for _ in 0..10 {
-        let written = each(&lab.nodes, |node| {
-            player::write_rows(lab, &node.name, Moment::Sync)
-        });
+        let written = each(&lab.nodes, |node| player::sync(lab, &node.name));
         written.into_iter().collect::<Result<()>>()?;
         std::thread::sleep(Duration::from_millis(300));
     }
@@ -175,6 +173,7 @@ fn syncs(lab: &Lab, _: &Node) -> Result<()> {
 fn restart(lab: &Lab, _: &Node) -> Result<()> {
     let started = each(&lab.nodes, |node| {
         let before = player::done(lab, &node.name)?.starts;
+        player::spoil(lab, &node.name)?;
         let record = process::record(lab, &node.name, KEEPER)?;
         process::stop(lab, &node.name, KEEPER, Signal::SIGKILL)?;
         process::start(lab, record.start, record.restarts)?;
@@ -281,13 +280,6 @@ fn rule(lab: &Lab, node: &Node) -> Result<()> {
     inside(lab, node, "ip rule del preference 2898")?;
     wait("it has not come back", || {
         Ok(inside(lab, node, "ip rule show")?.contains("2898:"))
-    })
-}
-
-fn table(lab: &Lab, node: &Node) -> Result<()> {
-    inside(lab, node, "nft delete table inet noverlay")?;
-    wait("it has not come back", || {
-        Ok(inside(lab, node, "nft list tables")?.contains("table inet noverlay"))
     })
 }
 

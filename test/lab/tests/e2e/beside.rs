@@ -12,7 +12,7 @@ use crate::harness::{Standing, able, call, command, name, wait};
 
 /// Events of `hack/lab failover --only beside`.
 const EVENTS: usize = 17;
-/// Things of others that `hack/lab survival` looks at.
+/// What `hack/lab check-imitation` looks at.
 const RECORDED: usize = 65;
 
 #[test]
@@ -101,7 +101,7 @@ fn local_gateway_mode_both_families_and_pods_with_their_own_addresses_outside() 
 
 /// The imitation itself is held to what was recorded of OVN-Kubernetes, thing by thing.
 fn the_imitation_does_what_was_recorded() {
-    let said = call(&["survival"]);
+    let said = call(&["check-imitation"]);
     assert!(said.good, "{}", said.text);
     let as_recorded = said.text.matches("  ok ").count();
     assert_eq!(as_recorded, RECORDED, "{}", said.text);
@@ -188,14 +188,31 @@ fn a_host_that_drops_or_does_not_forward_goes_back(lab: &Standing, node: &str) {
 fn what_ovn_kubernetes_routes_itself_is_left_to_it(lab: &Standing, node: &str) {
     let steered = || is_steered(lab, node);
     let own = lab.subnet(0);
-    // As OVN-Kubernetes has it in local gateway mode: its gateway router leads to the node's subnet alone.
-    let sign = format!("ovn-nbctl lr-route-add GR_{node} {own} 100.64.0.1");
-    let unsign = format!("ovn-nbctl lr-route-del GR_{node} {own}");
     let hand = |words: &str| lab.exec(node, &["sh", "-c", words]);
+    // As OVN-Kubernetes has it in local gateway mode: its gateway router leads to the node's subnet instead of the whole network.
+    let routes = hand(&format!("ovn-nbctl lr-route-list GR_{node}"));
+    let mut routes = routes.lines().map(|line| line.split_whitespace());
+    let whole = routes.find_map(|mut words| {
+        let (to, hop) = (words.next()?, words.next()?);
+        hop.starts_with("100.64.").then(|| to.to_owned())
+    });
+    let whole = whole.expect("a route to the whole network");
+    let [sign, unsign] = [(&whole, &own), (&own, &whole)].map(|(less, more)| {
+        format!(
+            "ovn-nbctl lr-route-del GR_{node} {less} -- lr-route-add GR_{node} {more} 100.64.0.1"
+        )
+    });
     let reported = |reason: &str| {
         let routes = call(&["kubectl", "get", "noderoutes", node, "-o", "json"]).text;
         routes.contains(&format!("\"{reason}\""))
     };
+    // Beside the route to the whole network it is anybody's.
+    hand(&format!(
+        "ovn-nbctl lr-route-add GR_{node} {own} 100.64.0.1"
+    ));
+    std::thread::sleep(Duration::from_secs(12));
+    assert!(steered(), "somebody's route is taken for OVN-Kubernetes'");
+    hand(&format!("ovn-nbctl lr-route-del GR_{node} {own}"));
     hand(&sign);
     let gives_way = || !steered() && reported("OvnKubernetesRoutes");
     assert!(

@@ -250,7 +250,8 @@ fn beside_ovn_kubernetes_that_one_of_two_is_announced_which_nodes_are_led_for() 
     // Agents go by the age of networks: blue is the elder one.
     let name = world.nodes.keys().next().unwrap().clone();
     let node = world.nodes.get_mut(&name).unwrap();
-    node.underlay_ready.insert("cluster_udn_blue".into());
+    node.underlay_ready
+        .insert("cluster_udn_blue".into(), Vec::new());
     assert_eq!(served(&world), (none(), blue));
     // What a node says that is known not to be ready counts for nothing.
     world.nodes.get_mut(&name).unwrap().ready = Some(false);

@@ -22,6 +22,7 @@ const BRIDGE: &str = "br-ex";
 const NFT_TABLE: &str = "inet ovn-kubernetes";
 /// A chain that it writes whole again and again, and those that it writes when it starts.
 const CHAIN: &str = "mgmtport-snat";
+const HOOK: &str = "{ type nat hook postrouting priority srcnat; policy accept; }";
 const POD_SUBNETS: &str = "ovn-kube-pod-subnet-masq";
 const CHAINS_AT_START: [&str; 2] = ["ovn-kube-local-gw-masq", POD_SUBNETS];
 
@@ -74,7 +75,7 @@ impl Shell {
 pub(super) fn make_chains(lab: &Lab, node: &str) -> Result<()> {
     let shell = Shell(lab.namespace(node));
     let mut batch = format!(
-        "add table {NFT_TABLE}\nadd chain {NFT_TABLE} {POD_SUBNETS}\nadd chain {NFT_TABLE} {CHAIN} {{ type nat hook postrouting priority srcnat; policy accept; }}\n\
+        "add table {NFT_TABLE}\nadd chain {NFT_TABLE} {POD_SUBNETS}\nadd chain {NFT_TABLE} {CHAIN} {HOOK}\n\
          flush chain {NFT_TABLE} {CHAIN}\nadd rule {NFT_TABLE} {CHAIN} oifname != \"{PORT}\" return\n"
     );
     for address in shell.addresses(PORT) {
@@ -117,7 +118,9 @@ pub(super) fn make_ways(lab: &Lab, node: &str) -> Result<()> {
             }
         };
         let ip = |words: &str| shell.run("ip", &format!("{family} {words}"));
-        for (to, hop) in built.iter().filter_map(way) {
+        let rules = ip("rule show")?;
+        let has_rule = |(to, _): &(String, String)| rules.contains(&format!("to {to} iif lo"));
+        for (to, hop) in built.iter().filter_map(way).filter(has_rule) {
             ip(&format!("route del {to} table {TABLE}"))?;
             ip(&format!("rule del pref 31 to {to}"))?;
             ip(&format!("route replace {to} via {hop} dev {PORT}"))?;
@@ -252,7 +255,12 @@ impl Host {
             if !is_due || now.chains.get(name) == Some(rules) {
                 continue;
             }
-            writeln!(batch, "flush chain {NFT_TABLE} {name}").unwrap_or_default();
+            let hook = if name == CHAIN { HOOK } else { "" };
+            writeln!(
+                batch,
+                "add table {NFT_TABLE}\nadd chain {NFT_TABLE} {name} {hook}\nflush chain {NFT_TABLE} {name}"
+            )
+            .unwrap_or_default();
             for rule in rules {
                 writeln!(batch, "add rule {NFT_TABLE} {name} {rule}").unwrap_or_default();
             }
@@ -341,7 +349,7 @@ mod tests {
         let batch = found.chains_to_write(&Host::default(), false);
         assert_eq!(
             batch,
-            "flush chain inet ovn-kubernetes mgmtport-snat\nadd rule inet ovn-kubernetes mgmtport-snat oifname != \"ovn-k8s-mp0\" return\n"
+            "add table inet ovn-kubernetes\nadd chain inet ovn-kubernetes mgmtport-snat { type nat hook postrouting priority srcnat; policy accept; }\nflush chain inet ovn-kubernetes mgmtport-snat\nadd rule inet ovn-kubernetes mgmtport-snat oifname != \"ovn-k8s-mp0\" return\n"
         );
     }
 }

@@ -28,7 +28,7 @@ const TO_NODE: &str = "1004";
 
 /// What makes OVN-Kubernetes write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Moment {
+pub(super) enum Moment {
     /// The node's addresses changed, or a RouteAdvertisements came or went.
     Sync,
     /// It started.
@@ -71,12 +71,14 @@ impl Kept {
         })
     }
 
-    /// Writes what OVN-Kubernetes writes then.
-    pub(super) fn write(&self, lab: &Lab, node: &str, moment: Moment) -> Result<()> {
+    /// Writes what OVN-Kubernetes writes then; how much that was.
+    pub(super) fn write(&self, lab: &Lab, node: &str, moment: Moment) -> Result<usize> {
         let now = Self::read(lab, node)?;
         let routes = kernel_routes(lab, node)?;
         let routes = routes.iter().map(|(to, _)| to.to_string()).collect();
-        transact(lab, node, &self.plan(&now, moment, &routes))
+        let changes = self.plan(&now, moment, &routes);
+        transact(lab, node, &changes)?;
+        Ok(changes.len())
     }
 
     /// Takes its rows of address translation away.

@@ -9,15 +9,19 @@ mod switch;
 
 use super::scene::Scene;
 
-/// Whether a thing stands when nothing happened, after a sync of the gateway, after a start; `None`: by chance.
-type Stands = [Option<bool>; 3];
+/// Whether a thing stands when nothing happened, after a sync of the gateway, after a change of BGP's routes, after a start; `None`: by
+/// chance. Before each it is put again.
+type Stands = [Option<bool>; 4];
 
-const ALWAYS: Stands = [Some(true), Some(true), Some(true)];
-const UNTIL_SYNC: Stands = [Some(true), Some(false), Some(false)];
-const UNTIL_START: Stands = [Some(true), Some(true), Some(false)];
-const NEVER: Stands = [Some(false), Some(false), Some(false)];
+const ALWAYS: Stands = [Some(true); 4];
+/// A sync of the gateway takes it, and a start.
+const BY_SYNC: Stands = [Some(true), Some(false), Some(true), Some(false)];
+/// A change of BGP's routes takes it, and a start.
+const BY_IMPORT: Stands = [Some(true), Some(true), Some(false), Some(false)];
+const BY_START: Stands = [Some(true), Some(true), Some(true), Some(false)];
+const NEVER: Stands = [Some(false); 4];
 /// Of two like rows OVN-Kubernetes may take either for its own when it starts.
-const BY_CHANCE: Stands = [Some(true), Some(true), None];
+const BY_CHANCE: Stands = [Some(true), Some(true), Some(true), None];
 
 /// One thing.
 #[derive(Clone)]

@@ -1,6 +1,6 @@
 //! Rules, routes, addresses and chains of the host.
 
-use super::{ALWAYS, Line, NEVER, Stands, UNTIL_START, thing};
+use super::{ALWAYS, BY_START, Line, NEVER, Stands, thing};
 use crate::beside::survival::scene::Scene;
 
 pub(super) fn things(scene: &Scene) -> Vec<Line> {
@@ -88,7 +88,7 @@ fn filter() -> Vec<Line> {
         of(
             "a rule in ovn-kube-pod-subnet-masq",
             [&at_start, "203.0.113.67", "list tables"],
-            UNTIL_START,
+            BY_START,
         ),
     ]
 }
@@ -102,7 +102,7 @@ pub(super) fn missing() -> Vec<Line> {
             "rule of preference 30",
             "ip rule del pref 30",
             "ip rule show | grep -q '^30:'",
-            UNTIL_START,
+            BY_START,
         ),
         (
             "route to 169.254.0.1",

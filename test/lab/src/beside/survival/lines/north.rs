@@ -1,6 +1,6 @@
 //! Rows of routers, and values of OVN-Kubernetes' rows.
 
-use super::{ALWAYS, BY_CHANCE, Line, Stands, UNTIL_START, UNTIL_SYNC, thing};
+use super::{ALWAYS, BY_CHANCE, BY_IMPORT, BY_START, BY_SYNC, Line, Stands, thing};
 use crate::beside::survival::scene::{CLUSTER, Scene};
 
 /// A new row of a router.
@@ -11,7 +11,9 @@ fn row(
 ) -> Line {
     let id = what.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
     let id = format!("{id}-{router}");
-    let find = format!("ovn-nbctl --bare --columns=_uuid find {table} external_ids:survival={id}");
+    let find = format!(
+        "ovn-nbctl --bare --columns=_uuid find {table} {columns} external_ids:survival={id}"
+    );
     let put = format!(
         "ovn-nbctl --id=@r create {table} {columns} external_ids:survival={id} -- add logical_router {router} {column} @r"
     );
@@ -53,7 +55,7 @@ pub(super) fn routes(scene: &Scene) -> Vec<Line> {
             gateway,
             "a route marked as imported that the kernel does not have",
             imported(to(elsewhere, hop)),
-            UNTIL_SYNC,
+            BY_IMPORT,
         ),
         (
             gateway,
@@ -65,19 +67,19 @@ pub(super) fn routes(scene: &Scene) -> Vec<Line> {
             gateway,
             "a default route over another next hop",
             to("0.0.0.0/0", "198.18.0.1"),
-            UNTIL_SYNC,
+            BY_SYNC,
         ),
         (
             gateway,
             "a route to the cluster's pods that discards",
             to(&scene.cluster, "discard"),
-            UNTIL_SYNC,
+            BY_SYNC,
         ),
         (
             gateway,
             "a route to the node's own pods",
             to(own, join),
-            UNTIL_SYNC,
+            BY_SYNC,
         ),
         (CLUSTER, "a route elsewhere", to(elsewhere, join), ALWAYS),
         (
@@ -90,13 +92,13 @@ pub(super) fn routes(scene: &Scene) -> Vec<Line> {
             CLUSTER,
             "a route to another node's pods",
             to(other, join),
-            UNTIL_START,
+            BY_START,
         ),
         (
             CLUSTER,
             "a route by the source of its own one",
             by_source(to(&scene.source, &scene.router)),
-            UNTIL_SYNC,
+            BY_SYNC,
         ),
     ];
     let line = |(router, what, columns, stands): (&str, &str, String, Stands)| {
@@ -114,7 +116,7 @@ pub(super) fn policies(scene: &Scene) -> Vec<Line> {
             "a policy 1004 by the node's port",
             1004,
             by_port.as_str(),
-            UNTIL_SYNC,
+            BY_SYNC,
         ),
         ("a policy 1003 by the node's port", 1003, &by_port, ALWAYS),
         ("a policy 1005", 1005, elsewhere, ALWAYS),
@@ -146,7 +148,7 @@ pub(super) fn translations(scene: &Scene) -> Vec<Line> {
         let columns = format!("type=snat external_ip=203.0.113.1 logical_ip={logical}");
         row((gateway, "nat", "nat"), (what, &columns), stands)
     };
-    let mut like_its_own = of("a translation of the cluster's pods", cluster, UNTIL_START);
+    let mut like_its_own = of("a translation of the cluster's pods", cluster, BY_START);
     // It was rewritten: nothing tells it from OVN-Kubernetes' own but its name.
     let find = format!("ovn-nbctl --bare --columns=_uuid find nat logical_ip=\\\"{cluster}\\\"");
     like_its_own.away = format!(
@@ -171,7 +173,7 @@ fn key(what: &str, place: &str, stands: Stands) -> Line {
 fn value(what: &str, place: &str, value: &str) -> Line {
     let put = format!("ovn-nbctl set {place}={value}");
     let there = format!("ovn-nbctl get {place} | grep -qF -- '{value}'");
-    thing(what, [&put, &there, "true"], UNTIL_SYNC)
+    thing(what, [&put, &there, "true"], BY_SYNC)
 }
 
 #[expect(clippy::too_many_lines, reason = "a list of things")]
@@ -192,52 +194,52 @@ pub(super) fn values(scene: &Scene) -> Vec<Line> {
         (
             "external_ids of its translation of pods",
             format!("nat {of_pods} external_ids"),
-            UNTIL_SYNC,
+            BY_SYNC,
         ),
         (
             "external_ids of the gateway router",
             format!("logical_router {gateway} external_ids"),
-            UNTIL_SYNC,
+            BY_SYNC,
         ),
         (
             "an option of the gateway router",
             format!("logical_router {gateway} options"),
-            UNTIL_SYNC,
+            BY_SYNC,
         ),
         (
             "an option of the gateway's outer port",
             format!("logical_router_port rtoe-{gateway} options"),
-            UNTIL_SYNC,
+            BY_SYNC,
         ),
         (
             "external_ids of the cluster router",
             format!("logical_router {CLUSTER} external_ids"),
-            UNTIL_START,
+            BY_START,
         ),
         (
             "an option of the cluster router",
             format!("logical_router {CLUSTER} options"),
-            UNTIL_START,
+            BY_START,
         ),
         (
             "external_ids of the node's switch",
             format!("logical_switch {node} external_ids"),
-            UNTIL_START,
+            BY_START,
         ),
         (
             "other_config of the node's switch",
             format!("logical_switch {node} other_config"),
-            UNTIL_START,
+            BY_START,
         ),
         (
             "external_ids of its default route",
             route(default, "external_ids"),
-            UNTIL_START,
+            BY_START,
         ),
         (
             "an option of its default route",
             route(default, "options"),
-            UNTIL_START,
+            BY_START,
         ),
         (
             "external_ids of its policy 1004",
@@ -284,7 +286,7 @@ pub(super) fn values(scene: &Scene) -> Vec<Line> {
         thing(
             "an address more in the set of nodes' addresses",
             [&put, &there, "true"],
-            UNTIL_SYNC,
+            BY_SYNC,
         ),
     ])
     .collect()
@@ -299,35 +301,35 @@ pub(super) fn missing(scene: &Scene) -> Vec<Line> {
             gateway,
             "nat",
             &scene.of_pods,
-            UNTIL_SYNC,
+            BY_SYNC,
         ),
         (
             "its route to the cluster's pods",
             gateway,
             "static_routes",
             &scene.to_cluster,
-            UNTIL_SYNC,
+            BY_SYNC,
         ),
         (
             "its route by source",
             CLUSTER,
             "static_routes",
             &scene.by_source,
-            UNTIL_SYNC,
+            BY_SYNC,
         ),
         (
             "its policy 1004",
             CLUSTER,
             "policies",
             &scene.policy,
-            UNTIL_SYNC,
+            BY_SYNC,
         ),
         (
             "its route to another node",
             CLUSTER,
             "static_routes",
             &scene.to_other,
-            UNTIL_START,
+            BY_START,
         ),
     ];
     let line = |(what, router, column, uuid, stands): (&str, &str, &str, &String, Stands)| {
