@@ -80,7 +80,8 @@ fn on_node(lab: &Lab, node: &Node, group: Group) -> Result<(usize, usize)> {
 fn under(lab: &Lab, node: &Node, lines: &[Line]) -> Result<Vec<String>> {
     let mut seen: Vec<Vec<bool>> = vec![Vec::new(); lines.len()];
     for (moment, name) in MOMENTS.iter().enumerate() {
-        for line in lines {
+        let looked_at = |line: &&Line| line.stands.get(moment).is_some_and(Option::is_some);
+        for line in lines.iter().filter(looked_at) {
             if !is_there(lab, node, line)? {
                 run(lab, node, &line.put).with_context(|| line.what.clone())?;
             }
@@ -124,8 +125,10 @@ fn under(lab: &Lab, node: &Node, lines: &[Line]) -> Result<Vec<String>> {
 /// Waits until the imitation has done what it does at that moment.
 fn happen(lab: &Lab, node: &Node, moment: usize) -> Result<()> {
     let before = done(lab, &node.name)?;
-    // Two rounds: one of them began after everything was put.
-    waited(lab, node, |now| now.rounds >= before.rounds + 2)?;
+    if [0, MOMENTS.len() - 1].contains(&moment) {
+        // Two rounds: one of them began after everything was put.
+        waited(lab, node, |now| now.rounds >= before.rounds + 2)?;
+    }
     let ip = |words: String| run(lab, node, &format!("ip {words}")).map(drop);
     match moment {
         0 => Ok(()),

@@ -9,8 +9,8 @@ mod switch;
 
 use super::scene::Scene;
 
-/// Whether a thing stands when nothing happened, after a sync of the gateway, after a change of BGP's routes, after a start; `None`: by
-/// chance. Before each it is put again.
+/// Whether a thing stands when nothing happened, after a sync of the gateway, after a change of BGP's routes, after a start; `None`: it is
+/// not looked at. Before each at which it is, it is put again.
 type Stands = [Option<bool>; 4];
 
 const ALWAYS: Stands = [Some(true); 4];
@@ -19,7 +19,8 @@ const BY_SYNC: Stands = [Some(true), Some(false), Some(true), Some(false)];
 /// A change of BGP's routes takes it, and a start.
 const BY_IMPORT: Stands = [Some(true), Some(true), Some(false), Some(false)];
 const BY_START: Stands = [Some(true), Some(true), Some(true), Some(false)];
-const NEVER: Stands = [Some(false); 4];
+/// It goes by itself, whatever happens.
+const NEVER: Stands = [Some(false), None, None, Some(false)];
 /// Of two like rows OVN-Kubernetes may take either for its own when it starts.
 const BY_CHANCE: Stands = [Some(true), Some(true), Some(true), None];
 
