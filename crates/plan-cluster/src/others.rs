@@ -17,7 +17,8 @@ pub const ADVERTISED: &str = "AdvertisedByOvnKubernetes";
 /// The NetworkAttachmentDefinition by which it is known that OVN-Kubernetes serves RouteAdvertisements itself: it names there those that
 /// select the network, and beside it nobody else does ([`World::beside`]). Whoever may write such objects in some namespace may annotate
 /// them as it likes: only the default network's (`default`, `[default] cluster-default-nad`) and those that a
-/// ClusterUserDefinedNetwork owns are believed.
+/// ClusterUserDefinedNetwork owns are believed, and of RouteAdvertisements those that exist. A tenant who may edit the object of its own
+/// network can still name one of these.
 #[must_use]
 pub fn advertises(world: &World, default: &ObjectKey) -> Option<(ObjectKey, Problem)> {
     let cudns: BTreeSet<&str> = world.cudns.values().map(|cudn| cudn.uid.as_str()).collect();
@@ -27,8 +28,12 @@ pub fn advertises(world: &World, default: &ObjectKey) -> Option<(ObjectKey, Prob
     };
     let attachments = world.attachments.iter().filter(|_| world.beside);
     let mut attachments = attachments.filter(|(key, of)| is_of_network(key, of));
-    let (key, attachment) = attachments.find(|(_, a)| !a.advertisements().is_empty())?;
-    let names: Vec<String> = attachment.advertisements().into_iter().collect();
+    let existing = |attachment: &Attachment| -> Vec<String> {
+        let named = attachment.advertisements().into_iter();
+        named.filter(|name| world.ras.contains_key(name)).collect()
+    };
+    let (key, attachment) = attachments.find(|(_, a)| !existing(a).is_empty())?;
+    let names = existing(attachment);
     let names = names.join(", ");
     let text = format!(
         "annotation {ROUTE_ADVERTISEMENTS} names RouteAdvertisements {names}: OVN-Kubernetes advertises networks itself, and noverlay leaves FRRConfigurations and RouteAdvertisements as they are; allowed: enable-route-advertisements=false of OVN-Kubernetes, and no such annotation, which stays when that is switched off"
@@ -45,6 +50,7 @@ mod tests {
     #[test]
     fn what_ovn_kubernetes_serves_is_known_by_its_annotation_and_beside_it_only() {
         let mut world = mk_world();
+        world.ras.insert("a".to_owned(), Err("unread".to_owned()));
         let key = ObjectKey::new("ovn-kubernetes", "default");
         let said = |names: &str| Attachment {
             annotations: [(ROUTE_ADVERTISEMENTS.to_owned(), names.to_owned())].into(),
@@ -53,6 +59,7 @@ mod tests {
         for (beside, names, is_sign) in [
             (true, r#"["a"]"#, true),
             (true, "[]", false),
+            (true, r#"["gone"]"#, false),
             (true, "", false),
             // Where the topology is built here, we name them ourselves.
             (false, r#"["a"]"#, false),
@@ -71,6 +78,7 @@ mod tests {
     #[test]
     fn what_somebody_annotates_in_some_namespace_is_no_sign() {
         let mut world = mk_world();
+        world.ras.insert("a".to_owned(), Err("unread".to_owned()));
         world.beside = true;
         let red = mk_cudn("red", 1);
         let owner = red.uid.clone();

@@ -85,6 +85,40 @@ fn every_node_peers_with_all_others_and_never_with_itself() {
     assert!(plan.conditions[1].status);
 }
 
+#[test]
+fn beside_ovn_kubernetes_what_a_node_announces_goes_with_its_word_whatever_is_wrong_with_the_node()
+{
+    let mut world = with_user_ra(mk_world());
+    world.beside = true;
+    add(&mut world, mk_source("src", &["172.30.0.9"]));
+    let n1 = NodeName::from("n1");
+    ready(world.nodes.get_mut(&n1).unwrap(), "default");
+    settle(&mut world);
+    let announces: Vec<_> = plan(&world, "user").desired.into_keys().collect();
+    assert_eq!(announces.len(), 1);
+    type Change = fn(&mut World, &NodeName);
+    let unfit: Change = |world, n1| world.nodes.get_mut(n1).unwrap().internal_ips.clear();
+    let excluded: Change = |world, n1| {
+        let subnets = world.nodes[&NodeName::from("n2")].subnets.clone();
+        let node = world.nodes.get_mut(n1).unwrap();
+        (node.subnets, node.node_id) = (subnets, Fact::Known(99));
+    };
+    for change in [unfit, excluded] {
+        let mut world = world.clone();
+        change(&mut world, &n1);
+        let stays = plan(&world, "user");
+        assert!(stays.surplus.is_empty(), "it says that it takes packets");
+        world.nodes.get_mut(&n1).unwrap().underlay_ready.clear();
+        let goes = plan(&world, "user");
+        assert!(
+            goes.desired.is_empty() && goes.keep.is_empty(),
+            "{:?}",
+            goes.keep
+        );
+        assert_eq!(goes.surplus.into_iter().collect::<Vec<_>>(), announces);
+    }
+}
+
 /// The node says that it takes packets for its subnets of a network.
 fn ready(node: &mut Node, network: &str) {
     let network = NetworkName::from(network);

@@ -185,7 +185,10 @@ fn while_ovn_kubernetes_advertises_itself_nothing_that_is_announced_is_touched()
         let words = [&["annotate"], &attachment[..], &[text]].concat();
         api.kubectl(&words);
     };
-    annotate(r#"k8s.ovn.org/route-advertisements=["theirs"]"#);
+    // One that exists: OVN-Kubernetes would serve ours, too.
+    let advertisements = api.items("routeadvertisements");
+    let name = advertisements[0]["metadata"]["name"].as_str().unwrap();
+    annotate(&format!("k8s.ovn.org/route-advertisements=[{name:?}]"));
     until("it is told in an event", 20, || {
         let events = api.items("events.events.k8s.io");
         let is_ours = |event: &&Value| event["reason"] == "AdvertisedByOvnKubernetes";

@@ -23,6 +23,16 @@ const SETS: &str = "Address_Set";
 const TABLES: [&str; 7] = [ROUTERS, STATIC, POLICIES, PORTS, NAT, SWITCHES, SETS];
 /// Columns that others may have added to a row, beside those that say what it does.
 const BESIDES: [&str; 2] = ["external_ids", "options"];
+/// What of a route says where it leads, and all of it.
+const WAY: [&str; 4] = ["ip_prefix", "nexthop", "output_port", "policy"];
+const ROUTE: [&str; 6] = [
+    "ip_prefix",
+    "nexthop",
+    "output_port",
+    "policy",
+    "external_ids",
+    "options",
+];
 /// Priority of the policies that lead to nodes' own addresses.
 const TO_NODE: &str = "1004";
 
@@ -287,26 +297,12 @@ fn written(table: &str, row: &Row, of_gateway: bool, moment: Moment) -> Option<V
         STATIC if of_gateway => {
             let is_default = ["0.0.0.0/0", "::/0"].contains(&word(row, "ip_prefix").as_str());
             if is_default && !at_start {
-                &["ip_prefix", "nexthop", "output_port", "policy"]
+                &WAY
             } else {
-                &[
-                    "ip_prefix",
-                    "nexthop",
-                    "output_port",
-                    "policy",
-                    "external_ids",
-                    "options",
-                ]
+                &ROUTE
             }
         }
-        STATIC if is_by_source(row) || at_start => &[
-            "ip_prefix",
-            "nexthop",
-            "output_port",
-            "policy",
-            "external_ids",
-            "options",
-        ],
+        STATIC if is_by_source(row) || at_start => &ROUTE,
         POLICIES if row.get("priority").map(Value::to_string).as_deref() == Some(TO_NODE) => {
             &["match", "action", "nexthop", "nexthops"]
         }
