@@ -31,7 +31,7 @@ const TOOLS: &[&str] = &["ip", "sysctl", "setpriv"];
 /// A narrow way is known within half of it on an idle machine.
 const PATIENCE: Duration = Duration::from_secs(40);
 const SECOND: Duration = Duration::from_secs(1);
-/// A link of veth lets packets through that have room for a VLAN's tag beyond its MTU.
+/// A veth link lets packets through that exceed its MTU by a VLAN tag.
 const BRIDGE_MTU: u32 = 1496;
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
