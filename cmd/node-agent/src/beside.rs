@@ -8,6 +8,7 @@ mod given_way;
 mod learned;
 mod left_behind;
 mod sight;
+mod withdrawal;
 mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,6 +34,7 @@ use self::learned::Learned;
 use self::left_behind::LeftBehind;
 pub(crate) use self::left_behind::Reports;
 pub(crate) use self::sight::{Applied, Dropped, HostPart, Sight};
+use self::withdrawal::{Withdrawal, heard};
 use self::words::{STILL_ROUTED, translated, why};
 use crate::world::{NodeEntry, Unbuilt};
 
@@ -44,9 +46,6 @@ pub(crate) const NOT_LOOKED_AT: &str = "NotLookedAt";
 
 /// So often FRR is asked whether it still announces what peers were told of.
 const ASKED: Duration = Duration::from_secs(1);
-
-/// For so long it is waited for: who announces pods of a network in tunnels does so on purpose, and goes on.
-const WITHDRAWN: Duration = Duration::from_secs(60);
 
 /// For so long an annotation is waited for that may be somebody else's.
 const UNPUBLISHED: Duration = Duration::from_secs(10);
@@ -91,8 +90,8 @@ pub(crate) struct Beside {
     kept: BTreeSet<NetworkName>,
     given_way: GivenWay,
     learned: Learned,
-    /// Since when FRR is asked for the networks that peers are told of no more.
-    asked: BTreeMap<NetworkName, Instant>,
+    /// Networks that peers are told of no more, and FRR may still announce.
+    withdrawal: Withdrawal,
     /// Since when nothing but annotations is left.
     bare: Option<Instant>,
     reports: Reports,
@@ -125,7 +124,7 @@ impl Beside {
             kept: BTreeSet::new(),
             given_way: GivenWay::default(),
             learned: Learned::default(),
-            asked: BTreeMap::new(),
+            withdrawal: Withdrawal::default(),
             bare: None,
             reports,
             translated: Translations::new(),
@@ -190,11 +189,9 @@ impl Beside {
                 continue;
             }
             let wish = self.wish(snapshot, view, (own, asked));
-            let announced = match wish {
-                Wish::Past => announced,
-                Wish::Tunnels | Wish::Kept(_) => self.announced(view, announced).await,
-            };
-            if announced == Some(true) && !matches!(wish, Wish::Past) {
+            let announced = self.announced(view, announced, &wish).await;
+            // Also while it is announced no more: a bgpd that has just started may not have read all of its configuration.
+            if self.step(name) == Step::Host && !matches!(wish, Wish::Past) {
                 advanced.again = advanced.again.into_iter().chain([ASKED]).min();
             }
             nothing_left &= self.advance_one(name, announced, wish, &mut advanced);
@@ -235,6 +232,7 @@ impl Beside {
         self.progress.retain(|name, _| here.contains(name));
         self.signs.retain(|name, _| here.contains(name));
         self.kept.retain(|name| here.contains(name));
+        self.withdrawal.retain(|name| here.contains(name));
     }
 
     /// Begins with a network where another process left it; or why that cannot be told.
@@ -306,28 +304,31 @@ impl Beside {
 
     /// Whether peers are told, where the network is about to be no more past the tunnels: also by BGP, whatever the Node says, for as long
     /// as FRR announces the node's pods: without the host's part outsiders would come in to them. A FRR whose sockets cannot be asked is
-    /// not waited for, and one that does not answer for no longer than a minute.
-    async fn announced(&mut self, view: NetworkView<'_>, by_node: Option<bool>) -> Option<bool> {
-        let is_next = self.step(view.name()) == Step::Host;
+    /// not waited for, one that does not answer for no longer than a minute, and neither is any where OVN-Kubernetes routes the network
+    /// itself: it may announce its pods for good.
+    async fn announced(
+        &mut self,
+        view: NetworkView<'_>,
+        by_node: Option<bool>,
+        wish: &Wish,
+    ) -> Option<bool> {
+        let is_next = self.step(view.name()) == Step::Host && !matches!(wish, Wish::Past);
         if !is_next || by_node != Some(false) {
-            self.asked.remove(view.name());
+            self.withdrawal.forget(view.name());
             return by_node;
         }
-        let since = self.asked.entry(view.name().clone());
-        let is_patient = since.or_insert_with(Instant::now).elapsed() < WITHDRAWN;
+        let mut all = Vec::new();
         let vrf = view.share.vrf.as_ref().map(|vrf| vrf.device.as_str());
         for subnet in &view.share.host_subnets {
             // So long for all networks together.
             let left = self.frr_until.saturating_duration_since(Instant::now());
-            let asked = tokio::time::timeout(left, self.frr.originates(vrf, subnet)).await;
-            match asked {
-                // One that does not answer, or was not reached in that time, may announce it.
-                Err(_) if is_patient => return Some(true),
-                Ok(Ok(true)) => return Some(true),
-                Ok(Ok(false) | Err(_)) | Err(_) => {}
-            }
+            // One that was not reached in that time may announce it, too.
+            let answer = tokio::time::timeout(left, self.frr.originates(vrf, subnet)).await;
+            all.push(heard(answer));
         }
-        by_node
+        let is_its =
+            matches!(wish, Wish::Kept(why) if [LEFT, OVN_KUBERNETES_ROUTES].contains(&why.reason));
+        Some(self.withdrawal.waits(view.name(), &all, is_its))
     }
 
     /// Whether a network is to be led past the tunnels, and why not where it is declared so.
@@ -410,7 +411,12 @@ impl Beside {
         }
         advanced.again = advanced.again.into_iter().chain(again).min();
         let unbuilt = match wish {
-            Wish::Kept(why) => Some(why),
+            Wish::Kept(mut kept) => {
+                let on_its_way = why(step, wanted, seen, self.sight.trouble(name));
+                let on_its_way = on_its_way.map(|way| format!("; {way}"));
+                kept.message.push_str(&on_its_way.unwrap_or_default());
+                Some(kept)
+            }
             Wish::Past | Wish::Tunnels => {
                 let reason = if wanted { "NotSteered" } else { "StillSteered" };
                 let message = why(step, wanted, seen, self.sight.trouble(name));

@@ -25,6 +25,7 @@ mod members;
 mod neighbors;
 mod raw;
 mod select;
+mod withdrawn;
 
 pub(crate) use draft::{Draft, Facts};
 use maker::Maker;
@@ -132,6 +133,7 @@ pub fn plan_all(world: &World) -> Plans {
         members::settle(world, settings, &mut draft, &mut drafts);
         drafts.insert(fabric::base_name(), draft);
     }
+    withdrawn::take_out(world, drafts.values_mut());
     drafts
         .into_iter()
         .map(|(name, draft)| {

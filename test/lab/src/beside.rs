@@ -1,4 +1,4 @@
-//! A lab beside an imitation of OVN-Kubernetes.
+//! A lab beside OVN-Kubernetes (`ovn_kubernetes`), or beside an imitation of it.
 //!
 //! In: a lab whose pods reach each other over tunnels, as our daemons built it in the forms
 //! that OVN-Kubernetes has. Out: the same network as somebody else's: no row bears our marker,
@@ -28,7 +28,7 @@ use crate::networks;
 use crate::node::ovs::nbctl;
 use crate::objects::items;
 use crate::process::{self, Start};
-use crate::run::{each, tool, until};
+use crate::run::{each, slower, tool, until};
 use crate::state::{Lab, Node, text};
 use crate::up::{Steps, own_program};
 
@@ -36,8 +36,10 @@ use crate::up::{Steps, own_program};
 pub(crate) const KEEPER: &str = "ovnkube-imitation";
 /// Our marker of rows.
 const OWNER: &str = "noverlay.io/owner";
-/// How long a change of all nodes may take.
-const PATIENCE: Duration = Duration::from_secs(90);
+/// How long a change of all nodes may take; in an emulated machine several reloads of FRR, a minute each.
+fn patience() -> Duration {
+    Duration::from_secs(if slower() > 1 { 400 } else { 90 })
+}
 /// Tables that have rows of a topology.
 const TABLES: [&str; 11] = [
     "logical_router",
@@ -53,8 +55,39 @@ const TABLES: [&str; 11] = [
     "gateway_chassis",
 ];
 
-/// Makes what our daemons built somebody else's, and starts them beside it.
-pub(crate) fn hand_over(lab: &mut Lab, wait: Duration, steps: Steps) -> Result<()> {
+/// Has our daemons run beside OVN-Kubernetes, which has made the network; without the real one what they built themselves becomes its
+/// imitation's first.
+pub(crate) fn adopt(lab: &mut Lab, wait: Duration, steps: Steps) -> Result<()> {
+    if lab.ovn_kubernetes.is_some() {
+        lab.adopted = Some("no-overlay".to_owned());
+        lab.save()?;
+        daemons::start_all(lab)?;
+    } else {
+        hand_over(lab, steps)?;
+        daemons::start_managers(lab)?;
+        for started in each(&lab.nodes, |node| daemons::start_node_agent(lab, node)) {
+            started?;
+        }
+    }
+    steps.say("our daemons run beside it ([ovn] topology = adopt)");
+    let last = until(wait, Duration::from_millis(200), || {
+        unsteered(lab)
+            .is_ok_and(|missing| missing.is_empty())
+            .then_some(())
+    });
+    match last {
+        Some(()) => steps.say("every node leads pods past the tunnels"),
+        None => steps.say(&format!(
+            "not past the tunnels after {} s: {}",
+            wait.as_secs(),
+            unsteered(lab)?.join("; ")
+        )),
+    }
+    Ok(())
+}
+
+/// Makes what our daemons built somebody else's.
+fn hand_over(lab: &mut Lab, steps: Steps) -> Result<()> {
     for manager in MANAGERS {
         process::stop(lab, "underlay", manager, Signal::SIGTERM)?;
     }
@@ -77,26 +110,7 @@ pub(crate) fn hand_over(lab: &mut Lab, wait: Duration, steps: Steps) -> Result<(
         .run()?;
     steps.say("the network of tunnels is an imitation of OVN-Kubernetes' now: no row, rule or field is our daemons'");
     lab.adopted = Some("no-overlay".to_owned());
-    lab.save()?;
-    daemons::start_managers(lab)?;
-    for started in each(&lab.nodes, |node| daemons::start_node_agent(lab, node)) {
-        started?;
-    }
-    steps.say("our daemons run beside it ([ovn] topology = adopt)");
-    let last = until(wait, Duration::from_millis(200), || {
-        unsteered(lab)
-            .is_ok_and(|missing| missing.is_empty())
-            .then_some(())
-    });
-    match last {
-        Some(()) => steps.say("every node leads pods past the tunnels"),
-        None => steps.say(&format!(
-            "not past the tunnels after {} s: {}",
-            wait.as_secs(),
-            unsteered(lab)?.join("; ")
-        )),
-    }
-    Ok(())
+    lab.save()
 }
 
 /// Takes our marker off all rows of a node's Northbound DB.
@@ -192,8 +206,12 @@ fn keep(lab: &Lab, node: &Node) -> Result<()> {
     process::start(lab, start, 0).map(drop)
 }
 
-/// What of a node is not as it was found, in words; nothing where all is.
+/// What of a node is not as it was found, in words; nothing where all is. Real OVN-Kubernetes changes what it has by itself: there it
+/// is what bears our marks.
 fn touched(lab: &Lab, node: &Node) -> Result<Option<String>> {
+    if lab.ovn_kubernetes.is_some() {
+        return marked(lab, node);
+    }
     let mut difference = found::difference(lab, node)?;
     if process::record(lab, &node.name, "node-agent").is_ok_and(|agent| agent.alive()) {
         difference = found::but_for_running_agents(difference);
@@ -209,6 +227,43 @@ fn touched(lab: &Lab, node: &Node) -> Result<Option<String>> {
     }
     Ok((!is_back(lab, node)?)
         .then(|| format!("{}: it tells its peers that it is ready", node.name)))
+}
+
+/// What bears our marks on a node that is back: rows, routes, and rules but those that keep the host's packets in the tunnels for as long
+/// as others announce their pods.
+fn marked(lab: &Lab, node: &Node) -> Result<Option<String>> {
+    let mut left: Vec<String> = Vec::new();
+    for table in TABLES {
+        let all = rows(lab, &node.name, table, &[])?;
+        let ours = all.iter();
+        let ours = ours.filter_map(|row| entry(row, "external_ids", OWNER));
+        left.extend(ours.map(|of| format!("a row of {table} of {of}")));
+    }
+    let namespace = lab.namespace(&node.name);
+    for family in ["-4", "-6"] {
+        let ip = |words: &str| {
+            tool("ip")
+                .words(&format!("{family} {words}"))
+                .inside(&namespace)
+                .run()
+        };
+        let rules = ip("-d rule show")?;
+        let kept = |line: &&str| ["2900:", "2901:"].iter().any(|at| line.starts_with(at));
+        let ours = rules
+            .lines()
+            .filter(|line| line.contains("proto 78") && !kept(line));
+        left.extend(ours.map(str::to_owned));
+        // Where its rules are, there is its route.
+        let routes = ip("route show table all proto 78")?;
+        let routes = routes
+            .lines()
+            .filter(|line| !line.contains("table 2900000000"));
+        left.extend(routes.map(str::to_owned));
+    }
+    if !is_back(lab, node)? {
+        left.push("a rule, the packet filter or the word of its Node".to_owned());
+    }
+    Ok((!left.is_empty()).then(|| format!("{}: {}", node.name, left.join(" | "))))
 }
 
 /// Whether a node leads nothing past the tunnels and tells nobody that it does. Rules that keep the host's packets in the tunnels,
@@ -271,7 +326,7 @@ pub(crate) fn follow(lab: &Lab) -> Result<()> {
 /// Waits until every node is as it was found: what it holds, and what is told of it.
 fn as_found(lab: &Lab) -> Result<()> {
     let mut said = String::new();
-    let done = until(PATIENCE, Duration::from_millis(500), || {
+    let done = until(patience(), Duration::from_millis(500), || {
         let all = each(&lab.nodes, |node| touched(lab, node));
         let left: Vec<String> = all
             .into_iter()
@@ -280,19 +335,30 @@ fn as_found(lab: &Lab) -> Result<()> {
         said = left.join("; ");
         said.is_empty().then_some(())
     });
-    done.with_context(|| format!("not as it was found after {} s: {said}", PATIENCE.as_secs()))
+    done.with_context(|| {
+        format!(
+            "not as it was found after {} s: {said}",
+            patience().as_secs()
+        )
+    })
 }
 
 /// The same with another transport, which the lab has from then on. Says what is otherwise on nodes than it was found.
 pub(crate) fn switch(lab: &mut Lab, transport: &str, steps: Steps) -> Result<()> {
     if lab.adopted.is_none() {
         bail!(
-            "its daemons build the topology: the transport may change beside OVN-Kubernetes only (up --adopt)"
+            "its daemons build the topology: the transport may change beside OVN-Kubernetes only (up --adopt, up --ovn-kubernetes FOLDER)"
         );
     }
     lab.adopted = Some(transport.to_owned());
     lab.save()?;
     follow(lab)?;
+    if lab.ovn_kubernetes.is_some() {
+        if !lab.is_steered() {
+            steps.say("nothing on the nodes bears our marks; what else there is was not compared: OVN-Kubernetes changes it by itself");
+        }
+        return Ok(());
+    }
     if !lab.is_steered() {
         steps.say(&format!(
             "all {} nodes are as they were found: OVN_Northbound, switches, links, rules, routes, sysctls, packet filter, annotations",
@@ -321,10 +387,10 @@ pub(crate) fn switch(lab: &mut Lab, transport: &str, steps: Steps) -> Result<()>
 
 /// Waits until something holds; where it does not, `what` is said.
 pub(crate) fn wait(what: &str, holds: impl Fn() -> Result<bool>) -> Result<()> {
-    let done = until(PATIENCE, Duration::from_millis(200), || {
+    let done = until(patience(), Duration::from_millis(200), || {
         holds().is_ok_and(|holds| holds).then_some(())
     });
-    done.with_context(|| format!("{what} after {} s", PATIENCE.as_secs()))
+    done.with_context(|| format!("{what} after {} s", patience().as_secs()))
 }
 
 /// What each node lacks of leading pods past the tunnels to all others; nothing where all do.

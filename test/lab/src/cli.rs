@@ -26,7 +26,7 @@ use crate::up::{Steps, Wanted, own_folder, up};
 use crate::values::Values;
 use crate::{
     beside, daemons, dataplane, down, failover, frr_k8s, measure, membership, object_to_route,
-    proof, status, supervisor,
+    ovn_kubernetes, proof, status, supervisor,
 };
 
 #[derive(Parser)]
@@ -80,6 +80,9 @@ enum Cmd {
         /// Run this controller of frr-k8s on each node, in place of frr-agent.
         #[arg(long, value_name = "BINARY")]
         frr_k8s: Option<PathBuf>,
+        /// Run real OVN-Kubernetes, and our daemons beside it (`topology = adopt` of `[ovn]`): a folder with `ovnkube`, `ovn-k8s-cni-overlay`, its definitions in `crds`, and OVN 26.03 with its Open vSwitch installed in `ovn`.
+        #[arg(long, value_name = "FOLDER", conflicts_with_all = ["adopt", "example", "transport"])]
+        ovn_kubernetes: Option<PathBuf>,
         /// Another physical network: a folder like those in docs/examples/routing.
         #[arg(long, value_name = "FOLDER", conflicts_with_all = ["seed", "profile", "topology"])]
         example: Option<PathBuf>,
@@ -145,8 +148,8 @@ enum Cmd {
         #[command(subcommand)]
         change: Change,
     },
-    /// Lead pods past the tunnels of OVN-Kubernetes' imitation or back (a lab that came up with --adopt), and wait until every
-    /// node has followed.
+    /// Lead pods past the tunnels of OVN-Kubernetes or its imitation or back (a lab that came up with --ovn-kubernetes or --adopt),
+    /// and wait until every node has followed.
     Transport {
         #[arg(value_parser = ["no-overlay", "geneve"])]
         transport: String,
@@ -195,6 +198,14 @@ enum Cmd {
     FrrK8s { node: String },
     #[command(hide = true)]
     OvnkubeImitation { node: String },
+    #[command(hide = true)]
+    AsOvnKubernetes {
+        node: String,
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+        command: Vec<String>,
+    },
+    #[command(hide = true)]
+    SystemdStandIn,
 }
 
 #[derive(Subcommand)]
@@ -222,6 +233,7 @@ pub(crate) fn run() -> Result<bool> {
             outward,
             network,
             frr_k8s,
+            ovn_kubernetes,
             example,
             families,
             wait,
@@ -231,10 +243,11 @@ pub(crate) fn run() -> Result<bool> {
                 Some(seed) => Values::drawn(seed, families),
                 None => Values::demonstration(families),
             };
+            let mut outward = outward;
+            outward.adopt |= ovn_kubernetes.is_some();
             networks::check(&network, &values, outward.adopt)?;
             let example = example.map(|folder| Example::read(&folder, &values));
             let example = example.transpose()?;
-            let mut outward = outward;
             if outward.adopt {
                 // What it is adopted from.
                 "geneve".clone_into(&mut outward.transport);
@@ -254,6 +267,7 @@ pub(crate) fn run() -> Result<bool> {
                 outward,
                 networks: network,
                 frr_k8s: frr_k8s.map(std::path::absolute).transpose()?,
+                ovn_kubernetes: ovn_kubernetes.map(std::path::absolute).transpose()?,
                 example,
                 places: places()?,
                 wait,
@@ -332,6 +346,13 @@ pub(crate) fn run() -> Result<bool> {
         Cmd::Reloader { node } => frr_k8s::reload_for_ever(&record(&name)?, &node).map(|()| true),
         Cmd::OvnkubeImitation { node } => {
             beside::player::play(&record(&name)?, &node).map(|()| true)
+        }
+        Cmd::AsOvnKubernetes { node, command } => {
+            ovn_kubernetes::become_program(&record(&name)?, &node, &command).map(|()| true)
+        }
+        Cmd::SystemdStandIn => {
+            let socket = ovn_kubernetes::systemd_socket(&record(&name)?)?;
+            ovn_kubernetes::systemd::answer(&socket).map(|()| true)
         }
         Cmd::FrrK8s { node } => frr_k8s::become_controller(&record(&name)?, &node).map(|()| true),
         Cmd::Supervise => supervisor::watch(&name).map(|()| true),

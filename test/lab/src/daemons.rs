@@ -18,6 +18,7 @@ use crate::frr_k8s;
 use crate::node::pki;
 use crate::objects::account;
 use crate::process::{self, Start};
+use crate::run::each;
 use crate::services;
 use crate::state::{Lab, Node, text, write_whole};
 use crate::up::own_program;
@@ -161,11 +162,7 @@ impl Outward {
             isolation,
             adopt,
         } = self;
-        let transport = if *adopt {
-            "no-overlay beside an imitation of OVN-Kubernetes"
-        } else {
-            transport
-        };
+        let transport = if *adopt { "no-overlay" } else { transport };
         format!(
             "transport {transport}, gateway mode {gateway_mode}, outbound SNAT {outbound_snat}, {routing} routing, {isolation} isolation, {datapath} datapath, MTU {underlay_mtu}"
         )
@@ -237,6 +234,14 @@ pub(crate) fn start_agents(lab: &Lab, node: &Node) -> Result<()> {
         Some(_) => frr_k8s::start(lab, &node.name),
         None => Ok(()),
     }
+}
+
+/// Starts managers and agents.
+pub(crate) fn start_all(lab: &Lab) -> Result<()> {
+    start_managers(lab)?;
+    each(&lab.nodes, |node| start_agents(lab, node))
+        .into_iter()
+        .collect()
 }
 
 /// Starts the node-agent alone.

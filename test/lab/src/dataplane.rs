@@ -142,13 +142,12 @@ const HEAD: [&str; 9] = [
 
 fn label(lab: &Lab) -> String {
     let outward = &lab.outward;
-    let (transport, beside) = match &lab.adopted {
-        None => (outward.transport.as_str(), ""),
-        Some(transport) => (transport.as_str(), ", beside OVN-Kubernetes' imitation"),
-    };
+    let transport = lab.adopted.as_ref().unwrap_or(&outward.transport);
     format!(
-        "{transport}{beside}, {} gateway, {} datapath",
-        outward.gateway_mode, outward.datapath
+        "{transport}{}, {} gateway, {} datapath",
+        lab.beside_note(),
+        outward.gateway_mode,
+        outward.datapath
     )
 }
 

@@ -26,6 +26,7 @@ mod node;
 mod node_ports;
 mod object_to_route;
 mod objects;
+mod ovn_kubernetes;
 mod pods;
 mod process;
 mod proof;

@@ -12,7 +12,7 @@ use crate::run::now;
 use crate::state::{Lab, Node, check_name};
 use crate::up::{Steps, attach};
 use crate::values::Values;
-use crate::{daemons, down, node, objects, services, unmanaged};
+use crate::{daemons, down, node, objects, ovn_kubernetes, services, unmanaged};
 
 /// How long a new node gets until it reaches all pods, and how much more for each node that has to take it up: all of
 /// them reload FRR at once on this one machine.
@@ -47,6 +47,9 @@ pub(crate) fn add(
     let start = now();
     objects::create_nodes(lab, std::slice::from_ref(&node))?;
     unmanaged::apply(lab)?;
+    if lab.ovn_kubernetes.is_some() {
+        ovn_kubernetes::start_node(lab, &node)?;
+    }
     daemons::start_agents(lab, &node)?;
     let nodes = u32::try_from(lab.nodes.len())?;
     let patience = patience.unwrap_or(WAIT + WAIT_A_NODE * nodes);
@@ -59,6 +62,9 @@ pub(crate) fn add(
 pub(crate) fn remove(lab: &mut Lab, name: &str, steps: Steps) -> Result<()> {
     let node = lab.node(name)?.clone();
     objects::delete_node(lab, name)?;
+    if lab.ovn_kubernetes.is_some() {
+        ovn_kubernetes::cni::forget(lab, name)?;
+    }
     let port = crate::node::link::underlay_port(&node);
     down::node(lab, &node)?;
     // Goes with the namespace, but later than the name does.

@@ -18,6 +18,7 @@ use crate::apiserver::{get, kubectl};
 use crate::family::Family;
 use crate::node::ovs::{chassis, nbctl};
 use crate::objects::items;
+use crate::ovn_kubernetes::cni;
 use crate::pods::{self, Place, Seat};
 use crate::reach;
 use crate::run::{each, now, until};
@@ -302,7 +303,7 @@ pub(crate) fn check(networks: &[UserNetwork], values: &Values, adopt: bool) -> R
     for network in networks {
         if adopt && network.way != Way::Tunnels {
             anyhow::bail!(
-                "--network {}: with --adopt it has to be over tunnels; allowed: {0}=geneve:SUBNET/HOST",
+                "--network {}: with --adopt and --ovn-kubernetes it has to be over tunnels; allowed: {0}=geneve:SUBNET/HOST",
                 network.name
             );
         }
@@ -350,6 +351,10 @@ pub(crate) fn attach(lab: &Lab, wait: Duration, steps: Steps) -> Result<()> {
                 (is_there && subnets.len() == network.ranges.len()).then_some(subnets)
             });
             match found {
+                Some(_) if lab.ovn_kubernetes.is_some() => {
+                    let (inner, file) = (&place.namespace, &place.file);
+                    cni::attach(lab, node, &network.name, inner, file).map(Some)
+                }
                 Some(subnets) => {
                     let seat = network.seat(lab, node, &subnets);
                     pods::attach_at(lab, node, seat, &place).map(Some)
@@ -359,7 +364,7 @@ pub(crate) fn attach(lab: &Lab, wait: Duration, steps: Steps) -> Result<()> {
         });
         for (node, pod) in lab.nodes.iter().zip(attached) {
             let said = pod?.map_or_else(
-                || "no pod: the product has not made its subnet and switch".to_owned(),
+                || "no pod: its subnet and switch have not been made".to_owned(),
                 |pod| format!("pod attached at {}", pod.shown()),
             );
             steps.say(&format!("{}: network {}: {said}", node.name, network.name));

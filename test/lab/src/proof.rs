@@ -181,6 +181,9 @@ const NETWORKS: u8 = 9;
 /// The line of rows; beside OVN-Kubernetes it speaks of others.
 const ROWS: u8 = 5;
 
+/// The line of a quiet time.
+const QUIET: u8 = 7;
+
 /// The lines that speak of a default network whose pods are routed.
 const ROUTED: [u8; 3] = [5, 6, 8];
 
@@ -202,11 +205,8 @@ pub(crate) fn prove(lab: &mut Lab, wanted: &Wanted) -> Result<bool> {
         if number == NETWORKS && world.lab.networks.is_empty() {
             continue;
         }
-        let is_beside = number == ROWS && world.lab.is_steered();
-        if ROUTED.contains(&number) && world.lab.outward.is_overlay() && !is_beside {
-            tell(&format!(
-                "line {number}  --  of networks without an overlay"
-            ));
+        if let Some(why) = left_out(world.lab, number) {
+            tell(&format!("line {number}  --  {why}"));
             continue;
         }
         let begin = now();
@@ -246,6 +246,16 @@ pub(crate) fn prove(lab: &mut Lab, wanted: &Wanted) -> Result<bool> {
         "proof: {held} ok, {failed} failed, {seconds:.1} s{note}"
     ));
     Ok(failed == 0)
+}
+
+/// Why a line says nothing of this lab.
+fn left_out(lab: &Lab, number: u8) -> Option<&'static str> {
+    let is_beside = number == ROWS && lab.is_steered();
+    if ROUTED.contains(&number) && lab.outward.is_overlay() && !is_beside {
+        return Some("of networks without an overlay");
+    }
+    let writes = number == QUIET && lab.ovn_kubernetes.is_some();
+    writes.then_some("OVN-Kubernetes writes by itself")
 }
 
 /// What the supervisor has to tell; returns how many more lines that makes.

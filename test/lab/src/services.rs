@@ -19,6 +19,7 @@ use crate::family::Family;
 use crate::networks::{DEFAULT, UserNetwork};
 use crate::node::ovs::nbctl;
 use crate::node_ports;
+use crate::objects::items;
 use crate::reach;
 use crate::state::{Lab, Node, Pod};
 use crate::values::nth;
@@ -132,9 +133,15 @@ pub(crate) fn create(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// Writes the load balancers of each node.
+/// Writes the load balancers of each node; where OVN-Kubernetes runs Services, what it makes them of.
 pub(crate) fn balance(lab: &Lab) -> Result<()> {
     of_default_network(lab)?;
+    if lab.ovn_kubernetes.is_some() {
+        let names = lab.networks.iter().map(|network| network.name.as_str());
+        return names
+            .into_iter()
+            .try_for_each(|network| endpoints(lab, network, "own", network));
+    }
     if lab.networks.is_empty() {
         return Ok(());
     }
@@ -178,6 +185,10 @@ fn all_of<'a>(port: u16, ips: impl IntoIterator<Item = &'a IpAddr>) -> String {
 /// Those of the default network's Services that pods ask by their addresses, on each node that has a pod; again when a node came
 /// or left.
 pub(crate) fn of_default_network(lab: &Lab) -> Result<()> {
+    if lab.ovn_kubernetes.is_some() {
+        endpoints(lab, "kube-system", "kube-dns", "default")?;
+        return endpoints(lab, "default", "other", "default");
+    }
     let api = lab.values.api_address();
     let mut rows = Vec::new();
     for family in lab.values.families() {
@@ -215,6 +226,46 @@ pub(crate) fn of_default_network(lab: &Lab) -> Result<()> {
                 .run()
                 .with_context(|| format!("load balancer {name} on {}", node.name))?;
         }
+    }
+    Ok(())
+}
+
+/// The endpoints of a Service, as the API server's controllers would write them: the pods of a namespace.
+fn endpoints(lab: &Lab, namespace: &str, service: &str, pods: &str) -> Result<()> {
+    let list = apiserver::get(lab, &format!("/api/v1/namespaces/{pods}/pods"))?;
+    for family in lab.values.families() {
+        let kind = match family {
+            Family::V4 => "IPv4",
+            Family::V6 => "IPv6",
+        };
+        let endpoint = |pod: &serde_json::Value| {
+            let all = pod.pointer("/status/podIPs")?.as_array()?.iter();
+            let mut all = all.filter_map(|own| own.get("ip")?.as_str()?.parse::<IpAddr>().ok());
+            let own = all.find(|own| Family::of(*own) == family)?;
+            let name = pod.pointer("/metadata/name")?;
+            let (node, uid) = (
+                pod.pointer("/spec/nodeName")?,
+                pod.pointer("/metadata/uid")?,
+            );
+            Some(json!({"addresses": [own], "nodeName": node,
+                "conditions": {"ready": true, "serving": true, "terminating": false},
+                "targetRef": {"kind": "Pod", "namespace": pods, "name": name, "uid": uid}}))
+        };
+        let all = items(&list).iter().filter_map(endpoint);
+        let object = json!({
+            "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": kind,
+            "metadata": {"namespace": namespace, "name": format!("{service}-{}", kind.to_lowercase()), "labels": {
+                "kubernetes.io/service-name": service,
+                "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io"}},
+            "endpoints": all.collect::<Vec<_>>(),
+            "ports": [{"name": "tcp", "protocol": "TCP", "port": echo::PORT},
+                {"name": "udp", "protocol": "UDP", "port": echo::PORT}],
+        });
+        kubectl(lab)
+            .args(["apply", "--server-side", "--force-conflicts", "-f", "-"])
+            .input(object.to_string())
+            .run()
+            .with_context(|| format!("endpoints of {namespace}/{service}"))?;
     }
     Ok(())
 }

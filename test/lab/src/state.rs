@@ -128,13 +128,17 @@ pub(crate) struct Lab {
     pub(crate) networks: Vec<UserNetwork>,
     /// frr-k8s's controller, where it runs in place of frr-agent.
     pub(crate) frr_k8s: Option<PathBuf>,
+    /// Real OVN-Kubernetes, where it makes the network of tunnels.
+    #[serde(default)]
+    pub(crate) ovn_kubernetes: Option<PathBuf>,
     /// The physical network and what its administrator writes, where it is not the demonstration's.
     pub(crate) example: Option<Example>,
     /// Kernel settings of the machine that were changed: file and former text.
     pub(crate) settings: Vec<(String, String)>,
     /// Was the folder of namespace names there before?
     pub(crate) netns_folder: bool,
-    /// The topology is an imitation of OVN-Kubernetes', and our daemons run beside it with this transport of the default network.
+    /// The topology is OVN-Kubernetes' or an imitation's of it, and our daemons run beside it with this transport of the default
+    /// network.
     #[serde(default)]
     pub(crate) adopted: Option<String>,
     /// Did `up` reach its end?
@@ -147,9 +151,18 @@ impl Lab {
         self.outward.is_overlay() && !self.is_steered()
     }
 
-    /// Beside an imitation of OVN-Kubernetes nodes lead them past its tunnels.
+    /// Beside OVN-Kubernetes or an imitation of it nodes lead them past its tunnels.
     pub(crate) fn is_steered(&self) -> bool {
         self.adopted.as_deref() == Some("no-overlay")
+    }
+
+    /// A phrase that names whom our daemons run beside, or are to.
+    pub(crate) fn beside_note(&self) -> &'static str {
+        match self.ovn_kubernetes {
+            Some(_) => ", beside OVN-Kubernetes",
+            None if self.outward.adopt => ", beside an imitation of OVN-Kubernetes",
+            None => "",
+        }
     }
 
     /// Folder of a lab with this name.

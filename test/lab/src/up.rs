@@ -22,7 +22,8 @@ use crate::state::{Lab, Node, Places, check_name};
 use crate::supervisor;
 use crate::values::Values;
 use crate::{
-    apiserver, beside, daemons, down, frr_k8s, netns, node, objects, pods, services, unmanaged,
+    apiserver, beside, daemons, down, frr_k8s, netns, node, objects, ovn_kubernetes, pods,
+    services, unmanaged,
 };
 
 /// More nodes than this overflow the kernel's neighbour table, which all namespaces
@@ -52,6 +53,8 @@ pub(crate) struct Wanted {
     pub(crate) networks: Vec<UserNetwork>,
     /// frr-k8s's controller, to run in place of frr-agent.
     pub(crate) frr_k8s: Option<PathBuf>,
+    /// Real OVN-Kubernetes, to run our daemons beside.
+    pub(crate) ovn_kubernetes: Option<PathBuf>,
     /// The physical network and what its administrator writes, where it is not the demonstration's.
     pub(crate) example: Option<Example>,
     /// Programs.
@@ -100,7 +103,8 @@ pub(crate) fn up(wanted: &Wanted, steps: Steps) -> Result<Lab> {
     }
     let mut lab = begin(wanted)?;
     daemons::check(&lab).inspect_err(|_| drop(down::down(&lab.name)))?;
-    steps.say(&format!("{}; {}", lab.values.shown(), lab.outward.shown()));
+    let (values, outward) = (lab.values.shown(), lab.outward.shown());
+    steps.say(&format!("{values}; {outward}{}", lab.beside_note()));
     modules(&lab);
     supervisor::launch(&lab)?;
     link::up_underlay(&lab).context("underlay")?;
@@ -109,25 +113,30 @@ pub(crate) fn up(wanted: &Wanted, steps: Steps) -> Result<Lab> {
         "underlay and outside host are there{}",
         lab.routers_note()
     ));
+    if lab.ovn_kubernetes.is_some() {
+        ovn_kubernetes::prepare(&lab)?;
+    }
     bare(&lab, steps)?;
     objects::create_nodes(&lab, &lab.nodes)?;
     example::apply(&lab)?;
     unmanaged::apply(&lab)?;
     networks::create(&lab)?;
     services::create(&lab)?;
-    daemons::start_managers(&lab)?;
-    for started in each(&lab.nodes, |node| daemons::start_agents(&lab, node)) {
-        started?;
+    if let Some(folder) = &lab.ovn_kubernetes {
+        ovn_kubernetes::start(&lab, folder)?;
+        steps.say("Node objects are there, OVN-Kubernetes runs");
+    } else {
+        daemons::start_all(&lab)?;
+        steps.say(&format!(
+            "Node objects are there, our daemons run{}",
+            lab.applier_note()
+        ));
     }
-    steps.say(&format!(
-        "Node objects are there, our daemons run{}",
-        lab.applier_note()
-    ));
     attach(&lab, &lab.nodes, wanted.wait, steps)?;
     networks::attach(&lab, wanted.wait, steps)?;
     services::balance(&lab)?;
     if lab.outward.adopt {
-        beside::hand_over(&mut lab, wanted.wait, steps)?;
+        beside::adopt(&mut lab, wanted.wait, steps)?;
     }
     lab.complete = true;
     lab.save()?;
@@ -148,6 +157,10 @@ fn check(wanted: &Wanted) -> Result<()> {
     if let Some(binary) = &wanted.frr_k8s {
         frr_k8s::check(binary)?;
     }
+    if let Some(folder) = &wanted.ovn_kubernetes {
+        let by_kernel = wanted.outward.by_kernel();
+        ovn_kubernetes::check(folder, by_kernel, !wanted.networks.is_empty())?;
+    }
     Ok(())
 }
 
@@ -164,6 +177,7 @@ fn kept(wanted: &Wanted) -> Option<Lab> {
         && lab.outward == wanted.outward
         && lab.networks == wanted.networks
         && lab.frr_k8s == wanted.frr_k8s
+        && lab.ovn_kubernetes == wanted.ovn_kubernetes
         && lab.example == wanted.example
         && lab.places == wanted.places
         && supervisor::running(&lab.name).is_some();
@@ -192,6 +206,7 @@ fn begin(wanted: &Wanted) -> Result<Lab> {
         outward: wanted.outward.clone(),
         networks: wanted.networks.clone(),
         frr_k8s: wanted.frr_k8s.clone(),
+        ovn_kubernetes: wanted.ovn_kubernetes.clone(),
         example: wanted.example.clone(),
         settings: Vec::new(),
         netns_folder: netns::folder_exists(),
@@ -243,6 +258,9 @@ fn bare(lab: &Lab, steps: Steps) -> Result<()> {
             if lab.frr_k8s.is_some() {
                 frr_k8s::install(lab)?;
             }
+            if let Some(folder) = &lab.ovn_kubernetes {
+                ovn_kubernetes::install(lab, folder)?;
+            }
             steps.say("CRDs, roles and accounts are installed");
             Ok(())
         });
@@ -273,9 +291,15 @@ pub(crate) fn attach(lab: &Lab, nodes: &[Node], wait: Duration, steps: Steps) ->
     while !open.is_empty() && now() < deadline {
         let subnets = objects::subnets(lab).unwrap_or_default();
         let (ready, rest): (Vec<&Node>, Vec<&Node>) = open.into_iter().partition(|node| {
-            subnets.contains_key(&node.name) && pods::has_switch(lab, &node.name)
+            let is_ready = lab.ovn_kubernetes.is_none()
+                || ovn_kubernetes::plugin_config(lab, &node.name).is_some();
+            is_ready && subnets.contains_key(&node.name) && pods::has_switch(lab, &node.name)
         });
         for attached in each(&ready, |node| match subnets.get(&node.name) {
+            Some(_) if lab.ovn_kubernetes.is_some() => {
+                let inner = lab.pod_namespace(&node.name);
+                ovn_kubernetes::cni::attach(lab, node, "default", &inner, "pod.json").map(drop)
+            }
             Some(subnets) => pods::attach(lab, node, subnets),
             None => Ok(()),
         }) {
@@ -293,25 +317,19 @@ pub(crate) fn attach(lab: &Lab, nodes: &[Node], wait: Duration, steps: Steps) ->
             std::thread::sleep(Duration::from_millis(150));
         }
     }
-    for node in &open {
-        let why = diagnose::why_no_pod(lab, node);
-        let log = process::record(lab, &node.name, "node-agent");
-        let log = log
-            .map(|record| tail(&record.start.log, 15))
-            .unwrap_or_default();
-        steps.say(&format!(
-            "{}: no pod: {why}; what its agent said last:\n{log}",
-            node.name
-        ));
-    }
+    open.iter().for_each(|node| say_why(lab, node, steps));
     let pods = attached(lab);
     let missing = unreached(lab, &pods, deadline);
     if open.is_empty() && missing.is_empty() {
         steps.say(&format!(
-            "all {} pods reach each other: {:.1} s after the command, {:.1} s after our daemons started",
+            "all {} pods reach each other: {:.1} s after the command, {:.1} s after {} started",
             pods.len(),
             steps.elapsed(),
-            start.elapsed().as_secs_f64()
+            start.elapsed().as_secs_f64(),
+            match lab.ovn_kubernetes {
+                Some(_) => "OVN-Kubernetes",
+                None => "our daemons",
+            }
         ));
     } else {
         let waited = start.elapsed().as_secs();
@@ -321,6 +339,24 @@ pub(crate) fn attach(lab: &Lab, nodes: &[Node], wait: Duration, steps: Steps) ->
         ));
     }
     Ok(())
+}
+
+/// Why a node has no pod.
+fn say_why(lab: &Lab, node: &Node, steps: Steps) {
+    let why = diagnose::why_no_pod(lab, node);
+    // Who makes switches and gives addresses.
+    let maker = match lab.ovn_kubernetes {
+        Some(_) => ovn_kubernetes::NODE,
+        None => "node-agent",
+    };
+    let log = process::record(lab, &node.name, maker);
+    let log = log
+        .map(|record| tail(&record.start.log, 15))
+        .unwrap_or_default();
+    steps.say(&format!(
+        "{}: no pod: {why}; what its {maker} said last:\n{log}",
+        node.name
+    ));
 }
 
 /// The lab program itself.

@@ -143,7 +143,7 @@ impl<'a, 'f> Maker<'a, 'f> {
 
     pub(super) fn node(&mut self, node: &'a Node) {
         if let Some(why) = self.facts.unfit.get(&node.name) {
-            return self.leave_out(node, why);
+            return self.draft.leave_out(node, why);
         }
         let announced = self.announced(node);
         if announced.is_empty() {
@@ -273,30 +273,10 @@ impl<'a, 'f> Maker<'a, 'f> {
         };
         let has_kept = !self.facts.egress.kept(self.ra, &node.name).is_empty();
         let has_any = self.selection.networks.values().any(|s| is_own(&s));
-        if !has_kept && !has_any && !self.announces_in_vain(node) {
+        if !has_kept && !has_any {
             out.clear();
         }
         out
-    }
-
-    /// Nothing is planned for the node. What stands stays, but for pods that it takes no packets for.
-    fn leave_out(&mut self, node: &'a Node, why: &str) {
-        if self.announces_in_vain(node) {
-            self.draft.left_out.node(node, why);
-        } else {
-            self.draft.leave_out(node, why);
-        }
-    }
-
-    /// Whether the node announces pods of a network that it takes no packets for any more, beside OVN-Kubernetes: that must not stay,
-    /// whatever else is wrong with the node.
-    fn announces_in_vain(&self, node: &Node) -> bool {
-        let mut networks = self.selection.networks.values();
-        self.ra.pod_network
-            && networks.any(|served| {
-                self.is_unguarded(node, served.network)
-                    && !self.existing(node, served.network).is_empty()
-            })
     }
 
     /// Whether nothing is to be sent to the node's pods yet, or any more.

@@ -7,13 +7,14 @@ use model::user_network::{EgressIp, Namespace};
 
 use super::*;
 use crate::samples::{
-    add, default_of, mk_cudn, mk_managed, mk_node, mk_source, mk_world, neighbors, settle,
+    add, default_of, mk_cudn, mk_managed, mk_node, mk_source, mk_world, neighbors, put_network,
+    settle,
 };
 use crate::{MANAGED_BY, RA_KEY};
 use model::frr::Remains;
 use model::node::Fact;
 use model::selector::LabelSelector;
-use model::{Asn, NodeName};
+use model::{Asn, NodeName, Prefix};
 
 fn managed_ra(world: &World) -> String {
     world.ras.keys().next().unwrap().clone()
@@ -103,7 +104,14 @@ fn beside_ovn_kubernetes_what_a_node_announces_goes_with_its_word_whatever_is_wr
         let node = world.nodes.get_mut(n1).unwrap();
         (node.subnets, node.node_id) = (subnets, Fact::Known(99));
     };
-    for change in [unfit, excluded] {
+    let unread: Change = |world, _| {
+        let key = world.frr.keys().find(|key| key.name == "src").cloned();
+        world.frr.insert(key.unwrap(), Err(Vec::new()));
+    };
+    let refused: Change = |world, _| {
+        world.ras.insert("user".to_owned(), Err("no".to_owned()));
+    };
+    for change in [unfit, excluded, unread, refused] {
         let mut world = world.clone();
         change(&mut world, &n1);
         let stays = plan(&world, "user");
@@ -117,6 +125,43 @@ fn beside_ovn_kubernetes_what_a_node_announces_goes_with_its_word_whatever_is_wr
         );
         assert_eq!(goes.surplus.into_iter().collect::<Vec<_>>(), announces);
     }
+}
+
+#[test]
+fn of_several_networks_that_a_node_announces_those_go_that_it_takes_no_packets_for() {
+    let mut world = mk_managed();
+    put_network(&mut world, mk_cudn("red", 1), 1);
+    world.beside = true;
+    let n1 = NodeName::from("n1");
+    for network in ["default", "cluster_udn_red"] {
+        ready(world.nodes.get_mut(&n1).unwrap(), network);
+    }
+    settle(&mut world);
+    let announced = |world: &World| -> Vec<String> {
+        let plan = of_fabric(world);
+        let planned = plan.desired.values();
+        let kept = plan
+            .keep
+            .iter()
+            .filter_map(|key| world.frr[key].as_ref().ok());
+        let routers = planned.chain(kept).flat_map(|object| &object.routers);
+        let all: BTreeSet<Prefix> = routers.flat_map(|router| router.prefixes.clone()).collect();
+        all.iter().map(ToString::to_string).collect()
+    };
+    let before = announced(&world);
+    assert_eq!(before.len(), 2, "{before:?}");
+    world.nodes.get_mut(&n1).unwrap().internal_ips.clear();
+    assert_eq!(announced(&world), before, "it says that it takes packets");
+    for (gone, stays) in [("default", "10.61."), ("cluster_udn_red", "10.128.")] {
+        let mut world = world.clone();
+        let node = world.nodes.get_mut(&n1).unwrap();
+        node.underlay_ready.remove(&NetworkName::from(gone));
+        let now = announced(&world);
+        let is_other = now.len() == 1 && now.iter().all(|prefix| prefix.starts_with(stays));
+        assert!(is_other, "{gone}: {now:?} of {before:?}");
+    }
+    world.nodes.get_mut(&n1).unwrap().underlay_ready.clear();
+    assert_eq!(announced(&world), Vec::<String>::new());
 }
 
 /// The node says that it takes packets for its subnets of a network.

@@ -66,7 +66,7 @@ impl Memory {
         let stands = self.shares.get(&network.name).map(|share| &share.network);
         let is_led = stands.is_some_and(|network| self.is_in_main(network));
         // What an agent before this one led goes on, and back by itself; without a share nothing could take it back.
-        let is_led = is_led || self.stands_beside(&network.name);
+        let is_led = is_led || (stands.is_none() && self.stands_beside(&network.name));
         match self.hosts_within(network) {
             Some(why) if !is_led => Err(why),
             why => Ok(why),
@@ -95,13 +95,17 @@ impl Memory {
             |node| format!("an InternalIP of node {node}"),
         );
         let name = &network.name;
-        Some(NotYet::Unsound(Problem::new(
-            format!("network {name}"),
-            HOSTS_WITHIN,
+        let text = if self.config.beside {
+            format!(
+                "its subnets hold {ip}, {whose}, and nodes are to have routes to them; allowed: subnets without hosts, or the tunnels"
+            )
+        } else {
             format!(
                 "its subnets hold {ip}, {whose}, and it is advertised into the default VRF; allowed: subnets without hosts, or advertising into its own VRF alone"
-            ),
-        )))
+            )
+        };
+        let subject = format!("network {name}");
+        Some(NotYet::Unsound(Problem::new(subject, HOSTS_WITHIN, text)))
     }
 
     /// Whether rows of ours stand for a network beside OVN-Kubernetes, of this process or of one before it.

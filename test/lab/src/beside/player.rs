@@ -20,8 +20,9 @@ use serde_json::{Value, json};
 use self::host::Host;
 use self::north::{Kept, Moment};
 use crate::apiserver::{get, kubectl};
+use crate::look::{entry, rows};
 use crate::node::ovs::{br_ex, nbctl};
-use crate::objects::items;
+use crate::objects::{self, items};
 use crate::run::{now, tell, tool};
 use crate::state::{Lab, Node, text, write_whole};
 
@@ -106,6 +107,21 @@ pub(crate) fn sync(lab: &Lab, node: &str) -> Result<()> {
     Ok(())
 }
 
+/// Whether one of these changes stands.
+pub(crate) fn is_spoiled(lab: &Lab, node: &str) -> Result<bool> {
+    for (table, name) in [
+        ("logical_router", format!("GR_{node}")),
+        ("logical_router_port", format!("rtoe-GR_{node}")),
+    ] {
+        let rows = rows(lab, node, table, &[&format!("name={name}")])?;
+        let row = rows.first().with_context(|| format!("no {table} {name}"))?;
+        if entry(row, "options", "spoiled").is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// Changes rows of the gateway that it writes at a sync and when it starts.
 pub(crate) fn spoil(lab: &Lab, node: &str) -> Result<()> {
     let options = "options:spoiled=yes";
@@ -126,6 +142,34 @@ pub(crate) fn make_translations_anew(lab: &Lab, node: &str) -> Result<()> {
     ensure!(
         changes > 0,
         "{node}: no row of address translation came back"
+    );
+    Ok(())
+}
+
+/// As where OVN-Kubernetes is told to route the default network without an overlay, or no more: its gateway router leads to the node's
+/// subnets alone, or to the whole network.
+pub(crate) fn route_itself(lab: &Lab, node: &str, itself: bool) -> Result<()> {
+    let mut found = found(lab, node)?;
+    let subnets = objects::subnets(lab)?;
+    let own = subnets.get(node).context("a node without subnets")?;
+    let ranges = &lab.values.default_network()?.ranges;
+    for range in ranges {
+        let mut own = own.iter().filter(|own| range.subnet.contains(*own));
+        let own = own.next().context("no subnet of a family")?.to_string();
+        let whole = range.subnet.to_string();
+        let (from, to) = if itself { (whole, own) } else { (own, whole) };
+        // The other way round again is no change.
+        let changed = found.north.lead(&from, &to) > 0;
+        ensure!(
+            changed || !itself,
+            "{node}: its gateway router does not lead to {from}"
+        );
+    }
+    write_whole(&file(lab, node), &serde_json::to_string(&found)?)?;
+    let changes = found.north.write(lab, node, Moment::Sync)?;
+    ensure!(
+        !itself || changes >= ranges.len(),
+        "{node}: {changes} rows written"
     );
     Ok(())
 }
@@ -236,7 +280,9 @@ impl<'a> Player<'a> {
         Ok(())
     }
 
-    fn write(&self, moment: Moment) -> Result<()> {
+    fn write(&mut self, moment: Moment) -> Result<()> {
+        // It may have been told to route itself.
+        self.found = found(self.lab, self.node)?;
         let changes = self.found.north.write(self.lab, self.node, moment)?;
         tell(&format!("{moment:?}: {changes} changes"));
         Ok(())

@@ -34,7 +34,7 @@ const MOMENTS: [&str; 4] = ["nothing happened", "gateway sync", "BGP routes", "s
 /// All lines, those that need each other's rows whole on nodes of their own; `false` where something became of one of them that was
 /// not recorded.
 pub(crate) fn demonstrate(lab: &Lab) -> Result<bool> {
-    if lab.adopted.is_none() {
+    if lab.adopted.is_none() || lab.ovn_kubernetes.is_some() {
         bail!("only a lab that came up with --adopt has an imitation of OVN-Kubernetes");
     }
     let groups: Vec<(&Node, Group)> = lab.nodes.iter().zip(lines::GROUPS).collect();

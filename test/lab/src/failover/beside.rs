@@ -1,7 +1,7 @@
-//! What it costs those who use the network when our daemons, beside an imitation of OVN-Kubernetes, lead it past the tunnels and
-//! back, and when something of it is changed under them.
+//! What it costs those who use the network when our daemons, beside OVN-Kubernetes or an imitation of it, lead it past the tunnels
+//! and back, and when something of it is changed under them.
 //!
-//! In: a lab that was brought up with `--adopt`. Out: for each event what `change` tells: pings lost, the longest silence of
+//! In: a lab that was brought up with `--adopt` or `--ovn-kubernetes`. Out: for each event what `change` tells: pings lost, the longest silence of
 //! a TCP connection, flows between pods that bore another address. The tunnels are there: it should cost nothing, and no more is tolerated than of other changes.
 
 use std::time::Duration;
@@ -11,13 +11,14 @@ use nix::sys::signal::Signal;
 
 use super::change::{again, under_traffic};
 use super::stream::{Way, serve, ways};
-use crate::apiserver::kubectl;
+use crate::apiserver::{get, kubectl};
 use crate::beside::player::{self, replace_flows};
 use crate::beside::{KEEPER, follow, found, is_back, unsteered, users, wait};
 use crate::daemons::configure_node_agent;
 use crate::look::{rows, word};
 use crate::networks;
 use crate::node::ovs::nbctl;
+use crate::ovn_kubernetes;
 use crate::process;
 use crate::run::{each, tell, tool, wall};
 use crate::state::{Lab, Node};
@@ -25,7 +26,7 @@ use crate::state::{Lab, Node};
 /// An event: what it is called, and what makes it.
 type Event = (&'static str, fn(&Lab, &Node) -> Result<()>);
 
-const EVENTS: [Event; 17] = [
+const EVENTS: [Event; 13] = [
     ("all nodes back to the tunnels", |lab, _| all(lab, "geneve")),
     ("all nodes past the tunnels", |lab, _| {
         all(lab, "no-overlay")
@@ -44,20 +45,7 @@ const EVENTS: [Event; 17] = [
     ("all ovn-controllers killed and started again", |lab, _| {
         again(lab, "ovn-controller", Signal::SIGKILL)
     }),
-    ("the bridge's flows replaced on all nodes, ten times", flows),
     ("an address comes to a node's bridge and goes", address),
-    (
-        "gateway rows of the imitation changed and written again on all nodes, ten times",
-        syncs,
-    ),
-    (
-        "the imitation killed and started again on all nodes",
-        restart,
-    ),
-    (
-        "NAT rows of the imitation deleted and re-created on nodes at random",
-        anew,
-    ),
     ("all node-agents stopped for ten seconds (SIGSTOP)", still),
     ("the policy of a node deleted by hand", |lab, node| {
         by_hand(lab, node, "logical_router_policy", "priority=1010")
@@ -76,6 +64,45 @@ const EVENTS: [Event; 17] = [
     ),
 ];
 
+/// What the imitation does.
+const OF_IMITATION: [Event; 5] = [
+    ("the bridge's flows replaced on all nodes, ten times", flows),
+    (
+        "gateway rows of the imitation changed and written again on all nodes, ten times",
+        syncs,
+    ),
+    (
+        "the imitation killed and started again on all nodes",
+        restart,
+    ),
+    (
+        "NAT rows of the imitation deleted and re-created on nodes at random",
+        anew,
+    ),
+    (
+        "OVN-Kubernetes routes the network itself, and does not, on nodes at random",
+        two_writers,
+    ),
+];
+
+/// What the real one does.
+const OF_OVN_KUBERNETES: [Event; 2] = [
+    (
+        "OVN-Kubernetes ended and started again on all nodes",
+        |lab, _| start_again(lab, Signal::SIGTERM),
+    ),
+    (
+        "OVN-Kubernetes killed and started again on all nodes",
+        |lab, _| start_again(lab, Signal::SIGKILL),
+    ),
+];
+
+/// After its gateway's rows OVN-Kubernetes writes the bridge's flows and the host's part.
+const STARTED: Duration = Duration::from_secs(20);
+
+/// An event that only the imitation can have.
+const TRANSLATION: &str = "the row that others translate by deleted on a node, and made again";
+
 /// With networks of users over tunnels.
 const OF_USERS: [Event; 5] = [
     ("networks of users past the tunnels", |lab, _| {
@@ -90,10 +117,7 @@ const OF_USERS: [Event; 5] = [
             users::carried(lab, true)
         },
     ),
-    (
-        "the row that others translate by deleted on a node, and made again",
-        |lab, node| users::translation(lab, node),
-    ),
+    (TRANSLATION, |lab, node| users::translation(lab, node)),
     ("the packet filter of a node deleted while they are", filter),
     ("networks of users back to the tunnels", |lab, _| {
         users::lead(lab, false)?;
@@ -104,17 +128,29 @@ const OF_USERS: [Event; 5] = [
 /// All events on the first node or on all; `false` where one of them cost something. `of_users`: those of networks of users.
 pub(super) fn demonstrate(lab: &Lab, node: &Node, of_users: bool) -> Result<bool> {
     if !lab.is_steered() {
-        bail!("events beside OVN-Kubernetes need a lab that came up with --adopt");
+        bail!(
+            "events beside OVN-Kubernetes need a lab that came up with --adopt or --ovn-kubernetes"
+        );
     }
     if of_users && users::over_tunnels(lab).is_empty() {
         bail!(
-            "events of networks of users need some over tunnels (up --adopt --network red=geneve:10.150.0.0/16/24)"
+            "events of networks of users need some over tunnels (up --adopt or --ovn-kubernetes FOLDER, --network red=geneve:10.150.0.0/16/24)"
         );
     }
     let all: Vec<Way> = ways(&networks::members(lab));
     serve(&all)?;
     let mut good = true;
-    let events = if of_users { &OF_USERS[..] } else { &EVENTS };
+    let theirs = match lab.ovn_kubernetes {
+        Some(_) => &OF_OVN_KUBERNETES[..],
+        None => &OF_IMITATION,
+    };
+    // The row of OVN-Kubernetes' own comes back when it starts, not before.
+    let is_possible = |(name, _): &&Event| lab.ovn_kubernetes.is_none() || *name != TRANSLATION;
+    let events: Vec<&Event> = if of_users {
+        OF_USERS.iter().filter(is_possible).collect()
+    } else {
+        EVENTS.iter().chain(theirs).collect()
+    };
     for (name, event) in events {
         good &= under_traffic((lab, &all), name, || event(lab, node))?;
     }
@@ -184,26 +220,107 @@ fn restart(lab: &Lab, _: &Node) -> Result<()> {
     started.into_iter().collect()
 }
 
-/// The seed is told: with `NOVERLAY_SEED` the same happens again.
-fn anew(lab: &Lab, _: &Node) -> Result<()> {
-    let seed = std::env::var("NOVERLAY_SEED").ok();
-    let seed = seed.and_then(|text| text.parse().ok());
-    let seed: u64 = seed.unwrap_or_else(|| u64::from(wall().subsec_nanos()));
-    tell(&format!("    NOVERLAY_SEED={seed}"));
-    let mut state = seed;
-    let mut next = |below: u64| {
+fn start_again(lab: &Lab, signal: Signal) -> Result<()> {
+    let started = each(&lab.nodes, |node| {
+        let record = process::record(lab, &node.name, ovn_kubernetes::NODE)?;
+        process::stop(lab, &node.name, ovn_kubernetes::NODE, signal)?;
+        // It writes this again when it starts.
+        player::spoil(lab, &node.name)?;
+        let started = process::start(lab, record.start, record.restarts)?;
+        wait("its gateway's rows are not written", || {
+            Ok(!player::is_spoiled(lab, &node.name)?)
+        })?;
+        std::thread::sleep(STARTED);
+        if !started.alive() {
+            bail!("{}: OVN-Kubernetes has ended", node.name);
+        }
+        Ok(())
+    });
+    started.into_iter().collect::<Result<()>>()?;
+    steered(lab)
+}
+
+/// Numbers at random. The seed is told: with `NOVERLAY_SEED` the same happens again.
+struct Chance(u64);
+
+impl Chance {
+    fn told() -> Self {
+        let seed = std::env::var("NOVERLAY_SEED").ok();
+        let seed = seed.and_then(|text| text.parse().ok());
+        let seed: u64 = seed.unwrap_or_else(|| u64::from(wall().subsec_nanos()));
+        tell(&format!("    NOVERLAY_SEED={seed}"));
+        Self(seed)
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
         // Knuth's linear congruential generator: its upper bits are good enough for what happens when.
-        state = state
+        self.0 = (self.0)
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) % below
-    };
-    let count = u64::try_from(lab.nodes.len())?;
+        (self.0 >> 33) % bound
+    }
+
+    fn node<'a>(&mut self, lab: &'a Lab) -> Result<&'a Node> {
+        let number = self.below(u64::try_from(lab.nodes.len())?);
+        lab.nodes.get(usize::try_from(number)?).context("a node")
+    }
+}
+
+fn anew(lab: &Lab, _: &Node) -> Result<()> {
+    let mut chance = Chance::told();
     for _ in 0..20 {
-        std::thread::sleep(Duration::from_millis(next(500)));
-        let node = lab.nodes.get(usize::try_from(next(count))?);
-        let node = node.context("a node")?;
-        player::make_translations_anew(lab, &node.name)?;
+        std::thread::sleep(Duration::from_millis(chance.below(500)));
+        player::make_translations_anew(lab, &chance.node(lab)?.name)?;
+    }
+    Ok(())
+}
+
+/// Whether nothing of ours leads anywhere while OVN-Kubernetes routes, and it is said why.
+fn given_way(lab: &Lab, node: &Node, stays: bool, rest: Duration) -> Result<()> {
+    if !stays {
+        std::thread::sleep(rest);
+        return Ok(());
+    }
+    wait("two write", || is_back(lab, node))?;
+    let path = format!("/apis/noverlay.io/v1alpha1/noderoutes/{}", node.name);
+    wait("it is not said why", || {
+        Ok(get(lab, &path)?.to_string().contains("OvnKubernetesRoutes"))
+    })?;
+    std::thread::sleep(rest);
+    if !is_back(lab, node)? {
+        bail!("{}: ours is there while OVN-Kubernetes routes", node.name);
+    }
+    Ok(())
+}
+
+/// While OVN-Kubernetes routes the network, nothing of ours leads pods' packets; what it lasted less than a minute we take back by
+/// ourselves. Its rows, and what else there is of others, are as they were found afterwards.
+fn two_writers(lab: &Lab, _: &Node) -> Result<()> {
+    let mut chance = Chance::told();
+    for turn in 0..4 {
+        let node = chance.node(lab)?;
+        // The first one is seen to give way, whatever the seed.
+        let stays = turn == 0 || chance.below(3) > 0;
+        if stays {
+            steered(lab)?;
+        }
+        let rest = Duration::from_millis(chance.below(4000));
+        let began = player::route_itself(lab, &node.name, true);
+        let given = began.and_then(|()| given_way(lab, node, stays, rest));
+        // Also where something went wrong meanwhile.
+        player::route_itself(lab, &node.name, false)?;
+        given?;
+    }
+    steered(lab)?;
+    for node in &lab.nodes {
+        let strangers = found::strangers(&found::difference(lab, node)?);
+        if !strangers.is_empty() {
+            bail!(
+                "{}: not as it was found: {}",
+                node.name,
+                strangers.join(" | ")
+            );
+        }
     }
     Ok(())
 }
@@ -241,6 +358,9 @@ fn by_hand(lab: &Lab, node: &Node, table: &str, condition: &str) -> Result<()> {
         Ok(rows.iter().map(|row| word(row, "_uuid")).collect())
     };
     let before = found()?;
+    if before.is_empty() {
+        bail!("{}: no row of {table} has {condition}", node.name);
+    }
     for uuid in &before {
         match table {
             "logical_router_policy" => {

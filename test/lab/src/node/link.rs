@@ -144,13 +144,13 @@ pub(crate) fn up_router(lab: &Lab, router: &Node) -> Result<()> {
         .map(drop)
 }
 
-/// Gives br-ex the node's addresses; with routing by an administrator the node has a default router, the outside host, too:
-/// what nodes do with packets that nobody has a route for is theirs then.
+/// Gives br-ex the node's addresses; with routing by an administrator and with OVN-Kubernetes the node has a default router, the
+/// outside host, too: what nodes do with packets that nobody has a route for is theirs then.
 pub(super) fn address(lab: &Lab, node: &Node) -> Result<()> {
     let own = addresses(lab, node.index, "br-ex");
     let outside = lab.values.outside_addresses().into_iter();
     let routes: String = outside
-        .filter(|_| !lab.outward.is_managed())
+        .filter(|_| !lab.outward.is_managed() || lab.ovn_kubernetes.is_some())
         .map(|via| format!("\nroute add default via {via} dev br-ex"))
         .collect();
     batch(
@@ -203,7 +203,7 @@ pub(crate) fn drop_ingress(lab: &Lab, namespace: &str, device: &str) -> Result<(
         return Ok(());
     }
     let rule = format!(
-        "add chain netdev lab {device} {{ type filter hook ingress device \"{device}\" priority 0; policy drop; }}"
+        "add chain netdev lab in-{device} {{ type filter hook ingress device \"{device}\" priority 0; policy drop; }}"
     );
     tool("nft").args([rule]).inside(namespace).run().map(drop)
 }

@@ -10,15 +10,17 @@ use anyhow::Result;
 
 use super::link::UPLINK;
 use super::pki;
+use crate::ovn_kubernetes::{self, program, schema};
 use crate::process::{self, Start};
 use crate::run::{Tool, tool, until};
 use crate::state::{Lab, Node, text};
 use crate::supervisor;
 use crate::values::mac;
 
-const OVS_SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
-const NB_SCHEMA: &str = "/usr/share/ovn/ovn-nb.ovsschema";
-const SB_SCHEMA: &str = "/usr/share/ovn/ovn-sb.ovsschema";
+/// Below the folder where schemas are installed.
+const OVS_SCHEMA: &str = "openvswitch/vswitch.ovsschema";
+const NB_SCHEMA: &str = "ovn/ovn-nb.ovsschema";
+const SB_SCHEMA: &str = "ovn/ovn-sb.ovsschema";
 
 /// Starts the configuration database and ovs-vswitchd and makes both bridges.
 pub(super) fn up_switch(lab: &Lab, node: &Node) -> Result<()> {
@@ -47,9 +49,17 @@ pub(super) fn up_switch(lab: &Lab, node: &Node) -> Result<()> {
         node.name,
         text(&dir.join("ovnsb_db.sock")),
     );
+    // OVN-Kubernetes finds a bridge that forwards by itself, and knows it by these.
+    let (mode, known) = match lab.ovn_kubernetes {
+        Some(_) => (
+            "standalone",
+            "-- br-set-external-id br-ex bridge-id br-ex -- br-set-external-id br-ex bridge-uplink eth0",
+        ),
+        None => ("secure", ""),
+    };
     // Left to itself the bridge's own interface takes the lowest MTU of its ports, and now and then before they have theirs.
     let bridges = format!(
-        "-- add-br br-ex -- set bridge br-ex datapath_type={kind} fail_mode=secure other-config:hwaddr={} \
+        "-- add-br br-ex -- set bridge br-ex datapath_type={kind} fail_mode={mode} other-config:hwaddr={} \
          -- set interface br-ex mtu_request={mtu} \
          -- add-port br-ex {UPLINK} \
          -- add-br br-int -- set bridge br-int datapath_type={kind} fail_mode=secure",
@@ -58,6 +68,7 @@ pub(super) fn up_switch(lab: &Lab, node: &Node) -> Result<()> {
     vsctl(lab, &node.name)
         .words(&ids)
         .words(&bridges)
+        .words(known)
         .run()
         .map(drop)
 }
@@ -90,7 +101,12 @@ pub(super) fn up_ovn(lab: &Lab, node: &Node) -> Result<()> {
     ];
     process::start(lab, daemon(lab, node, "ovn-northd", dbs), 0)?;
     let conf = format!("unix:{}", text(&dir.join("db.sock")));
-    let controller = daemon(lab, node, "ovn-controller", vec![conf]);
+    let mut controller = daemon(lab, node, "ovn-controller", vec![conf]);
+    if lab.ovn_kubernetes.is_some() {
+        // OVN-Kubernetes tells it a database by the usual place.
+        let words = ovn_kubernetes::words(lab, &node.name)?;
+        controller.argv = [words, controller.argv].concat();
+    }
     // It may be gone before it has been noticed at all; the supervisor repeats the starts that fail a little later.
     for _ in 1..supervisor::REPEATS {
         if process::start(lab, controller.clone(), 0).is_ok() {
@@ -116,8 +132,8 @@ struct Database<'a> {
 fn database(lab: &Lab, node: &Node, db: &Database<'_>) -> Result<()> {
     let dir = lab.ovs_dir(&node.name);
     let file = text(&dir.join(format!("{}.db", db.name)));
-    tool("ovsdb-tool")
-        .args(["create", &file, db.schema])
+    tool(&program(lab, "ovsdb-tool"))
+        .args(["create", &file, &schema(lab, db.schema)])
         .run()?;
     let remote = format!("--remote=punix:{}", text(&dir.join(db.socket)));
     let mut start = daemon(lab, node, "ovsdb-server", vec![file, remote]);
@@ -126,7 +142,8 @@ fn database(lab: &Lab, node: &Node, db: &Database<'_>) -> Result<()> {
         .node_dir(&node.name)
         .join(format!("ovsdb-{}.log", db.name));
     let pidfile = dir.join(format!("ovsdb-{}.pid", db.name));
-    let control = dir.join(format!("ovsdb-{}.ctl", db.name));
+    // OVN's own name for that of its databases.
+    let control = dir.join(format!("{}_db.ctl", db.name));
     start
         .argv
         .retain(|a| !a.starts_with("--pidfile") && !a.starts_with("--log-file"));
@@ -140,18 +157,18 @@ fn database(lab: &Lab, node: &Node, db: &Database<'_>) -> Result<()> {
     process::start(lab, start, 0).map(drop)
 }
 
-fn daemon(lab: &Lab, node: &Node, program: &str, arguments: Vec<String>) -> Start {
+fn daemon(lab: &Lab, node: &Node, name: &str, arguments: Vec<String>) -> Start {
     let dir = lab.ovs_dir(&node.name);
-    let log = lab.node_dir(&node.name).join(format!("{program}.log"));
-    let pidfile = dir.join(format!("{program}.pid"));
-    let mut argv = vec![program.to_owned()];
+    let log = lab.node_dir(&node.name).join(format!("{name}.log"));
+    let pidfile = dir.join(format!("{name}.pid"));
+    let mut argv = vec![program(lab, name)];
     argv.extend(arguments);
     argv.push(format!("--pidfile={}", text(&pidfile)));
     argv.push(format!("--log-file={}", text(&log)));
     argv.extend(["--detach", "--no-chdir", "-vconsole:off"].map(str::to_owned));
     Start {
         node: node.name.clone(),
-        name: program.to_owned(),
+        name: name.to_owned(),
         argv,
         env: environment(&dir),
         log,
@@ -175,19 +192,21 @@ fn environment(dir: &Path) -> Vec<(String, String)> {
 /// `ovs-vsctl` of a node.
 pub(crate) fn vsctl(lab: &Lab, node: &str) -> Tool {
     let socket = text(&lab.ovs_dir(node).join("db.sock"));
-    tool("ovs-vsctl").args([format!("--db=unix:{socket}"), "--timeout=60".to_owned()])
+    tool(&program(lab, "ovs-vsctl"))
+        .args([format!("--db=unix:{socket}"), "--timeout=60".to_owned()])
 }
 
 /// `ovn-nbctl` of a node.
 pub(crate) fn nbctl(lab: &Lab, node: &str) -> Tool {
     let socket = text(&lab.ovs_dir(node).join("ovnnb_db.sock"));
-    tool("ovn-nbctl").args([format!("--db=unix:{socket}"), "--timeout=60".to_owned()])
+    tool(&program(lab, "ovn-nbctl"))
+        .args([format!("--db=unix:{socket}"), "--timeout=60".to_owned()])
 }
 
 /// `ovs-ofctl` of a node's outer bridge: a command and what follows the bridge's name.
 pub(crate) fn br_ex(lab: &Lab, node: &str, command: &str) -> Tool {
     let bridge = text(&lab.ovs_dir(node).join("br-ex.mgmt"));
-    tool("ovs-ofctl").args([
+    tool(&program(lab, "ovs-ofctl")).args([
         "-O",
         "OpenFlow15",
         "--timeout=5",

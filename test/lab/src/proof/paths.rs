@@ -4,7 +4,7 @@
 //! that it must see (pods: their own, or the node's where it leaves the cluster, also by the address of a Service;
 //! hosts: their own, or the management port's on the way to pods).
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use anyhow::Result;
 
@@ -35,13 +35,19 @@ struct Path {
     service: Option<Service>,
 }
 
+/// What a pod sees that reaches itself by a Service of OVN-Kubernetes.
+const HAIRPIN: (Ipv4Addr, Ipv6Addr) = (
+    Ipv4Addr::new(169, 254, 0, 5),
+    Ipv6Addr::new(0xfd69, 0, 0, 0, 0, 0, 0, 5),
+);
+
 /// Whose address is asked.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Service {
     /// It leads out of the cluster's pods.
     Kubernetes,
-    /// It leads to a pod, perhaps to the one that asks: that sees the Service.
-    OfPods,
+    /// It leads to a pod, perhaps to the one that asks: that sees this address.
+    OfPods(IpAddr),
 }
 
 /// Line 3.
@@ -147,9 +153,9 @@ fn of_node(
     let own = pod.in_family(family)?;
     let (name, inside, management) = (&node.name, own.address, own.management());
     let from_outside = lab.namespace("outside");
-    let by_ovn = !lab.outward.is_local();
+    let by_ovn = is_by_row(lab);
     // In local gateway mode hosts take the routes of BGP themselves.
-    let by_management = by_ovn || lab.outward.is_overlay();
+    let by_management = !lab.outward.is_local() || lab.outward.is_overlay();
     let to_pods = if by_management { management } else { address };
     let mut paths = vec![
         Path::new(
@@ -204,14 +210,28 @@ fn of_node(
     Some(paths)
 }
 
+/// What leaves is translated by a row whose source ports the lab has given.
+fn is_by_row(lab: &Lab) -> bool {
+    !lab.outward.is_local() && lab.ovn_kubernetes.is_none()
+}
+
 /// From a pod by the addresses of Services: the API server sees the node, a pod sees a pod.
 fn by_services(
     lab: &Lab,
     (name, inner): (&str, &str),
     (inside, address): (IpAddr, IpAddr),
 ) -> Vec<Path> {
-    let (by_ovn, family) = (!lab.outward.is_local(), Family::of(inside));
-    let has_api = Family::of(lab.values.api_address()) == family;
+    let (by_ovn, family) = (is_by_row(lab), Family::of(inside));
+    // OVN-Kubernetes has the API server's Service by its own port alone, where nobody tells whom he sees.
+    let has_api = Family::of(lab.values.api_address()) == family && lab.ovn_kubernetes.is_none();
+    let Ok(dns) = services::address(lab, DNS, family) else {
+        return Vec::new();
+    };
+    let itself = match (&lab.ovn_kubernetes, family) {
+        (None, _) => dns,
+        (Some(_), Family::V4) => HAIRPIN.0.into(),
+        (Some(_), Family::V6) => HAIRPIN.1.into(),
+    };
     let all = [
         (
             "default/kubernetes",
@@ -219,11 +239,11 @@ fn by_services(
             address,
             Service::Kubernetes,
         ),
-        ("kube-system/kube-dns", DNS, inside, Service::OfPods),
+        ("kube-system/kube-dns", DNS, inside, Service::OfPods(itself)),
     ];
     let paths = all
         .into_iter()
-        .filter(|(.., kind)| has_api || *kind == Service::OfPods)
+        .filter(|(.., kind)| has_api || matches!(kind, Service::OfPods(_)))
         .filter_map(|(service, number, source, kind)| {
             let text = format!("pod on {name} -> Service {service}");
             let to = services::address(lab, number, family).ok()?;
@@ -257,7 +277,7 @@ fn complaints(path: &Path) -> Vec<(bool, String)> {
 fn wrong(path: &Path, name: &str, protocol: &str, seen: Result<SocketAddr>) -> Option<String> {
     match seen {
         Err(error) => Some(format!("{name} ({protocol}): {error:#}")),
-        Ok(seen) if path.service == Some(Service::OfPods) && seen.ip() == path.to => None,
+        Ok(seen) if path.service == Some(Service::OfPods(seen.ip())) => None,
         Ok(seen) if seen.ip() != path.source => Some(format!(
             "{name} ({protocol}): {} is seen instead of {}",
             seen.ip(),

@@ -58,7 +58,10 @@ type Ask = fn(&str, IpAddr) -> Result<SocketAddr>;
 pub(super) fn clusters(lab: &Lab, one: &Members, all: &[Members], found: &mut Found) -> Result<()> {
     for network in all {
         let is_own = network.name == one.name;
-        for (column, to, at) in of(lab, &network.name)? {
+        // Node ports are the lab's, not OVN-Kubernetes'.
+        let is_there = |at: &Option<&str>| at.is_none() || lab.ovn_kubernetes.is_none();
+        let asked = of(lab, &network.name)?.into_iter();
+        for (column, to, at) in asked.filter(|(.., at)| is_there(at)) {
             let family = Family::of(to.ip());
             let able = |pod: &Pod| pod.in_family(family).is_some();
             for (node, pod, namespace) in one.pods.iter().filter(|(_, pod, _)| able(pod)) {
@@ -143,8 +146,11 @@ fn targets(
     let mut targets = Vec::new();
     if own.family() == Family::of(api) {
         targets.push(("API server".to_owned(), api, by_node));
-        let to = services::address(lab, KUBERNETES, own.family())?;
-        targets.push(("Service default/kubernetes".to_owned(), to, by_node));
+        // OVN-Kubernetes has it by its own port alone, where nobody tells whom he sees.
+        if lab.ovn_kubernetes.is_none() {
+            let to = services::address(lab, KUBERNETES, own.family())?;
+            targets.push(("Service default/kubernetes".to_owned(), to, by_node));
+        }
     }
     let to = services::address(lab, DNS, own.family())?;
     let seen = Seen::AnyBut(own.address);

@@ -11,7 +11,7 @@ use crate::failover::lost_pings_alone;
 use crate::harness::{Standing, able, call, command, name, wait};
 
 /// Events of `hack/lab failover --only beside`.
-const EVENTS: usize = 17;
+const EVENTS: usize = 18;
 /// What `hack/lab check-imitation` looks at.
 const RECORDED: usize = 65;
 
@@ -46,41 +46,7 @@ fn pods_are_led_past_the_tunnels_and_keep_their_ways_whatever_comes_and_goes() {
     lab.prove(&["--only", "1,2,3,5"]).assert_all_hold();
     the_imitation_does_what_was_recorded();
     lab.prove(&["--only", "1,2,3,5"]).assert_all_hold();
-    // Half done: the drained node has BGP's routes to the others' pods, and what its host sends takes the tunnels all the same.
-    let node = lab.node(1);
-    // While nobody withdraws what is announced, nobody from outside may come in by it.
-    for manager in ["cm-a", "cm-b"] {
-        lab.daemon("end", "underlay", manager);
-    }
-    call(&["kubectl", "cordon", &node]);
-    call(&[
-        "kubectl",
-        "annotate",
-        "node",
-        &node,
-        "noverlay.io/drain=maintenance",
-    ]);
-    let is_told = || {
-        let object = call(&["kubectl", "get", "node", &node, "-o", "json"]).text;
-        object.contains("drain") && !object.contains("underlay-ready")
-    };
-    assert!(wait(Duration::from_secs(20), is_told), "peers are not told");
-    std::thread::sleep(Duration::from_secs(15));
-    let table = lab.exec(&node, &["nft", "list", "table", "inet", "noverlay"]);
-    assert!(table.contains("chain guard"), "{table}");
-    for manager in ["cm-a", "cm-b"] {
-        lab.daemon("start", "underlay", manager);
-    }
-    let rules = || lab.exec(&node, &["ip", "rule", "show"]);
-    let is_back = || !rules().contains("2898:") && rules().contains("2901:");
-    assert!(wait(Duration::from_secs(40), is_back), "{}", rules());
-    assert!(
-        lab.exec(&node, &["ip", "route"]).contains("proto bgp"),
-        "there is no route to be kept from"
-    );
-    lab.prove(&["--only", "1,3"]).assert_all_hold();
-    call(&["kubectl", "uncordon", &node]);
-    call(&["kubectl", "annotate", "node", &node, "noverlay.io/drain-"]);
+    a_drained_node_keeps_outsiders_from_its_pods(&lab, &lab.node(1));
     leave_nothing_and_say_so(&lab);
 }
 
@@ -97,6 +63,82 @@ fn local_gateway_mode_both_families_and_pods_with_their_own_addresses_outside() 
     a_host_that_drops_or_does_not_forward_goes_back(&lab, &lab.node(0));
     what_ovn_kubernetes_routes_itself_is_left_to_it(&lab, &lab.node(0));
     what_is_written_counts_when_flows_have_followed(&lab);
+}
+
+#[test]
+fn a_folder_that_is_not_ovn_kubernetes_is_refused_in_one_line() {
+    if !able() {
+        return;
+    }
+    let said = call(&["up", "--no-prove", "--ovn-kubernetes", "/nowhere"]);
+    let last = said.text.lines().last().unwrap_or_default();
+    for word in [
+        "--ovn-kubernetes /nowhere",
+        "no ovnkube",
+        "ovn/share/ovn/ovn-nb.ovsschema",
+    ] {
+        assert!(!said.good && last.contains(word), "{word}: {last}");
+    }
+    let both = call(&["up", "--adopt", "--ovn-kubernetes", "/nowhere"]);
+    assert!(!both.good && both.text.contains("cannot be used with"));
+}
+
+/// While it is half done, and while nobody withdraws what is announced; and says when it is back.
+fn a_drained_node_keeps_outsiders_from_its_pods(lab: &Standing, node: &str) {
+    // Half done: the drained node has BGP's routes to the others' pods, and what its host sends takes the tunnels all the same.
+    // While nobody withdraws what is announced, nobody from outside may come in by it.
+    for manager in ["cm-a", "cm-b"] {
+        lab.daemon("end", "underlay", manager);
+    }
+    call(&["kubectl", "cordon", node]);
+    let drain = "noverlay.io/drain=maintenance";
+    call(&["kubectl", "annotate", "node", node, drain]);
+    let is_told = || {
+        let object = call(&["kubectl", "get", "node", node, "-o", "json"]).text;
+        object.contains("drain") && !object.contains("underlay-ready")
+    };
+    assert!(wait(Duration::from_secs(20), is_told), "peers are not told");
+    // By these words the administrator knows when FRR may end.
+    let built = |words: &[&str]| {
+        let said = call(&["kubectl", "get", "noderoutes", node, "-o", "json"]).text;
+        words
+            .iter()
+            .map(|word| said.contains(word))
+            .collect::<Vec<_>>()
+    };
+    let drained = [
+        "\"Drained\"",
+        "pods' packets take the tunnels",
+        "on its way back",
+    ];
+    let is_said = || built(&drained) == [true; 3];
+    let waited = wait(Duration::from_secs(10), is_said);
+    assert!(waited, "{:?}", built(&drained));
+    std::thread::sleep(Duration::from_secs(15));
+    let table = lab.exec(node, &["nft", "list", "table", "inet", "noverlay"]);
+    assert!(table.contains("chain guard"), "{table}");
+    // One that stands still has a full queue before long, and may announce all the same.
+    lab.daemon("freeze", node, "bgpd");
+    std::thread::sleep(Duration::from_secs(25));
+    let table = lab.exec(node, &["nft", "list", "table", "inet", "noverlay"]);
+    assert!(table.contains("chain guard"), "{table}");
+    lab.daemon("thaw", node, "bgpd");
+    for manager in ["cm-a", "cm-b"] {
+        lab.daemon("start", "underlay", manager);
+    }
+    let rules = || lab.exec(node, &["ip", "rule", "show"]);
+    let is_back = || !rules().contains("2898:") && rules().contains("2901:");
+    assert!(wait(Duration::from_secs(40), is_back), "{}", rules());
+    let is_said = || built(&drained) == [true, true, false];
+    let waited = wait(Duration::from_secs(10), is_said);
+    assert!(waited, "{:?}", built(&drained));
+    // Sessions that ended while bgpd stood still are up again.
+    let has_routes = || lab.exec(node, &["ip", "route"]).contains("proto bgp");
+    let waited = wait(Duration::from_secs(60), has_routes);
+    assert!(waited, "there is no route to be kept from");
+    lab.prove(&["--only", "1,3"]).assert_all_hold();
+    call(&["kubectl", "uncordon", node]);
+    call(&["kubectl", "annotate", "node", node, "noverlay.io/drain-"]);
 }
 
 /// The imitation itself is held to what was recorded of OVN-Kubernetes, thing by thing.

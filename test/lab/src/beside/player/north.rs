@@ -91,6 +91,24 @@ impl Kept {
         Ok(changes.len())
     }
 
+    /// Has the gateway of the default network lead to another prefix than to this one; how many routes that were.
+    pub(super) fn lead(&mut self, from: &str, to: &str) -> usize {
+        let name = format!("GR_{}", self.node);
+        let mut routers = self.of(ROUTERS).iter();
+        let gateway = routers.find(|router| word(router, "name") == name);
+        let routes = gateway.map(|gateway| members(gateway, "static_routes"));
+        let routes = routes.unwrap_or_default();
+        let mut changed = 0;
+        for row in self.rows.get_mut(STATIC).into_iter().flatten() {
+            let is_of_it = routes.contains(&word(row, "_uuid")) && !is_by_source(row);
+            if is_of_it && word(row, "ip_prefix") == from {
+                row.insert("ip_prefix".to_owned(), json!(to));
+                changed += 1;
+            }
+        }
+        changed
+    }
+
     /// Takes its rows of address translation away.
     pub(super) fn delete_translations(&self, lab: &Lab, node: &str) -> Result<()> {
         let holders = self.holders();
