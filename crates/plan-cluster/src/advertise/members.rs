@@ -149,6 +149,10 @@ fn shares<'a>(
             }
         };
         for node in kept {
+            // Beside OVN-Kubernetes pods that the node takes no packets for are not carried on.
+            let of_node = world.nodes.get(node);
+            let takes = of_node.is_some_and(|of| of.underlay_ready.contains_key(&network.name));
+            let originated = originated.filter(|_| !world.beside || takes);
             let own = originated.and_then(|by_node| by_node.get(node.as_str()));
             let list = sorted(own.cloned().unwrap_or_default());
             let of_node = carried.entry(node).or_default();

@@ -150,6 +150,18 @@ fn of_several_networks_that_a_node_announces_those_go_that_it_takes_no_packets_f
     };
     let before = announced(&world);
     assert_eq!(before.len(), 2, "{before:?}");
+    // The other network is planned anew for the node.
+    let red = NetworkName::from("cluster_udn_red");
+    let mut without = world.clone();
+    let node = without.nodes.get_mut(&n1).unwrap();
+    let Fact::Known(subnets) = &mut node.subnets else {
+        panic!("it has subnets");
+    };
+    subnets.remove(&red);
+    node.underlay_ready.remove(&red);
+    let now = announced(&without);
+    let is_default = now.len() == 1 && now.iter().all(|prefix| prefix.starts_with("10.128."));
+    assert!(is_default, "{now:?} of {before:?}");
     world.nodes.get_mut(&n1).unwrap().internal_ips.clear();
     assert_eq!(announced(&world), before, "it says that it takes packets");
     for (gone, stays) in [("default", "10.61."), ("cluster_udn_red", "10.128.")] {
